@@ -1,0 +1,22 @@
+"""The decorators for compiled code, and the policy they stand for.
+
+Every compiled function of `core` is decorated with `kernel` (called from Python) or `inner` (called
+from kernels only: without the wrappers for Python, which take long to compile) and with nothing
+else, so that these choices are made once:
+
+* `fastmath` stays off: with it NaN tests vanish and sums change their order (bit-exactness).
+* `parallel` stays off: a `prange` on the default threading layer aborts the process when two
+  threads meet in it.
+* `nogil`: health checks and predictions go on while a long kernel runs in another thread.
+* `error_model="numpy"`: a division by zero gives inf or NaN instead of raising in compiled code;
+  kernels report by status codes and never raise.
+* `cache`: the second process does not compile. The cache does not see edits of callees in other
+  files, hence its directory must be keyed to the whole source (see `app.cli`).
+"""
+
+from numba import njit
+
+kernel = njit(cache=True, nogil=True, error_model="numpy")
+inner = njit(
+    cache=True, nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
+)

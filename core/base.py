@@ -1,0 +1,143 @@
+"""What every estimator shares with scikit-learn, without needing it.
+
+scikit-learn's own classes (its NotFittedError, its Tags) are only used once somebody else has
+imported it.
+"""
+
+import inspect
+import sys
+from typing import Any, Self
+
+import numpy as np
+
+from core.errors import InputError, NotFittedError
+
+
+class Estimator:
+    """Parameters and tags by scikit-learn's conventions."""
+
+    _estimator_type: str
+
+    @classmethod
+    def _parameter_names(cls) -> list[str]:
+        signature = inspect.signature(cls.__init__)
+        return sorted(name for name in signature.parameters if name != "self")
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the constructor's parameters by name."""
+        return {name: getattr(self, name) for name in self._parameter_names()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set constructor parameters; they take effect with the next `fit`.
+
+        Raises
+        ------
+        InputError
+            When there is no parameter of this name.
+        """
+        known = self._parameter_names()
+        for name in params:
+            if name not in known:
+                raise InputError(
+                    f"Invalid parameter {name!r} for estimator {type(self).__name__}. "
+                    f"Valid parameters are: {known}"
+                )
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        """Name the class and the parameters that are not at their defaults."""
+        defaults = inspect.signature(type(self).__init__).parameters
+        changed = [
+            f"{name}={value!r}"
+            for name, value in self.get_params().items()
+            if not _is_equal(value, defaults[name].default)
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether `fit`, `start` or `load` has been called."""
+        return hasattr(self, "schema_")
+
+    def _check_is_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise _not_fitted_error()(
+                f"This {type(self).__name__} instance is not fitted yet: call 'fit' with samples, or "
+                "'start' with a schema, before using it"
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        """scikit-learn's tags; called by scikit-learn only."""
+        from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags
+
+        is_classifier = self._estimator_type == "classifier"
+        return Tags(
+            estimator_type=self._estimator_type,
+            target_tags=TargetTags(required=True),
+            classifier_tags=ClassifierTags() if is_classifier else None,
+            regressor_tags=None if is_classifier else RegressorTags(),
+            input_tags=InputTags(allow_nan=True, categorical=True, string=True),
+        )
+
+
+def _is_equal(value: Any, default: Any) -> bool:
+    try:
+        return bool(value is default or value == default)
+    except (ValueError, TypeError):  # arrays compare element by element
+        return False
+
+
+def _not_fitted_error() -> type[Exception]:
+    """NotFittedError; one that scikit-learn's users can catch as theirs, if there are such users."""
+    exceptions = sys.modules.get("sklearn.exceptions")
+    if exceptions is None:
+        return NotFittedError
+
+    class SklearnNotFittedError(NotFittedError, exceptions.NotFittedError):  # type: ignore[name-defined, misc]
+        """Not fitted, by both names."""
+
+    return SklearnNotFittedError
+
+
+def draw_seed(random_state: Any) -> int:
+    """Turn scikit-learn's `random_state` (None, an int, a RandomState or a Generator) into a seed.
+
+    Returns
+    -------
+    int
+        In [0, 2**63); an int is its own seed.
+
+    Raises
+    ------
+    InputError
+        For anything else.
+    """
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> np.uint64(1))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(0, 2**31 - 1))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(0, 2**63 - 1))
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
+        if 0 <= random_state < 2**63:
+            return int(random_state)
+        raise InputError(f"random_state={random_state} must be in [0, 2**63): choose another")
+    raise InputError("random_state must be None, an integer, a RandomState or a Generator")
+
+
+def check_number(
+    name: str, value: Any, *, low: float, high: float = float("inf"), integral: bool = True
+) -> None:
+    """Check that a parameter is a number (an integer) in [low, high].
+
+    Raises
+    ------
+    InputError
+        Naming the parameter, its value and the rule.
+    """
+    kinds = (int, np.integer) if integral else (int, float, np.integer, np.floating)
+    kind = "an integer" if integral else "a number"
+    if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
+        bounds = f"of at least {low}" if high == float("inf") else f"in [{low}, {high}]"
+        raise InputError(f"{name}={value!r} must be {kind} {bounds}")

@@ -1,0 +1,310 @@
+"""The category values that are held.
+
+A cell of a categorical column holds a code, as a float; NaN when the value is missing. One code
+space serves all columns: a code stands for one (column, value).
+
+    code      0            1       2            3
+    value    "red"        None   "square"      "red"     None: the code is free
+    column    0            -1      1            2
+    hash     h("red")      0     h("square")   h("red")
+    count     5            0       2            1        cells that hold the code
+
+Codes depend on history and are reused, so the algorithms decide by `hashes`, never by codes. A value
+leaves with the last cell that holds it: text, hash and column are overwritten at once.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from core.errors import CapacityError, FileError
+from core.rng import MISSING_CATEGORY, hash_text
+from core.values import FLOAT32_EXACT, MISSING
+
+__all__ = ["MISSING_CATEGORY", "CategoryTable", "hash_text"]
+
+_SMALLEST = 8
+
+
+class CategoryTable:
+    """Codes, hashes and counts of the category values held.
+
+    Parameters
+    ----------
+    columns : sequence of int
+        Positions of the categorical columns.
+    """
+
+    def __init__(self, columns: Sequence[int]) -> None:
+        capacity = _SMALLEST if columns else 0
+        self.hashes = np.zeros(capacity, np.uint64)
+        self.counts = np.zeros(capacity, np.int64)
+        self.columns = np.full(capacity, -1, np.int32)
+        self._values: list[str | None] = [None] * capacity
+        self._codes: dict[int, dict[str, int]] = {column: {} for column in columns}
+        self._free = list(range(capacity - 1, -1, -1))
+
+    def __len__(self) -> int:
+        return len(self._values) - len(self._free)
+
+    @property
+    def capacity(self) -> int:
+        """Number of codes, in use or free."""
+        return len(self._values)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return self.hashes.nbytes + self.counts.nbytes + self.columns.nbytes
+
+    def codes(self, column: int) -> Mapping[str, int]:
+        """Return the codes of a column's values."""
+        return self._codes[column]
+
+    def code(self, column: int, value: str) -> int | None:
+        """Return the code of a value, None when it is not held."""
+        return self._codes[column].get(value)
+
+    def value(self, code: int) -> str:
+        """Return the value of a code in use."""
+        value = self._values[code]
+        if value is None:
+            raise IndexError(f"code {code} is free")
+        return value
+
+    def new_values(self, texts: Mapping[int, Sequence[str | None]]) -> int:
+        """Count the (column, value) pairs in `texts` that are not held."""
+        new = 0
+        for column, values in texts.items():
+            held = self._codes[column]
+            if len(values) == 1:
+                new += values[0] is not None and values[0] not in held
+            else:
+                new += sum(value is not None and value not in held for value in dict.fromkeys(values))
+        return new
+
+    def check_room(self, new: int) -> None:
+        """Raise CapacityError when so many further values cannot be held."""
+        if len(self) + new > FLOAT32_EXACT:
+            raise CapacityError(
+                f"more than {FLOAT32_EXACT} category values cannot be held at a time: declare columns of unique "
+                "values numeric, or drop them"
+            )
+
+    def reserve(self, new: int) -> None:
+        """Make room for `new` further values, so that `acquire` cannot fail."""
+        missing = new - len(self._free)
+        if missing <= 0:
+            return
+        self.check_room(new)
+        old = self.capacity
+        capacity = min(max(2 * old, old + missing), FLOAT32_EXACT)
+        hashes = np.zeros(capacity, np.uint64)
+        counts = np.zeros(capacity, np.int64)
+        columns = np.full(capacity, -1, np.int32)
+        hashes[:old], counts[:old], columns[:old] = self.hashes, self.counts, self.columns
+        self._free[:0] = range(capacity - 1, old - 1, -1)
+        self._values.extend([None] * (capacity - old))
+        self.hashes, self.counts, self.columns = hashes, counts, columns
+
+    def acquire(self, column: int, values: Sequence[str | None]) -> npt.NDArray[np.float64]:
+        """Count one more cell for each value and return the cells; `reserve` first."""
+        held = self._codes[column]
+        for value in dict.fromkeys(values):
+            if value is not None and value not in held:
+                code = self._free.pop()
+                held[value] = code
+                self._values[code] = value
+                self.columns[code] = column
+                self.hashes[code] = hash_text(value)
+        cells = np.fromiter((MISSING if v is None else held[v] for v in values), np.float64, len(values))
+        codes = cells[~np.isnan(cells)].astype(np.int64)
+        self.counts += np.bincount(codes, minlength=self.capacity)
+        return cells
+
+    def acquire_one(self, column: int, value: str | None) -> float:
+        """Count one more cell for a value and return the cell; `reserve` first."""
+        if value is None:
+            return MISSING
+        held = self._codes[column]
+        code = held.get(value)
+        if code is None:
+            code = self._free.pop()
+            held[value] = code
+            self._values[code] = value
+            self.columns[code] = column
+            self.hashes[code] = hash_text(value)
+        self.counts[code] += 1
+        return float(code)
+
+    def release(self, cells: npt.NDArray[Any]) -> None:
+        """Count one cell less for each cell; values without cells are overwritten and freed."""
+        codes = cells[~np.isnan(cells)].astype(np.int64)
+        self.counts -= np.bincount(codes, minlength=self.capacity)
+        for code in np.unique(codes).tolist():
+            if self.counts[code] == 0:
+                self._wipe(code)
+
+    def release_one(self, cell: float) -> None:
+        """Count one cell less; a value without cells is overwritten and freed."""
+        if cell == cell:
+            code = int(cell)
+            self.counts[code] -= 1
+            if self.counts[code] == 0:
+                self._wipe(code)
+
+    def _wipe(self, code: int) -> None:
+        del self._codes[int(self.columns[code])][self.value(code)]
+        self._values[code] = None
+        self.hashes[code] = 0
+        self.columns[code] = -1
+        self._free.append(code)
+
+    def encode_queries(
+        self, cells: npt.NDArray[Any], texts: Mapping[int, Sequence[str | None]]
+    ) -> npt.NDArray[np.uint64]:
+        """Write the codes of `texts` into their columns of `cells` and return the hashes by code.
+
+        Values that are not held get codes beyond the table, in a longer copy of the hashes.
+        """
+        capacity = self.capacity
+        unseen: dict[str, int] = {}
+        for column, values in texts.items():
+            held = self._codes[column]
+            found: dict[str | None, float] = {None: MISSING}
+            for value in dict.fromkeys(values):
+                if value is not None:
+                    code = held.get(value)
+                    if code is None:
+                        # A hash does not know its column, so one temporary code serves them all.
+                        code = unseen.setdefault(value, capacity + len(unseen))
+                    found[value] = code
+            cells[:, column] = list(map(found.__getitem__, values))
+        if not unseen:
+            return self.hashes
+        if capacity + len(unseen) > FLOAT32_EXACT:
+            raise CapacityError("too many unknown categories in one call: ask for fewer rows at a time")
+        extended = np.empty(capacity + len(unseen), np.uint64)
+        extended[:capacity] = self.hashes
+        extended[capacity:] = list(map(hash_text, unseen))
+        return extended
+
+    def copy(self) -> "CategoryTable":
+        """Return an independent copy."""
+        other = CategoryTable(())
+        other.hashes = self.hashes.copy()
+        other.counts = self.counts.copy()
+        other.columns = self.columns.copy()
+        other._values = self._values.copy()
+        other._codes = {column: codes.copy() for column, codes in self._codes.items()}
+        other._free = self._free.copy()
+        return other
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the held values as arrays."""
+        held = np.flatnonzero(self.columns >= 0)
+        texts, offsets = pack_texts(map(self.value, held.tolist()))
+        return {
+            "categories.codes": held.astype(np.int64),
+            "categories.columns": self.columns[held],
+            "categories.values": texts,
+            "categories.offsets": offsets,
+        }
+
+    @classmethod
+    def from_state(
+        cls, columns: Sequence[int], arrays: Mapping[str, npt.NDArray[Any]], cells: npt.NDArray[Any]
+    ) -> "CategoryTable":
+        """Rebuild the table from `state` and the cells of all samples held.
+
+        Raises
+        ------
+        FileError
+            When the arrays do not fit each other.
+        """
+        table = cls(columns)
+        damaged = FileError("the table of categories does not fit the samples: restore another file")
+        codes = arrays["categories.codes"]
+        owners = arrays["categories.columns"]
+        values = unpack_texts(arrays["categories.values"], arrays["categories.offsets"], "category values")
+        if not len(codes) == len(owners) == len(values) == len(set(codes.tolist())):
+            raise damaged
+        if len(codes) and (codes.min() < 0 or codes.max() >= FLOAT32_EXACT or not set(owners.tolist()) <= set(columns)):
+            raise damaged
+        capacity = max(table.capacity, int(codes.max()) + 1 if len(codes) else 0)
+        table.hashes = np.zeros(capacity, np.uint64)
+        table.columns = np.full(capacity, -1, np.int32)
+        table._values = [None] * capacity
+        for code, column, value in zip(codes.tolist(), owners.tolist(), values, strict=True):
+            table._values[code] = value
+            table._codes[column][value] = code
+            table.columns[code] = column
+            table.hashes[code] = hash_text(value)
+        table._free = [code for code in range(capacity - 1, -1, -1) if table._values[code] is None]
+        table.counts = np.zeros(capacity, np.int64)
+        for column in columns:
+            present = cells[:, column][~np.isnan(cells[:, column])]
+            used = present.astype(np.int64)
+            if (used != present).any() or (used < 0).any() or (used >= capacity).any():
+                raise damaged
+            if (table.columns[used] != column).any():
+                raise damaged
+            table.counts += np.bincount(used, minlength=capacity)
+        if sum(map(len, table._codes.values())) != len(codes) or (table.counts[codes] == 0).any():
+            raise damaged
+        return table
+
+    def check_invariants(self, cells: npt.NDArray[Any]) -> None:
+        """Check the table against the cells of all samples held; AssertionError names what is broken."""
+        counts = np.zeros(self.capacity, np.int64)
+        for column in self._codes:
+            present = cells[:, column][~np.isnan(cells[:, column])].astype(np.int64)
+            _require((self.columns[present] == column).all(), f"column {column} holds a code of another column")
+            counts += np.bincount(present, minlength=self.capacity)
+        _require(np.array_equal(counts, self.counts), "category counts differ from the cells")
+        held = set(np.flatnonzero(counts).tolist())
+        for code, value in enumerate(self._values):
+            if code in held:
+                _require(value is not None, f"category {code} has cells but no value")
+                _require(int(self.hashes[code]) == hash_text(self.value(code)), f"hash of category {code} is wrong")
+            else:
+                free = value is None and self.hashes[code] == 0 and self.columns[code] == -1
+                _require(bool(free), f"category {code} has no cells but was not overwritten")
+        _require(sorted(self._free) == sorted(set(range(self.capacity)) - held), "free category codes are wrong")
+        expected = {(int(self.columns[code]), self.value(code)): code for code in held}
+        actual = {(column, value): code for column, codes in self._codes.items() for value, code in codes.items()}
+        _require(actual == expected, "category codes are wrong")
+
+
+def pack_texts(texts: Iterable[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Return texts as one array of UTF-8 bytes and the offsets of their ends, starting with 0."""
+    encoded = [text.encode("utf-8") for text in texts]
+    offsets = np.zeros(len(encoded) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=offsets[1:])
+    return np.frombuffer(b"".join(encoded), np.uint8).copy(), offsets
+
+
+def unpack_texts(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], what: str) -> list[str]:
+    """Undo `pack_texts`.
+
+    Raises
+    ------
+    FileError
+        When the offsets do not fit the bytes, or the bytes are not UTF-8.
+    """
+    ends = offsets.tolist()
+    raw = data.tobytes()
+    if not ends or ends[0] != 0 or ends[-1] != len(raw) or (np.diff(offsets) < 0).any():
+        raise FileError(f"the {what} are damaged: restore another file")
+    try:
+        return [raw[start:end].decode("utf-8") for start, end in pairwise(ends)]
+    except UnicodeDecodeError:
+        raise FileError(f"the {what} are not UTF-8: restore another file") from None
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise AssertionError(what)

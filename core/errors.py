@@ -1,0 +1,174 @@
+"""What `core` raises.
+
+    OubliError
+      InputError             (ValueError)                 refused input: row, field, rule, value
+        FeatureCountError                                 another number of features than the schema's
+        DuplicateIdError                                  an id twice in a call, or already held
+      UnknownIdError         (KeyError)                   ids that are not held
+      NotFittedError         (ValueError, AttributeError) used before `fit` or `start`
+      CapacityError          (RuntimeError)               a documented limit is reached
+      EmptyModelError        (RuntimeError)               a prediction with no samples held
+      FileError              (ValueError)                 a file that is not a sound model file
+
+The texts are for a Python user and may name the refused value. A service must build its own texts
+from `row`, `field` and `rule`, which hold positions, schema names and rules but never submitted data.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+_SHOWN = 60  # characters of a refused value that a message repeats
+_LISTED = 5  # ids that a message names
+
+
+def shorten(value: object) -> str:
+    """Return the representation of a value, cut to what fits a message."""
+    try:
+        text = repr(value)
+    except Exception:  # a broken __repr__ must not hide the error that is being reported
+        text = object.__repr__(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+
+
+class OubliError(Exception):
+    """Base of everything that Oubli raises on purpose."""
+
+
+class InputError(OubliError, ValueError):
+    """Input that was refused; nothing has changed.
+
+    Parameters
+    ----------
+    rule : str
+        What must hold and how to get there. Never contains submitted values.
+    row : int, optional
+        Position of the row in the call, from 0.
+    field : str, optional
+        Name of the column or of the label; "id" and "subject" for those.
+    value : object, optional
+        What was refused. Left out of the text when not given.
+    message : str, optional
+        The whole text, for messages that users and tools know in this form.
+    """
+
+    _NOTHING: Any = object()
+
+    def __init__(
+        self,
+        rule: str,
+        *,
+        row: int | None = None,
+        field: str | None = None,
+        value: Any = _NOTHING,
+        message: str | None = None,
+    ) -> None:
+        self.rule = rule
+        self.row = row
+        self.field = field
+        self.value = None if value is InputError._NOTHING else value
+        if message is None:
+            message = self._text(value)
+        super().__init__(message)
+
+    def _text(self, value: Any) -> str:
+        where = []
+        if self.row is not None:
+            where.append(f"row {self.row}")
+        if self.field is not None:
+            where.append(repr(self.field))
+        text = f"{', '.join(where)}: {self.rule}" if where else self.rule
+        if value is not InputError._NOTHING:
+            text += f" (got {shorten(value)})"
+        return text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions are pickled by their positional arguments; ours are named.
+        return _rebuild, (type(self), self.args, self.__dict__.copy())
+
+
+def _rebuild(kind: type[OubliError], args: tuple[Any, ...], attributes: dict[str, Any]) -> OubliError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
+
+
+class FeatureCountError(InputError):
+    """The input has another number of features than the schema.
+
+    Parameters
+    ----------
+    given, expected : int
+        The two numbers of features.
+    owner : str
+        Name of the estimator, for the message.
+    row : int, optional
+        The row that differs, when rows are given one by one.
+    """
+
+    def __init__(self, given: int, expected: int, *, owner: str = "the model", row: int | None = None) -> None:
+        self.given = given
+        self.expected = expected
+        if given < expected:
+            remedy = f"add the {expected - given} missing, in the order of the schema"
+        else:
+            remedy = f"remove the {given - expected} that the schema does not have"
+        where = "X" if row is None else f"row {row} of X"
+        super().__init__(
+            f"must have {expected} features, not {given}: {remedy}",
+            row=row,
+            message=f"{where} has {given} features, but {owner} is expecting {expected} features as input: {remedy}",
+        )
+
+
+class DuplicateIdError(InputError):
+    """An id is repeated in one call, or already held."""
+
+
+class UnknownIdError(OubliError, KeyError):
+    """Ids that are not held were named; nothing has changed.
+
+    Parameters
+    ----------
+    ids : iterable of str
+        The ids that are not held.
+    """
+
+    def __init__(self, ids: Iterable[str]) -> None:
+        self.ids = list(ids)
+        super().__init__(self.ids)
+
+    def __str__(self) -> str:  # KeyError would show the representation of its argument
+        shown = ", ".join(shorten(i) for i in self.ids[:_LISTED])
+        more = f" and {len(self.ids) - _LISTED} more" if len(self.ids) > _LISTED else ""
+        return f"no sample with this id is held: {shown}{more}; nothing was changed"
+
+
+class NotFittedError(OubliError, ValueError, AttributeError):
+    """The estimator is used before `fit`, `start` or `load`."""
+
+
+class CapacityError(OubliError, RuntimeError):
+    """A limit of the data structures is reached; nothing has changed."""
+
+
+class EmptyModelError(OubliError, RuntimeError):
+    """There is nothing to predict from: no samples are left."""
+
+
+class FileError(OubliError, ValueError):
+    """A file cannot be read as a model: truncated, damaged, foreign, or from a newer version.
+
+    Parameters
+    ----------
+    rule : str
+        What is wrong with the file, and what to do.
+    """
+
+    def __init__(self, rule: str) -> None:
+        self.rule = rule
+        super().__init__(rule)
+
+
+class DataConversionWarning(UserWarning):
+    """Input was accepted in a shape that may be a mistake."""

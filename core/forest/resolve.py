@@ -1,0 +1,118 @@
+"""Resolving lazy tags: a tagged node's split is chosen anew, and its subtree kept or replaced.
+
+The writers' side of prediction (`predict.py` only reads). A query resolves the tags on its own
+paths, one node at a time, as the paper's LZY does; `resolve_trees` resolves all there are.
+"""
+
+import numpy as np
+
+from core._jit import inner, kernel
+from core.forest.build import ALL_LEVELS, FULL, OK, ONE_LEVEL, regrow
+from core.forest.nodes import DIRTY, NIL, TAGGED, clear_dirty, leaf_of
+from core.forest.split import goes_right
+from core.rng import combine, tree_key
+
+
+@inner
+def _sweep_dirty(trees, scratch, root):
+    """Take the DIRTY flags off a tree that has no tags left."""
+    nodes = trees.nodes
+    pending = scratch.pending
+    pending[0, 0] = root
+    size = 1
+    while size > 0:
+        size -= 1
+        node = pending[size, 0]
+        if leaf_of(nodes, node) != NIL or not nodes[node].flags & DIRTY:
+            continue
+        clear_dirty(nodes, node)
+        size = _put_off_children(trees, pending, size, node)
+
+
+@inner
+def _put_off_children(trees, pending, size, node):
+    """Push both children, the one with fewer samples on top; returns the new size."""
+    left = np.int64(trees.nodes[node].child)
+    smaller = np.int64(trees.nodes[left + 1].n_samples < trees.nodes[left].n_samples)
+    pending[size, 0] = left + 1 - smaller
+    pending[size + 1, 0] = left + smaller
+    return size + 2
+
+
+@kernel
+def resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags):
+    """Resolve up to `max_tags` tags of one tree, the uppermost first; returns OK or FULL."""
+    nodes = trees.nodes
+    pending = scratch.pending
+    keys = scratch.pending_keys
+    pending[0, 0] = tree
+    pending[0, 1] = 0
+    keys[0] = tree_key(parameters.seed_key[0], tree)
+    size = 1
+    n_resolved = 0
+    while size > 0 and trees.tree_tags[tree] > 0:
+        size -= 1
+        node = pending[size, 0]
+        depth = pending[size, 1]
+        key = keys[size]
+        if nodes[node].flags & TAGGED:
+            if n_resolved == max_tags:
+                return OK
+            status = regrow(
+                trees, data, parameters, scratch, blocks, tree, node, key, depth, ALL_LEVELS
+            )
+            if status == FULL:
+                return FULL
+            n_resolved += 1
+        if leaf_of(nodes, node) != NIL or not nodes[node].flags & DIRTY:
+            continue
+        left = np.int64(nodes[node].child)
+        size = _put_off_children(trees, pending, size, node)
+        for position in range(size - 2, size):
+            pending[position, 1] = depth + 1
+            keys[position] = combine(key, np.uint64(pending[position, 0] - left))
+    if trees.tree_tags[tree] == 0:
+        _sweep_dirty(trees, scratch, tree)
+    return OK
+
+
+@inner
+def resolve_path(trees, data, parameters, scratch, blocks, tree, cells, row, category_hashes):
+    """Resolve the tags that a query meets in one tree; returns OK or FULL.
+
+    cells, row, category_hashes  the query, and the hash table its categorical cells index
+    """
+    nodes = trees.nodes
+    node = np.int64(tree)
+    depth = 0
+    key = tree_key(parameters.seed_key[0], tree)
+    while True:
+        if nodes[node].flags & TAGGED:
+            status = regrow(
+                trees, data, parameters, scratch, blocks, tree, node, key, depth, ONE_LEVEL
+            )
+            if status == FULL:
+                return FULL
+        if leaf_of(nodes, node) != NIL:
+            return OK
+        side = goes_right(nodes, node, cells, row, category_hashes)
+        node = np.int64(nodes[node].child) + side
+        key = combine(key, np.uint64(side))
+        depth += 1
+
+
+@kernel
+def resolve_paths(trees, data, parameters, scratch, blocks, cells, category_hashes, first_row):
+    """Resolve the tags that the queries cells[first_row:] meet.
+
+    Returns the row to go on with when the pools have grown; len(cells) when all is done.
+    """
+    for row in range(first_row, cells.shape[0]):
+        for tree in range(trees.tree_tags.shape[0]):
+            if trees.tree_tags[tree] > 0:
+                status = resolve_path(
+                    trees, data, parameters, scratch, blocks, tree, cells, row, category_hashes
+                )
+                if status == FULL:
+                    return row
+    return cells.shape[0]

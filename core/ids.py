@@ -1,0 +1,53 @@
+"""Ids: text, hashed to 64 bits, or generated from a counter that only grows."""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from core.errors import InputError
+from core.values import ID_LENGTH, RefusedError, id_text
+
+# Numbers from here on are not exact in JavaScript, nor needed: the counter never gets there.
+COUNTER_LIMIT = 2**53
+_COUNTER_DIGITS = len(str(COUNTER_LIMIT))
+
+
+def read_ids(ids: Any) -> list[str]:
+    """Return ids as texts.
+
+    Raises
+    ------
+    InputError
+        For a single text (a list of ids is meant), and with the row for what is not an id.
+    """
+    if isinstance(ids, (str, bytes, dict)) or not isinstance(ids, Iterable):
+        raise InputError("ids must be a list: pass [id] for a single one", field="id")
+    if isinstance(ids, np.ndarray) and ids.ndim != 1:
+        raise InputError("ids must be a 1d array or a list", field="id")
+    values = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+    if all(type(v) is str and 0 < len(v) <= ID_LENGTH and v.isascii() for v in values):
+        return values
+    names: list[str] = []
+    for row, value in enumerate(values):
+        try:
+            names.append(id_text(value))
+        except RefusedError as refused:
+            raise InputError(refused.rule, row=row, field="id", value=value) from None
+    return names
+
+
+def hash_ids(names: Iterable[str]) -> npt.NDArray[np.uint64]:
+    """Hash ids as `core.rng.hash_text` does."""
+    digests = [blake2b(name.encode("utf-8"), digest_size=8).digest() for name in names]
+    return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
+
+
+def canonical_number(name: str) -> int | None:
+    """Return the number whose decimal text an id is, when the counter could reach it."""
+    if len(name) > _COUNTER_DIGITS or not (name.isascii() and name.isdecimal()) or (name[0] == "0" and name != "0"):
+        return None
+    value = int(name)
+    return value if value < COUNTER_LIMIT else None

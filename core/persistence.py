@@ -1,0 +1,169 @@
+"""Model files: safetensors with a checked header; no pickle, so reading one runs no code.
+
+    metadata  format "oubli", version, document (canonical JSON: what the estimator wrote),
+              sha256 over the document and all arrays
+    tensors   the estimator's arrays by name
+
+The file is written beside its place, flushed to the disk, and moved there.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import safetensors
+from safetensors.numpy import save_file
+
+from core.errors import FileError, OubliError
+
+FORMAT = "oubli"
+VERSION = 1
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def _checksum(document: str, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+    digest = hashlib.sha256(document.encode("utf-8"))
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def write(path: str | PathLike[str], arrays: Mapping[str, npt.NDArray[Any]], document: dict[str, Any]) -> None:
+    """Write a model file: complete and on the disk, or not there at all.
+
+    Parameters
+    ----------
+    path : where to; a file there is replaced.
+    arrays : what to write, by name.
+    document : JSON-able description, kept in the header.
+    """
+    target = Path(path)
+    text = json.dumps(document, sort_keys=True, ensure_ascii=True)
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    metadata = {
+        "format": FORMAT,
+        "version": str(VERSION),
+        "document": text,
+        "sha256": _checksum(text, contiguous),
+    }
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    os.close(handle)
+    try:
+        save_file(contiguous, name, metadata)
+        with open(name, "rb") as written:
+            os.fsync(written.fileno())
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    _sync_directory(target.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make a rename durable."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _open(path: str | PathLike[str]) -> Any:
+    try:
+        return safetensors.safe_open(path, framework="numpy")
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise FileError(f"the file cannot be read ({error.strerror}): check its permissions") from error
+    except safetensors.SafetensorError as error:
+        raise FileError(
+            "the file is truncated or not a model file: use one that `save` or a snapshot wrote"
+        ) from error
+
+
+def _check_header(metadata: Mapping[str, str] | None) -> dict[str, Any]:
+    if not metadata or metadata.get("format") != FORMAT or "document" not in metadata:
+        raise FileError("the file was not written by Oubli: use one that `save` or a snapshot wrote")
+    version = metadata.get("version", "")
+    if not version.isdecimal():
+        raise FileError("the file has no format version: use one that `save` or a snapshot wrote")
+    if int(version) > VERSION:
+        raise FileError(
+            f"the file has format version {version}, newer than {VERSION}, the newest this program "
+            "reads: upgrade oubli"
+        )
+    try:
+        document = json.loads(metadata["document"])
+    except json.JSONDecodeError as error:
+        raise FileError("the file's header is damaged: restore another file") from error
+    if not isinstance(document, dict):
+        raise FileError("the file's header is damaged: restore another file")
+    return document
+
+
+def read_metadata(path: str | PathLike[str]) -> dict[str, Any]:
+    """Read a model file's description: kind, task, digest, n_samples, extra, ...
+
+    Raises
+    ------
+    FileError
+        When it is unreadable, truncated, foreign or of a newer format. The arrays are not checked.
+    """
+    with _open(path) as file:
+        return _check_header(file.metadata())
+
+
+def read(path: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
+    """Read a model file and check every byte of it against its checksum.
+
+    Raises
+    ------
+    FileError
+        When it is unreadable, truncated, altered, foreign or of a newer format.
+    """
+    with _open(path) as file:
+        metadata = file.metadata()
+        document = _check_header(metadata)
+        try:
+            arrays: Arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (safetensors.SafetensorError, OSError) as error:
+            raise FileError("the file is truncated: restore another file") from error
+    if _checksum(metadata["document"], arrays) != metadata.get("sha256"):
+        raise FileError("the file's content does not match its checksum: restore another file")
+    return document, arrays
+
+
+def load(path: str | PathLike[str]) -> Any:
+    """Load a model of any kind that `save` wrote.
+
+    Raises
+    ------
+    FileError
+        When the file is unreadable, truncated, altered, foreign or of a newer format.
+    """
+    from core.forest.estimator import DynamicForestClassifier, DynamicForestRegressor
+
+    document, arrays = read(path)
+    estimators = {
+        ("forest", "classification"): DynamicForestClassifier,
+        ("forest", "regression"): DynamicForestRegressor,
+    }
+    estimator = estimators.get((document.get("kind", ""), document.get("task", "")))
+    if estimator is None:
+        raise FileError("the file holds a kind of model that this program does not know: upgrade oubli")
+    try:
+        return estimator._from_file(document, arrays)
+    except FileError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, OubliError) as error:
+        raise FileError("the file's parts do not fit together: restore another file") from error

@@ -1,0 +1,202 @@
+"""The sample store as plain arrays, back again, and the check of all its invariants.
+
+    samples.slots      int64[n]      in the order of the ids
+    samples.cells      float[n, d]
+    samples.targets    int64[n] class codes, or float64[n]
+    samples.ids        uint8[], samples.id_offsets int64[n + 1]
+    samples.subjects   uint8[], samples.subject_offsets int64[m + 1], samples.subject_rows int64[m]
+    samples.next_id    int64[1]
+    class_table.*      see ClassTable.state
+    categories.*       see CategoryTable.state
+
+Free slots are not written, so a file holds nothing of removed samples. Hashes of ids and categories
+are computed anew.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from core.categories import CategoryTable, pack_texts, unpack_texts
+from core.errors import FileError
+from core.ids import hash_ids
+from core.labels import ClassTable
+from core.rng import hash_text
+from core.schema import ColumnType, Schema, Task
+from core.slots import MAX_SLOTS
+from core.values import RefusedError, id_text
+
+if TYPE_CHECKING:
+    from core.samples import SampleStore
+
+_KEYS = {
+    "samples.slots": "i",
+    "samples.cells": "f",
+    "samples.targets": "if",
+    "samples.ids": "u",
+    "samples.id_offsets": "i",
+    "samples.subjects": "u",
+    "samples.subject_offsets": "i",
+    "samples.subject_rows": "i",
+    "samples.next_id": "i",
+    "class_table.codes": "i",
+    "class_table.values": "u",
+    "categories.codes": "i",
+    "categories.columns": "i",
+    "categories.values": "u",
+    "categories.offsets": "i",
+}
+_REMEDY = "restore another file"
+
+
+def dump(store: "SampleStore") -> dict[str, npt.NDArray[Any]]:
+    """Return everything a store holds as arrays."""
+    slots = np.fromiter(store._slot_of.values(), np.int64, len(store))
+    ids, id_offsets = pack_texts(store._slot_of)
+    # By subject, in the order in which ids were linked, which `ids_of_subject` keeps.
+    row_of = {name: row for row, name in enumerate(store._slot_of)}
+    linked = [(subject, row_of[name]) for subject, name in store._subjects.links()]
+    subjects, subject_offsets = pack_texts(subject for subject, _ in linked)
+    targets = store.class_codes if store.schema.task is Task.CLASSIFICATION else store.y
+    return {
+        "samples.slots": slots,
+        "samples.cells": store.cells[slots],
+        "samples.targets": targets[slots],
+        "samples.ids": ids,
+        "samples.id_offsets": id_offsets,
+        "samples.subjects": subjects,
+        "samples.subject_offsets": subject_offsets,
+        "samples.subject_rows": np.array([row for _, row in linked], np.int64),
+        "samples.next_id": np.array([store.next_id], np.int64),
+        **store.classes.state(),
+        **store.categories.state(),
+    }
+
+
+def load(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]], owner: str) -> "SampleStore":
+    """Rebuild a store; FileError when the arrays do not fit the schema or each other."""
+    from core.samples import SampleStore
+
+    parts = _checked_parts(schema, arrays)
+    names = unpack_texts(parts["samples.ids"], parts["samples.id_offsets"], "ids")
+    slots, cells, targets = parts["samples.slots"], parts["samples.cells"], parts["samples.targets"]
+    n = len(slots)
+    _check_samples(schema, names, slots, cells, targets)
+    store = SampleStore(schema, owner)
+    top = int(slots.max()) + 1 if n else 0
+    store._grow(top)
+    store._top = top
+    store.cells[slots] = cells
+    store.held[slots] = True
+    store.id_hashes[slots] = hash_ids(names)
+    if schema.task is Task.CLASSIFICATION:
+        store.class_codes[slots] = targets
+        store.classes = ClassTable.from_state(schema.label_type, parts, targets)
+    else:
+        store.y[slots] = targets
+    categorical = np.flatnonzero(schema.categorical_mask).tolist()
+    store.categories = CategoryTable.from_state(categorical, parts, cells)
+    numbers = slots.tolist()
+    store._slot_of = dict(zip(names, numbers, strict=True))
+    for slot, name in zip(numbers, names, strict=True):
+        store._ids[slot] = name
+    store._free = np.flatnonzero(~store.held[:top])[::-1].tolist()
+    store._next_id = int(parts["samples.next_id"][0])
+    _link_subjects(store, parts, names)
+    return store
+
+
+def _checked_parts(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    parts = {}
+    for key, kinds in _KEYS.items():
+        if key not in arrays:
+            raise FileError(f"the part {key!r} is missing: {_REMEDY}")
+        array = np.asarray(arrays[key])
+        dimensions = 2 if key == "samples.cells" else 1
+        if array.dtype.kind not in kinds or array.ndim != dimensions:
+            raise FileError(f"the part {key!r} has another type or shape than expected: {_REMEDY}")
+        parts[key] = array
+    n = len(parts["samples.slots"])
+    expected = "i" if schema.task is Task.CLASSIFICATION else "f"
+    if (
+        parts["samples.cells"].shape != (n, schema.n_features)
+        or parts["samples.cells"].dtype != schema.cell_dtype
+        or parts["samples.targets"].shape != (n,)
+        or parts["samples.targets"].dtype.kind != expected
+        or len(parts["samples.id_offsets"]) != n + 1
+        or parts["samples.next_id"].shape != (1,)
+        or parts["samples.next_id"][0] < 0
+    ):
+        raise FileError(f"the samples do not fit the schema: {_REMEDY}")
+    return parts
+
+
+def _check_samples(
+    schema: Schema,
+    names: list[str],
+    slots: npt.NDArray[Any],
+    cells: npt.NDArray[Any],
+    targets: npt.NDArray[Any],
+) -> None:
+    n = len(slots)
+    if n and (slots.min() < 0 or slots.max() >= MAX_SLOTS or len(np.unique(slots)) != n):
+        raise FileError(f"the slots of the samples are damaged: {_REMEDY}")
+    if len(set(names)) != n:
+        raise FileError(f"an id is held twice: {_REMEDY}")
+    try:
+        for name in names:
+            id_text(name)
+    except RefusedError:
+        raise FileError(f"the ids are damaged: {_REMEDY}") from None
+    if np.isinf(cells).any() or (targets.dtype.kind == "f" and not np.isfinite(targets).all()):
+        raise FileError(f"the samples hold a number that is not finite: {_REMEDY}")
+    if targets.dtype.kind == "i" and n and targets.min() < 0:
+        raise FileError(f"the labels of the samples are damaged: {_REMEDY}")
+    for j, column in enumerate(schema.columns):
+        if column.type is ColumnType.BOOLEAN:
+            values = cells[:, j]
+            if not ((values == 0) | (values == 1) | np.isnan(values)).all():
+                raise FileError(f"the samples do not fit the schema: {_REMEDY}")
+
+
+def _link_subjects(store: "SampleStore", parts: dict[str, npt.NDArray[Any]], names: list[str]) -> None:
+    subjects = unpack_texts(parts["samples.subjects"], parts["samples.subject_offsets"], "subjects")
+    rows = parts["samples.subject_rows"].tolist()
+    if len(rows) != len(subjects) or len(set(rows)) != len(rows) or not all(0 <= row < len(names) for row in rows):
+        raise FileError(f"the subjects do not fit the samples: {_REMEDY}")
+    for row, subject in zip(rows, subjects, strict=True):
+        store.set_subject(names[row], subject)
+
+
+def check(store: "SampleStore") -> None:
+    """Walk all of a store; AssertionError names what is broken."""
+    capacity, top = store.capacity, store._top
+    classification = store.schema.task is Task.CLASSIFICATION
+    targets = store.class_codes if classification else store.y
+    _require(store.cells.shape == (capacity, store.schema.n_features), "shape of cells")
+    _require(store.cells.flags.c_contiguous and store.cells.dtype == store.schema.cell_dtype, "layout of cells")
+    _require(len(targets) == len(store.id_hashes) == len(store._ids) == capacity, "lengths of the arrays differ")
+    held = store.slots()
+    _require(not store.held[top:].any(), "a slot above the top is held")
+    _require(sorted(store._slot_of.values()) == held.tolist(), "ids and held slots differ")
+    free = np.flatnonzero(~store.held)
+    _require(sorted(store._free) == free[free < top].tolist(), "the list of free slots is wrong")
+    for name, slot in store._slot_of.items():
+        _require(store._ids[slot] == name, "an id is listed under another slot")
+        _require(int(store.id_hashes[slot]) == hash_text(name), "the hash of an id is wrong")
+    _require(all(store._ids[slot] is None for slot in free.tolist()), "a free slot has an id")
+    for what, array in (("cells", store.cells), ("targets", targets), ("id hashes", store.id_hashes)):
+        _require(not np.ascontiguousarray(array[free]).view(np.uint8).any(), f"{what} of a free slot are not wiped")
+    cells = store.cells[held]
+    _require(not np.isinf(cells).any(), "an infinity is held")
+    _require(not np.signbit(cells[cells == 0]).any(), "a negative zero is held")
+    store.categories.check_invariants(cells)
+    store.classes.check_invariants(store.class_codes[held])
+    store._subjects.check_invariants({slot: name for name, slot in store._slot_of.items()})
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise AssertionError(what)

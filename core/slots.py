@@ -1,0 +1,218 @@
+"""Slots: where a sample lives while it is held, and the ids that lead to it.
+
+    slot         0       1       2       3       4 ...  capacity (doubles)
+    held       True    False    True    True   False
+    ids         "7"     None     "0"    "bob"   None
+    id_hashes   h("7")   0      h("0")  h("bob")  0      what randomness is drawn from
+    cells     [3, 1]   [0, 0]  [5, nan] [2, 0]  [0, 0]   float32/64[capacity, d]; categories: codes
+    targets      1       0        0       1       0      class codes, or y of a regression
+
+A sample keeps its slot. A slot that is freed is overwritten at once and reused before a new one is
+taken; slots from `_top` on have never been used.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from core.errors import CapacityError, DuplicateIdError, UnknownIdError
+from core.ids import canonical_number, read_ids
+from core.schema import Schema, Task
+from core.values import normalise_id
+
+_SMALLEST = 16
+# Kernels keep slots in int32.
+MAX_SLOTS = 2**31 - 1
+
+
+class _Arrays(NamedTuple):
+    """What is kept by slot; see the top of this file."""
+
+    cells: npt.NDArray[Any]
+    class_codes: npt.NDArray[np.int64]
+    y: npt.NDArray[np.float64]
+    id_hashes: npt.NDArray[np.uint64]
+    held: npt.NDArray[np.bool_]
+
+
+class SlotTable:
+    """Arrays by slot, and slots by id.
+
+    Parameters
+    ----------
+    schema : Schema
+        Decides the shapes and types of the arrays.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self._classification = schema.task is Task.CLASSIFICATION
+        self._slot_of: dict[str, int] = {}
+        self._ids: list[str | None] = []
+        self._free: list[int] = []
+        self._top = 0
+        self._next_id = 0
+        self._set_arrays(self._empty_arrays(0))
+
+    def _empty_arrays(self, capacity: int) -> _Arrays:
+        labelled, targets = (capacity, 0) if self._classification else (0, capacity)
+        return _Arrays(
+            cells=np.zeros((capacity, self.schema.n_features), self.schema.cell_dtype),
+            class_codes=np.zeros(labelled, np.int64),
+            y=np.zeros(targets, np.float64),
+            id_hashes=np.zeros(capacity, np.uint64),
+            held=np.zeros(capacity, np.bool_),
+        )
+
+    def _set_arrays(self, arrays: _Arrays) -> None:
+        self.cells, self.class_codes, self.y, self.id_hashes, self.held = arrays
+        self._ids.extend([None] * (len(self.held) - len(self._ids)))
+
+    def _arrays(self) -> _Arrays:
+        return _Arrays(self.cells, self.class_codes, self.y, self.id_hashes, self.held)
+
+    def _copied_arrays(self, capacity: int) -> _Arrays:
+        arrays = self._empty_arrays(capacity)
+        top = self._top
+        for old, new in zip(self._arrays(), arrays, strict=True):
+            new[:top] = old[:top]
+        return arrays
+
+    def _grow(self, capacity: int) -> None:
+        self._set_arrays(self._copied_arrays(capacity))
+
+    def __len__(self) -> int:
+        return len(self._slot_of)
+
+    def __contains__(self, sample_id: object) -> bool:
+        return self.contains(sample_id)
+
+    @property
+    def capacity(self) -> int:
+        """Number of slots, in use or free."""
+        return len(self.held)
+
+    @property
+    def next_id(self) -> int:
+        """The counter behind generated ids; only grows."""
+        return self._next_id
+
+    def slots(self) -> npt.NDArray[np.int64]:
+        """Return the slots in use, ascending."""
+        return np.flatnonzero(self.held[: self._top])
+
+    def ids(self) -> list[str]:
+        """Return the ids held, in the order in which they were added."""
+        return list(self._slot_of)
+
+    def contains(self, sample_id: object) -> bool:
+        """Tell whether an id is held."""
+        return normalise_id(sample_id) in self._slot_of
+
+    def id_of(self, slot: int) -> str:
+        """Return the id of the sample in a slot."""
+        name = self._ids[slot]
+        if name is None:
+            raise IndexError(f"slot {slot} is free")
+        return name
+
+    def find(self, ids: Iterable[object]) -> npt.NDArray[np.int64]:
+        """Return the slots of ids, in their order.
+
+        Raises
+        ------
+        UnknownIdError
+            When some are not held; it lists them.
+        DuplicateIdError
+            When one is named twice.
+        """
+        names = read_ids(ids)
+        slots = [self._slot_of.get(name, -1) for name in names]
+        if -1 in slots:
+            raise UnknownIdError(dict.fromkeys(n for n, slot in zip(names, slots, strict=True) if slot < 0))
+        if len(slots) > 1 and len(set(slots)) != len(slots):
+            refuse_repeated(names)
+        return np.array(slots, np.int64)
+
+    def _slot(self, sample_id: object) -> int:
+        name = normalise_id(sample_id)
+        slot = self._slot_of.get(name)
+        if slot is None:
+            raise UnknownIdError([name])
+        return slot
+
+    def _refuse_held(self, names: Sequence[str]) -> None:
+        held = self._slot_of
+        for row, name in enumerate(names):
+            if name in held:
+                raise DuplicateIdError(
+                    "is held already: delete or replace that sample, or use another id", row=row, field="id", value=name
+                )
+
+    def next_ids(self, n: int) -> list[str]:
+        """Return the ids that `commit` would generate for `n` rows now.
+
+        A journal can record them and `prepare` again with them: the counter moves all the same.
+        """
+        names = list(map(str, range(self._next_id, self._next_id + n)))
+        if self._slot_of.keys().isdisjoint(names):
+            return names
+        names = []
+        candidate = self._next_id
+        while len(names) < n:
+            name = str(candidate)
+            if name not in self._slot_of:
+                names.append(name)
+            candidate += 1
+        return names
+
+    def _reserve_slots(self, n: int) -> None:
+        """Make room for `n` further samples."""
+        needed = self._top + max(0, n - len(self._free))
+        if needed > self.capacity:
+            if needed > MAX_SLOTS:
+                raise CapacityError(f"more than {MAX_SLOTS} samples cannot be held at a time")
+            self._grow(min(max(needed, 2 * self.capacity, _SMALLEST), MAX_SLOTS))
+
+    def _take_slot(self) -> int:
+        if self._free:
+            return self._free.pop()
+        self._top += 1
+        return self._top - 1
+
+    def _take_slots(self, n: int) -> npt.NDArray[np.int64]:
+        reused = min(n, len(self._free))
+        slots = np.empty(n, np.int64)
+        if reused:
+            slots[:reused] = self._free[-1 : -reused - 1 : -1]
+            del self._free[-reused:]
+        slots[reused:] = np.arange(self._top, self._top + n - reused)
+        self._top += n - reused
+        return slots
+
+    def _pass_numbers(self, names: Sequence[str]) -> None:
+        """Move the counter past every number among given ids, so that it is never generated."""
+        for name in names:
+            value = canonical_number(name)
+            if value is not None and value >= self._next_id:
+                self._next_id = value + 1
+
+    def _copy_slots_to(self, other: "SlotTable") -> None:
+        """Make another table, of the same schema, an independent copy of this one."""
+        other._slot_of = self._slot_of.copy()
+        other._ids = self._ids.copy()
+        other._free = self._free.copy()
+        other._top = self._top
+        other._next_id = self._next_id
+        other._set_arrays(self._copied_arrays(self.capacity))
+
+
+def refuse_repeated(names: Sequence[str]) -> None:
+    """Raise DuplicateIdError for the first id that occurs a second time, if any."""
+    seen: set[str] = set()
+    for row, name in enumerate(names):
+        if name in seen:
+            raise DuplicateIdError("is repeated in this call: name every id once", row=row, field="id", value=name)
+        seen.add(name)
