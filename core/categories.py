@@ -175,14 +175,17 @@ class CategoryTable:
         for column, values in texts.items():
             held = self._codes[column]
             found: dict[str | None, float] = {None: MISSING}
-            for value in dict.fromkeys(values):
+            for value in values if len(values) == 1 else dict.fromkeys(values):
                 if value is not None:
                     code = held.get(value)
                     if code is None:
                         # A hash does not know its column, so one temporary code serves them all.
                         code = unseen.setdefault(value, capacity + len(unseen))
                     found[value] = code
-            cells[:, column] = list(map(found.__getitem__, values))
+            if len(values) == 1:
+                cells[0, column] = found[values[0]]
+            else:
+                cells[:, column] = list(map(found.__getitem__, values))
         if not unseen:
             return self.hashes
         if capacity + len(unseen) > FLOAT32_EXACT:

@@ -60,7 +60,7 @@ def convert(source: npt.NDArray[Any], cells: npt.NDArray[Any], limit: float) -> 
     flags = CLEAN
     for i in range(source.shape[0]):
         for j in range(source.shape[1]):
-            value = source[i, j]
+            value = np.float64(source[i, j])  # float32 could not be compared with the limit
             if abs(value) < limit:
                 cells[i, j] = value
                 if cells[i, j] == 0.0:
@@ -193,7 +193,7 @@ class Encoder:
             cells[:, j] = round_numbers(cells[:, j], self.schema.columns[j])
 
     def _refuse_first(self, source: npt.NDArray[Any]) -> None:
-        with np.errstate(invalid="ignore"):
+        with np.errstate(over="ignore"):
             refused = np.isinf(source) | (np.abs(source) >= self._limit)
         row, j = (int(k) for k in np.argwhere(refused)[0])
         refuse_number(source[row, j].item(), row, self.schema.columns[j])

@@ -99,7 +99,8 @@ class ClassTable:
 
     def reserve(self, values: Iterable[Label]) -> None:
         """Make room for the classes of these values, so that `acquire` cannot fail."""
-        new = sum(key not in self._codes for key in dict.fromkeys(map(self._key, values)))
+        keys = map(self._key, values) if self._typed else values
+        new = sum(key not in self._codes for key in dict.fromkeys(keys))
         missing = new - len(self._free)
         if missing > 0:
             self._grow(max(2 * self.capacity, self.capacity + missing))

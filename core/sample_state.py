@@ -103,6 +103,9 @@ def load(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]], owner: str) -> 
     for slot, name in zip(numbers, names, strict=True):
         store._ids[slot] = name
     store._free = np.flatnonzero(~store.held[:top])[::-1].tolist()
+    store._pass_numbers(names)
+    if store._next_id > int(parts["samples.next_id"][0]):
+        raise FileError(f"the counter of ids is behind the ids held: {_REMEDY}")
     store._next_id = int(parts["samples.next_id"][0])
     _link_subjects(store, parts, names)
     return store
@@ -145,11 +148,7 @@ def _check_samples(
         raise FileError(f"the slots of the samples are damaged: {_REMEDY}")
     if len(set(names)) != n:
         raise FileError(f"an id is held twice: {_REMEDY}")
-    try:
-        for name in names:
-            id_text(name)
-    except RefusedError:
-        raise FileError(f"the ids are damaged: {_REMEDY}") from None
+    _check_texts(names, "ids")
     if np.isinf(cells).any() or (targets.dtype.kind == "f" and not np.isfinite(targets).all()):
         raise FileError(f"the samples hold a number that is not finite: {_REMEDY}")
     if targets.dtype.kind == "i" and n and targets.min() < 0:
@@ -161,11 +160,20 @@ def _check_samples(
                 raise FileError(f"the samples do not fit the schema: {_REMEDY}")
 
 
+def _check_texts(names: list[str], what: str) -> None:
+    try:
+        for name in names:
+            id_text(name)
+    except RefusedError:
+        raise FileError(f"the {what} are damaged: {_REMEDY}") from None
+
+
 def _link_subjects(store: "SampleStore", parts: dict[str, npt.NDArray[Any]], names: list[str]) -> None:
     subjects = unpack_texts(parts["samples.subjects"], parts["samples.subject_offsets"], "subjects")
     rows = parts["samples.subject_rows"].tolist()
     if len(rows) != len(subjects) or len(set(rows)) != len(rows) or not all(0 <= row < len(names) for row in rows):
         raise FileError(f"the subjects do not fit the samples: {_REMEDY}")
+    _check_texts(subjects, "subjects")
     for row, subject in zip(rows, subjects, strict=True):
         store.set_subject(names[row], subject)
 
@@ -193,7 +201,7 @@ def check(store: "SampleStore") -> None:
     _require(not np.isinf(cells).any(), "an infinity is held")
     _require(not np.signbit(cells[cells == 0]).any(), "a negative zero is held")
     store.categories.check_invariants(cells)
-    store.classes.check_invariants(store.class_codes[held])
+    store.classes.check_invariants(store.class_codes[held] if classification else np.zeros(0, np.int64))
     store._subjects.check_invariants({slot: name for name, slot in store._slot_of.items()})
 
 

@@ -251,7 +251,7 @@ def read_series(series: Any, field: str) -> RawColumn:
         missing = np.asarray(series.isna(), dtype=np.bool_)
         plain = np.dtype(getattr(dtype, "numpy_dtype", {"b": "bool", "i": "i8", "u": "u8", "f": "f8"}[kind]))
         if missing.any():
-            return RawColumn(np.asarray(series.to_numpy(dtype=plain, na_value=0)), missing)
+            return RawColumn(np.asarray(series.to_numpy(dtype=plain, na_value=plain.type(0).item())), missing)
         return read_vector(np.asarray(series.to_numpy(dtype=plain)), field)
     if kind in "OU" and hasattr(series, "astype"):
         return RawColumn(list(series.astype(object)), text=str(dtype).startswith(("str", "large_str")))

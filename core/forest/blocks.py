@@ -239,21 +239,24 @@ def bin_of(x, thresholds, lo, scale):
 
 
 @inner
-def count_in(statistics, target, sign, is_regression):
-    """Add (sign 1) or take away (-1) one sample's target from statistics, int[width]."""
+def count_in(statistics, row, target, sign, is_regression):
+    """Add (sign 1) or take away (-1) one sample's target from a row of statistics, int[any, width].
+
+    Taking the row as a view would cost a reference count a sample, more than the counting.
+    """
     if is_regression:
-        statistics[0] += sign
-        statistics[1] += sign * target
+        statistics[row, 0] += sign
+        statistics[row, 1] += sign * target
     else:
-        statistics[target] += sign
+        statistics[row, target] += sign
 
 
 @inner
-def size_of(statistics, is_regression):
-    """Number of samples in statistics."""
+def size_of(statistics, row, is_regression):
+    """Number of samples in a row of statistics."""
     if is_regression:
-        return np.int64(statistics[0])
+        return np.int64(statistics[row, 0])
     total = np.int64(0)
-    for c in range(statistics.shape[0]):
-        total += np.int64(statistics[c])
+    for c in range(statistics.shape[1]):
+        total += np.int64(statistics[row, c])
     return total

@@ -113,7 +113,7 @@ def make_leaf(trees, data, parameters, scratch, node, start, end):
         target = data.targets[scratch.rows[i]]
         is_pure = is_pure and target == data.targets[scratch.rows[start]]
         link_entry(trees, leaf, scratch.entries[i])
-        count_in(trees.statistics[leaf], target, 1, is_regression)
+        count_in(trees.statistics, leaf, target, 1, is_regression)
     return is_pure
 
 

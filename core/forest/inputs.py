@@ -53,6 +53,7 @@ class Scratch(NamedTuple):
     permutation: npt.NDArray[np.int32]  # int32[max(d, T)] identity between calls
     swaps: npt.NDArray[np.int32]  # int32[d] to undo the shuffle of `permutation`
     left: npt.NDArray[np.int64]  # int64[width] left side of a candidate
+    leaf: npt.NDArray[np.int64]  # int64[1, width] statistics of a leaf that is in no tree
     choice: Any  # SPLIT_DTYPE[1] the split found last
     node: Any  # NODE_DTYPE[1] a node that is in no tree
     stack: npt.NDArray[np.int64]  # int64[STACK_SIZE, 4] node, start, end, depth
@@ -84,6 +85,7 @@ def empty_scratch(
         permutation=np.arange(max(n_features, n_trees), dtype=np.int32),
         swaps=np.zeros(n_features, np.int32),
         left=np.zeros(width, np.int64),
+        leaf=np.zeros((1, width), np.int64),
         choice=np.zeros(1, SPLIT_DTYPE),
         node=np.zeros(1, NODE_DTYPE),
         stack=np.zeros((STACK_SIZE, 4), np.int64),

@@ -20,13 +20,13 @@ from core.rng import combine, tree_key
 
 
 @inner
-def add_leaf(statistics, n_samples, is_regression, sums):
-    """Add a leaf's class shares, or its mean in units of the quantised target, to float64 sums."""
+def add_leaf(statistics, leaf, n_samples, is_regression, sums, row):
+    """Add a leaf's class shares, or its mean in units of the quantised target, to sums[row]."""
     if is_regression:
-        sums[0] += np.float64(statistics[1]) / np.float64(statistics[0])
+        sums[row, 0] += np.float64(statistics[leaf, 1]) / np.float64(statistics[leaf, 0])
         return
-    for c in range(statistics.shape[0]):
-        sums[c] += np.float64(statistics[c]) / np.float64(n_samples)
+    for c in range(statistics.shape[1]):
+        sums[row, c] += np.float64(statistics[leaf, c]) / np.float64(n_samples)
 
 
 @kernel
@@ -51,7 +51,7 @@ def sum_leaves(nodes, statistics, n_trees, is_regression, cells, category_hashes
             while child >= 0:
                 node = child + goes_right(nodes, node, cells, row, category_hashes)
                 child = np.int64(nodes[node].child)
-            add_leaf(statistics[~child], np.int64(nodes[node].n_samples), is_regression, sums[row])
+            add_leaf(statistics, ~child, np.int64(nodes[node].n_samples), is_regression, sums, row)
     return n_planted
 
 
@@ -83,11 +83,11 @@ def _add_leaf_below_tag(
         key = combine(key, np.uint64(side))
         depth += 1
     is_regression = parameters.values[IS_REGRESSION] != 0
-    for c in range(scratch.left.shape[0]):
-        scratch.left[c] = 0
+    for c in range(scratch.leaf.shape[1]):
+        scratch.leaf[0, c] = 0
     for i in range(end):
-        count_in(scratch.left, data.targets[scratch.rows[i]], 1, is_regression)
-    add_leaf(scratch.left, end, is_regression, sums)
+        count_in(scratch.leaf, 0, data.targets[scratch.rows[i]], 1, is_regression)
+    add_leaf(scratch.leaf, 0, end, is_regression, sums, row)
 
 
 @kernel
@@ -116,10 +116,10 @@ def sum_leaves_frozen(trees, data, parameters, scratch, blocks, cells, category_
             if nodes[node].flags & TAGGED:
                 _add_leaf_below_tag(
                     trees, data, parameters, scratch, blocks, node, key, depth,
-                    cells, row, category_hashes, sums[row],
+                    cells, row, category_hashes, sums,
                 )  # fmt: skip
             else:
                 leaf = leaf_of(nodes, node)
                 n_samples = np.int64(nodes[node].n_samples)
-                add_leaf(trees.statistics[leaf], n_samples, is_regression, sums[row])
+                add_leaf(trees.statistics, leaf, n_samples, is_regression, sums, row)
     return n_planted

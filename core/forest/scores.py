@@ -76,13 +76,20 @@ def split_score(criterion, left, totals, n_left, n_samples):
         d = np.float64(left[1]) - np.float64(totals[1]) * fraction
         return d * d / (np.float64(n_left) * np.float64(n_right))
     if criterion == GINI:
-        left_squares = np.int64(0)
-        right_squares = np.int64(0)
-        for c in range(totals.shape[0]):
-            in_left = np.int64(left[c])
-            in_right = np.int64(totals[c]) - in_left
-            left_squares += in_left * in_left
-            right_squares += in_right * in_right
+        # Both sums are exact, so the short cut for two classes gives the same bits.
+        in_left = np.int64(left[0])
+        in_right = np.int64(totals[0]) - in_left
+        left_squares = in_left * in_left
+        right_squares = in_right * in_right
+        if totals.shape[0] == 2:
+            left_squares += (n_left - in_left) * (n_left - in_left)
+            right_squares += (n_right - in_right) * (n_right - in_right)
+        else:
+            for c in range(1, totals.shape[0]):
+                in_left = np.int64(left[c])
+                in_right = np.int64(totals[c]) - in_left
+                left_squares += in_left * in_left
+                right_squares += in_right * in_right
         return np.float64(left_squares) / np.float64(n_left) + np.float64(right_squares) / np.float64(n_right)
     entropy = -xlog2x(n_left) - xlog2x(n_right)
     for c in range(totals.shape[0]):

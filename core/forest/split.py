@@ -38,7 +38,6 @@ from core.rng import ATTRIBUTE_ORDER, bounded, combine
 def count_targets(data, parameters, scratch, blocks, block, start, end):
     """Fill a block's totals and target range; returns whether the samples are pure."""
     is_regression = parameters.values[IS_REGRESSION] != 0
-    totals = blocks.totals[block]
     target_range = blocks.target_range[block]
     first = data.targets[scratch.rows[start]]
     target_range[TARGET_LO] = first
@@ -47,7 +46,7 @@ def count_targets(data, parameters, scratch, blocks, block, start, end):
     target_range[COPIES_HI] = 0
     for i in range(start, end):
         target = data.targets[scratch.rows[i]]
-        count_in(totals, target, 1, is_regression)
+        count_in(blocks.totals, block, target, 1, is_regression)
         if target < target_range[TARGET_LO]:
             target_range[TARGET_LO] = target
             target_range[COPIES_LO] = 0
@@ -145,14 +144,16 @@ def count_numeric(data, parameters, scratch, blocks, block, used, key, start, en
         for i in range(start, end):
             target = data.targets[scratch.rows[i]]
             position = missing_bin if np.isnan(scratch.values[used, i - start]) else 0
-            count_in(bins[position], target, 1, is_regression)
+            count_in(bins, position, target, 1, is_regression)
         return
     draw_thresholds(thresholds, attribute_key(key, blocks.attributes[block, used]), lo, hi, data.cells)
     scale = np.float64(thresholds.shape[0]) / (hi - lo)
+    values = scratch.values[used]
+    rows = scratch.rows
     for i in range(start, end):
-        x = np.float64(scratch.values[used, i - start])
+        x = np.float64(values[i - start])
         position = missing_bin if np.isnan(x) else bin_of(x, thresholds, lo, scale)
-        count_in(bins[position], data.targets[scratch.rows[i]], 1, is_regression)
+        count_in(bins, position, data.targets[rows[i]], 1, is_regression)
 
 
 @inner
@@ -160,6 +161,7 @@ def count_categorical(data, parameters, scratch, blocks, block, used, key, start
     """Choose the categories of the one-vs-rest candidates and count every candidate's left side."""
     is_regression = parameters.values[IS_REGRESSION] != 0
     categories = blocks.categories[block, used]
+    bins = blocks.bins[block, used]
     key = attribute_key(key, blocks.attributes[block, used])
     # A range of codes says nothing of categories, and codes differ from history to history.
     for i in range(2):
@@ -168,7 +170,6 @@ def count_categorical(data, parameters, scratch, blocks, block, used, key, start
         blocks.copies[block, used, i] = 0
     for j in range(categories.shape[0]):
         candidate_key = combine(key, np.uint64(j))
-        bins = blocks.bins[block, used, j]
         if j % 2 == 0:
             chosen = category_hash(data.category_hashes, scratch.values[used, 0])
             best_rank = category_rank(candidate_key, chosen)
@@ -183,7 +184,7 @@ def count_categorical(data, parameters, scratch, blocks, block, used, key, start
             hashed = category_hash(data.category_hashes, scratch.values[used, i - start])
             goes_left = hashed == categories[j] if j % 2 == 0 else in_subset(candidate_key, hashed)
             if goes_left:
-                count_in(bins, data.targets[scratch.rows[i]], 1, is_regression)
+                count_in(bins, j, data.targets[scratch.rows[i]], 1, is_regression)
 
 
 @inner
@@ -223,11 +224,12 @@ def _score_categorical(data, parameters, scratch, blocks, block, used, key, n_sa
     is_regression = parameters.values[IS_REGRESSION] != 0
     attribute = blocks.attributes[block, used]
     totals = blocks.totals[block]
+    bins = blocks.bins[block, used]
     left = scratch.left
     for j in range(blocks.categories.shape[2]):
+        n_left = size_of(bins, j, is_regression)
         for c in range(left.shape[0]):
-            left[c] = np.int64(blocks.bins[block, used, j, c])
-        n_left = size_of(left, is_regression)
+            left[c] = np.int64(bins[j, c])
         if n_left == 0 or n_left == n_samples:
             continue
         score = split_score(parameters.values[CRITERION], left, totals, n_left, n_samples)
@@ -255,13 +257,13 @@ def _score_numeric(data, parameters, scratch, blocks, block, used, key, n_sample
     n_missing = blocks.copies[block, used, MISSING]
     is_single = blocks.ranges[block, used, 0] == blocks.ranges[block, used, 1]
     n_candidates = 1 if is_single else n_thresholds
-    missing_bin = bins[n_thresholds + 1]
+    missing_bin = n_thresholds + 1
     key = attribute_key(key, attribute)
     n_below = np.int64(0)
     for c in range(left.shape[0]):
         left[c] = 0
     for j in range(n_candidates):
-        in_bin = size_of(bins[j], is_regression)
+        in_bin = size_of(bins, j, is_regression)
         # Without missing values an empty bin repeats the partition of the candidate before it,
         # which wins the tie.
         if in_bin == 0 and n_missing == 0:
@@ -274,11 +276,11 @@ def _score_numeric(data, parameters, scratch, blocks, block, used, key, n_sample
         if goes_left:
             n_left += n_missing
             for c in range(left.shape[0]):
-                left[c] += np.int64(missing_bin[c])
+                left[c] += np.int64(bins[missing_bin, c])
         score = split_score(parameters.values[CRITERION], left, totals, n_left, n_samples)
         if goes_left:
             for c in range(left.shape[0]):
-                left[c] -= np.int64(missing_bin[c])
+                left[c] -= np.int64(bins[missing_bin, c])
         if _consider(scratch.choice, score, attribute, j):
             best = scratch.choice[0]
             best.score = score

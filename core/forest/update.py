@@ -45,7 +45,7 @@ def _update_numeric(blocks, block, used, x, target, sign, is_regression):
     hi = blocks.ranges[block, used, 1]
     if np.isnan(x):
         copies[MISSING] += sign
-        count_in(bins[n_thresholds + 1], target, sign, is_regression)
+        count_in(bins, n_thresholds + 1, target, sign, is_regression)
         return lo < hi or copies[MISSING] > 0
     if x < lo or x > hi:
         return False
@@ -59,29 +59,29 @@ def _update_numeric(blocks, block, used, x, target, sign, is_regression):
     if lo < hi:
         scale = np.float64(n_thresholds) / (hi - lo)
         position = bin_of(x, blocks.thresholds[block, used], lo, scale)
-    count_in(bins[position], target, sign, is_regression)
+    count_in(bins, position, target, sign, is_regression)
     return True
 
 
 @inner
 def _update_categorical(blocks, block, used, hashed, target, sign, key, n_samples, is_regression):
     """Bring a categorical attribute's counters up to date; False when its candidates change."""
+    bins = blocks.bins[block, used]
     for j in range(blocks.categories.shape[2]):
-        bins = blocks.bins[block, used, j]
         candidate_key = combine(key, np.uint64(j))
         if j % 2 == 1:
             if in_subset(candidate_key, hashed):
-                count_in(bins, target, sign, is_regression)
+                count_in(bins, j, target, sign, is_regression)
             continue
         chosen = blocks.categories[block, used, j]
         if hashed == chosen:
-            count_in(bins, target, sign, is_regression)
-            if size_of(bins, is_regression) == 0:
+            count_in(bins, j, target, sign, is_regression)
+            if size_of(bins, j, is_regression) == 0:
                 return False
         elif sign == ADD and category_rank(candidate_key, hashed) < category_rank(candidate_key, chosen):
             return False
     # When all samples are of the category that the first candidate isolates, the attribute is constant.
-    return size_of(blocks.bins[block, used, 0], is_regression) < n_samples
+    return size_of(bins, 0, is_regression) < n_samples
 
 
 @inner
@@ -146,7 +146,7 @@ def _split_stands(trees, data, parameters, scratch, blocks, node, slot, sign, ke
     target = data.targets[slot]
     if not _update_target_range(blocks, block, target, sign):
         return False
-    count_in(blocks.totals[block], target, sign, is_regression)
+    count_in(blocks.totals, block, target, sign, is_regression)
     choose_split(data, parameters, scratch, blocks, block, key, n_samples)
     return is_same_split(nodes, node, scratch.choice)
 
@@ -157,7 +157,7 @@ def _update_leaf(trees, data, parameters, tree, node, depth, slot, entry, sign):
     leaf = leaf_of(trees.nodes, node)
     is_regression = parameters.values[IS_REGRESSION] != 0
     target = data.targets[slot]
-    count_in(trees.statistics[leaf], target, sign, is_regression)
+    count_in(trees.statistics, leaf, target, sign, is_regression)
     if sign == DELETE:
         # A leaf stays a leaf: fewer samples, still pure or still all equal.
         unlink_entry(trees, entry)
