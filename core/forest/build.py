@@ -49,12 +49,12 @@ def gather(trees, parameters, scratch, node):
     while size > 0:
         size -= 1
         node = stack[size, 0]
-        if nodes[node].n_samples == 0:
+        if nodes[node]["n_samples"] == 0:
             continue
         leaf = leaf_of(nodes, node)
         if leaf == NIL:
-            left = np.int64(nodes[node].child)
-            smaller = np.int64(nodes[left + 1].n_samples < nodes[left].n_samples)
+            left = np.int64(nodes[node]["child"])
+            smaller = np.int64(nodes[left + 1]["n_samples"] < nodes[left]["n_samples"])
             stack[size, 0] = left + 1 - smaller
             stack[size + 1, 0] = left + smaller
             size += 2
@@ -76,15 +76,15 @@ def _take_down(trees, blocks, tree, node, first):
     """
     nodes = trees.nodes
     clear_tag(trees, tree, node)
-    if nodes[node].block != NIL:
-        free_block(trees, blocks, np.int64(nodes[node].block))
-        nodes[node].block = np.int32(NIL)
+    if nodes[node]["block"] != NIL:
+        free_block(trees, blocks, np.int64(nodes[node]["block"]))
+        nodes[node]["block"] = np.int32(NIL)
     leaf = leaf_of(nodes, node)
     if leaf != NIL:
         free_leaf(trees, leaf)
         return first
-    pair = np.int64(nodes[node].child)
-    nodes[pair].n_samples = np.int32(first)
+    pair = np.int64(nodes[node]["child"])
+    nodes[pair]["n_samples"] = np.int32(first)
     return pair
 
 
@@ -93,7 +93,7 @@ def release_subtree(trees, blocks, tree, node):
     """Free everything below a node, its leaf or its block; the node's record itself stays."""
     pair = _take_down(trees, blocks, tree, node, np.int64(NIL))
     while pair != NIL:
-        following = np.int64(trees.nodes[pair].n_samples)
+        following = np.int64(trees.nodes[pair]["n_samples"])
         following = _take_down(trees, blocks, tree, pair, following)
         following = _take_down(trees, blocks, tree, pair + 1, following)
         free_pair(trees, pair)
@@ -104,8 +104,8 @@ def release_subtree(trees, blocks, tree, node):
 def make_leaf(trees, data, parameters, scratch, node, start, end):
     """Give a node a leaf with the samples scratch.rows[start:end]; returns whether they are pure."""
     leaf = allocate_leaf(trees)
-    trees.nodes[node].child = np.int32(~leaf)
-    trees.nodes[node].n_samples = np.int32(end - start)
+    trees.nodes[node]["child"] = np.int32(~leaf)
+    trees.nodes[node]["n_samples"] = np.int32(end - start)
     is_regression = parameters.values[IS_REGRESSION] != 0
     is_pure = True
     # Backwards, so that the list runs in the order of the rows.
@@ -152,13 +152,13 @@ def find_split(trees, data, parameters, scratch, blocks, node, key, depth, start
     A node with samples enough is given a block if it has none (there must be one available); the
     node of a leaf loses its block.
     """
-    block = np.int64(trees.nodes[node].block)
+    block = np.int64(trees.nodes[node]["block"])
     if must_be_leaf(parameters, end - start, depth):
         found = False
     else:
         if block == NIL and end - start >= parameters.values[BLOCK_MINIMUM]:
             block = allocate_block(trees, blocks)
-            trees.nodes[node].block = np.int32(block)
+            trees.nodes[node]["block"] = np.int32(block)
         work = block if block != NIL else np.int64(0)
         found = count_candidates(data, parameters, scratch, blocks, work, key, start, end)
         if found:
@@ -166,7 +166,7 @@ def find_split(trees, data, parameters, scratch, blocks, node, key, depth, start
     # A node that has shrunk far below the minimum gives its block back.
     if block != NIL and (not found or 2 * (end - start) < parameters.values[BLOCK_MINIMUM]):
         free_block(trees, blocks, block)
-        trees.nodes[node].block = np.int32(NIL)
+        trees.nodes[node]["block"] = np.int32(NIL)
     return found
 
 
@@ -192,9 +192,9 @@ def mark_dirty(trees, scratch, node):
         node = stack[size, 0]
         if leaf_of(nodes, node) != NIL:
             continue
-        nodes[node].flags |= DIRTY
-        left = np.int64(nodes[node].child)
-        smaller = np.int64(nodes[left + 1].n_samples < nodes[left].n_samples)
+        nodes[node]["flags"] |= DIRTY
+        left = np.int64(nodes[node]["child"])
+        smaller = np.int64(nodes[left + 1]["n_samples"] < nodes[left]["n_samples"])
         stack[size, 0] = left + 1 - smaller
         stack[size + 1, 0] = left + smaller
         size += 2
@@ -203,17 +203,17 @@ def mark_dirty(trees, scratch, node):
 @inner
 def _release_but_block(trees, blocks, tree, node):
     """Free what is below a node but keep the block that has just been counted."""
-    block = trees.nodes[node].block
-    trees.nodes[node].block = np.int32(NIL)
+    block = trees.nodes[node]["block"]
+    trees.nodes[node]["block"] = np.int32(NIL)
     release_subtree(trees, blocks, tree, node)
-    trees.nodes[node].block = block
+    trees.nodes[node]["block"] = block
 
 
 @inner
 def _push_children(trees, scratch, size, node, key, start, middle, end, level):
     """Put both children on the stack, the one with fewer samples on top."""
     stack = scratch.stack
-    pair = np.int64(trees.nodes[node].child)
+    pair = np.int64(trees.nodes[node]["child"])
     smaller = np.int64(end - middle < middle - start)
     for position in range(2):
         side = smaller if position == 1 else 1 - smaller
@@ -262,8 +262,8 @@ def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_l
             clear_dirty(trees.nodes, node)
         if found:
             store_split(trees.nodes, node, scratch.choice)
-            trees.nodes[node].child = np.int32(allocate_pair(trees))
-            trees.nodes[node].n_samples = np.int32(end - start)
+            trees.nodes[node]["child"] = np.int32(allocate_pair(trees))
+            trees.nodes[node]["n_samples"] = np.int32(end - start)
             middle = partition(trees, data, scratch, node, start, end)
             _push_children(trees, scratch, size, node, key, start, middle, end, level)
             size += 2
@@ -281,7 +281,7 @@ def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_l
         level = scratch.stack[size, 3]
         key = scratch.keys[size]
     if n_levels == ONE_LEVEL:
-        trees.nodes[top].flags |= DIRTY
+        trees.nodes[top]["flags"] |= DIRTY
     elif status == FULL:
         mark_dirty(trees, scratch, top)
     return status

@@ -14,7 +14,8 @@ from core.forest.ensemble import Ensemble
 from core.forest.nodes import NIL, leaf_of
 
 IntArray = npt.NDArray[np.int64]
-Part = tuple[Ensemble, IntArray, IntArray]  # trees, slots in a common order, class codes in order
+# Trees, slots in a common order, class codes in canonical order, which columns are categorical.
+Part = tuple[Ensemble, IntArray, IntArray, npt.NDArray[np.bool_]]
 
 
 @kernel
@@ -44,10 +45,9 @@ def compare_forests(live: Part, fresh: Part) -> list[str]:
     while len(live_nodes):
         pairs.append((live_nodes, fresh_nodes))
         records = live[0].trees.nodes[live_nodes], fresh[0].trees.nodes[fresh_nodes]
-        for name in ("n_samples",):
-            n_wrong = int((records[0][name] != records[1][name]).sum())
-            if n_wrong:
-                findings.append(f"{name} of {n_wrong} nodes")
+        n_wrong = int((records[0]["n_samples"] != records[1]["n_samples"]).sum())
+        if n_wrong:
+            findings.append(f"the number of samples of {n_wrong} nodes")
         is_inner = records[0]["child"] >= 0
         if (is_inner != (records[1]["child"] >= 0)).any():
             return [*findings, "the shape of the trees"]
@@ -65,7 +65,7 @@ def compare_forests(live: Part, fresh: Part) -> list[str]:
 
 def _compare_leaves(live: Part, fresh: Part, all_live: IntArray, all_fresh: IntArray) -> list[str]:
     statistics = []
-    for (ensemble, _, order), listed in ((live, all_live), (fresh, all_fresh)):
+    for (ensemble, _, order, _), listed in ((live, all_live), (fresh, all_fresh)):
         child = ensemble.trees.nodes["child"][listed].astype(np.int64)
         leaves = ~child[child < 0]
         values = ensemble.trees.statistics[leaves]
@@ -76,11 +76,13 @@ def _compare_leaves(live: Part, fresh: Part, all_live: IntArray, all_fresh: IntA
 
 
 def _compare_blocks(live: Part, fresh: Part, all_live: IntArray, all_fresh: IntArray) -> list[str]:
-    """Compare the blocks of the nodes that keep one in both forests."""
+    """Compare the blocks of the nodes that keep one in the live forest."""
     live_blocks = live[0].trees.nodes["block"][all_live].astype(np.int64)
     fresh_blocks = fresh[0].trees.nodes["block"][all_fresh].astype(np.int64)
-    both = (live_blocks != NIL) & (fresh_blocks != NIL)
-    rows = live_blocks[both], fresh_blocks[both]
+    kept = live_blocks != NIL
+    rows = live_blocks[kept], fresh_blocks[kept]
+    if (rows[1] == NIL).any():
+        return ["a candidate block of a node that has nothing to choose from"]
     findings = []
     ours, theirs = live[0].blocks, fresh[0].blocks
     for name in ("sizes", "attributes", "ranges", "copies", "target_range"):
@@ -103,6 +105,10 @@ def _compare_blocks(live: Part, fresh: Part, all_live: IntArray, all_fresh: IntA
     skipped = np.arange(ours.skipped.shape[1]) < ours.sizes[rows[0]][:, N_SKIPPED, None]
     if not np.array_equal(ours.skipped[rows[0]][skipped], theirs.skipped[rows[1]][skipped]):
         findings.append("the skipped attributes of a candidate block")
+    numeric = skipped & ~live[3][ours.skipped[rows[0]]]  # a constant category is a code, the store's own affair
+    constants = ours.constants[rows[0]][numeric], theirs.constants[rows[1]][numeric]
+    if not np.array_equal(*constants, equal_nan=True):
+        findings.append("the constants of a candidate block")
     return findings
 
 
@@ -112,7 +118,7 @@ def _compare_members(live: Part, fresh: Part, all_live: IntArray, all_fresh: Int
     to_fresh = np.full(len(live[0].trees.nodes), NIL, np.int64)
     to_fresh[all_live] = all_fresh
     places = []
-    for (ensemble, slots, _), listed in ((live, all_live), (fresh, all_fresh)):
+    for (ensemble, slots, _, _), listed in ((live, all_live), (fresh, all_fresh)):
         child = ensemble.trees.nodes["child"][listed]
         owners = np.full(len(ensemble.trees.links), NIL, np.int64)
         nodes_of_entries(ensemble.trees, listed[child < 0], owners)

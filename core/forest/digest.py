@@ -55,18 +55,18 @@ def write_tree(trees, tree, is_regression, class_order, stack, words):
         node = stack[n_waiting]
         leaf = leaf_of(nodes, node)
         if leaf != NIL:
-            n_samples = np.int64(nodes[node].n_samples)
+            n_samples = np.int64(nodes[node]["n_samples"])
             size = _write_leaf(
                 trees.statistics[leaf], n_samples, is_regression, class_order, words, size
             )
             continue
         words[size] = _INNER
-        words[size + 1] = np.uint64(nodes[node].attribute)
-        words[size + 2] = np.uint64(nodes[node].kind)
-        words[size + 3] = nodes[node].category
+        words[size + 1] = np.uint64(nodes[node]["attribute"])
+        words[size + 2] = np.uint64(nodes[node]["kind"])
+        words[size + 3] = nodes[node]["category"]
         size += 4
-        stack[n_waiting] = np.int64(nodes[node].child) + 1
-        stack[n_waiting + 1] = np.int64(nodes[node].child)
+        stack[n_waiting] = np.int64(nodes[node]["child"]) + 1
+        stack[n_waiting + 1] = np.int64(nodes[node]["child"])
         n_waiting += 2
     return size
 

@@ -16,7 +16,7 @@ from core.forest import inputs, nodes
 from core.forest.blocks import Blocks, empty_blocks
 from core.forest.build import FULL
 from core.forest.inputs import Data, Parameters, Scratch, empty_scratch
-from core.forest.nodes import Trees, empty_trees
+from core.forest.nodes import NIL, Trees, empty_trees
 from core.forest.predict import sum_leaves, sum_leaves_frozen
 from core.forest.resolve import resolve_paths, resolve_tree
 from core.forest.update import ADD, DELETE, plant, update_samples
@@ -74,11 +74,24 @@ class Ensemble:
         values[inputs.MAX_FEATURES] = settings.max_features
         values[inputs.CRITERION] = settings.criterion
         values[inputs.IS_REGRESSION] = settings.is_regression
-        # Below this, counting the samples again is cheaper than a block, in time and in memory.
-        values[inputs.BLOCK_MINIMUM] = max(64, 2 * (settings.n_thresholds + 2) * self.width)
+        values[inputs.BLOCK_MINIMUM] = self._block_minimum()
         seed_key = np.empty(1, np.uint64)
         seed_key[0] = mix(np.uint64(settings.seed))
         return Parameters(values, seed_key)
+
+    def _block_minimum(self) -> int:
+        """Samples from which on a node keeps counters: below, counting again is cheaper than keeping."""
+        return max(64, 2 * (self.settings.n_thresholds + 2) * self.width)
+
+    def keep_blocks_like(self, other: "Ensemble") -> None:
+        """Keep counters for nodes as small as the smallest of another forest that has some.
+
+        Whether a node keeps them never shows in the model; `compare.py` wants both to have them.
+        """
+        records = other.trees.nodes[: other.trees.meta[nodes.N_NODES]]
+        with_block = records["n_samples"][records["block"] != NIL]
+        if len(with_block):
+            self.parameters.values[inputs.BLOCK_MINIMUM] = max(2, int(with_block.min()))
 
     @property
     def _counter_dtype(self) -> type[np.int32] | type[np.int64]:

@@ -16,11 +16,12 @@ from core import persistence
 from core.base import Estimator
 from core.errors import CapacityError, EmptyModelError, InputError
 from core.forest import quantisation
-from core.forest.compare import compare_forests
+from core.forest.compare import Part, compare_forests
 from core.forest.digest import forest_digest, tree_digest
 from core.forest.ensemble import MAX_ENTRIES, Ensemble, ForestSettings
 from core.forest.importances import feature_importances
 from core.forest.inputs import Data
+from core.forest.invariants import check_invariants
 from core.forest.parameters import read_settings
 from core.samples import Prepared, SampleStore
 from core.schema import Schema, Task
@@ -124,9 +125,14 @@ class _DynamicForest(Estimator):
         self._check_capacity(settings, prepared.n)
         store.commit(prepared)
         self._begin(schema, settings, store)
-        self._refresh_targets()
-        self._ensemble.fit(self._data(), store.slots(), progress)
+        self._grow_all(progress)
         return self
+
+    def _grow_all(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Grow the forest on the samples in the store."""
+        self._ensemble.widen(self.samples_.classes.capacity)
+        self._refresh_targets()
+        self._ensemble.fit(self._data(), self.samples_.slots(), progress)
 
     def start(self, schema: Schema) -> Self:
         """Begin with no samples; `add` does the rest.
@@ -418,14 +424,21 @@ class _DynamicForest(Estimator):
         return forest_digest(self._header(), digests)
 
     def _fresh(self) -> Self:
-        """Fit anew on the samples held, read one by one and in another order, with the same types."""
-        fresh = type(self)(**{**self.get_params(), "random_state": self.seed_})
+        """Fit anew on the samples held, read one by one and in another order, with the same types.
+
+        It keeps candidate counters for every node for which this model keeps some.
+        """
+        fresh = type(self)(**{**self.get_params(), "random_state": self.seed_}).start(self.schema_)
         names = sorted(self.samples_.ids())
-        if not names:
-            return fresh.start(self.schema_)
-        held = [self.samples_.get(name) for name in names]
-        rows = [sample.features for sample in held]
-        return fresh.fit(rows, [sample.label for sample in held], ids=names, schema=self.schema_)
+        if names:
+            held = [self.samples_.get(name) for name in names]
+            rows = [sample.features for sample in held]
+            fresh.samples_.commit(
+                fresh.samples_.prepare(rows, [sample.label for sample in held], names)
+            )
+        fresh._ensemble.keep_blocks_like(self._ensemble)
+        fresh._grow_all()
+        return fresh
 
     def verify(self) -> Verification:
         """Train a fresh model on the samples held and compare everything; resolves all tags.
@@ -445,11 +458,23 @@ class _DynamicForest(Estimator):
             wrong_counters = compare_forests(self._membership(), fresh_model._membership())
         return Verification(live_digest, fresh_digest, trees, wrong_counters)
 
-    def _membership(self) -> Any:
-        """The trees with the slots of the samples and the codes of the classes in canonical order."""
+    def check_invariants(self) -> None:
+        """Check samples and trees for internal soundness; slow, for tests.
+
+        Raises
+        ------
+        AssertionError
+            Naming what is broken.
+        """
+        self._check_is_fitted()
+        self.samples_.check_invariants()
+        check_invariants(self._ensemble, self._data(), self.samples_.slots())
+
+    def _membership(self) -> Part:
+        """The trees, with slots and class codes in an order that does not depend on the history."""
         names = sorted(self.samples_.ids())
         slots = self.samples_.find(names) if names else np.zeros(0, np.int64)
-        return self._ensemble, slots, self._class_order()
+        return self._ensemble, slots, self._class_order(), self.schema_.categorical_mask
 
     # -- keeping --------------------------------------------------------------------------------
 

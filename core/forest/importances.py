@@ -18,8 +18,8 @@ def list_breadth_first(nodes, tree, listed):
         node = listed[read]
         read += 1
         if leaf_of(nodes, node) == NIL:
-            listed[size] = np.int64(nodes[node].child)
-            listed[size + 1] = np.int64(nodes[node].child) + 1
+            listed[size] = np.int64(nodes[node]["child"])
+            listed[size + 1] = np.int64(nodes[node]["child"]) + 1
             size += 2
     return size
 
@@ -43,16 +43,16 @@ def add_gains(trees, tree, criterion, listed, totals, gains):
             for c in range(totals.shape[1]):
                 totals[node, c] = np.int64(trees.statistics[leaf, c])
             continue
-        left = np.int64(nodes[node].child)
+        left = np.int64(nodes[node]["child"])
         for c in range(totals.shape[1]):
             totals[node, c] = totals[left, c] + totals[left + 1, c]
-        n_samples = np.int64(nodes[node].n_samples)
-        n_left = np.int64(nodes[left].n_samples)
+        n_samples = np.int64(nodes[node]["n_samples"])
+        n_left = np.int64(nodes[left]["n_samples"])
         gain = split_score(criterion, totals[left], totals[node], n_left, n_samples)
         gain -= unsplit_score(criterion, totals[node], n_samples)
         if criterion == SQUARED_ERROR:
             gain *= np.float64(n_samples)
-        gains[nodes[node].attribute] += gain
+        gains[nodes[node]["attribute"]] += gain
 
 
 def feature_importances(trees: Trees, n_features: int, criterion: int) -> npt.NDArray[np.float64]:

@@ -97,7 +97,7 @@ class Trees(NamedTuple):
 @inner
 def leaf_of(nodes, node):
     """Leaf index of a node, NIL at an inner node."""
-    child = nodes[node].child
+    child = nodes[node]["child"]
     if child < 0:
         return ~np.int64(child)
     return np.int64(-1)
@@ -106,8 +106,8 @@ def leaf_of(nodes, node):
 @inner
 def set_tag(trees, tree, node):
     """Tag a node; returns nothing new if it was tagged."""
-    if not trees.nodes[node].flags & TAGGED:
-        trees.nodes[node].flags |= TAGGED
+    if not trees.nodes[node]["flags"] & TAGGED:
+        trees.nodes[node]["flags"] |= TAGGED
         trees.tree_tags[tree] += 1
         trees.meta[N_TAGS] += 1
 
@@ -115,8 +115,8 @@ def set_tag(trees, tree, node):
 @inner
 def clear_tag(trees, tree, node):
     """Take the tag off a node that has one."""
-    if trees.nodes[node].flags & TAGGED:
-        trees.nodes[node].flags &= _CLEAR_TAG
+    if trees.nodes[node]["flags"] & TAGGED:
+        trees.nodes[node]["flags"] &= _CLEAR_TAG
         trees.tree_tags[tree] -= 1
         trees.meta[N_TAGS] -= 1
 
@@ -124,19 +124,19 @@ def clear_tag(trees, tree, node):
 @inner
 def clear_dirty(nodes, node):
     """Forget that there may be a tag below a node."""
-    nodes[node].flags &= _CLEAR_DIRTY
+    nodes[node]["flags"] &= _CLEAR_DIRTY
 
 
 @inner
 def reset_node(nodes, node):
     """Zero a node's record."""
-    nodes[node].category = np.uint64(0)
-    nodes[node].child = np.int32(NIL)
-    nodes[node].attribute = np.int32(0)
-    nodes[node].n_samples = np.int32(0)
-    nodes[node].block = np.int32(NIL)
-    nodes[node].kind = np.uint8(0)
-    nodes[node].flags = np.uint8(0)
+    nodes[node]["category"] = np.uint64(0)
+    nodes[node]["child"] = np.int32(NIL)
+    nodes[node]["attribute"] = np.int32(0)
+    nodes[node]["n_samples"] = np.int32(0)
+    nodes[node]["block"] = np.int32(NIL)
+    nodes[node]["kind"] = np.uint8(0)
+    nodes[node]["flags"] = np.uint8(0)
 
 
 @inner
@@ -148,7 +148,7 @@ def allocate_pair(trees):
         pair = meta[N_NODES]
         meta[N_NODES] += 2
     else:
-        meta[FREE_PAIR] = trees.nodes[pair].child
+        meta[FREE_PAIR] = trees.nodes[pair]["child"]
         meta[N_FREE_PAIRS] -= 1
     reset_node(trees.nodes, pair)
     reset_node(trees.nodes, pair + 1)
@@ -160,7 +160,7 @@ def free_pair(trees, pair):
     """Zero a pair of nodes and put it on the free list."""
     reset_node(trees.nodes, pair)
     reset_node(trees.nodes, pair + 1)
-    trees.nodes[pair].child = np.int32(trees.meta[FREE_PAIR])
+    trees.nodes[pair]["child"] = np.int32(trees.meta[FREE_PAIR])
     trees.meta[FREE_PAIR] = pair
     trees.meta[N_FREE_PAIRS] += 1
 

@@ -41,17 +41,17 @@ def sum_leaves(nodes, statistics, n_trees, is_regression, cells, category_hashes
     """
     n_planted = 0
     for tree in range(n_trees):
-        n_planted += np.int64(nodes[tree].n_samples > 0)
+        n_planted += np.int64(nodes[tree]["n_samples"] > 0)
     for row in range(cells.shape[0]):
         for tree in range(n_trees):
-            if nodes[tree].n_samples == 0:
+            if nodes[tree]["n_samples"] == 0:
                 continue
             node = np.int64(tree)
-            child = np.int64(nodes[node].child)
+            child = np.int64(nodes[node]["child"])
             while child >= 0:
                 node = child + goes_right(nodes, node, cells, row, category_hashes)
-                child = np.int64(nodes[node].child)
-            add_leaf(statistics, ~child, np.int64(nodes[node].n_samples), is_regression, sums, row)
+                child = np.int64(nodes[node]["child"])
+            add_leaf(statistics, ~child, np.int64(nodes[node]["n_samples"]), is_regression, sums, row)
     return n_planted
 
 
@@ -99,27 +99,27 @@ def sum_leaves_frozen(trees, data, parameters, scratch, blocks, cells, category_
     nodes = trees.nodes
     n_planted = 0
     for tree in range(trees.tree_tags.shape[0]):
-        n_planted += np.int64(nodes[tree].n_samples > 0)
+        n_planted += np.int64(nodes[tree]["n_samples"] > 0)
     is_regression = parameters.values[IS_REGRESSION] != 0
     for row in range(cells.shape[0]):
         for tree in range(trees.tree_tags.shape[0]):
-            if nodes[tree].n_samples == 0:
+            if nodes[tree]["n_samples"] == 0:
                 continue
             node = np.int64(tree)
             key = tree_key(parameters.seed_key[0], tree)
             depth = 0
-            while leaf_of(nodes, node) == NIL and not nodes[node].flags & TAGGED:
+            while leaf_of(nodes, node) == NIL and not nodes[node]["flags"] & TAGGED:
                 side = goes_right(nodes, node, cells, row, category_hashes)
-                node = np.int64(nodes[node].child) + side
+                node = np.int64(nodes[node]["child"]) + side
                 key = combine(key, np.uint64(side))
                 depth += 1
-            if nodes[node].flags & TAGGED:
+            if nodes[node]["flags"] & TAGGED:
                 _add_leaf_below_tag(
                     trees, data, parameters, scratch, blocks, node, key, depth,
                     cells, row, category_hashes, sums,
                 )  # fmt: skip
             else:
                 leaf = leaf_of(nodes, node)
-                n_samples = np.int64(nodes[node].n_samples)
+                n_samples = np.int64(nodes[node]["n_samples"])
                 add_leaf(trees.statistics, leaf, n_samples, is_regression, sums, row)
     return n_planted

@@ -23,7 +23,7 @@ def _sweep_dirty(trees, scratch, root):
     while size > 0:
         size -= 1
         node = pending[size, 0]
-        if leaf_of(nodes, node) != NIL or not nodes[node].flags & DIRTY:
+        if leaf_of(nodes, node) != NIL or not nodes[node]["flags"] & DIRTY:
             continue
         clear_dirty(nodes, node)
         size = _put_off_children(trees, pending, size, node)
@@ -32,8 +32,8 @@ def _sweep_dirty(trees, scratch, root):
 @inner
 def _put_off_children(trees, pending, size, node):
     """Push both children, the one with fewer samples on top; returns the new size."""
-    left = np.int64(trees.nodes[node].child)
-    smaller = np.int64(trees.nodes[left + 1].n_samples < trees.nodes[left].n_samples)
+    left = np.int64(trees.nodes[node]["child"])
+    smaller = np.int64(trees.nodes[left + 1]["n_samples"] < trees.nodes[left]["n_samples"])
     pending[size, 0] = left + 1 - smaller
     pending[size + 1, 0] = left + smaller
     return size + 2
@@ -55,7 +55,7 @@ def resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags):
         node = pending[size, 0]
         depth = pending[size, 1]
         key = keys[size]
-        if nodes[node].flags & TAGGED:
+        if nodes[node]["flags"] & TAGGED:
             if n_resolved == max_tags:
                 return OK
             status = regrow(
@@ -64,9 +64,9 @@ def resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags):
             if status == FULL:
                 return FULL
             n_resolved += 1
-        if leaf_of(nodes, node) != NIL or not nodes[node].flags & DIRTY:
+        if leaf_of(nodes, node) != NIL or not nodes[node]["flags"] & DIRTY:
             continue
-        left = np.int64(nodes[node].child)
+        left = np.int64(nodes[node]["child"])
         size = _put_off_children(trees, pending, size, node)
         for position in range(size - 2, size):
             pending[position, 1] = depth + 1
@@ -87,7 +87,7 @@ def resolve_path(trees, data, parameters, scratch, blocks, tree, cells, row, cat
     depth = 0
     key = tree_key(parameters.seed_key[0], tree)
     while True:
-        if nodes[node].flags & TAGGED:
+        if nodes[node]["flags"] & TAGGED:
             status = regrow(
                 trees, data, parameters, scratch, blocks, tree, node, key, depth, ONE_LEVEL
             )
@@ -96,7 +96,7 @@ def resolve_path(trees, data, parameters, scratch, blocks, tree, cells, row, cat
         if leaf_of(nodes, node) != NIL:
             return OK
         side = goes_right(nodes, node, cells, row, category_hashes)
-        node = np.int64(nodes[node].child) + side
+        node = np.int64(nodes[node]["child"]) + side
         key = combine(key, np.uint64(side))
         depth += 1
 

@@ -6,7 +6,7 @@ candidates. Building does both, a mutation only the second, on counters it has k
 
 import numpy as np
 
-from core._jit import inner
+from core._jit import inner, kernel
 from core.forest.blocks import (
     AT_HI,
     AT_LO,
@@ -210,13 +210,13 @@ def count_candidates(data, parameters, scratch, blocks, block, key, start, end):
 def _consider(choice, score, attribute, candidate):
     """Whether a candidate beats the best so far; equal scores: lower attribute, then candidate."""
     best = choice[0]
-    if best.attribute == NIL or score > best.score:
+    if best["attribute"] == NIL or score > best["score"]:
         return True
-    if score < best.score:
+    if score < best["score"]:
         return False
-    if attribute != best.attribute:
-        return attribute < best.attribute
-    return candidate < best.candidate
+    if attribute != best["attribute"]:
+        return attribute < best["attribute"]
+    return candidate < best["candidate"]
 
 
 @inner
@@ -235,15 +235,15 @@ def _score_categorical(data, parameters, scratch, blocks, block, used, key, n_sa
         score = split_score(parameters.values[CRITERION], left, totals, n_left, n_samples)
         if _consider(scratch.choice, score, attribute, j):
             best = scratch.choice[0]
-            best.score = score
-            best.attribute = attribute
-            best.candidate = np.int32(j)
+            best["score"] = score
+            best["attribute"] = attribute
+            best["candidate"] = np.int32(j)
             if j % 2 == 0:
-                best.kind = np.uint8(ONE_VS_REST)
-                best.category = blocks.categories[block, used, j]
+                best["kind"] = np.uint8(ONE_VS_REST)
+                best["category"] = blocks.categories[block, used, j]
             else:
-                best.kind = np.uint8(SUBSET)
-                best.category = combine(attribute_key(key, attribute), np.uint64(j))
+                best["kind"] = np.uint8(SUBSET)
+                best["category"] = combine(attribute_key(key, attribute), np.uint64(j))
 
 
 @inner
@@ -283,13 +283,13 @@ def _score_numeric(data, parameters, scratch, blocks, block, used, key, n_sample
                 left[c] -= np.int64(bins[missing_bin, c])
         if _consider(scratch.choice, score, attribute, j):
             best = scratch.choice[0]
-            best.score = score
-            best.attribute = attribute
-            best.candidate = np.int32(j)
-            best.threshold = blocks.thresholds[block, used, j]
-            best.kind = np.uint8(MISSING_RIGHT)
+            best["score"] = score
+            best["attribute"] = attribute
+            best["candidate"] = np.int32(j)
+            best["threshold"] = blocks.thresholds[block, used, j]
+            best["kind"] = np.uint8(MISSING_RIGHT)
             if not is_single and missing_goes_left(key, j, n_thresholds):
-                best.kind = np.uint8(MISSING_LEFT)
+                best["kind"] = np.uint8(MISSING_LEFT)
 
 
 @inner
@@ -299,7 +299,7 @@ def choose_split(data, parameters, scratch, blocks, block, key, n_samples):
     O(p s width). The first candidate of every attribute has samples on both sides, so there is
     always a best one when the block has an attribute.
     """
-    scratch.choice[0].attribute = np.int32(NIL)
+    scratch.choice[0]["attribute"] = np.int32(NIL)
     for u in range(blocks.sizes[block, N_ATTRIBUTES]):
         if data.categorical[blocks.attributes[block, u]]:
             _score_categorical(data, parameters, scratch, blocks, block, u, key, n_samples)
@@ -312,9 +312,9 @@ def is_same_split(nodes, node, choice):
     """Whether a node already has the split chosen last."""
     best = choice[0]
     return (
-        nodes[node].attribute == best.attribute
-        and nodes[node].kind == best.kind
-        and nodes[node].category == best.category
+        nodes[node]["attribute"] == best["attribute"]
+        and nodes[node]["kind"] == best["kind"]
+        and nodes[node]["category"] == best["category"]
     )
 
 
@@ -322,21 +322,21 @@ def is_same_split(nodes, node, choice):
 def store_split(nodes, node, choice):
     """Write the split chosen last to a node."""
     best = choice[0]
-    nodes[node].attribute = best.attribute
-    nodes[node].kind = best.kind
-    nodes[node].category = best.category
+    nodes[node]["attribute"] = best["attribute"]
+    nodes[node]["kind"] = best["kind"]
+    nodes[node]["category"] = best["category"]
 
 
-@inner
+@kernel
 def goes_right(nodes, node, cells, row, category_hashes):
-    """Side of a row at an inner node: 0 left, 1 right; bitwise compare of category holds -0.0 out."""
-    kind = nodes[node].kind
-    x = cells[row, nodes[node].attribute]
+    """Side of a row at an inner node: 0 left, 1 right."""
+    kind = nodes[node]["kind"]
+    x = cells[row, nodes[node]["attribute"]]
     if kind <= MISSING_LEFT:
         if np.isnan(x):
             return np.int64(kind == MISSING_RIGHT)
-        return np.int64(x > nodes[node].threshold)
+        return np.int64(x > nodes[node]["threshold"])
     hashed = category_hash(category_hashes, x)
     if kind == ONE_VS_REST:
-        return np.int64(hashed != nodes[node].category)
-    return np.int64(not in_subset(nodes[node].category, hashed))
+        return np.int64(hashed != nodes[node]["category"])
+    return np.int64(not in_subset(nodes[node]["category"], hashed))

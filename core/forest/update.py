@@ -136,8 +136,8 @@ def _split_stands(trees, data, parameters, scratch, blocks, node, slot, sign, ke
     counts it anew.
     """
     nodes = trees.nodes
-    block = np.int64(nodes[node].block)
-    n_samples = np.int64(nodes[node].n_samples)
+    block = np.int64(nodes[node]["block"])
+    n_samples = np.int64(nodes[node]["n_samples"])
     if n_samples < parameters.values[MIN_SAMPLES_SPLIT]:
         return False
     is_regression = parameters.values[IS_REGRESSION] != 0
@@ -163,7 +163,7 @@ def _update_leaf(trees, data, parameters, tree, node, depth, slot, entry, sign):
         unlink_entry(trees, entry)
         return
     link_entry(trees, leaf, entry)
-    n_samples = np.int64(trees.nodes[node].n_samples)
+    n_samples = np.int64(trees.nodes[node]["n_samples"])
     if must_be_leaf(parameters, n_samples, depth):
         return
     is_pure = not is_regression and trees.statistics[leaf, target] == n_samples
@@ -179,20 +179,20 @@ def _update_tree(trees, data, parameters, scratch, blocks, tree, slot, entry, si
     key = tree_key(parameters.seed_key[0], tree)
     depth = 0
     while True:
-        nodes[node].n_samples += np.int32(sign)
+        nodes[node]["n_samples"] += np.int32(sign)
         if leaf_of(nodes, node) != NIL:
             break
         # Set whether or not a tag follows: it nearly always does, and it costs a query nothing.
-        nodes[node].flags |= DIRTY
-        if not nodes[node].flags & TAGGED:
-            stands = nodes[node].block != NIL and _split_stands(
+        nodes[node]["flags"] |= DIRTY
+        if not nodes[node]["flags"] & TAGGED:
+            stands = nodes[node]["block"] != NIL and _split_stands(
                 trees, data, parameters, scratch, blocks, node, slot, sign, key
             )
             if not stands:
                 set_tag(trees, tree, node)
         side = goes_right(nodes, node, data.cells, slot, data.category_hashes)
         key = combine(key, np.uint64(side))
-        node = np.int64(nodes[node].child) + side
+        node = np.int64(nodes[node]["child"]) + side
         depth += 1
     _update_leaf(trees, data, parameters, tree, node, depth, slot, entry, sign)
 
@@ -239,6 +239,6 @@ def plant(trees, data, parameters, scratch, slots):
         draw_trees(seed_key, id_hash, n_trees, occurrences, order)
         for draw in range(occurrences):
             tree = np.int64(order[draw])
-            trees.nodes[tree].n_samples += np.int32(1)
+            trees.nodes[tree]["n_samples"] += np.int32(1)
             _update_leaf(trees, data, parameters, tree, tree, 0, slot, slot * occurrences + draw, ADD)
         restore_order(seed_key, id_hash, n_trees, occurrences, order)

@@ -1,0 +1,192 @@
+"""A walk over everything the forest keeps, in plain Python: for tests, slow on purpose.
+
+Checks the structure by itself. Whether the counters are right is for `compare.py`, whether the
+splits are, for the digest.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from core.forest import nodes as n
+from core.forest.blocks import N_ATTRIBUTES
+from core.forest.ensemble import Ensemble
+from core.forest.inputs import Data
+from core.forest.split import goes_right
+from core.rng import draw_trees
+
+
+def check_invariants(ensemble: Ensemble, data: Data, slots: npt.NDArray[np.int64]) -> None:
+    """Check that the trees hold the samples of `slots` and nothing else, and are sound.
+
+    Raises
+    ------
+    AssertionError
+        Naming the node, leaf or entry and the rule that is broken. O(model), interpreted.
+    """
+    expected = _expected_members(ensemble, data, slots)
+    reached: set[int] = set()
+    leaves: set[int] = set()
+    blocks: set[int] = {0}
+    n_tags = 0
+    for tree in range(ensemble.settings.n_trees):
+        members, tags = _check_tree(ensemble, data, tree, reached, leaves, blocks)
+        _require(members == expected[tree], f"tree {tree} must hold the samples that drew it")
+        _require(
+            tags == ensemble.trees.tree_tags[tree],
+            f"tree {tree} has {tags} tags, {ensemble.trees.tree_tags[tree]} are counted",
+        )
+        n_tags += tags
+    _require(n_tags == ensemble.n_tags, "the number of tags must be the sum over the trees")
+    _check_free_nodes(ensemble, reached)
+    _check_free_leaves(ensemble, leaves)
+    _check_free_blocks(ensemble, blocks)
+
+
+def _require(condition: Any, rule: str) -> None:
+    if not condition:
+        raise AssertionError(rule)
+
+
+def _expected_members(ensemble: Ensemble, data: Data, slots: npt.NDArray[np.int64]) -> list[set[int]]:
+    """For each tree, the entries of the samples that drew it."""
+    settings = ensemble.settings
+    expected: list[set[int]] = [set() for _ in range(settings.n_trees)]
+    for slot in slots.tolist():
+        order = np.arange(settings.n_trees, dtype=np.int32)
+        seed_key = ensemble.parameters.seed_key[0]
+        draw_trees(seed_key, data.id_hashes[slot], settings.n_trees, settings.occurrences, order)
+        for draw in range(settings.occurrences):
+            expected[int(order[draw])].add(slot * settings.occurrences + draw)
+    return expected
+
+
+def _check_tree(
+    ensemble: Ensemble, data: Data, tree: int, reached: set[int], leaves: set[int], blocks: set[int]
+) -> tuple[set[int], int]:
+    """Check one tree; returns its entries and the number of its tags."""
+    records = ensemble.trees.nodes
+    n_tags = 0
+    # (node, the splits above it, whether all nodes above are marked dirty)
+    waiting: list[tuple[int, list[tuple[int, int]], bool]] = [(tree, [], True)]
+    members: set[int] = set()
+    while waiting:
+        node, path, is_marked = waiting.pop()
+        _require(node not in reached, f"node {node} must have one parent")
+        reached.add(node)
+        record = records[node]
+        if record["flags"] & n.TAGGED:
+            n_tags += 1
+            _require(is_marked, f"node {node} has a tag that no dirty path leads to")
+        if record["block"] != n.NIL:
+            block = int(record["block"])
+            _require(block not in blocks, f"block {block} must have one owner")
+            _require(record["child"] >= 0, f"leaf node {node} must not keep a block")
+            blocks.add(block)
+            if not record["flags"] & n.TAGGED:
+                _check_block(ensemble, node, block)
+        if record["child"] < 0:
+            entries = _check_leaf(ensemble, data, node, path, leaves)
+            _require(not members & entries, f"an entry of node {node} is in two leaves")
+            members |= entries
+            continue
+        left = int(record["child"])
+        total = int(records["n_samples"][left] + records["n_samples"][left + 1])
+        _require(record["n_samples"] == total, f"node {node} must count its children's samples")
+        is_marked = is_marked and bool(record["flags"] & n.DIRTY)
+        waiting.append((left, [*path, (node, 0)], is_marked))
+        waiting.append((left + 1, [*path, (node, 1)], is_marked))
+    return members, n_tags
+
+
+def _check_block(ensemble: Ensemble, node: int, block: int) -> None:
+    kept = ensemble.blocks
+    n_samples = int(ensemble.trees.nodes["n_samples"][node])
+    totals = kept.totals[block]
+    counted = totals[0] if ensemble.settings.is_regression else totals.sum()
+    _require(counted == n_samples, f"block {block} must count the samples of node {node}")
+    used = int(kept.sizes[block, N_ATTRIBUTES])
+    attribute = int(ensemble.trees.nodes["attribute"][node])
+    _require(attribute in kept.attributes[block, :used], f"block {block} must have node {node}'s attribute")
+
+
+def _check_leaf(
+    ensemble: Ensemble, data: Data, node: int, path: list[tuple[int, int]], leaves: set[int]
+) -> set[int]:
+    """Check a leaf's list and statistics; returns its entries."""
+    trees, settings = ensemble.trees, ensemble.settings
+    leaf = ~int(trees.nodes["child"][node])
+    _require(leaf not in leaves, f"leaf {leaf} must have one node")
+    leaves.add(leaf)
+    statistics = np.zeros(trees.statistics.shape[1], np.int64)
+    entries: set[int] = set()
+    previous = ~leaf
+    entry = int(trees.heads[leaf])
+    while entry != n.NIL:
+        _require(entry not in entries, f"the list of leaf {leaf} must not run in a circle")
+        _require(trees.links[entry, 1] == previous, f"entry {entry} must point back")
+        entries.add(entry)
+        slot = entry // settings.occurrences
+        for above, side in path:
+            taken = goes_right(trees.nodes, above, data.cells, slot, data.category_hashes)
+            _require(taken == side, f"entry {entry} is not where the split of node {above} leads")
+        if settings.is_regression:
+            statistics += [1, data.targets[slot]]
+        else:
+            statistics[data.targets[slot]] += 1
+        previous = entry
+        entry = int(trees.links[entry, 0])
+    _require(len(entries) == trees.nodes["n_samples"][node], f"node {node} must count its leaf's samples")
+    _require(
+        np.array_equal(statistics, trees.statistics[leaf]), f"leaf {leaf} must count its samples' targets"
+    )
+    return entries
+
+
+def _check_free_nodes(ensemble: Ensemble, reached: set[int]) -> None:
+    """Every node is in a tree or on the free list, and a free one is zeroed."""
+    trees = ensemble.trees
+    free: set[int] = set()
+    pair = int(trees.meta[n.FREE_PAIR])
+    while pair != n.NIL:
+        _require(pair not in free and pair not in reached, f"free node {pair} is in use or listed twice")
+        free |= {pair, pair + 1}
+        pair = int(trees.nodes["child"][pair])
+    _require(len(free) == 2 * trees.meta[n.N_FREE_PAIRS], "the free pairs must be counted")
+    for node in free:
+        record = trees.nodes[node]
+        _require(
+            record["category"] == 0 and record["n_samples"] == 0 and record["attribute"] == 0,
+            f"free node {node} must be zeroed",
+        )
+    n_roots = ensemble.settings.n_trees + ensemble.settings.n_trees % 2
+    known = len(reached | free | set(range(n_roots)))
+    _require(known == trees.meta[n.N_NODES], "every node must be in a tree or free")
+
+
+def _check_free_leaves(ensemble: Ensemble, leaves: set[int]) -> None:
+    trees = ensemble.trees
+    free: set[int] = set()
+    leaf = int(trees.meta[n.FREE_LEAF])
+    while leaf != n.NIL:
+        _require(leaf not in free and leaf not in leaves, f"free leaf {leaf} is in use or listed twice")
+        _require(not trees.statistics[leaf].any(), f"free leaf {leaf} must be zeroed")
+        free.add(leaf)
+        leaf = int(trees.heads[leaf])
+    _require(len(free) == trees.meta[n.N_FREE_LEAVES], "the free leaves must be counted")
+    _require(len(free | leaves) == trees.meta[n.N_LEAVES], "every leaf must be in a tree or free")
+
+
+def _check_free_blocks(ensemble: Ensemble, blocks: set[int]) -> None:
+    meta, kept = ensemble.trees.meta, ensemble.blocks
+    free: set[int] = set()
+    block = int(meta[n.FREE_BLOCK])
+    while block != n.NIL:
+        _require(block not in free and block not in blocks, f"free block {block} is in use or listed twice")
+        free.add(block)
+        for name in ("attributes", "ranges", "copies", "categories", "bins", "totals", "target_range", "constants"):
+            _require(not getattr(kept, name)[block].any(), f"free block {block} must be zeroed")
+        block = int(kept.sizes[block, 0])
+    _require(len(free) == meta[n.N_FREE_BLOCKS], "the free blocks must be counted")
+    _require(len(free | blocks) == meta[n.N_BLOCKS], "every block must have an owner or be free")
