@@ -60,9 +60,9 @@ def write(path: str | PathLike[str], arrays: Mapping[str, npt.NDArray[Any]], doc
     os.close(handle)
     try:
         save_file(contiguous, name, metadata)
-        with open(name, "rb") as written:
+        with Path(name).open("rb") as written:
             os.fsync(written.fileno())
-        os.replace(name, target)
+        Path(name).replace(target)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
@@ -162,7 +162,7 @@ def load(path: str | PathLike[str]) -> Any:
     if estimator is None:
         raise FileError("the file holds a kind of model that this program does not know: upgrade oubli")
     try:
-        return estimator._from_file(document, arrays)
+        return estimator.from_parts(document, arrays)
     except FileError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, OubliError) as error:

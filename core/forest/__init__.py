@@ -1,0 +1,1 @@
+"""DynFrs: a forest of extremely randomized trees that learns and unlearns single samples."""

@@ -28,7 +28,6 @@ from core.forest.nodes import (
 from core.forest.split import choose_split, count_candidates, goes_right, is_same_split, store_split
 from core.rng import combine
 
-
 # Levels to grow before what is left becomes tagged leaves.
 ALL_LEVELS = 2**31 - 1
 ONE_LEVEL = 1

@@ -58,11 +58,11 @@ class Ensemble:
         self.settings = settings
         self.n_features = n_features
         self.cell_dtype = np.dtype(cell_dtype)
-        self.width = 2 if settings.is_regression else n_classes
+        self.width: int = 2 if settings.is_regression else n_classes
         self.parameters = self._parameters()
         self.trees = self._empty_trees()
         self.blocks = self._empty_blocks(2)
-        self._scratch = self._empty_scratch(64)
+        self._scratch = self._empty_scratch(64, 0)
 
     def _parameters(self) -> Parameters:
         settings = self.settings
@@ -81,7 +81,7 @@ class Ensemble:
 
     def _block_minimum(self) -> int:
         """Samples from which on a node keeps counters: below, counting again is cheaper than keeping."""
-        return max(64, 2 * (self.settings.n_thresholds + 2) * self.width)
+        return int(max(64, 2 * (self.settings.n_thresholds + 2) * self.width))
 
     def keep_blocks_like(self, other: "Ensemble") -> None:
         """Keep counters for nodes as small as the smallest of another forest that has some.
@@ -111,9 +111,10 @@ class Ensemble:
             self._counter_dtype,
         )
 
-    def _empty_scratch(self, n_rows: int) -> Scratch:
+    def _empty_scratch(self, n_rows: int, n_codes: int) -> Scratch:
         return empty_scratch(
             n_rows,
+            n_codes,
             self.settings.max_features,
             self.n_features,
             self.settings.n_trees,
@@ -135,7 +136,8 @@ class Ensemble:
         return sum(array.nbytes for array in arrays) - self.blocks.categories.nbytes
 
     def _largest_tree(self) -> int:
-        return int(self.trees.nodes["n_samples"][: self.settings.n_trees].max())
+        roots: npt.NDArray[np.int32] = self.trees.nodes["n_samples"][: self.settings.n_trees]
+        return int(roots.max())
 
     def _reserve_entries(self, n_slots: int) -> None:
         needed = n_slots * self.settings.occurrences
@@ -144,12 +146,17 @@ class Ensemble:
             enlarged = _enlarged(self.trees.links, max(needed, capacity + capacity // 4))
             self.trees = self.trees._replace(links=enlarged)
 
-    def _reserve_scratch(self) -> None:
-        """Working space for the largest tree, never less than before."""
+    def _reserve_scratch(self, data: Data) -> None:
+        """Working space for the largest tree and all categories, never less than before."""
+        n_rows, n_codes = len(self._scratch.rows), len(self._scratch.category_places) - 1
         needed = self._largest_tree()
-        capacity = len(self._scratch.rows)
-        if needed > capacity:
-            self._scratch = self._empty_scratch(max(needed, capacity + capacity // 4))
+        if needed > n_rows or len(data.category_hashes) != n_codes:
+            if needed > n_rows:
+                n_rows = max(needed, n_rows + n_rows // 4)
+            self._scratch = self._empty_scratch(n_rows, len(data.category_hashes))
+
+    def _cleared_scratch(self) -> Scratch:
+        return self._empty_scratch(len(self._scratch.rows), len(self._scratch.category_places) - 1)
 
     def _reserve(self, n_nodes: int, n_leaves: int, n_blocks: int) -> None:
         trees = self.trees
@@ -219,7 +226,8 @@ class Ensemble:
         meta = self.trees.meta
         factor = 1.1 * self.settings.n_trees
         self._reserve(
-            *(math.ceil(factor * int(meta[used])) + 512 for used in (nodes.N_NODES, nodes.N_LEAVES)),
+            math.ceil(factor * int(meta[nodes.N_NODES])) + 512,
+            math.ceil(factor * int(meta[nodes.N_LEAVES])) + 512,
             math.ceil(factor * int(meta[nodes.N_BLOCKS])) + 8,
         )
 
@@ -247,12 +255,12 @@ class Ensemble:
             bins=_widened(self.blocks.bins, n_classes),
             totals=_widened(self.blocks.totals, n_classes),
         )
-        self._scratch = self._empty_scratch(len(self._scratch.rows))
+        self._scratch = self._cleared_scratch()
 
     # -- resolving ------------------------------------------------------------------------------
 
     def _resolve_tree(self, data: Data, tree: int, max_tags: int) -> None:
-        self._reserve_scratch()
+        self._reserve_scratch(data)
         while True:
             status = resolve_tree(
                 self.trees, data, self.parameters, self._scratch, self.blocks, tree, max_tags
@@ -291,7 +299,7 @@ class Ensemble:
         is_regression = self.settings.is_regression
         sums = np.zeros((len(cells), 1 if is_regression else self.width))
         if self.n_tags > 0 and frozen:
-            self._reserve_scratch()
+            self._reserve_scratch(data)
             n_planted = sum_leaves_frozen(
                 self.trees, data, self.parameters, self._scratch, self.blocks, cells,
                 category_hashes, sums,
@@ -312,7 +320,7 @@ class Ensemble:
         if 4 * len(cells) > self._largest_tree():
             self.resolve(data)
             return
-        self._reserve_scratch()
+        self._reserve_scratch(data)
         row = 0
         while row < len(cells):
             row = resolve_paths(
@@ -326,7 +334,7 @@ class Ensemble:
 
     def wipe_working_space(self) -> None:
         """Overwrite what the split search left behind, so that it holds nothing of any sample."""
-        self._scratch = self._empty_scratch(len(self._scratch.rows))
+        self._scratch = self._cleared_scratch()
         for array in self.blocks[1:]:
             array[0] = 0
 
@@ -337,7 +345,7 @@ class Ensemble:
         other.blocks = self._with_categories(
             {n: a.copy() for n, a in self.blocks._asdict().items() if n != "categories"}
         )
-        other._scratch = self._empty_scratch(len(self._scratch.rows))
+        other._scratch = self._cleared_scratch()
         return other
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
@@ -358,8 +366,14 @@ class Ensemble:
                 arrays[f"blocks.{name}"] = array[: meta[nodes.N_BLOCKS]]
         return arrays
 
-    def restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        """Take over arrays that `state` gave."""
+    def restore(self, arrays: dict[str, npt.NDArray[Any]], n_slots: int) -> None:
+        """Take over arrays that `state` gave; `n_slots` is the number of slots of the samples.
+
+        Raises
+        ------
+        ValueError
+            When an index points out of bounds, which a kernel would follow blindly.
+        """
         trees = self._empty_trees()
         n_nodes = len(arrays["nodes.child"])
         records = np.zeros(n_nodes, nodes.NODE_DTYPE)
@@ -379,7 +393,45 @@ class Ensemble:
                 if name != "categories"
             }
         )
-        self._reserve_scratch()
+        self._check_bounds(n_slots)
+
+    def _check_bounds(self, n_slots: int) -> None:
+        trees, settings = self.trees, self.settings
+        records, meta = trees.nodes, trees.meta
+        n_nodes, n_leaves, n_blocks = len(records), len(trees.heads), len(self.blocks.sizes)
+        n_entries = len(trees.links)
+        child = records["child"].astype(np.int64)
+        previous = trees.links[:, 1].astype(np.int64)
+        sound = (
+            n_nodes >= settings.n_trees
+            and n_entries >= n_slots * settings.occurrences
+            and trees.statistics.shape == (n_leaves, self.width)
+            and (child < n_nodes - 1).all()
+            and (~child < n_leaves).all()
+            and _within(records["attribute"], 0, self.n_features)
+            and _within(records["block"], NIL, n_blocks)
+            and _within(trees.heads, NIL, max(n_leaves, n_entries))
+            and _within(trees.links[:, 0], NIL, n_entries)
+            and (previous < n_entries).all()
+            and (~previous < n_leaves).all()
+            and meta[nodes.N_NODES] == n_nodes
+            and meta[nodes.N_LEAVES] == n_leaves
+            and meta[nodes.N_BLOCKS] == n_blocks
+            and meta[nodes.N_TAGS] == 0
+            and _within(meta[nodes.FREE_PAIR], NIL, n_nodes)
+            and _within(meta[nodes.FREE_LEAF], NIL, n_leaves)
+            and _within(meta[nodes.FREE_BLOCK], NIL, n_blocks)
+            and _within(self.blocks.attributes, 0, self.n_features)
+            and _within(self.blocks.skipped, 0, self.n_features)
+        )
+        if not sound:
+            raise ValueError("an index points out of bounds")
+
+
+def _within(values: Any, low: int, end: int) -> bool:
+    """Whether all values are in [low, end)."""
+    values = np.asarray(values)
+    return bool(((values >= low) & (values < end)).all())
 
 
 def _enlarged(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:

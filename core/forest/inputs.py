@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from core.forest.nodes import NODE_DTYPE
+from core.forest.nodes import NIL, NODE_DTYPE
 
 # Slots of the parameter array, int64.
 N_TREES = 0
@@ -50,6 +50,10 @@ class Scratch(NamedTuple):
     right_rows: npt.NDArray[np.int32]  # int32[m] for partitioning
     right_entries: npt.NDArray[np.int32]  # int32[m]
     values: npt.NDArray[Any]  # cells' type [p, m] gathered columns
+    category_places: npt.NDArray[np.int32]  # int32[n_codes + 1] NIL between calls
+    category_codes: npt.NDArray[np.int32]  # int32[n_codes + 1] codes of the categories at hand
+    category_keys: npt.NDArray[np.uint64]  # uint64[n_codes + 1] their hashes
+    category_statistics: npt.NDArray[np.int64]  # int64[n_codes + 1, width]
     permutation: npt.NDArray[np.int32]  # int32[max(d, T)] identity between calls
     swaps: npt.NDArray[np.int32]  # int32[d] to undo the shuffle of `permutation`
     left: npt.NDArray[np.int64]  # int64[width] left side of a candidate
@@ -73,15 +77,25 @@ SPLIT_DTYPE = np.dtype(
 
 
 def empty_scratch(
-    n_rows: int, n_attributes: int, n_features: int, n_trees: int, width: int, cell_dtype: npt.DTypeLike
+    n_rows: int,
+    n_codes: int,
+    n_attributes: int,
+    n_features: int,
+    n_trees: int,
+    width: int,
+    cell_dtype: npt.DTypeLike,
 ) -> Scratch:
-    """Make working space for up to `n_rows` samples a tree."""
+    """Make working space for up to `n_rows` samples a tree and `n_codes` codes of categories."""
     return Scratch(
         rows=np.zeros(n_rows, np.int32),
         entries=np.zeros(n_rows, np.int32),
         right_rows=np.zeros(n_rows, np.int32),
         right_entries=np.zeros(n_rows, np.int32),
         values=np.zeros((n_attributes, n_rows), cell_dtype),
+        category_places=np.full(n_codes + 1, NIL, np.int32),
+        category_codes=np.zeros(n_codes + 1, np.int32),
+        category_keys=np.zeros(n_codes + 1, np.uint64),
+        category_statistics=np.zeros((n_codes + 1, width), np.int64),
         permutation=np.arange(max(n_features, n_trees), dtype=np.int32),
         swaps=np.zeros(n_features, np.int32),
         left=np.zeros(width, np.int64),

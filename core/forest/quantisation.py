@@ -51,7 +51,8 @@ def _steps(y: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     mantissa, exponent = np.frexp(np.abs(y))
     # |y| = mantissa * 2**exponent, mantissa in [1/2, 1): a power of two needs one less.
     needed = exponent.astype(np.int64) - (mantissa == 0.5)
-    return -((-needed) // EXPONENT_STEP)
+    steps: npt.NDArray[np.int64] = -((-needed) // EXPONENT_STEP)
+    return steps
 
 
 def quantise(y: npt.NDArray[np.float64], exponent: int) -> npt.NDArray[np.int64]:

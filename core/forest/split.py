@@ -31,7 +31,7 @@ from core.forest.blocks import (
 from core.forest.inputs import CRITERION, IS_REGRESSION, MAX_FEATURES
 from core.forest.nodes import MISSING_LEFT, MISSING_RIGHT, NIL, ONE_VS_REST, SUBSET
 from core.forest.scores import split_score
-from core.rng import ATTRIBUTE_ORDER, bounded, combine
+from core.rng import ATTRIBUTE_ORDER, MISSING_CATEGORY, bounded, combine
 
 
 @inner
@@ -157,34 +157,71 @@ def count_numeric(data, parameters, scratch, blocks, block, used, key, start, en
 
 
 @inner
-def count_categorical(data, parameters, scratch, blocks, block, used, key, start, end):
-    """Choose the categories of the one-vs-rest candidates and count every candidate's left side."""
+def list_categories(data, parameters, scratch, used, start, end):
+    """Count the targets of each category at the node into the working space.
+
+    Returns the number of categories, missing values being one of them. O(n).
+    """
     is_regression = parameters.values[IS_REGRESSION] != 0
+    missing_code = data.category_hashes.shape[0]
+    n_categories = 0
+    for i in range(start, end):
+        x = scratch.values[used, i - start]
+        code = missing_code if np.isnan(x) else np.int64(x)
+        place = np.int64(scratch.category_places[code])
+        if place == NIL:
+            place = n_categories
+            scratch.category_places[code] = np.int32(place)
+            scratch.category_codes[place] = np.int32(code)
+            for c in range(scratch.category_statistics.shape[1]):
+                scratch.category_statistics[place, c] = 0
+            n_categories += 1
+        count_in(scratch.category_statistics, place, data.targets[scratch.rows[i]], 1, is_regression)
+    for place in range(n_categories):
+        code = np.int64(scratch.category_codes[place])
+        scratch.category_places[code] = np.int32(NIL)
+        scratch.category_keys[place] = (
+            MISSING_CATEGORY if code == missing_code else data.category_hashes[code]
+        )
+    return n_categories
+
+
+@inner
+def _add_category(scratch, place, bins, j):
+    for c in range(scratch.category_statistics.shape[1]):
+        bins[j, c] += scratch.category_statistics[place, c]
+
+
+@inner
+def count_categorical(data, parameters, scratch, blocks, block, used, key, start, end):
+    """Choose the categories of the one-vs-rest candidates and count every candidate's left side.
+
+    O(n + m s) for m categories at the node.
+    """
     categories = blocks.categories[block, used]
     bins = blocks.bins[block, used]
+    hashes = scratch.category_keys
     key = attribute_key(key, blocks.attributes[block, used])
     # A range of codes says nothing of categories, and codes differ from history to history.
     for i in range(2):
         blocks.ranges[block, used, i] = 0.0
     for i in range(3):
         blocks.copies[block, used, i] = 0
+    n_categories = list_categories(data, parameters, scratch, used, start, end)
     for j in range(categories.shape[0]):
         candidate_key = combine(key, np.uint64(j))
-        if j % 2 == 0:
-            chosen = category_hash(data.category_hashes, scratch.values[used, 0])
-            best_rank = category_rank(candidate_key, chosen)
-            for i in range(end - start):
-                hashed = category_hash(data.category_hashes, scratch.values[used, i])
-                rank = category_rank(candidate_key, hashed)
-                if rank < best_rank:
-                    best_rank = rank
-                    chosen = hashed
-            categories[j] = chosen
-        for i in range(start, end):
-            hashed = category_hash(data.category_hashes, scratch.values[used, i - start])
-            goes_left = hashed == categories[j] if j % 2 == 0 else in_subset(candidate_key, hashed)
-            if goes_left:
-                count_in(bins, j, data.targets[scratch.rows[i]], 1, is_regression)
+        if j % 2 == 1:
+            for place in range(n_categories):
+                if in_subset(candidate_key, hashes[place]):
+                    _add_category(scratch, place, bins, j)
+            continue
+        chosen = 0
+        for place in range(1, n_categories):
+            rank = category_rank(candidate_key, hashes[place])
+            if rank < category_rank(candidate_key, hashes[chosen]):
+                chosen = place
+        categories[j] = hashes[chosen]
+        _add_category(scratch, chosen, bins, j)
 
 
 @inner
@@ -192,7 +229,7 @@ def count_candidates(data, parameters, scratch, blocks, block, key, start, end):
     """Fill a block from the samples scratch.rows[start:end] of the node with this key.
 
     Returns whether there is anything to choose from: the samples are impure and not all equal.
-    O(n p) for numeric and O(n p s) for categorical attributes, plus the block's size.
+    O(n p) plus the block's size.
     """
     clear_block(blocks, block)
     if count_targets(data, parameters, scratch, blocks, block, start, end):

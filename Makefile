@@ -1,0 +1,55 @@
+# `make run` needs nothing but Python 3.11 or newer; `make help` lists the targets.
+
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
+            $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-slow lint bench lock clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
+
+run: $(VENV)/.installed  ## serve the forest trained on Adult on http://127.0.0.1:8000 (ARGS="--port 9000" adds flags)
+	@$(BIN)/oubli serve --data examples/adult.csv.gz --target income $(ARGS)
+
+test: lint  ## ruff, mypy and the test suite
+	$(BIN)/python -m pytest $(ARGS)
+
+test-slow: $(VENV)/.installed-dev  ## the long tests
+	$(BIN)/python -m pytest -m slow --timeout 3600 $(ARGS)
+
+lint: $(VENV)/.installed-dev  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed-dev  ## the benchmarks that fill benchmarks/RESULTS.md (ARGS="--data DIR" says where the data sets are)
+	$(BIN)/python -m benchmarks.bench_accuracy $(ARGS)
+
+# Exact versions, without the address of any package index. Run with Python 3.11, the oldest that is supported.
+COMPILE := $(BIN)/pip-compile --quiet --strip-extras --no-header --no-annotate --no-emit-options \
+             --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+lock: $(VENV)/.installed-dev  ## write both lock files anew from pyproject.toml
+	$(COMPILE) --upgrade --build-deps-for=editable --output-file requirements.lock pyproject.toml
+	$(COMPILE) --upgrade --extra dev --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml
+
+clean:  ## remove the environment and what tools left behind; data directories stay
+	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps make the second run start at once; a changed lock file or pyproject.toml installs again.
+$(VENV)/.installed: requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Oubli needs Python 3.11 or newer: install it, or name it with PYTHON=/path/to/python" >&2; exit 1; }
+	@echo "Creating the environment in $(VENV) with $(PYTHON) (once) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) install --quiet --requirement requirements.lock
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: requirements-dev.lock $(VENV)/.installed
+	@echo "Adding the tools for development ..."
+	@$(PIP) install --quiet --requirement requirements-dev.lock
+	@touch $@

@@ -1,0 +1,252 @@
+"""The command line: `oubli serve`, `fit`, `predict`, `verify`, `snapshot` and `warm-up`.
+
+Commands import what they need when they run: `oubli --help` answers at once, and Numba must not be imported before it
+knows where compiled kernels are kept.
+"""
+
+from __future__ import annotations
+
+import csv
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Annotated, Any
+
+import typer
+
+from app.console import Bars, complain, tell, warn
+from app.errors import StartError
+from app.flags import takes
+from app.kernel_cache import use_kernel_cache
+from app.settings import GROUPS, Settings
+from app.version import VERSION
+
+FAILED = 1  # what was asked for was done, and the answer is no
+REFUSED = 2  # it could not be done: wrong input, wrong settings, a file that cannot be read
+
+cli = typer.Typer(
+    name="oubli",
+    help="Serve a model that learns and forgets single samples, exactly.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+_MODEL_SETTINGS = (*GROUPS["Settings file"], *GROUPS["Data"], *GROUPS["Model"])
+_ALL_SETTINGS = tuple(field for group in GROUPS.values() for field in group)
+
+Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the output file.")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"oubli {VERSION}")
+        raise typer.Exit
+
+
+@cli.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    pass  # the options of the program itself; its help is the text given to Typer
+
+
+@cli.command()
+@takes(*_ALL_SETTINGS)
+def serve(settings: Settings) -> None:
+    """Serve a model over HTTP, trained on a data file or recovered from the data directory.
+
+    A data directory that already holds a model wins: it is recovered and the data file is not read again, so the same
+    command line can be restarted for ever.
+    """
+    settings.require_servable()
+
+    from app.bootstrap import build_service
+    from app.server import bind, run
+    from app.tour import tour
+    from app.training import compile_kernels
+
+    # Training may take minutes: a port that is taken should be known before.
+    sockets = bind(settings.host, settings.port)
+    settings = settings.model_copy(update={"port": sockets[0].getsockname()[1]})
+    for reserved in sockets:
+        reserved.close()
+    with Bars() as progress:
+        service = build_service(settings, progress)
+        compile_kernels(service.schema, progress)
+    url = f"http://{_url_host(settings.host)}:{settings.port}"
+    tell(f"\nOubli {VERSION} serves {url} (documentation: {url}/docs, stop: Ctrl-C). Try:")
+    for line in tour(url, service.schema, settings.api_key_file):
+        tell(f"\n  {line}")
+    tell("")
+    run(settings, service)
+
+
+@cli.command()
+@takes(*_MODEL_SETTINGS)
+def fit(settings: Settings, *, output: Output = None, force: Force = False) -> None:
+    """Train a model on a data file and save it to a model file."""
+    if output is None:
+        raise StartError("there is no file to save to: name one with --output model.oubli")
+    _require_new(output, force)
+
+    from app.training import train
+
+    with Bars() as progress:
+        model, table = train(settings, progress)
+    for note in table.notes:
+        warn(note)
+    with _writing(output):
+        model.save(output)
+    tell(
+        f"Saved a {settings.model} for {table.schema.task} to {output}: {len(table):,} samples, "
+        f"{table.schema.n_features} features, {output.stat().st_size:,} bytes."
+    )
+
+
+@cli.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="Model file, or a server's data directory.")],
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file; columns are matched by name.")],
+    *,
+    output: Output = None,
+    force: Force = False,
+    id_column: Annotated[
+        str | None, typer.Option("--id", metavar="COLUMN", help="Column to repeat in front of each prediction.")
+    ] = None,
+    delimiter: Annotated[str, typer.Option(help="Character between the fields of the data file.")] = ",",
+) -> None:
+    """Predict every row of a data file; writes CSV, with a probability for each class."""
+    if output is not None:
+        _require_new(output, force)
+
+    from app.loading import load_queries
+    from app.predicting import load_model_file, prediction_rows
+
+    with Bars() as progress:
+        estimator = load_model_file(model)
+        queries = load_queries(data, estimator.schema_, id_column=id_column, delimiter=delimiter, progress=progress)
+        if queries.ignored:
+            warn(f"not used by the model: {', '.join(map(repr, queries.ignored))}")
+        rows = prediction_rows(estimator, queries, progress)
+        if output is None:
+            _write_csv(sys.stdout, rows)
+        else:
+            with _writing(output), output.open("w", encoding="utf-8", newline="") as file:
+                _write_csv(file, rows)
+    if output is not None:
+        tell(f"Wrote {len(queries):,} predictions to {output}.")
+
+
+@cli.command()
+def verify(
+    model: Annotated[Path, typer.Argument(help="Model file, or a server's data directory (its newest snapshot).")],
+) -> None:
+    """Train a fresh model on the samples held and compare: exit 0 when both are the same bit for bit, 1 when not."""
+    from app.predicting import load_model_file
+
+    with Bars() as progress:
+        progress("reading the model", 0, 1)
+        estimator = load_model_file(model)
+        progress("training a fresh model to compare with", 0, 1)
+        result = estimator.verify()
+    typer.echo(f"held   {result.live_digest}")
+    typer.echo(f"fresh  {result.fresh_digest}")
+    if not result.ok:
+        complain("the model differs from one trained on the samples it holds")
+        raise typer.Exit(FAILED)
+    tell(f"The same: the model is exactly what training on its {estimator.n_samples_:,} samples gives.")
+
+
+@cli.command()
+def snapshot(
+    *,
+    url: Annotated[str, typer.Option(help="Address of the server.")] = "http://127.0.0.1:8000",
+    output: Output = None,
+    force: Force = False,
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", envvar="OUBLI_API_KEY_FILE", help="File that holds the server's key."),
+    ] = None,
+) -> None:
+    """Ask a running server to write a snapshot now, and download it with --output."""
+    from app.remote import Server
+
+    if output is not None:
+        _require_new(output, force)
+    server = Server(url, api_key_file)
+    written = server.post("/snapshot")
+    tell(f"Snapshot {written['id']} of model version {written['model_version']}: {written['bytes']:,} bytes.")
+    typer.echo(written["digest"])
+    if output is not None:
+        with _writing(output):
+            size = server.download("/snapshot/file", output)
+        tell(f"Downloaded {size:,} bytes to {output}. It holds the samples: keep it as safe as the data.")
+
+
+@cli.command("warm-up")
+def warm_up() -> None:
+    """Compile the kernels into the cache (NUMBA_CACHE_DIR), so that the first start is fast; for images."""
+    from app.progress import within
+    from core.schema import Task
+    from core.warmup import warm_up as compile_kernels
+
+    with Bars() as progress:
+        for task in Task:
+            for cell_dtype in ("float32", "float64"):
+                compile_kernels(task, cell_dtype, within(progress, f"compiling for {task}, {cell_dtype}"))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; errors go to stderr and end with exit code 2."""
+    use_kernel_cache()
+    try:
+        cli(args=None if arguments is None else list(arguments), prog_name="oubli")
+    except Exception as error:
+        text = _explain(error)
+        if text is None:
+            raise
+        complain(text)
+        sys.exit(REFUSED)
+
+
+def _explain(error: Exception) -> str | None:
+    """Return the text for an error that a person can mend; None for a mistake of ours, which keeps its traceback."""
+    if isinstance(error, StartError):
+        return str(error)
+    from core.errors import FileError, OubliError
+
+    if isinstance(error, FileError):
+        return error.rule
+    return str(error) if isinstance(error, OubliError) else None
+
+
+def _url_host(host: str) -> str:
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - what was bound is compared, nothing is bound here
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def _require_new(output: Path, force: bool) -> None:
+    if output.exists() and not force:
+        raise StartError(f"{output} is there already: choose another name, or overwrite it with --force")
+
+
+@contextmanager
+def _writing(output: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StartError(f"{output} cannot be written: {error.strerror or error}") from None
+
+
+def _write_csv(file: IO[str], rows: Iterator[list[Any]]) -> None:
+    # A reader that closes the pipe, such as `head`, ends the program quietly.
+    if hasattr(signal, "SIGPIPE") and file is sys.stdout:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    csv.writer(file, lineterminator="\n").writerows(rows)

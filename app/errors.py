@@ -1,0 +1,79 @@
+"""What the service refuses, without a word of HTTP; `problems` turns each into an answer.
+
+    ServiceError
+      BusyError          too many requests wait already
+      UnavailableError   not now: starting, stopping, or no longer able to change
+      ConflictError      ids that are held with other content
+      NotHeldError       a sample or subject that is not held, where the caller needs one that is
+      NoSnapshotError    nothing was written yet
+      EphemeralError     there is no directory to write to
+      StorageError       the directory could not be written
+      StaleCursorError   a page was asked for that no longer exists
+    StartError           the server cannot start; the text is for the person at the terminal
+
+None of them carries an id, a subject, a feature or a label: positions and rules only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class ServiceError(Exception):
+    """Base of all that the service refuses."""
+
+
+class BusyError(ServiceError):
+    """As many requests wait for the model as may wait."""
+
+
+class UnavailableError(ServiceError):
+    """The model cannot answer, or cannot change, now.
+
+    Parameters
+    ----------
+    reason
+        ``"starting"``, ``"stopping"`` or ``"failed"``.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class ConflictError(ServiceError):
+    """Samples were sent under ids that are held with other content.
+
+    Parameters
+    ----------
+    rows
+        Their positions in the request.
+    """
+
+    def __init__(self, rows: Sequence[int]) -> None:
+        super().__init__("ids held with other content")
+        self.rows = tuple(rows)
+
+
+class NotHeldError(ServiceError):
+    """The sample or subject asked for is not held."""
+
+
+class NoSnapshotError(ServiceError):
+    """No snapshot was written yet."""
+
+
+class EphemeralError(ServiceError):
+    """The server keeps nothing on disk."""
+
+
+class StorageError(ServiceError):
+    """A file of the data directory could not be written; what was there before still is."""
+
+
+class StaleCursorError(ServiceError):
+    """A cursor was not made by this server, or its list was replaced by a restore."""
+
+
+class StartError(Exception):
+    """The server cannot start: the text names the cause and the remedy."""

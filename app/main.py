@@ -1,0 +1,111 @@
+"""The application: the service behind HTTP."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from app.context import Context
+from app.errors import ServiceError
+from app.guards import Guards, known_hosts
+from app.problems import ProblemError, to_problem
+from app.routes import health, model, predict, samples, snapshots
+from app.service import ModelService
+from app.settings import Settings
+from app.version import VERSION
+from core.errors import OubliError
+
+DESCRIPTION = """
+A model that learns and forgets single samples, exactly: after every change it is the model that training on the
+samples held would give, bit for bit.
+
+Every error is `application/problem+json` and never repeats what was sent. Changes are in every later prediction as soon
+as they are answered; they are on the disk (`durable`) after the next snapshot.
+"""
+# Spans and log records of FastAPI's telemetry hold paths and exception texts, and paths hold ids.
+_TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False, "operation_spans": False}
+_STATUS_KINDS = {404: "no-such-route"}
+
+
+def create_app(settings: Settings, service: ModelService) -> FastAPI:
+    """Return the application; its lifespan starts and stops the service.
+
+    Parameters
+    ----------
+    settings
+        Limits, hosts and key.
+    service
+        Used by this application alone.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        service.start()
+        yield
+        await service.stop()
+
+    app = FastAPI(
+        title="Oubli",
+        version=VERSION,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        redirect_slashes=False,  # /samples/ is not /samples: a redirected deletion could lose what it names
+        redoc_url=None,
+        telemetry=_TELEMETRY,
+    )
+    app.state.context = Context(service, max_rows=settings.max_rows, max_depth=settings.max_json_depth)
+    for router in (predict.router, samples.router, snapshots.router, model.router, health.router):
+        app.include_router(router)
+    for kind in (ProblemError, ServiceError, OubliError):
+        app.add_exception_handler(kind, _answer)
+    app.add_exception_handler(HTTPException, _answer_http)
+    app.add_exception_handler(RequestValidationError, _answer_validation)
+    app.add_middleware(
+        Guards,
+        service=service,
+        allowed_hosts=known_hosts(settings.host, settings.allowed_hosts),
+        api_key=settings.read_api_key(),
+        max_body_bytes=settings.max_body_bytes,
+        max_snapshot_bytes=settings.max_snapshot_bytes,
+    )
+    return app
+
+
+async def _answer(_: Request, error: Exception) -> Response:
+    problem = to_problem(error)
+    if problem is None:
+        raise error
+    return problem.response()
+
+
+async def _answer_http(request: Request, error: Exception) -> Response:
+    """Give Starlette's own refusals (no such route, wrong method) the one shape; its texts are not passed on."""
+    if not isinstance(error, HTTPException):
+        raise error
+    if error.status_code == 405:
+        # Starlette names the methods of one of the routes of this path only.
+        methods = ", ".join(_methods_of(request.app, request.scope["path"]))
+        return ProblemError("wrong-method", f"This route takes {methods}.", headers={"Allow": methods}).response()
+    slug = _STATUS_KINDS.get(error.status_code, "bad-request" if error.status_code < 500 else "internal-error")
+    return ProblemError(slug, headers=error.headers).response()
+
+
+def _methods_of(app: FastAPI, path: str) -> list[str]:
+    """Return the methods of all routes that a path fits."""
+    methods: set[str] = set()
+    for template, operations in app.openapi()["paths"].items():
+        if re.fullmatch(re.sub(r"\\{\w+\\}", "(?s:.+)", re.escape(template)), path):
+            methods.update(method.upper() for method in operations)
+    return sorted(methods)
+
+
+async def _answer_validation(_: Request, error: Exception) -> Response:
+    """FastAPI's own answer would repeat what was sent; no route relies on its validation, this is the safety net."""
+    del error
+    return ProblemError("invalid-input").response()

@@ -1,0 +1,135 @@
+"""What the service needs of a model: the part of an estimator's interface that every kind offers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+import core
+from core.errors import FileError
+from core.persistence import read, read_metadata
+from core.samples import Prepared, SampleStore
+from core.schema import Schema, Task
+
+
+class QueryResult(Protocol):
+    """Predictions with the classes they were made from; regression has neither classes nor probabilities."""
+
+    labels: npt.NDArray[Any]
+    probabilities: npt.NDArray[np.float64] | None
+    classes: npt.NDArray[Any] | None
+
+
+class ServedModel(Protocol):
+    """An estimator as the service uses it; the kinds of `core` all fit."""
+
+    kind: str
+    guarantee: str
+    seed_: int
+    schema_: Schema
+    samples_: SampleStore
+
+    @property
+    def task(self) -> Task:
+        """Classification or regression."""
+        ...
+
+    @property
+    def n_samples_(self) -> int:
+        """Number of samples held."""
+        ...
+
+    @property
+    def n_lazy_tags_(self) -> int:
+        """Number of subtrees that are rebuilt when a prediction meets them."""
+        ...
+
+    @property
+    def nbytes_(self) -> int:
+        """Bytes of trees and samples."""
+        ...
+
+    def add_prepared(self, prepared: Prepared) -> list[str]:
+        """Add what `SampleStore.prepare` returned."""
+        ...
+
+    def delete(self, ids: Iterable[str]) -> None:
+        """Delete held samples."""
+        ...
+
+    def replace(self, sample_id: str, row: Any, label: Any) -> None:
+        """Give a held sample new content."""
+        ...
+
+    def query(self, X: Any, *, frozen: bool = False) -> QueryResult:
+        """Predict; frozen writes nothing, not even resolved tags."""
+        ...
+
+    def resolve(self, max_tags: int | None = None) -> int:
+        """Rebuild tagged subtrees."""
+        ...
+
+    def digest(self) -> str:
+        """Return the digest of the trees."""
+        ...
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        ...
+
+    def save(self, path: Path, extra: Mapping[str, str] | None = None) -> None:
+        """Write a model file."""
+        ...
+
+    def get_params(self) -> dict[str, Any]:
+        """Return the parameters."""
+        ...
+
+
+def load_model(path: Path) -> ServedModel:
+    """Read a model file of any kind.
+
+    Raises
+    ------
+    FileError
+        When it is not a sound model file.
+    """
+    model: ServedModel = core.load(path)
+    return model
+
+
+def read_notes(path: Path, *, whole: bool = False) -> dict[str, str]:
+    """Return what the service noted beside the model in a file, and the model's digest.
+
+    Parameters
+    ----------
+    path
+        The file.
+    whole
+        Check every byte of the file instead of its header only.
+
+    Raises
+    ------
+    FileError
+        When it is not a sound model file.
+    """
+    document = read(path)[0] if whole else read_metadata(path)
+    extra = document.get("extra", {})
+    return {**{str(name): str(value) for name, value in extra.items()}, "digest": str(document.get("digest", ""))}
+
+
+def is_newer_format(error: FileError) -> bool:
+    """Whether a file was refused because a newer version of Oubli wrote it."""
+    return "upgrade" in error.rule
+
+
+def class_list(model: ServedModel) -> list[Any] | None:
+    """Return the classes held, as plain Python values; None for regression."""
+    if model.task != Task.CLASSIFICATION:
+        return None
+    classes: list[Any] = model.samples_.classes.classes_array().tolist()
+    return classes

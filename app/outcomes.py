@@ -1,0 +1,126 @@
+"""What goes into the service and what comes out: plain records, no HTTP."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Any, Final, Literal
+
+from app.model import QueryResult
+from core.samples import HeldSample
+
+
+class Keep(Enum):
+    """Says that a field was left out and stays as it is; None would clear it."""
+
+    KEEP = "keep"
+
+
+KEEP: Final = Keep.KEEP
+
+Row = list[Any]
+"""The cells of one sample or instance, in feature order."""
+
+
+@dataclass(slots=True)
+class NewSamples:
+    """The samples of one request, column by column.
+
+    An id that is None is generated.
+    """
+
+    rows: list[Row]
+    labels: list[Any]
+    ids: list[str | None]
+    subjects: list[str | None]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, positions: list[int]) -> NewSamples:
+        """Return some of the samples."""
+        return NewSamples(
+            [self.rows[i] for i in positions],
+            [self.labels[i] for i in positions],
+            [self.ids[i] for i in positions],
+            [self.subjects[i] for i in positions],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """Predictions and the version of the model that made them."""
+
+    result: QueryResult
+    model_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """Ids in the order of the request; `n_new` of them were not held before."""
+
+    ids: list[str]
+    n_new: int
+    n_samples: int
+    model_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of an erasure or a rectification.
+
+    `requested` counts the ids or subjects named (each once), `absent` those of them that are not held, `unlearned`
+    the samples that no prediction depends on any more.
+    """
+
+    ref: str | None
+    kind: Literal["deletion", "rectification"]
+    guarantee: str
+    requested: int
+    unlearned: int
+    absent: int
+    model_version: int
+    received_at: datetime
+    unlearned_at: datetime
+    status: Literal["unlearned"] = "unlearned"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some of the samples held, in the order of their slots; `next_slot` continues, None when there are no more."""
+
+    samples: list[HeldSample]
+    next_slot: int | None
+    epoch: int
+    model_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore did."""
+
+    snapshot_model_version: int
+    n_samples: int
+    dropped_erased: int
+    dropped_rectified: int
+    no_longer_held: int
+    model_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """The model as `GET /model` shows it."""
+
+    kind: str
+    guarantee: str
+    task: str
+    parameters: dict[str, Any]
+    features: list[dict[str, str]]
+    label: dict[str, str]
+    classes: list[Any] | None
+    n_samples: int
+    model_version: int
+    lazy_tags: int
+    memory_bytes: int
+    durable: bool = field(default=False)

@@ -1,0 +1,279 @@
+"""Errors as HTTP answers: RFC 9457 `application/problem+json`, one shape for all of them.
+
+Texts are built from positions, names of the schema and rules. Nothing that was submitted is repeated, and no text of
+an exception is passed on: it could hold an id or a value. `KINDS` is the list of all problems there are; the OpenAPI
+page shows each as an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from starlette.responses import Response
+
+from app import errors
+from core.errors import CapacityError, EmptyModelError, FileError, InputError
+
+MEDIA_TYPE = "application/problem+json"
+TYPE_PREFIX = "urn:oubli:problem:"
+RETRY_SECONDS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of problem.
+
+    `detail` is what its answers say when nothing more precise is known; `example` shows the `errors` they can have.
+    """
+
+    slug: str
+    status: int
+    title: str
+    detail: str
+    example: tuple[tuple[str, str], ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+_RETRY = {"Retry-After": str(RETRY_SECONDS)}
+
+KINDS: dict[str, Kind] = {
+    kind.slug: kind
+    for kind in (
+        Kind(
+            "broken-json",
+            400,
+            "The body is not JSON",
+            "The body cannot be read as JSON: send one JSON object in UTF-8; a missing value is null, not NaN.",
+        ),
+        Kind(
+            "bad-request",
+            400,
+            "The request cannot be read",
+            "The request is not valid HTTP for this server.",
+        ),
+        Kind(
+            "key-needed",
+            401,
+            "A key is needed",
+            "Send the key as 'Authorization: Bearer <key>' or as 'X-API-Key: <key>'.",
+            headers={"WWW-Authenticate": 'Bearer realm="oubli"'},
+        ),
+        Kind(
+            "foreign-origin",
+            403,
+            "The request comes from a foreign web page",
+            "Pages of other origins may not call this server: the 'Origin' header must name a host that this server "
+            "is known by. Set allowed_hosts to admit one.",
+        ),
+        Kind("no-such-route", 404, "There is nothing here", "This path is no route: '/docs' lists all of them."),
+        Kind(
+            "not-held",
+            404,
+            "Not held",
+            "No sample is held under this id or subject. POST /samples adds one.",
+        ),
+        Kind(
+            "no-snapshot",
+            404,
+            "There is no snapshot",
+            "No snapshot was written yet: POST /snapshot writes one.",
+        ),
+        Kind(
+            "wrong-method",
+            405,
+            "The method does not fit the route",
+            "This route has other methods: '/docs' lists them.",
+        ),
+        Kind(
+            "empty-model",
+            409,
+            "No samples are held",
+            "There is nothing to predict from: add samples first.",
+        ),
+        Kind(
+            "id-conflict",
+            409,
+            "An id is held with other content",
+            "Nothing was added: samples were sent under ids that are held with other content. PUT /samples/{id} "
+            "rectifies a sample, another id adds a new one.",
+            example=(("/samples/0/id", "is held with other content"),),
+        ),
+        Kind(
+            "ephemeral",
+            409,
+            "Nothing is kept on disk",
+            "The server was started with --ephemeral: start it with --data-dir to write snapshots.",
+        ),
+        Kind("body-too-large", 413, "The body is too large", "The body is larger than this server accepts."),
+        Kind(
+            "too-many-rows",
+            413,
+            "Too many rows in one request",
+            "The request names more rows than one request may: split it.",
+        ),
+        Kind(
+            "not-json",
+            415,
+            "The body has the wrong type",
+            "Send the body as JSON, with 'Content-Type: application/json'.",
+        ),
+        Kind(
+            "unknown-host",
+            421,
+            "The request is meant for another host",
+            "The 'Host' header names none of the hosts that this server is known by: call it by one of those, or set "
+            "allowed_hosts.",
+        ),
+        Kind(
+            "invalid-input",
+            422,
+            "The input breaks a rule",
+            "Nothing was changed. Correct what 'errors' lists and send the request again.",
+            example=(("/samples/0/features/age", "must be a finite number: send null when it is unknown"),),
+        ),
+        Kind(
+            "unreadable-file",
+            422,
+            "The file is not a sound model file",
+            "Nothing was changed: the file cannot be read as a model.",
+        ),
+        Kind(
+            "queue-full",
+            429,
+            "Too many requests wait",
+            "As many requests wait for the model as may wait. Try again a little later; erasures are always taken.",
+            headers=_RETRY,
+        ),
+        Kind(
+            "internal-error",
+            500,
+            "The server made a mistake",
+            "This is an error of the server, not of the request. Its log names the place.",
+        ),
+        Kind(
+            "not-ready",
+            503,
+            "Not ready",
+            "The server is starting, or it is stopping: try again a little later.",
+            headers=_RETRY,
+        ),
+        Kind(
+            "changes-stopped",
+            503,
+            "The model does not change any more",
+            "An earlier error left the model in doubt, so nothing is changed until the server is restarted. "
+            "Predictions go on.",
+        ),
+        Kind(
+            "capacity",
+            503,
+            "A limit of the model is reached",
+            "Nothing was changed: the model cannot hold more. Delete samples, or serve a second model.",
+        ),
+        Kind(
+            "storage",
+            503,
+            "The data directory cannot be written",
+            "Nothing was changed. Check that the disk has room and that the data directory can be written.",
+            headers=_RETRY,
+        ),
+    )
+}
+
+
+class ProblemError(Exception):
+    """A request that is answered with a problem.
+
+    Parameters
+    ----------
+    slug
+        Key of `KINDS`.
+    detail
+        More precise than the kind's own text.
+    errors
+        Pairs of a JSON pointer into the request and what is wrong there.
+    headers
+        Further headers of the answer.
+    """
+
+    def __init__(
+        self,
+        slug: str,
+        detail: str | None = None,
+        errors: Sequence[tuple[str, str]] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(slug)
+        self.kind = KINDS[slug]
+        self.detail = detail or self.kind.detail
+        self.errors = tuple(errors)
+        self.headers = {**self.kind.headers, **(headers or {})}
+
+    def content(self) -> dict[str, Any]:
+        """Return the body as an object."""
+        body: dict[str, Any] = {
+            "type": TYPE_PREFIX + self.kind.slug,
+            "title": self.kind.title,
+            "status": self.kind.status,
+            "detail": self.detail,
+        }
+        if self.errors:
+            body["errors"] = [{"pointer": pointer, "detail": detail} for pointer, detail in self.errors]
+        return body
+
+    def response(self) -> Response:
+        """Return the answer."""
+        return Response(orjson.dumps(self.content()), self.kind.status, self.headers, media_type=MEDIA_TYPE)
+
+
+def invalid(pointer: str, rule: str) -> ProblemError:
+    """Return the problem of one wrong place in the request."""
+    return ProblemError("invalid-input", errors=[(pointer, rule)])
+
+
+def pointer(*parts: str | int) -> str:
+    """Return a JSON pointer; the parts must be positions or names that the schema or this program defines."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def too_many_rows(what: str, given: int, limit: int) -> ProblemError:
+    """Return the problem of a request with too many instances, samples or ids."""
+    return ProblemError("too-many-rows", f"The request has {given} {what}, at most {limit} are accepted: split it.")
+
+
+def to_problem(error: Exception) -> ProblemError | None:
+    """Return the problem that an exception of the service or of `core` means; None for a mistake of ours."""
+    match error:
+        case ProblemError():
+            return error
+        case errors.BusyError():
+            return ProblemError("queue-full")
+        case errors.UnavailableError(reason="failed"):
+            return ProblemError("changes-stopped")
+        case errors.UnavailableError():
+            return ProblemError("not-ready")
+        case errors.ConflictError(rows=rows):
+            rule = "is held with other content"
+            return ProblemError("id-conflict", errors=[(pointer("samples", row, "id"), rule) for row in rows])
+        case errors.NotHeldError():
+            return ProblemError("not-held")
+        case errors.NoSnapshotError():
+            return ProblemError("no-snapshot")
+        case errors.EphemeralError():
+            return ProblemError("ephemeral")
+        case errors.StorageError():
+            return ProblemError("storage")
+        case errors.StaleCursorError():
+            return invalid("/cursor", "belongs to a list that is no more: start again without it")
+        case EmptyModelError():
+            return ProblemError("empty-model")
+        case CapacityError():
+            return ProblemError("capacity")
+        case FileError(rule=rule):
+            return ProblemError("unreadable-file", f"Nothing was changed: {rule}.")
+        case InputError():
+            return ProblemError("invalid-input", errors=[("", error.rule)])
+    return None

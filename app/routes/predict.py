@@ -1,0 +1,43 @@
+"""`POST /predict`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter, Request, Response
+
+from app.context import context_of
+from app.openapi import body, problems
+from app.payloads import explain
+from app.routes.answers import json_answer
+from app.routes.shapes import PredictAnswer, PredictRequest
+from core.errors import InputError
+
+router = APIRouter(tags=["predictions"])
+
+
+@router.post(
+    "/predict",
+    summary="Predict",
+    response_model=PredictAnswer,
+    responses=problems("broken-json", "empty-model", "body-too-large", "too-many-rows", "invalid-input", "queue-full"),
+    openapi_extra=body(PredictRequest),
+)
+async def predict(request: Request) -> Response:
+    """Predict for some rows, with the model as it is now: every change answered before is in it."""
+    context = context_of(request)
+    reader = context.reader()
+    instances = reader.instances(await request.body())
+    rows = reader.rows(instances)
+    try:
+        predicted = await context.service.predict(rows)
+    except InputError as error:
+        raise explain(error, lambda row: ("instances", row), instances, reader.schema) from None
+    result = predicted.result
+    content: dict[str, Any] = {"predictions": result.labels.tolist()}
+    if result.classes is not None:
+        content["classes"] = result.classes.tolist()
+        content["probabilities"] = np.ascontiguousarray(result.probabilities)
+    content["model_version"] = predicted.model_version
+    return json_answer(content)

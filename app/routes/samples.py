@@ -1,0 +1,229 @@
+"""The samples: add, rectify, read, delete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from starlette.convertors import Convertor, register_url_convertor
+
+from app.context import Context, context_of
+from app.openapi import ID, QUERY, body, problems
+from app.payloads import explain, one_value, parse_id, parse_limit, parse_names, parse_query, parse_ref
+from app.problems import invalid
+from app.routes.answers import csv_answer, json_answer, page_answer, read_cursor, sample_content, wants_csv
+from app.routes.shapes import (
+    AddAnswer,
+    AddRequest,
+    BatchDeleteRequest,
+    Receipt,
+    ReplaceRequest,
+    SampleAnswer,
+    SamplesAnswer,
+    SearchRequest,
+)
+from core.errors import InputError
+
+DEFAULT_PAGE = 100
+
+
+class IdConvertor(Convertor[str]):
+    """The rest of a path, line breaks included; Starlette's own `path` stops at them."""
+
+    regex = "(?s:.+)"
+
+    def convert(self, value: str) -> str:
+        """Return the text as it is; `sample_id` reads the raw path, in which broken UTF-8 can be told."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """Return the text as it is."""
+        return value
+
+
+register_url_convertor("sample_id", IdConvertor())
+router = APIRouter(tags=["samples"])
+_ONE = "/samples/{id:sample_id}"
+_INPUT = ("broken-json", "body-too-large", "invalid-input")
+_CHANGE = ("changes-stopped", "storage")
+
+
+@router.post(
+    "/samples",
+    summary="Add samples",
+    status_code=201,
+    response_model=AddAnswer,
+    responses={
+        200: {"model": AddAnswer, "description": "Nothing was new"},
+        **problems(*_INPUT, "id-conflict", "too-many-rows", "queue-full", "capacity", *_CHANGE),
+    },
+    openapi_extra=body(AddRequest),
+)
+async def add(request: Request) -> Response:
+    """Learn samples, all of them or none.
+
+    A sample that is held with the same id, content and subject is accepted and changes nothing, so that a request can
+    be repeated.
+    """
+    context = context_of(request)
+    reader = context.reader()
+    samples, sent = reader.samples(await request.body())
+    try:
+        added = await context.service.add(samples)
+    except InputError as error:
+        features = [sample["features"] for sample in sent]
+        raise explain(error, lambda row: ("samples", row, "features"), features, reader.schema) from None
+    content = {
+        "ids": added.ids,
+        "model_version": added.model_version,
+        "n_samples": added.n_samples,
+        "durable": False,
+    }
+    return json_answer(content, 201 if added.n_new else 200)
+
+
+@router.post(
+    "/samples/search",
+    summary="List a subject's samples",
+    response_model=SamplesAnswer,
+    responses=problems(*_INPUT, "not-held"),
+    openapi_extra=body(SearchRequest),
+)
+async def search(request: Request) -> Response:
+    """List what is held about a subject, as `GET /samples?subject=` does, without its name in the address."""
+    context = context_of(request)
+    subject, cursor, limit = context.reader().search(await request.body())
+    return _list(context, request, subject, cursor, limit, None)
+
+
+@router.post(
+    "/samples/batch-delete",
+    summary="Delete many samples",
+    response_model=Receipt,
+    responses=problems(*_INPUT, "too-many-rows", *_CHANGE),
+    openapi_extra=body(BatchDeleteRequest),
+)
+async def batch_delete(request: Request) -> Response:
+    """Unlearn samples by their ids, or all samples of some subjects; what is not held is counted, not refused."""
+    context = context_of(request)
+    ids, subjects, ref = context.reader().targets(await request.body())
+    return json_answer(Receipt.content(await context.service.delete(ids=ids, subjects=subjects, ref=ref)))
+
+
+@router.get(
+    "/samples",
+    summary="List samples",
+    response_model=SamplesAnswer,
+    responses={200: {"content": {"text/csv": {}}}, **problems("not-held", "invalid-input")},
+    openapi_extra={"parameters": [QUERY[name] for name in ("subject", "cursor", "limit", "format")]},
+)
+async def list_samples(request: Request) -> Response:
+    """List the samples held, or those of one subject, page by page."""
+    query = parse_query(request.scope["query_string"], ("subject", "cursor", "limit", "format"))
+    subject = one_value(query, "subject")
+    if subject is not None:
+        subject = parse_names([subject], "subject")[0]
+    cursor, limit, chosen = (one_value(query, name) for name in ("cursor", "limit", "format"))
+    return _list(context_of(request), request, subject, cursor, limit, chosen)
+
+
+@router.delete(
+    "/samples",
+    summary="Delete samples or subjects",
+    response_model=Receipt,
+    responses=problems("invalid-input", "too-many-rows", *_CHANGE),
+    openapi_extra={"parameters": [QUERY[name] for name in ("ids", "subjects", "ref")]},
+)
+async def delete_samples(request: Request) -> Response:
+    """Unlearn the samples with the given ids, or all samples of the given subjects.
+
+    A body is not read, as clients and proxies drop it; `POST /samples/batch-delete` takes one.
+    """
+    context = context_of(request)
+    query = parse_query(request.scope["query_string"], ("id", "subject", "ref"))
+    ids, subjects = query.get("id"), query.get("subject")
+    if (ids is None) == (subjects is None):
+        rule = "the query must have either 'id' or 'subject', once or more; POST /samples/batch-delete takes a body"
+        raise invalid("", rule)
+    receipt = await context.service.delete(
+        ids=None if ids is None else parse_names(ids, "id"),
+        subjects=None if subjects is None else parse_names(subjects, "subject"),
+        ref=_ref(query),
+    )
+    return json_answer(Receipt.content(receipt))
+
+
+@router.get(
+    _ONE,
+    summary="Read one sample",
+    response_model=SampleAnswer,
+    responses={200: {"content": {"text/csv": {}}}, **problems("not-held", "invalid-input")},
+    openapi_extra={"parameters": [ID, QUERY["format"]]},
+)
+async def read(request: Request) -> Response:
+    """Return a sample as it is held."""
+    context = context_of(request)
+    chosen = one_value(parse_query(request.scope["query_string"], ("format",)), "format")
+    csv = wants_csv(request, chosen)
+    sample, version = context.service.get(_sample_id(request))
+    schema = context.service.schema
+    if csv:
+        return csv_answer([sample], schema)
+    return json_answer({**sample_content(sample, schema.names), "model_version": version})
+
+
+@router.put(
+    _ONE,
+    summary="Rectify one sample",
+    response_model=Receipt,
+    responses=problems(*_INPUT, "not-held", "queue-full", "capacity", *_CHANGE),
+    openapi_extra={"parameters": [ID], **body(ReplaceRequest)},
+)
+async def replace(request: Request) -> Response:
+    """Replace the content of a held sample; the old content is unlearned. Never creates a sample."""
+    context = context_of(request)
+    reader = context.reader()
+    sample_id = _sample_id(request)
+    row, label, subject, sent = reader.replacement(await request.body(), sample_id)
+    try:
+        receipt = await context.service.replace(sample_id, row, label, subject)
+    except InputError as error:
+        raise explain(error, lambda _: ("features",), [sent], reader.schema) from None
+    return json_answer(Receipt.content(receipt))
+
+
+@router.delete(
+    _ONE,
+    summary="Delete one sample",
+    response_model=Receipt,
+    responses=problems("invalid-input", *_CHANGE),
+    openapi_extra={"parameters": [ID, QUERY["ref"]]},
+)
+async def delete(request: Request) -> Response:
+    """Unlearn one sample. One that is not held is counted as absent, so that a request can be repeated."""
+    raw_query = request.scope["query_string"]
+    ref = _ref(parse_query(raw_query, ("ref",))) if raw_query else None
+    receipt = await context_of(request).service.delete(ids=[_sample_id(request)], ref=ref)
+    return json_answer(Receipt.content(receipt))
+
+
+def _list(
+    context: Context, request: Request, subject: str | None, cursor: Any, limit: Any, chosen: str | None
+) -> Response:
+    most = context.service.limits.page_size_max
+    page = context.service.page(
+        subject=subject, after=read_cursor(cursor), limit=parse_limit(limit, DEFAULT_PAGE, most)
+    )
+    return page_answer(page, context.service.schema, csv=wants_csv(request, chosen))
+
+
+def _ref(query: dict[str, list[str]]) -> str | None:
+    value = one_value(query, "ref")
+    return None if value is None else parse_ref(value, "/ref")
+
+
+def _sample_id(request: Request) -> str:
+    scope = request.scope
+    prefix = (scope.get("root_path", "") + "/samples/").encode("ascii")
+    raw: bytes = scope.get("raw_path") or scope["path"].encode("utf-8")
+    return parse_id(raw, prefix)

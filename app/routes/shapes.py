@@ -1,0 +1,259 @@
+"""The shapes of requests and answers, for the OpenAPI page and for the routes that need no speed.
+
+`/predict`, `POST /samples` and the deletions do not build these objects: they parse and answer raw JSON of the same
+shape; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.outcomes import Receipt as ReceiptRecord
+
+Scalar = str | int | float | bool
+Features = Annotated[
+    list[Scalar | None] | dict[str, Scalar | None],
+    Field(description="A list in feature order, or an object by feature name. A missing value is null."),
+]
+Version = Annotated[
+    int, Field(ge=0, description="Grows by one each time the samples held change; never goes back.", examples=[32562])
+]
+Durable = Annotated[
+    bool, Field(description="Whether the change survives a crash now. False: it does after the next snapshot.")
+]
+Name = Annotated[str | int, Field(description="Text of 1 to 256 characters; an integer is its decimal text.")]
+NextCursor = Annotated[
+    str | None, Field(description="Pass it as `cursor` for the next page; null when this is the last.")
+]
+
+
+class Shape(BaseModel):
+    """Base: closed, so that a misspelt key is not ignored."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
+class PredictRequest(Shape):
+    """Rows to predict for."""
+
+    instances: Annotated[list[Features], Field(min_length=1)]
+
+
+class PredictAnswer(Shape):
+    """Predictions in the order of the instances. Regression has no classes and probabilities."""
+
+    predictions: list[Scalar]
+    classes: list[Scalar] | None = None
+    """The classes held, in the order of the probabilities; it can shrink and grow."""
+    probabilities: list[list[float]] | None = None
+    model_version: Version
+
+
+class Sample(Shape):
+    """A sample to learn."""
+
+    id: Name | None = None
+    """Generated when left out."""
+    subject: Name | None = None
+    """Whom the sample is about."""
+    features: Features
+    label: Scalar
+    readd: bool = False
+    """Reserved: whether an id that was erased lately may come back. At present it always may."""
+
+
+class AddRequest(Shape):
+    """Samples to learn, all of them or none."""
+
+    samples: Annotated[list[Sample], Field(min_length=1)]
+
+
+class AddAnswer(Shape):
+    """What is held now."""
+
+    ids: list[str]
+    """The samples' ids, in the order of the request."""
+    model_version: Version
+    n_samples: int
+    """How many samples are held in all."""
+    durable: Durable
+
+
+class ReplaceRequest(Shape):
+    """The new content of a sample. `subject` stays when left out, and null clears it."""
+
+    features: Features
+    label: Scalar
+    subject: Name | None = None
+    id: Name | None = None
+    """May repeat the id in the path."""
+
+
+class Receipt(Shape):
+    """What became of a deletion or rectification."""
+
+    ref: str | None
+    """The caller's case number."""
+    kind: Literal["deletion", "rectification"]
+    status: Literal["unlearned"]
+    """`unlearned`: no prediction depends on it any more."""
+    guarantee: str
+    requested: int
+    """Ids or subjects named, each counted once."""
+    unlearned: int
+    """Samples that no prediction depends on any more."""
+    absent: int
+    """Ids or subjects named that were not held."""
+    model_version: Version
+    received_at: datetime
+    unlearned_at: datetime
+    erased_at: None
+    """Erasure from the files on disk is not reported yet."""
+    overdue: bool
+    durable: Durable
+
+    @staticmethod
+    def content(record: ReceiptRecord) -> dict[str, Any]:
+        """Return the body for a receipt of the service."""
+        return {
+            "ref": record.ref,
+            "kind": record.kind,
+            "status": record.status,
+            "guarantee": record.guarantee,
+            "requested": record.requested,
+            "unlearned": record.unlearned,
+            "absent": record.absent,
+            "model_version": record.model_version,
+            "received_at": record.received_at,
+            "unlearned_at": record.unlearned_at,
+            "erased_at": None,
+            "overdue": False,
+            "durable": False,
+        }
+
+
+class HeldSample(Shape):
+    """A sample as it is held."""
+
+    id: str
+    subject: str | None
+    features: dict[str, Scalar | None]
+    """By feature name, as stored: a number in a float32 column is the float32 nearest to the one sent."""
+    label: Scalar
+
+
+class SampleAnswer(HeldSample):
+    """A sample as it is held, and the model's version."""
+
+    model_version: Version
+
+
+class SamplesAnswer(Shape):
+    """A page of samples."""
+
+    samples: list[HeldSample]
+    next: NextCursor
+    model_version: Version
+
+
+class SearchRequest(Shape):
+    """Whose samples to list."""
+
+    subject: Name
+    cursor: str | None = None
+    limit: Annotated[int, Field(ge=1)] | None = None
+
+
+class BatchDeleteRequest(Shape):
+    """What to delete: `ids` or `subjects`, and not both."""
+
+    ids: Annotated[list[Name], Field(min_length=1)] | None = None
+    subjects: Annotated[list[Name], Field(min_length=1)] | None = None
+    ref: Annotated[str, Field(json_schema_extra={"format": "uuid"})] | None = None
+    """The caller's case number."""
+
+
+class SnapshotAnswer(Shape):
+    """A snapshot on disk."""
+
+    id: str
+    model_version: Version
+    digest: str
+    """Of the trees: two models with the same digest predict the same, bit for bit."""
+    bytes: int
+    created_at: datetime
+
+
+class Dropped(Shape):
+    """Samples of the file that were left out, by reason."""
+
+    erased: int
+    rectified: int
+    expired: int
+
+
+class RestoreAnswer(Shape):
+    """What a restore did."""
+
+    model_version: Version
+    snapshot_model_version: int
+    """Version at which the file was written."""
+    n_samples: int
+    dropped: Dropped
+    """What was erased or rectified after the file was written, as far as this process knows: since it started."""
+    no_longer_held: int
+    """Samples that were held before the restore and are not any more."""
+    durable: Durable
+
+
+class Feature(Shape):
+    """A column that predictions are made from."""
+
+    name: str
+    type: Literal["numeric", "categorical", "boolean"]
+    dtype: Literal["float32", "float64"]
+
+
+class Label(Shape):
+    """What is predicted."""
+
+    name: str
+    type: Literal["string", "integer", "number", "boolean", "scalar"]
+
+
+class ModelAnswer(Shape):
+    """The model as a whole."""
+
+    kind: str
+    guarantee: Literal["exact", "epsilon-feasible", "approximate"]
+    task: Literal["classification", "regression"]
+    parameters: dict[str, Any]
+    features: list[Feature]
+    """In feature order."""
+    label: Label
+    classes: list[Scalar] | None
+    """The classes held; null for regression."""
+    n_samples: int
+    model_version: Version
+    durable: Durable
+    lazy_tags: int
+    """Parts of trees that the next prediction through them will rebuild."""
+    pending_erasures: int
+    overdue_erasures: int
+    memory_bytes: int
+
+
+class HealthAnswer(Shape):
+    """The process answers."""
+
+    status: Literal["alive"]
+
+
+class ReadyAnswer(Shape):
+    """The server takes requests."""
+
+    status: Literal["ready"]
+    model_version: Version

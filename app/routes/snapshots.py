@@ -1,0 +1,112 @@
+"""Snapshots: write, look at, download, restore."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+from fastapi import APIRouter, Request, Response
+from starlette.responses import FileResponse
+
+from app.context import context_of
+from app.openapi import FILE_BODY, problems
+from app.problems import ProblemError
+from app.routes.answers import json_answer
+from app.routes.shapes import Dropped, RestoreAnswer, SnapshotAnswer
+from app.store.directory import storage_errors
+from app.store.snapshots import Snapshot
+
+router = APIRouter(tags=["snapshots"])
+MEDIA_TYPE = "application/octet-stream"
+_CHUNK = 4 * 2**20  # written to the file at once, in a thread
+
+
+@router.post(
+    "/snapshot",
+    summary="Write a snapshot",
+    status_code=201,
+    responses=problems("ephemeral", "queue-full", "changes-stopped", "storage"),
+)
+async def write(request: Request) -> SnapshotAnswer:
+    """Write the model to the data directory now. What it holds then survives whatever happens to the process."""
+    return _answer(await context_of(request).service.snapshot())
+
+
+@router.get("/snapshot", summary="The newest snapshot", responses=problems("no-snapshot", "ephemeral"))
+async def metadata(request: Request) -> SnapshotAnswer:
+    """Return what is known of the newest snapshot."""
+    return _answer(context_of(request).service.newest_snapshot)
+
+
+@router.get(
+    "/snapshot/file",
+    summary="Download the newest snapshot",
+    response_class=FileResponse,
+    responses={200: {"content": {MEDIA_TYPE: {}}}, **problems("no-snapshot", "ephemeral")},
+)
+async def download(request: Request) -> Response:
+    """Return the newest snapshot's file. It holds every sample: keep it as safe as the data itself."""
+    snapshot = context_of(request).service.newest_snapshot
+    return FileResponse(
+        snapshot.path,
+        media_type=MEDIA_TYPE,
+        filename=f"oubli-{snapshot.model_version}.safetensors",
+        headers={"Cache-Control": "no-store"},
+    )
+
+
+@router.put(
+    "/snapshot/file",
+    summary="Restore a snapshot",
+    response_model=RestoreAnswer,
+    responses=problems("body-too-large", "unreadable-file", "queue-full", "changes-stopped", "storage"),
+    openapi_extra=FILE_BODY,
+)
+async def restore(request: Request) -> Response:
+    """Replace the model by that of an uploaded snapshot, less the samples that were erased or rectified after it.
+
+    Which those are the server knows since it was started. The model version goes up, never back.
+    """
+    service = context_of(request).service
+    directory = service.upload_directory
+    with storage_errors(), tempfile.TemporaryDirectory(prefix=".", suffix=".tmp", dir=directory) as folder:
+        path = Path(folder) / "upload"
+        if not await _save(request, path):
+            raise ProblemError("unreadable-file", "Nothing was changed: the body is empty, send the file as it is.")
+        restored = await service.restore(path)
+    content = RestoreAnswer(
+        model_version=restored.model_version,
+        snapshot_model_version=restored.snapshot_model_version,
+        n_samples=restored.n_samples,
+        dropped=Dropped(erased=restored.dropped_erased, rectified=restored.dropped_rectified, expired=0),
+        no_longer_held=restored.no_longer_held,
+        durable=False,
+    )
+    return json_answer(content.model_dump())
+
+
+async def _save(request: Request, path: Path) -> int:
+    """Write the body to a file as it comes, so that it is never in memory as a whole; return its length."""
+    length = 0
+    buffer = bytearray()
+    with path.open("wb", buffering=0) as file:
+        async for chunk in request.stream():
+            length += len(chunk)
+            buffer += chunk
+            if len(buffer) >= _CHUNK:
+                await asyncio.to_thread(file.write, bytes(buffer))
+                buffer.clear()
+        if buffer:
+            await asyncio.to_thread(file.write, bytes(buffer))
+    return length
+
+
+def _answer(snapshot: Snapshot) -> SnapshotAnswer:
+    return SnapshotAnswer(
+        id=snapshot.id,
+        model_version=snapshot.model_version,
+        digest=snapshot.digest,
+        bytes=snapshot.bytes,
+        created_at=snapshot.created_at,
+    )

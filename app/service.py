@@ -1,0 +1,481 @@
+"""The one writer: every request that reads or changes the model goes through `ModelService`. No HTTP here.
+
+Short work runs on the event loop as it comes, long work in threads; `turns` says who waits for whom. A long mutation
+changes a copy, which then replaces the live model in one step, so that predictions go on meanwhile and see all of it
+or nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Generic, Literal, TypeVar
+
+from app.changes import add_samples, delete_ids, delete_subjects, end_of_ids, replace_sample
+from app.costs import Cost
+from app.erased import ERASED, RECTIFIED, ErasedIds
+from app.errors import EphemeralError, ServiceError, StaleCursorError, StorageError, UnavailableError
+from app.idle import IdleResolver, TagSlices
+from app.model import ServedModel
+from app.outcomes import Added, Description, Keep, NewSamples, Page, Predicted, Receipt, Restored, Row
+from app.store.keeper import Keeper
+from app.store.reservations import Marks
+from app.store.snapshots import Snapshot
+from app.turns import Turns
+from app.views import describe, one_sample, page_of_samples
+from app.workers import Workers
+from core.errors import OubliError
+from core.samples import HeldSample
+from core.schema import Schema
+
+log = logging.getLogger("oubli.service")
+
+LOOP_BUDGET = 0.010  # seconds of work that may run on the event loop in one piece
+TAG_SLICE = 0.002  # seconds of one piece of the work before a snapshot; requests are answered in between
+
+State = Literal["starting", "ready", "stopping"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the service refuses to exceed.
+
+    `max_queue` requests wait at most; a page lists at most `page_size_max` samples.
+    """
+
+    max_queue: int = 1024
+    page_size_max: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Done(Generic[T]):
+    """A change that was made, with what was true at that instant."""
+
+    outcome: T
+    n_samples: int
+    model_version: int
+
+
+class ModelService:
+    """One model, its version, and everything that may be done with it.
+
+    Parameters
+    ----------
+    model
+        Trained, started empty, or recovered. It belongs to the service from now on.
+    keeper
+        What keeps it on disk, or keeps nothing.
+    model_version
+        Version of the samples that the model holds.
+    epoch
+        Names the order in which samples are listed, as it was written with the model; None for a new model.
+    warm_up
+        Compiles what the first requests would otherwise wait for; called in a thread by `start`.
+    """
+
+    def __init__(
+        self,
+        model: ServedModel,
+        keeper: Keeper,
+        *,
+        model_version: int,
+        epoch: int | None = None,
+        limits: Limits | None = None,
+        idle_resolve: bool = True,
+        warm_up: Callable[[], object] | None = None,
+        notes: Sequence[str] = (),
+    ) -> None:
+        self.limits = limits or Limits()
+        self.notes = tuple(notes)
+        self.stop_error: str | None = None
+        self._model = model
+        self._keeper = keeper
+        self._version = model_version
+        self._epoch = new_epoch() if epoch is None else epoch
+        self._state: State = "starting"
+        self._failed = False
+        self._warm_up = warm_up
+        self._turns = Turns(self.limits.max_queue)
+        self._idle = IdleResolver(lambda: self._model, self._turns)
+        self._idle_resolve = idle_resolve
+        self._erased = ErasedIds()
+        self._row_cost = Cost(50e-6, LOOP_BUDGET)
+        self._add_cost = Cost(200e-6, LOOP_BUDGET)
+        self._delete_cost = Cost(200e-6, LOOP_BUDGET)
+        self._workers = Workers()
+
+    # --- life
+
+    @property
+    def state(self) -> State:
+        """Whether the service is starting, ready or stopping."""
+        return self._state
+
+    @property
+    def failed(self) -> bool:
+        """Whether an error left the model in doubt, so that it does not change any more."""
+        return self._failed
+
+    @property
+    def model_version(self) -> int:
+        """Version of the samples held."""
+        return self._version
+
+    def start(self) -> None:
+        """Begin in the background to make the service ready; call it on the event loop."""
+        self._workers.begin(self._make_ready())
+
+    def drain(self) -> None:
+        """Say no to readiness from now on; requests are answered as before."""
+        self._state = "stopping"
+
+    async def stop(self) -> None:
+        """Finish what runs, write a snapshot when something changed since the last, and release the directory.
+
+        What cannot be written is told in `stop_error`: nothing can be done about it any more.
+        """
+        self.drain()
+        await self._workers.settle()
+        try:
+            async with self._turns.mutation(refusable=False):
+                if self._keeper.is_current(self._version):
+                    return
+                if self._failed:
+                    self.stop_error = "an error left the model in doubt: its last changes were not written to the disk"
+                    return
+                await self._write_snapshot()
+                log.info("snapshot written at model version %d", self._version)
+        except StorageError:
+            self.stop_error = "the last snapshot could not be written: changes since the one before are lost"
+        finally:
+            self._workers.close()
+            self._keeper.close()
+
+    def request_begins(self) -> None:
+        """Note that a request is being handled, so that idle work stops."""
+        self._idle.request_begins()
+
+    def request_ends(self) -> None:
+        """Note that a request was answered."""
+        self._idle.request_ends()
+
+    # --- reading
+
+    async def predict(self, rows: list[Row]) -> Predicted:
+        """Predict for some rows; resolves the tags it meets unless a thread is reading the model."""
+        self._require_started()
+        if not self._row_cost.is_short(len(rows)):
+            return await self._workers.finish(self._predict_long(rows))
+        started = time.perf_counter()
+        result = self._model.query(rows, frozen=self._turns.frozen)
+        self._row_cost.observe(len(rows), time.perf_counter() - started)
+        return Predicted(result, self._version)
+
+    def get(self, sample_id: str) -> tuple[HeldSample, int]:
+        """Return one sample as held, and the model version; see `views.one_sample`."""
+        self._require_started()
+        return one_sample(self._model, sample_id), self._version
+
+    def page(self, *, subject: str | None, after: tuple[int, int] | None, limit: int) -> Page:
+        """Return a page of the samples held, or of one subject's; see `views.page_of_samples`.
+
+        Parameters
+        ----------
+        subject
+            Whose samples; None for all.
+        after
+            Epoch and slot where the page before ended; None for the first page.
+        limit
+            Most samples on the page.
+
+        Raises
+        ------
+        StaleCursorError
+            When a restore replaced the list meanwhile.
+        """
+        self._require_started()
+        if after is not None and after[0] != self._epoch:
+            raise StaleCursorError
+        return page_of_samples(
+            self._model,
+            subject=subject,
+            after_slot=None if after is None else after[1],
+            limit=limit,
+            epoch=self._epoch,
+            model_version=self._version,
+        )
+
+    def describe(self) -> Description:
+        """Return what is known of the model as a whole."""
+        self._require_started()
+        return describe(self._model, self._version)
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the model, for parsing."""
+        return self._model.schema_
+
+    @property
+    def newest_snapshot(self) -> Snapshot:
+        """The newest snapshot; raises `NoSnapshotError` or `EphemeralError`."""
+        return self._keeper.newest
+
+    @property
+    def upload_directory(self) -> Path | None:
+        """Where an uploaded file may be kept until it is restored; None: anywhere temporary."""
+        return self._keeper.path
+
+    # --- changing
+
+    async def add(self, samples: NewSamples) -> Added:
+        """Add samples; see `changes.add_samples`."""
+        self._require_changeable()
+        change = partial(add_samples, samples=samples, id_floor=self._keeper.id_floor)
+        done = await self._mutate(
+            change, self._add_cost, len(samples), changed=lambda outcome: outcome[1] > 0, new_ids=samples.ids
+        )
+        ids, n_new = done.outcome
+        return Added(ids, n_new, done.n_samples, done.model_version)
+
+    async def replace(self, sample_id: str, row: Row, label: object, subject: str | Keep | None) -> Receipt:
+        """Rectify one held sample; see `changes.replace_sample`."""
+        received_at = datetime.now(UTC)
+        self._require_changeable()
+        done = await self._mutate(
+            partial(replace_sample, sample_id=sample_id, row=row, label=label, subject=subject),
+            self._add_cost,
+            1,
+            changed=lambda outcome: outcome[1],
+            erased=lambda outcome: ([sample_id] if outcome[1] else [], RECTIFIED),
+        )
+        relearned, _ = done.outcome
+        return self._receipt(None, "rectification", 1, int(relearned), 0, done.model_version, received_at)
+
+    async def delete(
+        self, *, ids: Sequence[str] | None = None, subjects: Sequence[str] | None = None, ref: str | None = None
+    ) -> Receipt:
+        """Delete what is held under ids, or of subjects; names that are repeated count once, absent ones are counted.
+
+        A full queue does not refuse it.
+        """
+        received_at = datetime.now(UTC)
+        self._require_changeable()
+        change: Callable[[ServedModel], tuple[list[str], int]]
+        if ids is not None:
+            names = list(dict.fromkeys(ids))
+            n_samples = len(names)
+            change = partial(delete_ids, ids=names)
+        else:
+            names = list(dict.fromkeys(subjects or ()))
+            n_samples = sum(len(self._model.samples_.ids_of_subject(name)) for name in names)
+            change = partial(delete_subjects, subjects=names)
+        done = await self._mutate(
+            change,
+            self._delete_cost,
+            n_samples,
+            changed=lambda outcome: bool(outcome[0]),
+            erased=lambda outcome: (outcome[0], ERASED),
+            refusable=False,
+        )
+        deleted, absent = done.outcome
+        return self._receipt(ref, "deletion", len(names), len(deleted), absent, done.model_version, received_at)
+
+    async def snapshot(self) -> Snapshot:
+        """Write a snapshot of the model as it is when its turn comes."""
+        self._require_changeable()
+        if self._keeper.is_ephemeral:
+            raise EphemeralError
+        return await self._workers.finish(self._snapshot())
+
+    async def restore(self, path: Path) -> Restored:
+        """Replace the model by that of a snapshot file, less what was erased or rectified since.
+
+        Raises
+        ------
+        FileError
+            When the file is not a sound model file; nothing has changed.
+        """
+        self._require_changeable()
+        return await self._workers.finish(self._restore(path))
+
+    # --- how work gets done
+
+    async def _mutate(
+        self,
+        change: Callable[[ServedModel], T],
+        cost: Cost,
+        n_items: int,
+        *,
+        changed: Callable[[T], bool],
+        erased: Callable[[T], tuple[Sequence[str], int]] | None = None,
+        new_ids: Sequence[str | None] = (),
+        refusable: bool = True,
+    ) -> _Done[T]:
+        """Run a change in its turn, on the loop or aside, and count the version up if it changed anything."""
+
+        def commit(outcome: T) -> _Done[T]:
+            if changed(outcome):
+                self._version += 1
+                self._idle.model_changed()
+                if erased is not None:
+                    ids, kind = erased(outcome)
+                    self._erased.add(ids, self._version, kind)
+            return _Done(outcome, self._model.n_samples_, self._version)
+
+        if not cost.is_short(n_items):
+            return await self._workers.finish(self._mutate_aside(change, commit, new_ids, refusable))
+        async with self._turns.mutation(refusable=refusable):
+            self._require_changeable()
+            await self._reserve(new_ids)
+            await self._turns.exclusive()
+            started = time.perf_counter()
+            outcome = self._apply(change)
+            cost.observe(n_items, time.perf_counter() - started)
+            return commit(outcome)
+
+    def _apply(self, change: Callable[[ServedModel], T]) -> T:
+        try:
+            return change(self._model)
+        except (OubliError, ServiceError):
+            raise  # refused; nothing has changed
+        except BaseException:
+            # Nobody knows how far it got: a snapshot or a further change could make it worse.
+            self._failed = True
+            log.error("a mutation failed inside the model: no further mutation is accepted until a restart")
+            raise
+
+    async def _mutate_aside(
+        self,
+        change: Callable[[ServedModel], T],
+        commit: Callable[[T], _Done[T]],
+        new_ids: Sequence[str | None],
+        refusable: bool,
+    ) -> _Done[T]:
+        async with self._turns.mutation(refusable=refusable):
+            self._require_changeable()
+            await self._reserve(new_ids)
+
+            with self._turns.reading():
+                copy = await self._workers.write(self._model.copy)
+
+            def work() -> T:
+                outcome = change(copy)
+                # Resolved here, or the first predictions would rebuild half the forest on the event loop.
+                copy.resolve()
+                return outcome
+
+            outcome = await self._workers.write(work)
+            self._model = copy
+            return commit(outcome)
+
+    async def _predict_long(self, rows: list[Row]) -> Predicted:
+        async with self._turns.long_read():
+            # A model without tags is only read: nobody's working space is written, so short predictions go on beside.
+            slices = TagSlices(TAG_SLICE)
+            await self._turns.pass_turnstile()
+            while self._model.n_lazy_tags_:
+                await self._turns.unread()
+                slices.step(self._model)
+                await asyncio.sleep(0)
+                await self._turns.pass_turnstile()
+            model, version = self._model, self._version
+            with self._turns.reading():
+                started = time.perf_counter()
+                result = await self._workers.read(partial(model.query, rows, frozen=True))
+                self._row_cost.observe(len(rows), time.perf_counter() - started)
+            return Predicted(result, version)
+
+    async def _snapshot(self) -> Snapshot:
+        async with self._turns.mutation():
+            self._require_changeable()
+            return await self._write_snapshot()
+
+    async def _write_snapshot(self) -> Snapshot:
+        """Write the model in its turn: tags are resolved in slices on the loop, then a thread reads and writes."""
+        slices = TagSlices(TAG_SLICE)
+        await self._turns.exclusive()
+        while self._model.n_lazy_tags_ and slices.step(self._model):
+            await asyncio.sleep(0)
+            await self._turns.exclusive()
+        with self._turns.reading():
+            return await self._workers.write(partial(self._keeper.write, self._model, self._version, self._epoch))
+
+    async def _restore(self, path: Path) -> Restored:
+        async with self._turns.mutation():
+            self._require_changeable()
+            version, epoch = self._version + 1, new_epoch()
+            await self._reserve(())
+            with self._turns.reading():
+                model, restored = await self._workers.write(
+                    partial(self._keeper.restore, path, self._model, self._erased, version, epoch)
+                )
+            self._model, self._version, self._epoch = model, version, epoch
+            self._idle.model_changed()
+            return restored
+
+    async def _reserve(self, new_ids: Sequence[str | None]) -> None:
+        """Make sure that the next version and the ids to be generated can be given out."""
+        needed = Marks(model_version=self._version + 1)
+        if None in new_ids:
+            needed = Marks(end_of_ids(new_ids, self._first_free_id()), needed.model_version)
+        if not self._keeper.reservations.covers(needed):
+            await self._workers.write(partial(self._keeper.reserve, needed))
+
+    def _first_free_id(self) -> int:
+        return max(self._model.samples_.next_id, self._keeper.id_floor)
+
+    async def _make_ready(self) -> None:
+        try:
+            if self._warm_up is not None:
+                await self._workers.write(self._warm_up)
+        except Exception as error:
+            log.error("warming up failed (%s): the first requests will be slow", type(error).__name__)
+        if self._idle_resolve:
+            self._workers.begin(self._idle.run(), endless=True)
+        self._idle.model_changed()
+        if self._state == "starting":
+            self._state = "ready"
+
+    def _receipt(
+        self,
+        ref: str | None,
+        kind: Literal["deletion", "rectification"],
+        requested: int,
+        unlearned: int,
+        absent: int,
+        model_version: int,
+        received_at: datetime,
+    ) -> Receipt:
+        return Receipt(
+            ref=ref,
+            kind=kind,
+            guarantee=self._model.guarantee,
+            requested=requested,
+            unlearned=unlearned,
+            absent=absent,
+            model_version=model_version,
+            received_at=received_at,
+            unlearned_at=datetime.now(UTC),
+        )
+
+    def _require_started(self) -> None:
+        if self._state == "starting":
+            raise UnavailableError("starting")
+
+    def _require_changeable(self) -> None:
+        self._require_started()
+        if self._failed:
+            raise UnavailableError("failed")
+
+
+def new_epoch() -> int:
+    """Name an order of samples; cursors of another order are refused."""
+    return secrets.randbits(48)

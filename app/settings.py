@@ -1,0 +1,381 @@
+"""Everything that can be set, in one class: flags, then ``OUBLI_*`` variables, then a TOML file.
+
+Every field is a flag of ``oubli serve`` (``max_rows`` is ``--max-rows``), an environment variable
+(``OUBLI_MAX_ROWS``) and a key of the TOML file (``max_rows = 5000``). The descriptions here are the texts of the
+command line's help and of the README's table, so that there is one place to change them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from app.errors import StartError
+
+ENV_PREFIX = "OUBLI_"
+DEFAULT_CONFIG = Path("oubli.toml")
+MIB = 1024 * 1024
+MIN_KEY_LENGTH = 16  # characters; shorter keys can be guessed over a network
+
+FOREST_PARAMETERS = (
+    "n_estimators",
+    "occurrence",
+    "max_depth",
+    "min_samples_split",
+    "n_thresholds",
+    "max_features",
+    "criterion",
+    "random_state",
+)
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Settings file": ("config",),
+    "Data": (
+        "data",
+        "target",
+        "id_column",
+        "subject_column",
+        "drop",
+        "categorical",
+        "schema_file",
+        "task",
+        "delimiter",
+    ),
+    "Model": ("model", *FOREST_PARAMETERS),
+    "Storage": ("data_dir", "ephemeral"),
+    "Network": ("host", "port", "api_key_file", "allow_anonymous", "allowed_hosts", "workers"),
+    "Limits": (
+        "max_body_bytes",
+        "max_snapshot_bytes",
+        "max_rows",
+        "max_queue",
+        "max_json_depth",
+        "page_size_max",
+        "idle_resolve",
+    ),
+}
+"""Every setting once, in the order of the command line's help and of the README."""
+
+Names = Annotated[tuple[str, ...], NoDecode]
+"""A tuple of texts; in a variable it is written with commas, or as a JSON list when a text holds a comma."""
+
+
+class SettingsError(StartError):
+    """A setting is wrong; the text names it, the rule and the remedy, and never repeats a submitted value."""
+
+
+class Settings(BaseSettings):
+    """The settings of one run. ``Settings(**flags)`` reads the other sources; see :func:`load_settings`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        # `model`, `model_...` would clash with pydantic's own protected prefix.
+        protected_namespaces=(),
+        use_attribute_docstrings=True,
+        env_parse_none_str="",
+    )
+
+    config: Path | None = None
+    """TOML file with settings; without it `oubli.toml` in the working directory is read if it is there."""
+
+    # --- what to learn from
+    data: Path | None = None
+    """CSV (plain, .gz, .bz2 or .xz) or Parquet file to train on."""
+    target: str | None = None
+    """Column that holds the label; needed with `data`."""
+    id_column: str | None = None
+    """Column that holds the sample ids, read as text and never a feature; without it ids are row numbers from 0."""
+    subject_column: str | None = None
+    """Column that says whom a row is about, read as text and never a feature, so that one person can be erased."""
+    drop: Names = ()
+    """Columns to leave out."""
+    categorical: Names = ()
+    """Columns whose values are categories although they look like numbers."""
+    schema_file: Path | None = None
+    """JSON file that declares the columns and the label instead of inferring them; alone it starts an empty model."""
+    task: Literal["classification", "regression"] | None = None
+    """What to predict; by default labels with fractions or more than 20 distinct numbers mean regression."""
+    delimiter: str = Field(default=",", min_length=1, max_length=1)
+    """Character between the fields of a CSV file; a tab for files named .tsv."""
+
+    # --- the model
+    model: Literal["forest"] = "forest"
+    """Kind of model."""
+    n_estimators: int | None = Field(default=None, ge=1)
+    """Number of trees."""
+    occurrence: float | None = Field(default=None, gt=0, le=1)
+    """Share of the trees that learn each sample (q); smaller makes adding and deleting cheaper."""
+    max_depth: int | None = Field(default=None, ge=1)
+    """Greatest depth of a tree; without it trees grow until their leaves are pure or small."""
+    min_samples_split: int | None = Field(default=None, ge=2)
+    """Samples that a node needs to be split."""
+    n_thresholds: int | None = Field(default=None, ge=1)
+    """Candidate splits drawn for each attribute of a node (s)."""
+    max_features: int | float | str | None = None
+    """Attributes tried at each node (p): a number, a share between 0 and 1, `sqrt`, `log2` or `all`."""
+    criterion: str | None = None
+    """What makes a split good: `gini` or `entropy` for classes, `squared_error` for numbers."""
+    random_state: int | None = Field(default=None, ge=0)
+    """Seed of every random choice; the same seed and samples give the same model."""
+
+    # --- where it lives
+    data_dir: Path = Path("./oubli-data")
+    """Directory that keeps the model; one that already holds a model is recovered and `data` is not read."""
+    ephemeral: bool = False
+    """Keep nothing on disk: a restart trains on `data` again and brings deleted rows back."""
+
+    # --- who may reach it
+    host: str = "127.0.0.1"
+    """Address to listen on; beyond loopback it needs `api_key_file` or `allow_anonymous`."""
+    port: int = Field(default=8000, ge=0, le=65535)
+    """Port to listen on; 0 takes a free one."""
+    api_key_file: Path | None = None
+    """File that holds the key which callers send as `Authorization: Bearer ...` or `X-API-Key`."""
+    allow_anonymous: bool = False
+    """Serve beyond loopback without a key."""
+    allowed_hosts: Names = ()
+    """Further host names that requests may carry in `Host`, besides loopback names and `host`; `*` allows any."""
+    workers: int = 1
+    """Always 1: one process serves one model."""
+
+    # --- limits
+    max_body_bytes: int = Field(default=16 * MIB, ge=1024)
+    """Largest request body, in bytes; a larger one is answered 413."""
+    max_snapshot_bytes: int = Field(default=4096 * MIB, ge=1024)
+    """Largest snapshot file that can be uploaded, in bytes."""
+    max_rows: int = Field(default=10_000, ge=1)
+    """Most rows, samples or ids in one request."""
+    max_queue: int = Field(default=1024, ge=1)
+    """Most requests that wait for the model; further ones are answered 429, erasures excepted."""
+    max_json_depth: int = Field(default=32, ge=4)
+    """Deepest nesting of a JSON body."""
+    page_size_max: int = Field(default=1000, ge=1)
+    """Most samples on one page of a list."""
+    idle_resolve: bool = True
+    """Rebuild stale parts of trees while nothing else is to do, so that no later request waits for it."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags first, then the environment, then the TOML file; no .env file."""
+        flags = init_settings.init_kwargs if isinstance(init_settings, InitSettingsSource) else {}
+        from_file = InitSettingsSource(settings_cls, _read_toml(_config_path(flags)))
+        return init_settings, env_settings, from_file
+
+    @field_validator("drop", "categorical", "allowed_hosts", mode="before")
+    @classmethod
+    def _split_names(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        if value.lstrip().startswith("["):
+            try:
+                return json.loads(value)
+            except ValueError:
+                raise ValueError("begins with [ but is not a JSON list of texts") from None
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+
+    @field_validator("max_features", mode="before")
+    @classmethod
+    def _number_or_word(cls, value: object) -> object:
+        """Flags and variables are texts; as a union of int, float and str they would stay texts."""
+        if not isinstance(value, str):
+            return value
+        for kind in (int, float):
+            try:
+                return kind(value)
+            except ValueError:
+                continue
+        return value
+
+    @field_validator("workers")
+    @classmethod
+    def _one_worker(cls, value: int) -> int:
+        if value != 1:
+            raise ValueError(
+                "must be 1: every worker would hold a model of its own, and what one learns or unlearns the "
+                "others would not know. One process serves thousands of requests a second; leave workers out"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.ephemeral and "data_dir" in self.model_fields_set:
+            raise ValueError("data_dir and ephemeral exclude each other: set only one of them")
+        if self.data is not None and self.target is None and self.schema_file is None:
+            raise ValueError("target is missing: name the column of the data file that holds the label")
+        roles = [name for name in (self.target, self.id_column, self.subject_column) if name is not None]
+        if len(set(roles)) != len(roles):
+            raise ValueError("target, id_column and subject_column must be different columns")
+        if set(self.drop) & (set(roles) | set(self.categorical)):
+            raise ValueError("a column to drop is also the target, the ids, the subjects or categorical: choose one")
+        return self
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only programs on this machine can connect."""
+        if self.host.lower() == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host.strip("[]")).is_loopback
+        except ValueError:
+            return False
+
+    def model_parameters(self) -> dict[str, Any]:
+        """Return the forest's parameters that were set; the others keep the estimator's defaults."""
+        values = {name: getattr(self, name) for name in FOREST_PARAMETERS}
+        # None means "not set" here and "all features" to the estimator, hence a word for it.
+        return {name: None if value == "all" else value for name, value in values.items() if value is not None}
+
+    def require_servable(self) -> None:
+        """Refuse what may be set but not served: several workers, or an open address without a key.
+
+        Raises
+        ------
+        SettingsError
+            With the setting, the reason and the remedy.
+        """
+        if os.environ.get("WEB_CONCURRENCY", "1").strip() not in ("", "1"):
+            raise SettingsError(
+                "WEB_CONCURRENCY asks for several workers, but one process serves one model: every worker would "
+                "hold a model of its own. Unset WEB_CONCURRENCY or set it to 1."
+            )
+        if not self.is_loopback and self.api_key_file is None and not self.allow_anonymous:
+            raise SettingsError(
+                f"host {self.host} can be reached from other machines and no key is asked for: set api_key_file "
+                "(--api-key-file, OUBLI_API_KEY_FILE), or allow_anonymous (--allow-anonymous) where a proxy or a "
+                "private network already decides who may connect."
+            )
+        self.read_api_key()
+
+    def read_api_key(self) -> str | None:
+        """Return the key in ``api_key_file``, or None when no key is asked for.
+
+        Raises
+        ------
+        SettingsError
+            When the file cannot be read, is empty, or holds a key that is too short. The text names the file only.
+        """
+        if self.api_key_file is None:
+            return None
+        try:
+            key = self.api_key_file.read_text(encoding="ascii").strip()
+        except OSError as error:
+            raise SettingsError(f"api_key_file {self.api_key_file} cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise SettingsError(f"api_key_file {self.api_key_file} must hold one key in plain ASCII") from None
+        if len(key) < MIN_KEY_LENGTH or any(character.isspace() for character in key):
+            raise SettingsError(
+                f"api_key_file {self.api_key_file} must hold one key of at least {MIN_KEY_LENGTH} characters "
+                "without spaces; `openssl rand -hex 32` makes one"
+            )
+        return key
+
+
+def load_settings(**flags: Any) -> Settings:
+    """Read the settings from the flags given, the environment and the TOML file.
+
+    Parameters
+    ----------
+    **flags
+        Values from the command line; None means that the flag was not given.
+
+    Raises
+    ------
+    SettingsError
+        Naming every wrong setting; values are not repeated.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    _refuse_unknown_variables(os.environ)
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        raise SettingsError("\n".join(_explain(part) for part in error.errors(include_input=False))) from None
+
+
+def flag_name(field: str) -> str:
+    """Return the flag of a setting: the four columns and files of the first command are short."""
+    short = {"id_column": "id", "subject_column": "subject", "schema_file": "schema"}
+    return "--" + short.get(field, field).replace("_", "-")
+
+
+def _config_path(flags: Mapping[str, Any]) -> Path | None:
+    named = flags.get("config") or os.environ.get(ENV_PREFIX + "CONFIG")
+    if named:
+        return Path(named)
+    return DEFAULT_CONFIG if DEFAULT_CONFIG.is_file() else None
+
+
+def _read_toml(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"the settings file {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"the settings file {path} is not UTF-8 text") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"the settings file {path} is not TOML: {error}") from None
+    unknown = sorted(set(values) - set(Settings.model_fields) | set(values) & {"config"})
+    if unknown:
+        raise SettingsError(f"the settings file {path} holds {_unknown(unknown)}")
+    return values
+
+
+def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
+    """A misspelt variable would otherwise be ignored in silence, limits and keys included."""
+    # Upper case is how they are documented; pydantic-settings takes any case, and so does this.
+    names = [name.lower().removeprefix(ENV_PREFIX.lower()) for name in environment if _is_ours(name)]
+    unknown = sorted(set(names) - set(Settings.model_fields))
+    if unknown:
+        raise SettingsError(f"the environment holds {_unknown(unknown, prefix=ENV_PREFIX)}")
+
+
+def _is_ours(variable: str) -> bool:
+    return variable.upper().startswith(ENV_PREFIX)
+
+
+def _unknown(names: list[str], prefix: str = "") -> str:
+    parts = []
+    for name in names:
+        close = difflib.get_close_matches(name, Settings.model_fields, n=1)
+        shown = prefix + name.upper() if prefix else name
+        known = prefix + close[0].upper() if close and prefix else close[0] if close else ""
+        parts.append(f"{shown} (did you mean {known}?)" if known else shown)
+    plural = "settings" if len(parts) > 1 else "a setting"
+    return f"{plural} that Oubli does not know: {', '.join(parts)}. `oubli serve --help` lists them all."
+
+
+def _explain(error: Any) -> str:
+    """One line for one of pydantic's errors: where it can be set and the rule, without the value."""
+    rule = str(error["msg"]).removeprefix("Value error, ")
+    if not error["loc"]:
+        return rule
+    field = str(error["loc"][0])
+    if error["type"] == "extra_forbidden":
+        return _unknown([field])
+    return f"{field} ({flag_name(field)}, {ENV_PREFIX}{field.upper()}): {rule[0].lower()}{rule[1:]}"

@@ -1,0 +1,66 @@
+"""From settings to a trained estimator: what `oubli fit` and the first start of a server have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from app.errors import StartError
+from app.loading import Table, load_table
+from app.progress import Progress, silent, within
+from app.settings import Settings
+from core import DynamicForestClassifier, DynamicForestRegressor
+from core.schema import Schema, Task
+from core.warmup import warm_up
+
+ESTIMATORS: dict[tuple[str, Task], Any] = {
+    ("forest", Task.CLASSIFICATION): DynamicForestClassifier,
+    ("forest", Task.REGRESSION): DynamicForestRegressor,
+}
+"""The estimator of every kind and task."""
+
+_compiled: set[tuple[Task, np.dtype[Any]]] = set()  # in this process
+
+
+def new_estimator(settings: Settings, task: Task) -> Any:
+    """Make the unfitted estimator that the settings ask for."""
+    return ESTIMATORS[settings.model, task](**settings.model_parameters())
+
+
+def compile_kernels(schema: Schema, progress: Progress = silent) -> None:
+    """Compile what a model of this schema runs, or load it from the kernel cache; nothing when it was done before."""
+    kind = schema.task, schema.cell_dtype
+    if kind not in _compiled:
+        warm_up(*kind, within(progress, "compiling the kernels"))
+        _compiled.add(kind)
+
+
+def train(settings: Settings, progress: Progress = silent) -> tuple[Any, Table]:
+    """Load the data file and fit a model on it.
+
+    Returns
+    -------
+    estimator, table
+        The fitted estimator, which holds the samples with their ids and subjects, and what was loaded.
+
+    Raises
+    ------
+    StartError
+        When the file or a parameter cannot be used.
+    """
+    table = load_table(settings, progress)
+    estimator = new_estimator(settings, table.schema.task)
+    compile_kernels(table.schema, progress)
+    try:
+        estimator.fit(
+            table.X, table.y, ids=table.ids, schema=table.schema, progress=within(progress, "training the forest")
+        )
+    except ValueError as error:
+        raise StartError(f"the model cannot be trained: {error}") from None
+    if table.subjects is not None:
+        samples = estimator.samples_
+        for sample_id, subject in zip(table.ids or samples.ids(), table.subjects, strict=True):
+            if subject is not None:
+                samples.set_subject(sample_id, subject)
+    return estimator, table

@@ -1,0 +1,58 @@
+"""The threads of the service, and the work that must not be left half done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Workers:
+    """One thread for mutations and files, one for long predictions: neither waits for the other."""
+
+    def __init__(self) -> None:
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="oubli-writer")
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="oubli-reader")
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._endless: set[asyncio.Task[Any]] = set()
+
+    async def write(self, work: Callable[[], T]) -> T:
+        """Do what changes a copy or a file, in its thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._writer, work)
+
+    async def read(self, work: Callable[[], T]) -> T:
+        """Do what only reads the model, in its thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._reader, work)
+
+    async def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await work that runs to its end even if whoever asked for it is gone: a thread cannot be called back."""
+        return await asyncio.shield(self.begin(work))
+
+    def begin(self, work: Coroutine[Any, Any, T], *, endless: bool = False) -> asyncio.Task[T]:
+        """Start work in the background; endless work is cancelled by `close`, other work awaited."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        if endless:
+            self._endless.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def settle(self) -> None:
+        """Cancel endless work and wait for the rest."""
+        for task in self._endless:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._writer.shutdown()
+        self._reader.shutdown()
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        self._endless.discard(task)
+        if not task.cancelled():
+            task.exception()  # marks it as seen: asyncio would log its text, which may hold values

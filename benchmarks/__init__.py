@@ -1,0 +1,1 @@
+"""One question a script; the answers are in RESULTS.md."""

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import httpx2
+
+from app.main import create_app
+from app.service import ModelService
+from app.store.keeper import Keeper
+from tests.app.support import BASE, forest, make_settings, rows, served, served_here
+
+
+def test_alive_and_ready():
+    with served() as client:
+        assert client.get("/healthz").json() == {"status": "alive"}
+        assert client.get("/readyz").json() == {"status": "ready", "model_version": 1}
+
+
+def test_not_ready_before_the_kernels_are_compiled():
+    compiled = threading.Event()
+    service = ModelService(forest(), Keeper(None), model_version=1, warm_up=lambda: compiled.wait(10))
+
+    async def run() -> None:
+        app = create_app(make_settings(), service)
+        transport = httpx2.ASGITransport(app=app)
+        async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport, base_url=BASE) as client:
+            assert (await client.get("/healthz")).status_code == 200
+            for response in (
+                await client.get("/readyz"),
+                await client.post("/predict", json={"instances": rows(1)}),
+                await client.delete("/samples/c1"),
+                await client.get("/model"),
+            ):
+                assert response.status_code == 503
+                assert int(response.headers["retry-after"]) > 0
+            compiled.set()
+            while (await client.get("/readyz")).status_code != 200:  # noqa: ASYNC110 - asked as anyone would
+                await asyncio.sleep(0.001)
+            assert (await client.get("/model")).json()["n_samples"] == 60
+
+    asyncio.run(run())
+
+
+def test_not_ready_while_it_drains_but_requests_are_answered():
+    async def run() -> None:
+        service = ModelService(forest(), Keeper(None), model_version=1)
+        async with served_here(service) as client:
+            service.drain()
+            response = await client.get("/readyz")
+            assert response.status_code == 503
+            assert response.headers["retry-after"]
+            assert (await client.get("/healthz")).status_code == 200
+            assert (await client.delete("/samples/c1")).json()["unlearned"] == 1
+
+    asyncio.run(run())

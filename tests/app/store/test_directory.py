@@ -1,0 +1,56 @@
+import os
+import stat
+
+import pytest
+
+from app.errors import StartError, StorageError
+from app.store.directory import DataDirectory, storage_errors
+
+
+def test_a_second_server_is_refused_with_an_explanation(tmp_path):
+    first = DataDirectory(tmp_path / "data")
+    with pytest.raises(StartError, match=rf"in use by another Oubli server \(process {os.getpid()}\).*--data-dir"):
+        DataDirectory(tmp_path / "data")
+    first.close()
+    first.close()
+    DataDirectory(tmp_path / "data").close()
+
+
+def test_is_for_the_owner_only(tmp_path):
+    DataDirectory(tmp_path / "data").close()
+    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
+
+
+def test_a_path_that_cannot_be_used_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StartError, match=r"file cannot be used \(.*\): give --data-dir"):
+        DataDirectory(tmp_path / "file")
+
+
+def test_removes_what_a_killed_server_left(tmp_path):
+    (tmp_path / ".abc.tmp").write_text("")
+    (tmp_path / ".upload.tmp").mkdir()
+    (tmp_path / ".upload.tmp" / "upload").write_text("")
+    (tmp_path / "other").write_text("")
+    DataDirectory(tmp_path).close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lock", "other"]
+
+
+def test_publishes_whole_files(tmp_path):
+    directory = DataDirectory(tmp_path)
+    with directory.temporary() as path:
+        path.write_text("new")
+        assert directory.publish(path, "file").read_text() == "new"
+    with directory.temporary() as path:
+        path.write_text("unfinished")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "lock"]
+    directory.remove([tmp_path / "file", tmp_path / "file"])
+    assert not (tmp_path / "file").exists()
+    directory.close()
+
+
+def test_a_failing_disk_is_a_storage_error():
+    with pytest.raises(StorageError, match="No space left"), storage_errors():
+        raise OSError(28, "No space left on device", "/secret/path")
+    with pytest.raises(StorageError, match="input/output"), storage_errors():
+        raise OSError

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import pytest
+
+from app.errors import NoSnapshotError, StartError, StorageError
+from app.store.directory import DataDirectory
+from app.store.snapshots import SnapshotStore
+from tests.app.support import forest
+
+
+@pytest.fixture
+def directory(tmp_path):
+    directory = DataDirectory(tmp_path / "data")
+    yield directory
+    directory.close()
+
+
+@pytest.fixture
+def store(directory):
+    return SnapshotStore(directory)
+
+
+def write(store, model=None, version=1):
+    return store.write(model or forest(10), model_version=version, next_id=7, lineage="line", epoch=5)
+
+
+def files(directory):
+    return sorted(path.name for path in directory.path.iterdir())
+
+
+def test_what_is_written_is_recovered(directory, store):
+    model = forest(10)
+    written = write(store, model, 3)
+    recovered = SnapshotStore(directory).recover()
+    assert recovered.model.digest() == model.digest() == written.digest
+    assert recovered.model.samples_.subject("c1") == "s1"
+    assert recovered.snapshot == written
+    assert recovered.notes == ()
+    assert (written.model_version, written.next_id, written.lineage, written.epoch) == (3, 7, "line", 5)
+    assert written.bytes == written.path.stat().st_size
+
+
+def test_there_is_none_at_first(store):
+    assert not store.holds_model()
+    assert store.newest_version() is None
+    with pytest.raises(NoSnapshotError):
+        _ = store.newest
+
+
+def test_files_are_for_the_owner_only(store):
+    assert write(store).path.stat().st_mode & 0o077 == 0
+
+
+def test_two_generations_stay(directory, store):
+    for version in range(1, 5):
+        write(store, version=version)
+    assert files(directory) == ["lock", "snapshot-00000003.safetensors", "snapshot-00000004.safetensors"]
+    assert store.newest_version() == 4
+
+
+@pytest.mark.parametrize("damage", ["truncated", "altered", "foreign", "empty"])
+def test_a_damaged_newest_file_is_named_and_the_one_before_is_used(directory, store, damage):
+    write(store, forest(10), 1)
+    newest = write(store, forest(20), 2).path
+    whole = bytearray(newest.read_bytes())
+    if damage == "truncated":
+        del whole[len(whole) // 2 :]
+    elif damage == "altered":
+        whole[-1] ^= 1
+    else:
+        whole = bytearray(b"foreign" if damage == "foreign" else b"")
+    newest.write_bytes(whole)
+    recovered = SnapshotStore(directory).recover()
+    assert recovered.model.n_samples_ == 10
+    assert recovered.snapshot.model_version == 1
+    assert "snapshot-00000002.safetensors cannot be read" in recovered.notes[0]
+    assert "fell back to snapshot-00000001.safetensors" in recovered.notes[1]
+
+
+def test_the_next_snapshot_after_a_fallback_gets_a_new_name(directory, store):
+    write(store, version=1)
+    write(store, version=2).path.write_bytes(b"")
+    again = SnapshotStore(directory)
+    again.recover()
+    assert write(again, version=3).path.name == "snapshot-00000003.safetensors"
+    assert again.recover().snapshot.model_version == 3
+
+
+def test_no_sound_file_at_all_is_an_error_with_the_remedy(directory, store):
+    for version in (1, 2):
+        write(store, version=version).path.write_bytes(b"")
+    with pytest.raises(StartError, match=r"snapshot-00000002.*snapshot-00000001.*backup.*--data-dir"):
+        SnapshotStore(directory).recover()
+
+
+def test_a_newer_format_is_never_fallen_back_from(directory, store, newer_file):
+    write(store, version=1)
+    write(store, version=2).path.write_bytes(newer_file)
+    with pytest.raises(StartError, match=r"snapshot-00000002.*upgrade oubli"):
+        SnapshotStore(directory).recover()
+
+
+def test_a_file_that_reads_back_wrong_is_not_kept(directory, store):
+    write(store, version=1)
+
+    class Model:
+        def save(self, path, extra):
+            forest(10).save(path, extra=extra)
+            whole = bytearray(path.read_bytes())
+            whole[-1] ^= 1
+            path.write_bytes(whole)
+
+    with pytest.raises(StorageError, match="damaged"):
+        write(store, Model(), 2)
+    assert files(directory) == ["lock", "snapshot-00000001.safetensors"]
+    assert store.newest_version() == 1
+
+
+def test_a_full_disk_leaves_what_was_there(directory, store):
+    write(store, version=1)
+
+    class Model:
+        def save(self, path, extra):
+            path.write_bytes(b"half")
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(StorageError, match="No space left"):
+        write(store, Model(), 2)
+    assert files(directory) == ["lock", "snapshot-00000001.safetensors"]
+    assert store.recover().snapshot.model_version == 1
+
+
+def test_nothing_of_a_deleted_sample_is_in_the_file(store):
+    model = forest(30)
+    model.add([[1, "UNIQUE-CATEGORY", True]], ["UNIQUE-CLASS"], ids=["UNIQUE-ID"])
+    model.samples_.set_subject("UNIQUE-ID", "UNIQUE-SUBJECT")
+    assert b"UNIQUE" in write(store, model, 1).path.read_bytes()
+    model.delete(["UNIQUE-ID"])
+    assert b"UNIQUE" not in write(store, model, 2).path.read_bytes()

@@ -1,0 +1,102 @@
+"""A small model behind the application, as most tests of the service need it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from starlette.testclient import TestClient
+
+from app.main import create_app
+from app.service import Limits, ModelService
+from app.settings import Settings
+from app.store.directory import DataDirectory
+from app.store.keeper import Keeper
+from core import DynamicForestClassifier, DynamicForestRegressor
+from core.schema import Column, ColumnType, LabelType, Schema, Task
+
+COLUMNS = (
+    Column("age", ColumnType.NUMERIC),
+    Column("job", ColumnType.CATEGORICAL),
+    Column("member", ColumnType.BOOLEAN),
+)
+CLASSES = Schema(COLUMNS, Task.CLASSIFICATION, LabelType.STRING, label_name="income", named=True)
+NUMBERS = Schema(COLUMNS, Task.REGRESSION, LabelType.NUMBER, label_name="income", named=True)
+JSON = {"Content-Type": "application/json"}
+BASE = "http://127.0.0.1"
+
+
+def rows(n: int) -> list[list[Any]]:
+    return [[(7 * i) % 40, "abc"[i % 3], i % 2 == 0] for i in range(n)]
+
+
+def forest(n: int = 60, schema: Schema = CLASSES, n_estimators: int = 5) -> Any:
+    """Samples c0, c1, ..., of the subjects s0 to s4, each of which has every fifth."""
+    classification = schema.task is Task.CLASSIFICATION
+    estimator = DynamicForestClassifier if classification else DynamicForestRegressor
+    model = estimator(n_estimators=n_estimators, random_state=0)
+    if not n:
+        return model.start(schema)
+    labels = [("yes" if i % 4 else "no") if classification else i / 8 for i in range(n)]
+    model.fit(rows(n), labels, ids=[f"c{i}" for i in range(n)], schema=schema)
+    for i in range(n):
+        model.samples_.set_subject(f"c{i}", f"s{i % 5}")
+    return model
+
+
+def make_service(
+    model: Any = None, directory: Path | None = None, *, max_queue: int = 1024, idle_resolve: bool = False
+) -> ModelService:
+    keeper = Keeper(None if directory is None else DataDirectory(directory))
+    limits = Limits(max_queue=max_queue, page_size_max=50)
+    return ModelService(model or forest(), keeper, model_version=1, limits=limits, idle_resolve=idle_resolve)
+
+
+def make_settings(**values: Any) -> Settings:
+    return Settings(**{"max_rows": 3000, "page_size_max": 50, **values})
+
+
+@contextmanager
+def served(service: ModelService | None = None, **settings: Any) -> Iterator[TestClient]:
+    """A client of a server that is ready."""
+    app = create_app(make_settings(**settings), service or make_service())
+    with TestClient(app, base_url=BASE) as client:
+        deadline = time.monotonic() + 60
+        while client.get("/readyz").status_code != 200:
+            assert time.monotonic() < deadline, "the server did not become ready"
+            time.sleep(0.005)
+        yield client
+
+
+@asynccontextmanager
+async def served_here(service: ModelService, **settings: Any) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client in the event loop of the server, for requests that run at the same time."""
+    app = create_app(make_settings(**settings), service)
+    async with app.router.lifespan_context(app):
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url=BASE) as client:
+            while (await client.get("/readyz")).status_code != 200:  # noqa: ASYNC110 - asked as anyone would
+                await asyncio.sleep(0.005)
+            yield client
+
+
+def samples(n: int, prefix: str = "n", **more: Any) -> dict[str, Any]:
+    return {
+        "samples": [
+            {"id": f"{prefix}{i}", "features": row, "label": "yes" if i % 3 else "no", **more}
+            for i, row in enumerate(rows(n))
+        ]
+    }
+
+
+def state(client: TestClient) -> tuple[Any, ...]:
+    """Everything a refused request must leave as it is; needs a data directory."""
+    description = client.get("/model").json()
+    description.pop("lazy_tags")
+    listed = client.get("/samples?limit=50&format=csv").text
+    return client.post("/snapshot").json()["digest"], description, listed

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.bootstrap import build_service
+from app.errors import StartError
+from app.service import ModelService
+from app.settings import Settings, SettingsError
+from app.store.reservations import BLOCK
+from tests.app.support import CLASSES, NUMBERS, rows, samples, served
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "people.csv"
+    lines = [f"p{i},s{i % 5},{i % 40},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(40)]
+    path.write_text("\n".join(["name,who,age,job,income", *lines]) + "\n")
+    return path
+
+
+def settings(tmp_path: Path, data: Path | None = None, **more: Any) -> Settings:
+    values: dict[str, Any] = {"n_estimators": 5, "random_state": 0, "idle_resolve": False}
+    if not more.get("ephemeral"):
+        values["data_dir"] = tmp_path / "data"
+    if data is not None:
+        values |= {"data": data, "target": "income", "id_column": "name", "subject_column": "who"}
+    return Settings(**{**values, **more})
+
+
+def crash(service: ModelService) -> None:
+    """Let the directory go as the death of the process would, without a last snapshot."""
+    service._keeper.close()
+
+
+def test_trains_and_writes_a_first_snapshot(tmp_path, data):
+    service = build_service(settings(tmp_path, data))
+    with served(service) as client:
+        assert client.get("/model").json()["n_samples"] == 40
+        assert client.get("/samples/p7").json()["subject"] == "s2"
+        assert client.get("/snapshot").json()["model_version"] == 1
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [
+        "lock",
+        "reserved.json",
+        "snapshot-00000001.safetensors",
+    ]
+
+
+def test_what_was_changed_is_there_after_a_stop(tmp_path, data, capsys):
+    with served(build_service(settings(tmp_path, data))) as client:
+        client.post("/samples", json={"samples": [{"id": "x", "features": [3, "new"], "label": "maybe"}]})
+        client.delete("/samples/p7")
+        client.put("/samples/p8", json={"features": [39, "z"], "label": "no", "subject": "someone"})
+        before = client.post("/predict", json={"instances": [[i, "a"] for i in range(20)]}).json()
+        listed = client.get("/samples?limit=50&format=csv").text
+        cursor = client.get("/samples?limit=5").json()["next"]
+    data.unlink()  # it is not read again
+    service = build_service(settings(tmp_path, data))
+    said = capsys.readouterr().err.replace("\n", " ")
+    assert "Recovered the model" in said
+    assert "is not read again" in said
+    assert "did not stop in order" not in said
+    with served(service) as client:
+        assert client.post("/predict", json={"instances": [[i, "a"] for i in range(20)]}).json() == before
+        assert client.get("/samples?limit=50&format=csv").text == listed
+        assert client.get("/samples", params={"cursor": cursor}).status_code == 200
+        assert client.get("/model").json()["model_version"] == before["model_version"] == 4
+
+
+def test_a_start_without_changes_writes_nothing(tmp_path, data):
+    with served(build_service(settings(tmp_path, data))):
+        pass
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "data").iterdir() if path.name != "lock"}
+    with served(build_service(settings(tmp_path))) as client:
+        client.post("/predict", json={"instances": [[1, "a"]]})
+    assert {p.name: p.stat().st_mtime_ns for p in (tmp_path / "data").iterdir() if p.name != "lock"} == before
+
+
+def test_after_a_crash_no_version_and_no_id_comes_back(tmp_path, data, capsys):
+    service = build_service(settings(tmp_path, data))
+    sample = {"features": [3, "new"], "label": "yes"}
+    with served(service) as client:
+        for i in range(3):
+            answer = client.post("/samples", json={"samples": [sample]}).json()
+            assert (answer["ids"], answer["model_version"]) == ([str(i)], 2 + i)
+        service._keeper.is_current = lambda version: True  # so that stopping does not write what a crash would lose
+    service = build_service(settings(tmp_path, data))
+    assert "did not stop in order" in capsys.readouterr().err.replace("\n", " ")
+    with served(service) as client:
+        model = client.get("/model").json()
+        assert model["n_samples"] == 40, "what was not durable is lost, as the answers said"
+        assert model["model_version"] > 4
+        answer = client.post("/samples", json={"samples": [sample]}).json()
+        assert int(answer["ids"][0]) >= 3
+        assert answer["model_version"] == model["model_version"] + 1
+        last = answer
+    with served(build_service(settings(tmp_path, data))) as client:
+        assert client.get("/model").json()["model_version"] == last["model_version"]
+        again = client.post("/samples", json={"samples": [sample]}).json()
+        assert int(again["ids"][0]) == int(last["ids"][0]) + 1
+
+
+def test_crashes_do_not_run_away_with_the_version(tmp_path, data):
+    crash(build_service(settings(tmp_path, data)))
+    for _ in range(3):
+        service = build_service(settings(tmp_path, data))
+        assert service.model_version == 1, "nothing was given out, so nothing is skipped"
+        crash(service)
+    service = build_service(settings(tmp_path, data))
+    with served(service) as client:
+        client.delete("/samples/p1")
+        service._keeper.is_current = lambda version: True
+    versions = set()
+    for _ in range(3):
+        service = build_service(settings(tmp_path, data))
+        versions.add(service.model_version)
+        crash(service)
+    assert versions == {2 + BLOCK + 1}
+
+
+def test_a_second_server_is_refused(tmp_path, data):
+    service = build_service(settings(tmp_path, data))
+    with pytest.raises(StartError, match="in use by another Oubli server"):
+        build_service(settings(tmp_path, data))
+    crash(service)
+
+
+def test_a_start_that_fails_lets_the_directory_go(tmp_path, data):
+    with pytest.raises(StartError):
+        build_service(settings(tmp_path, data, target="nobody"))
+    crash(build_service(settings(tmp_path, data)))
+
+
+@pytest.mark.parametrize("schema", [CLASSES, NUMBERS])
+def test_starts_empty_from_a_schema(tmp_path, schema):
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps(schema.to_dict()))
+    with served(build_service(settings(tmp_path, schema_file=path))) as client:
+        assert client.get("/model").json()["n_samples"] == 0
+        assert client.post("/predict", json={"instances": rows(1)}).status_code == 409
+        body = samples(20)
+        for i, sample in enumerate(body["samples"]):
+            sample["label"] = sample["label"] if schema is CLASSES else i
+        assert client.post("/samples", json=body).status_code == 201
+    with served(build_service(settings(tmp_path, schema_file=path))) as client:
+        assert client.get("/model").json()["n_samples"] == 20
+
+
+def test_nothing_to_serve_is_explained(tmp_path):
+    with pytest.raises(StartError, match=r"nothing to serve: give --data.*--schema.*holds no model yet"):
+        build_service(settings(tmp_path))
+    with pytest.raises(StartError, match="nothing to serve"):
+        build_service(settings(tmp_path, ephemeral=True))
+
+
+def test_ephemeral_says_so_and_writes_nothing(tmp_path, data, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with served(build_service(settings(tmp_path, data, ephemeral=True))) as client:
+        assert client.delete("/samples/p1").json()["durable"] is False
+    assert "brings deleted rows back" in capsys.readouterr().err.replace("\n", " ")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["people.csv"]
+
+
+def test_an_open_address_needs_a_key_or_a_word(tmp_path, data):
+    with pytest.raises(SettingsError, match="allow_anonymous"):
+        build_service(settings(tmp_path, data, host="0.0.0.0"))
+    assert not (tmp_path / "data").exists()
+    crash(build_service(settings(tmp_path, data, host="0.0.0.0", allow_anonymous=True)))
+
+
+def test_a_damaged_snapshot_is_told_about(tmp_path, data, capsys):
+    with served(build_service(settings(tmp_path, data))) as client:
+        client.delete("/samples/p1")
+    newest = max((tmp_path / "data").glob("snapshot-*"))
+    newest.write_bytes(newest.read_bytes()[:-100])
+    with served(build_service(settings(tmp_path, data))) as client:
+        model = client.get("/model").json()
+        assert (model["n_samples"], model["model_version"]) == (40, 3), "never back to a version that was answered"
+    assert "fell back to snapshot-00000001" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_progress_is_reported(tmp_path, data):
+    stages: list[str] = []
+    crash(build_service(settings(tmp_path, data), lambda stage, done, total: stages.append(stage)))
+    assert "writing the first snapshot" in stages
+    stages.clear()
+    crash(build_service(settings(tmp_path, data), lambda stage, done, total: stages.append(stage)))
+    assert [stage for stage in stages if stage.startswith("reading the model in")] == stages

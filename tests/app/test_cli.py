@@ -1,0 +1,288 @@
+"""The command line as a user meets it: what it does, what it says, and how it ends."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from app.cli import main
+from app.console import Bars
+from app.tour import EXAMPLE_ROW, EXAMPLE_TARGET, tour
+from app.version import VERSION
+from core.schema import Column, ColumnType, LabelType, Schema, Task
+from tests.serving import EXAMPLE, Running, free_port, run_cli, serving
+
+SMALL = ("--n-estimators", "5", "--random-state", "1")
+
+
+@pytest.fixture
+def cli(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., tuple[int, str, str]]:
+    """Run a command in this process, in an empty folder; return exit code, stdout and stderr (lines joined)."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out, said.err.replace("\n", " ")
+
+    return run
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    """A small data set with ids, subjects, categories and missing values."""
+    path = tmp_path / "people.csv"
+    rows = ["no,who,age,job,income"]
+    for i in range(60):
+        job = ("clerk", "cook", "", "None")[i % 4]
+        rows.append(f"{i:03d},p{i // 2},{20 + i if i % 7 else ''},{job},{'high' if i % 4 == 1 else 'low'}")
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+FIT = ("--target", "income", "--id", "no", "--subject", "who", *SMALL)
+
+
+def test_help_and_version(cli: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, _ = cli("--help")
+    assert code == 0
+    assert all(command in out for command in ("serve", "fit", "predict", "verify", "snapshot", "warm-up"))
+    assert cli("--version") == (0, f"oubli {VERSION}\n", "")
+
+
+def test_fit_predict_verify(cli: Callable[..., tuple[int, str, str]], people: Path) -> None:
+    code, _, err = cli("fit", "--data", str(people), *FIT, "--output", "m.oubli")
+    assert code == 0
+    assert "60 samples, 2 features" in err
+
+    code, out, err = cli("predict", "m.oubli", str(people), "--id", "no")
+    assert code == 0
+    rows = list(csv.reader(io.StringIO(out)))
+    assert rows[0] == ["id", "prediction", "probability of high", "probability of low"]
+    assert [row[0] for row in rows[1:3]] == ["000", "001"]
+    assert len(rows) == 61
+    assert all(abs(float(row[2]) + float(row[3]) - 1) < 1e-9 for row in rows[1:])
+    assert "not used by the model: 'who'" in err
+
+    code, out, err = cli("verify", "m.oubli")
+    assert code == 0
+    held, fresh = (line.split()[1] for line in out.splitlines())
+    assert held == fresh
+    assert "exactly what training on its 60 samples gives" in err
+
+
+def test_predictions_can_go_to_a_file(cli: Callable[..., tuple[int, str, str]], people: Path) -> None:
+    assert cli("fit", "--data", str(people), *FIT, "--output", "m.oubli")[0] == 0
+    assert cli("predict", "m.oubli", str(people), "--output", "out.csv")[:2] == (0, "")
+    assert Path("out.csv").read_text().startswith("prediction,probability of high,probability of low\n")
+    assert "there already" in cli("predict", "m.oubli", str(people), "--output", "out.csv")[2]
+    assert cli("predict", "m.oubli", str(people), "--output", "out.csv", "--force")[0] == 0
+
+
+def test_regression(cli: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    (tmp_path / "n.csv").write_text("a,y\n" + "".join(f"{i},{i * 0.5}\n" for i in range(50)))
+    code, _, err = cli("fit", "--data", "n.csv", "--target", "y", *SMALL, "--output", "m.oubli")
+    assert (code, "regression" in err) == (0, True)
+    code, out, _ = cli("predict", "m.oubli", "n.csv")
+    assert out.splitlines()[0] == "prediction"
+    assert len(out.splitlines()) == 51
+    assert cli("verify", "m.oubli")[0] == 0
+
+
+def test_a_model_that_differs_is_told_by_the_exit_code(
+    cli: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    differs = SimpleNamespace(ok=False, live_digest="aa", fresh_digest="bb")
+    model = SimpleNamespace(verify=lambda: differs, n_samples_=1)
+    monkeypatch.setattr("app.predicting.load_model_file", lambda path: model)
+    code, out, err = cli("verify", "m.oubli")
+    assert (code, out) == (1, "held   aa\nfresh  bb\n")
+    assert "differs" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("serve", "--data", "absent.csv", "--target", "y"), "absent.csv cannot be read"),
+        (("serve", "--data", "x.csv"), "target is missing"),
+        (("serve",), "nothing to serve: give --data"),
+        (("serve", "--port", "70000"), "port (--port, OUBLI_PORT)"),
+        (("serve", "--workers", "2"), "every worker would hold a model of its own"),
+        (("serve", "--host", "0.0.0.0"), "--allow-anonymous"),
+        (("serve", "--ephemeral", "--data-dir", "d"), "exclude each other"),
+        (("serve", "--schema", "absent.json", "--ephemeral"), "absent.json cannot be read"),
+        (("serve", "--config", "absent.toml"), "absent.toml cannot be read"),
+        (("fit", "--output", "m.oubli"), "no data file is named"),
+        (("fit", "--data", "x.csv", "--target", "y"), "name one with --output"),
+        (("predict", "absent.oubli", "x.csv"), "absent.oubli cannot be read"),
+        (("verify", "absent.oubli"), "absent.oubli cannot be read"),
+        (("verify", "."), "holds no snapshot"),
+        (("snapshot", "--url", "ftp://x"), "must begin with http"),
+    ],
+)
+def test_what_cannot_be_done_ends_with_two_and_says_why(
+    cli: Callable[..., tuple[int, str, str]], arguments: tuple[str, ...], part: str
+) -> None:
+    if arguments[0] == "serve" and "--port" not in arguments:
+        arguments = (*arguments, "--port", "0")
+    code, out, err = cli(*arguments)
+    assert (code, out) == (2, "")
+    assert part in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "part"),
+    [("--criterion", "beauty", "'gini', 'entropy'"), ("--max-features", "some", "max_features='some' must be")],
+)
+def test_a_parameter_that_the_model_refuses_is_named(
+    cli: Callable[..., tuple[int, str, str]], people: Path, flag: str, value: str, part: str
+) -> None:
+    code, _, err = cli("fit", "--data", str(people), *FIT, flag, value, "--output", "m.oubli")
+    assert code == 2
+    assert part in err
+    assert not Path("m.oubli").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"not a model", b"\x10\0\0\0\0\0\0\0{}", gzip.compress(b"x" * 1000)])
+def test_a_foreign_model_file_is_named(
+    cli: Callable[..., tuple[int, str, str]], tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "m.oubli").write_bytes(content)
+    code, _, err = cli("verify", "m.oubli")
+    assert code == 2
+    assert "m.oubli" in err
+
+
+def test_a_truncated_model_file_is_named(cli: Callable[..., tuple[int, str, str]], people: Path) -> None:
+    cli("fit", "--data", str(people), *FIT, "--output", "m.oubli")
+    whole = Path("m.oubli").read_bytes()
+    Path("m.oubli").write_bytes(whole[: len(whole) // 2])
+    assert cli("verify", "m.oubli")[0] == 2
+
+
+def test_no_server_there(cli: Callable[..., tuple[int, str, str]]) -> None:
+    code, _, err = cli("snapshot", "--url", f"http://127.0.0.1:{free_port()}")
+    assert code == 2
+    assert "no server answers" in err
+
+
+def test_a_port_that_is_taken_is_known_before_training(adult_server: Running, tmp_path: Path) -> None:
+    port = str(adult_server.port)
+    done = run_cli("serve", "--data", str(EXAMPLE), "--target", "income", "--port", port, cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"cannot listen on 127.0.0.1 port {port}" in done.stderr
+    assert "loading" not in done.stderr
+    assert not (tmp_path / "oubli-data").exists()
+
+
+def test_a_snapshot_of_a_running_server(
+    cli: Callable[..., tuple[int, str, str]], adult_server: Running, tmp_path: Path
+) -> None:
+    code, out, err = cli("snapshot", "--url", adult_server.url, "--output", "copy.safetensors")
+    assert code == 0
+    digest = out.strip()
+    assert "Downloaded" in err
+    code, out, _ = cli("verify", "copy.safetensors")
+    assert code == 0
+    assert out.split()[1] == digest
+    assert [path.name for path in tmp_path.iterdir()] == ["copy.safetensors"]
+
+
+def test_what_a_server_says_at_start(adult_server: Running) -> None:
+    output = adult_server.output
+    assert "loading adult.csv.gz" in output
+    assert "training the forest" in output
+    assert output.count("curl") == 3
+    assert all(f"{adult_server.url}/{path}" in output for path in ("docs", "predict", "samples", "samples/try-1"))
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_stops_in_order_and_starts_where_it_was(people: Path, tmp_path: Path, how: signal.Signals) -> None:
+    command = ("--data", str(people), *FIT)
+    with serving(*command, cwd=tmp_path) as server:
+        assert server.ask("DELETE", "/samples/007")[1]["unlearned"] == 1
+        version = server.get("/model")[1]["model_version"]
+        assert server.stop(how) == 0
+    people.unlink()  # a directory that holds a model wins: the file is not read again
+    with serving(*command, cwd=tmp_path) as server:
+        assert server.get("/samples/007")[0] == 404
+        model = server.get("/model")[1]
+        assert (model["n_samples"], model["model_version"]) == (59, version)
+        assert "is not read again" in server.output
+    done = run_cli("verify", "oubli-data", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_ids_and_subjects_of_the_file_are_those_of_the_server(people: Path, tmp_path: Path) -> None:
+    with serving("--data", str(people), *FIT, "--ephemeral", cwd=tmp_path) as server:
+        status, sample = server.get("/samples/001")
+        assert status == 200
+        assert sample["subject"] == "p0"
+        assert sample["features"] == {"age": 21, "job": "cook"}
+        assert sample["label"] == "high"
+        assert server.ask("DELETE", "/samples?subject=p0")[1]["unlearned"] == 2
+        assert "brings deleted rows back" in server.output
+        assert not (tmp_path / "oubli-data").exists()
+
+
+def test_a_schema_alone_starts_empty(tmp_path: Path) -> None:
+    (tmp_path / "schema.json").write_text(
+        '{"task": "classification", "label": {"type": "string"}, "columns": [{"name": "a", "type": "numeric"}]}'
+    )
+    with serving("--schema", "schema.json", "--ephemeral", *SMALL, cwd=tmp_path) as server:
+        assert server.ask("POST", "/predict", {"instances": [[1]]})[0] == 409
+        sample = {"features": [1], "label": "x"}
+        assert server.ask("POST", "/samples", {"samples": [sample]})[0] == 201
+        assert server.ask("POST", "/predict", {"instances": [[1]]})[1]["predictions"] == ["x"]
+
+
+def schema(*names: str, target: str = "y") -> Schema:
+    columns = tuple(Column(name, ColumnType.NUMERIC) for name in names)
+    return Schema(columns, Task.CLASSIFICATION, LabelType.STRING, label_name=target, named=True)
+
+
+def test_the_tour_shows_no_row_of_other_data() -> None:
+    (line,) = tour("http://h:1", schema("a", "b"))
+    assert line == """curl http://h:1/predict -H 'Content-Type: application/json' -d '{"instances":[[null,null]]}'"""
+
+
+def test_the_tour_of_the_example_predicts_adds_and_deletes(tmp_path: Path) -> None:
+    lines = tour("http://h:1", schema(*EXAMPLE_ROW, target=EXAMPLE_TARGET), tmp_path / "my key")
+    assert len(lines) == 3
+    assert all(f"$(cat '{tmp_path}/my key')" in line for line in lines)
+    with gzip.open(EXAMPLE, "rt") as file:
+        header, row = (next(csv.reader([next(file)])) for _ in range(2))
+    assert dict(zip(header, row, strict=True)) == {k: str(v) for k, v in EXAMPLE_ROW.items()} | {"income": "<=50K"}
+
+
+def shown(*, terminal: bool, stages: list[tuple[str, int, int]]) -> str:
+    text = io.StringIO()
+    with Bars(Console(file=text, force_terminal=terminal, width=100, color_system=None)) as progress:
+        for stage in stages:
+            progress(*stage)
+    return text.getvalue()
+
+
+def test_progress_without_a_terminal_is_one_line_for_each_stage() -> None:
+    stages: list[Any] = [("loading [x]", 1, 9), ("loading [x]", 9, 9), ("training", 0, 0), ("training", 3, 0)]
+    assert shown(terminal=False, stages=stages) == "loading [x] ...\ntraining ...\n"
+
+
+def test_progress_on_a_terminal_is_a_bar_for_each_stage() -> None:
+    text = shown(terminal=True, stages=[("loading", 1, 9), ("training", 0, 0), ("training", 3, 0)])
+    last = text.split("\n")[-3:]
+    assert "9/9" in text
+    assert any("training" in line for line in last)

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+from starlette.testclient import TestClient
+
+from app.guards import Guards, known_hosts, place_of
+from tests.app.support import JSON, make_service, samples, served
+
+KEY = "0123456789abcdef-key"
+
+
+@pytest.fixture(scope="module")
+def client():
+    with served(max_body_bytes=2000, max_snapshot_bytes=3000) as client:
+        yield client
+
+
+@pytest.fixture
+def key_file(tmp_path):
+    path = tmp_path / "key"
+    path.write_text(KEY + "\n")
+    return path
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8000", "localhost", "LOCALHOST:1", "[::1]", "[::1]:8000"])
+def test_loopback_names_are_known(client, host):
+    assert client.get("/model", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "evil.example:8000", "[::2]", "", "::1"])
+def test_other_hosts_are_refused(client, host):
+    response = client.get("/model", headers={"Host": host})
+    assert response.status_code == 421
+    assert response.headers["content-type"] == "application/problem+json"
+    assert "evil" not in response.text
+
+
+def test_health_answers_under_any_host(client):
+    assert client.get("/healthz", headers={"Host": "10.1.2.3"}).status_code == 200
+    assert client.get("/readyz", headers={"Host": "10.1.2.3"}).status_code == 200
+
+
+def test_hosts_can_be_added():
+    with served(allowed_hosts=("oubli.example",)) as client:
+        assert client.get("/model", headers={"Host": "oubli.example:80"}).status_code == 200
+        assert client.get("/model", headers={"Host": "evil.example"}).status_code == 421
+    with served(allowed_hosts=("*",)) as client:
+        assert client.get("/model", headers={"Host": "anything.example"}).status_code == 200
+
+
+def test_known_hosts():
+    assert "0.0.0.0" not in known_hosts("0.0.0.0", ["a"])
+    assert known_hosts("192.168.0.7", ["a"])[-2:] == ["a", "192.168.0.7"]
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://[", "file://"])
+def test_foreign_pages_are_refused(client, origin):
+    for method, path in (("POST", "/snapshot"), ("POST", "/samples"), ("DELETE", "/samples/c1")):
+        response = client.request(method, path, headers={"Origin": origin})
+        assert response.status_code == 403, path
+
+
+def test_pages_of_this_server_are_not_foreign(client):
+    response = client.delete("/samples/nobody", headers={"Origin": "http://localhost:8000"})
+    assert response.status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "", "json"])
+@pytest.mark.parametrize("path", ["/samples", "/predict", "/samples/search", "/samples/batch-delete"])
+def test_bodies_must_be_json(client, path, kind):
+    response = client.post(path, content=b'{"samples": []}', headers={"Content-Type": kind})
+    assert response.status_code == 415
+    assert "application/json" in response.json()["detail"]
+
+
+def test_a_body_without_a_type_is_refused(client):
+    assert client.post("/samples", content=b"{}").status_code == 415
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8", "Application/JSON"])
+def test_json_may_name_its_charset(client, kind):
+    response = client.post("/predict", content=b'{"instances": [[1, "a", true]]}', headers={"Content-Type": kind})
+    assert response.status_code == 200
+
+
+def test_a_large_body_is_refused(client):
+    response = client.post("/samples", json=samples(100, "SECRET"))
+    assert response.status_code == 413
+    assert "2000 bytes" in response.json()["detail"]
+    assert "SECRET" not in response.text
+
+
+def test_a_large_body_in_chunks_is_refused(client):
+    def chunks():
+        for _ in range(100):
+            yield b" " * 100
+
+    response = client.post("/samples", content=chunks(), headers=JSON)
+    assert response.status_code == 413
+
+
+def test_an_upload_has_a_limit_of_its_own(client):
+    assert client.put("/snapshot/file", content=b" " * 2500).status_code == 422
+    assert client.put("/snapshot/file", content=b" " * 3500).status_code == 413
+
+
+def test_a_key_is_needed_when_there_is_one(key_file):
+    with served(api_key_file=key_file) as client:
+        wrong = [{"X-API-Key": "wrong"}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {KEY}"}]
+        for headers in ({}, *wrong):
+            response = client.get("/model", headers=headers)
+            assert response.status_code == 401, headers
+            assert response.headers["www-authenticate"].startswith("Bearer")
+            assert KEY not in response.text
+        for headers in ({"X-API-Key": KEY}, {"Authorization": f"Bearer {KEY}"}, {"Authorization": f"bearer  {KEY}"}):
+            assert client.get("/model", headers=headers).status_code == 200, headers
+        for path in ("/healthz", "/readyz", "/docs", "/openapi.json"):
+            assert client.get(path).status_code == 200, path
+        assert client.delete("/samples/c1").status_code == 401
+        assert client.get("/nowhere").status_code == 401
+
+
+def _guarded(inner) -> TestClient:
+    guards = Guards(
+        inner,
+        service=make_service(),
+        allowed_hosts=["127.0.0.1"],
+        api_key=None,
+        max_body_bytes=10,
+        max_snapshot_bytes=10,
+    )
+    return TestClient(guards, base_url="http://127.0.0.1")
+
+
+def test_a_mistake_of_ours_leaks_nothing(caplog):
+    async def broken(scope, receive, send):
+        raise RuntimeError("SECRET")
+
+    with caplog.at_level(logging.INFO):
+        response = _guarded(broken).get("/")
+    assert response.status_code == 500
+    assert response.json()["title"] == "The server made a mistake"
+    assert "SECRET" not in response.text + caplog.text
+    assert "RuntimeError at test_guards.py" in caplog.text
+
+
+def test_half_an_answer_is_cut_off(caplog):
+    async def broken(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise RuntimeError("SECRET")
+
+    with pytest.raises(ConnectionAbortedError):
+        _guarded(broken).get("/")
+    assert "SECRET" not in caplog.text
+
+
+def test_the_place_of_an_error_is_told_without_its_text():
+    with pytest.raises(ValueError, match="SECRET") as caught:
+        int("SECRET")
+    assert place_of(caught.value).startswith("ValueError at test_guards.py:")
+    assert "SECRET" not in place_of(caught.value)

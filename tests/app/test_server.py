@@ -1,0 +1,187 @@
+"""The server as a process: signals, restarts, logs."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.errors import StartError
+from app.server import SparingFormatter, bind
+from tests.serving import Running, run_cli, serving
+
+FLAGS = ("--target", "income", "--id", "name", "--subject", "who", "--n-estimators", "20", "--random-state", "0")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    lines = [f"p{i},SECRET{i % 50},{i % 90},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(2000)]
+    (tmp_path / "people.csv").write_text("\n".join(["name,who,age,job,income", *lines]) + "\n")
+    return tmp_path
+
+
+def serve(folder: Path, *flags: str) -> Any:
+    return serving("--data", "people.csv", *FLAGS, *flags, cwd=folder)
+
+
+def predictions(server: Running) -> Any:
+    return server.ask("POST", "/predict", {"instances": [[i, "abc"[i % 3]] for i in range(60)]})[1]
+
+
+def test_stopped_and_started_again_it_is_the_same_model(folder):
+    with serve(folder) as server:
+        server.ask("POST", "/samples", {"samples": [{"id": "x", "features": [3, "new"], "label": "maybe"}]})
+        assert server.ask("DELETE", "/samples?subject=SECRET7")[1]["unlearned"] == 40
+        before = predictions(server)
+        assert server.stop(signal.SIGTERM) == 0
+    with serve(folder) as server:
+        assert "is not read again" in server.output.replace("\n", " ")
+        assert predictions(server) == before
+        assert before["model_version"] == 3
+        assert server.get("/samples?subject=SECRET7")[0] == 404
+        assert server.stop(signal.SIGINT) == 0
+    assert sorted(path.name for path in (folder / "oubli-data").iterdir()) == [
+        "lock",
+        "reserved.json",
+        "snapshot-00000001.safetensors",
+        "snapshot-00000002.safetensors",
+    ]
+
+
+def test_killed_it_goes_on_from_its_snapshot(folder):
+    with serve(folder) as server:
+        server.ask("DELETE", "/samples/p1")
+        snapshot = server.ask("POST", "/snapshot")[1]
+        lost = server.ask("DELETE", "/samples/p2")[1]
+        assert lost["durable"] is False
+        (folder / "oubli-data" / ".unfinished.tmp").write_text("")
+        assert server.stop(signal.SIGKILL) == -signal.SIGKILL
+    with serve(folder) as server:
+        model = server.get("/model")[1]
+        assert model["n_samples"] == 1999
+        assert model["model_version"] > lost["model_version"]
+        assert server.get("/snapshot")[1] == snapshot
+        assert not (folder / "oubli-data" / ".unfinished.tmp").exists()
+
+
+def test_a_second_server_on_the_directory_is_refused(folder):
+    with serve(folder):
+        second = run_cli("serve", "--data", "people.csv", *FLAGS, "--port", "0", cwd=folder)
+    assert second.returncode == 2
+    assert "in use by another Oubli server" in second.stderr.replace("\n", " ")
+
+
+def test_a_signal_under_load_loses_nothing_that_was_answered(folder):
+    with serve(folder) as server:
+        acknowledged: list[str] = []
+        failures: list[Any] = []
+        threads = [threading.Thread(target=_load, args=(server, n, acknowledged, failures)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.5)
+        assert server.stop(signal.SIGTERM) == 0
+        for thread in threads:
+            thread.join()
+    assert len(acknowledged) > 20
+    assert failures == []
+    with serve(folder) as server:
+        assert server.get("/model")[1]["n_samples"] == 2000 + len(acknowledged)
+        for name in acknowledged[-4:]:
+            assert server.get(f"/samples/{name}")[0] == 200
+
+
+def _load(server: Running, number: int, acknowledged: list[str], failures: list[Any]) -> None:
+    """Add samples on one connection until the server closes it; a request that was sent must be answered."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    for i in range(100_000):
+        name = f"load{number}-{i}"
+        body = json.dumps({"samples": [{"id": name, "features": [i % 90, "a"], "label": "yes"}]})
+        try:
+            connection.request("POST", "/samples", body, {"Content-Type": "application/json"})
+        except OSError:
+            return
+        try:
+            answer = connection.getresponse()
+            answer.read()
+        except (OSError, http.client.HTTPException):
+            return  # closed while idle: the request came too late to be read
+        if answer.status != 201:
+            failures.append(answer.status)
+            return
+        acknowledged.append(name)
+
+
+def test_it_is_not_ready_at_once_and_answers_while_it_drains(folder):
+    with serve(folder) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        connection.request("GET", "/readyz")
+        assert connection.getresponse().read()
+        server.process.send_signal(signal.SIGTERM)
+        statuses = []
+        for _ in range(3):
+            time.sleep(0.03)
+            connection.request("GET", "/readyz")
+            answer = connection.getresponse()
+            answer.read()
+            statuses.append(answer.status)
+        assert statuses == [503] * 3
+        connection.close()
+        assert server.process.wait(60) == 0
+
+
+def test_the_log_holds_nothing_that_was_sent(folder):
+    with serve(folder) as server:
+        server.get("/samples/SECRET")
+        server.get("/samples?subject=SECRET3")
+        server.ask("DELETE", "/samples/SECRET")
+        server.ask("POST", "/samples", {"samples": [{"id": "SECRET", "features": ["SECRET"], "label": "SECRET"}]})
+        server.ask("POST", "/predict", {"instances": [["SECRET", "SECRET"]]})
+        with socket.create_connection(("127.0.0.1", server.port)) as raw:
+            raw.sendall(b"SECRET this is not HTTP\r\n\r\n")
+            raw.recv(1000)
+        server.stop()
+        assert "SECRET" not in server.output
+        assert "listening on 127.0.0.1" in server.output
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        yield other.getsockname()[1]
+
+
+def test_a_taken_port_is_explained(taken):
+    with pytest.raises(StartError, match=rf"cannot listen on 127.0.0.1 port {taken}: .*--port"):
+        bind("127.0.0.1", taken)
+    with pytest.raises(StartError, match=r"cannot listen on 203\.0\.113\.1"):
+        bind("203.0.113.1", 0)
+
+
+def test_hosts_are_bound_as_named():
+    for host in ("127.0.0.1", "localhost"):
+        sockets = bind(host, 0)
+        assert all(each.getsockname()[0] in ("127.0.0.1", "::1") for each in sockets)
+        for each in sockets:
+            each.close()
+
+
+def test_exceptions_are_logged_without_their_text():
+    try:
+        raise RuntimeError("SECRET")
+    except RuntimeError:
+        record = logging.LogRecord("x", logging.ERROR, "", 0, "failed", None, sys.exc_info())
+    text = SparingFormatter("%(message)s").format(record)
+    assert "RuntimeError at test_server.py" in text
+    assert "SECRET" not in text

@@ -1,0 +1,193 @@
+"""Settings: their order, their refusals, and that no refusal repeats what was set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.settings import DEFAULT_CONFIG, FOREST_PARAMETERS, GROUPS, Settings, SettingsError, flag_name, load_settings
+
+CANARY = "hunter2-canary"
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WEB_CONCURRENCY", raising=False)
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def refusal(**flags: Any) -> str:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(**flags)
+    return str(caught.value)
+
+
+def test_flags_win_over_variables_and_variables_over_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    config = write(tmp_path / "my.toml", "port = 1001\nmax_rows = 11\nmax_queue = 7\n")
+    monkeypatch.setenv("OUBLI_MAX_ROWS", "22")
+    monkeypatch.setenv("OUBLI_PORT", "1002")
+    settings = load_settings(config=config, port=1003)
+    assert (settings.port, settings.max_rows, settings.max_queue) == (1003, 22, 7)
+
+
+def test_the_file_of_the_working_directory_is_read_if_it_is_there(tmp_path: Path) -> None:
+    assert load_settings().port == 8000
+    write(tmp_path / DEFAULT_CONFIG, "port = 1001")
+    assert load_settings().port == 1001
+
+
+def test_a_variable_names_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OUBLI_CONFIG", str(write(tmp_path / "other.toml", "port = 1004")))
+    assert load_settings().port == 1004
+
+
+def test_flags_that_were_not_given_do_not_count() -> None:
+    assert load_settings(port=None, drop=None) == Settings()
+
+
+@pytest.mark.parametrize("text", ["a, b", "a,b,", '["a", "b"]'])
+def test_a_variable_lists_columns_with_commas_or_as_json(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("OUBLI_DROP", text)
+    assert load_settings().drop == ("a", "b")
+
+
+def test_a_json_list_takes_a_name_with_a_comma(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUBLI_DROP", '["a, b"]')
+    assert load_settings().drop == ("a, b",)
+
+
+@pytest.mark.parametrize(("text", "value"), [("5", 5), ("0.5", 0.5), ("sqrt", "sqrt")])
+def test_max_features_is_a_number_where_it_looks_like_one(text: str, value: object) -> None:
+    settings = load_settings(max_features=text)
+    assert settings.max_features == value
+    assert type(settings.max_features) is type(value)
+
+
+def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUBLI_MAX_DEPTH", "")
+    assert load_settings().max_depth is None
+
+
+def test_only_the_parameters_that_were_set_go_to_the_estimator() -> None:
+    assert load_settings().model_parameters() == {}
+    assert load_settings(occurrence=0.1, random_state=0).model_parameters() == {"occurrence": 0.1, "random_state": 0}
+    assert load_settings(max_features="all").model_parameters() == {"max_features": None}
+
+
+def test_a_misspelt_setting_is_refused_wherever_it_stands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert "did you mean port?" in refusal(prot=1)
+    config = write(tmp_path / "my.toml", f'prot = "{CANARY}"')
+    text = refusal(config=config)
+    assert "my.toml" in text
+    assert "did you mean port?" in text
+    assert CANARY not in text
+    monkeypatch.setenv("OUBLI_API_KEY", CANARY)
+    text = refusal()
+    assert "OUBLI_API_KEY (did you mean OUBLI_API_KEY_FILE?)" in text
+    assert CANARY not in text
+
+
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        ({"port": 65536}, "port (--port, OUBLI_PORT): input should be less than or equal to 65535"),
+        ({"occurrence": 0.0}, "occurrence"),
+        ({"occurrence": 1.5}, "occurrence"),
+        ({"n_estimators": 0}, "n_estimators"),
+        ({"max_rows": CANARY}, "max_rows (--max-rows, OUBLI_MAX_ROWS)"),
+        ({"model": CANARY}, "model"),
+        ({"task": "clustering"}, "'classification' or 'regression'"),
+        ({"delimiter": ";;"}, "delimiter"),
+        ({"drop": "[1"}, "not a JSON list"),
+        ({"data": "x.csv"}, "target is missing"),
+        ({"data": "x.csv", "target": "y", "id_column": "y"}, "must be different columns"),
+        ({"data": "x.csv", "target": "y", "drop": ("y",)}, "choose one"),
+        ({"ephemeral": True, "data_dir": "d"}, "data_dir and ephemeral exclude each other"),
+        ({"workers": 2}, "every worker would hold a model of its own"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_rule(flags: dict[str, Any], part: str) -> None:
+    text = refusal(**flags)
+    assert part in text
+    assert CANARY not in text
+
+
+def test_every_wrong_setting_is_named_at_once() -> None:
+    assert refusal(port=-1, max_rows=0).count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [("port = ", "is not TOML"), ("config = 'x'", "config"), ("\udc80", "not UTF-8")],
+)
+def test_a_broken_settings_file_is_named(tmp_path: Path, content: str, part: str) -> None:
+    config = tmp_path / "my.toml"
+    config.write_bytes(content.encode("utf-8", "surrogateescape"))
+    text = refusal(config=config)
+    assert str(config) in text
+    assert part in text
+
+
+def test_a_settings_file_that_is_named_must_be_there(tmp_path: Path) -> None:
+    assert "cannot be read: No such file" in refusal(config=tmp_path / "absent.toml")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost"])
+def test_loopback_needs_no_key(host: str) -> None:
+    load_settings(host=host).require_servable()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.7", "example.org"])
+def test_beyond_loopback_needs_a_key_or_consent(host: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="--allow-anonymous"):
+        load_settings(host=host).require_servable()
+    load_settings(host=host, allow_anonymous=True).require_servable()
+    load_settings(host=host, api_key_file=write(tmp_path / "key", "0123456789abcdef\n")).require_servable()
+
+
+@pytest.mark.parametrize("content", ["", "\n", "short", "two words of a long key", "kéy-kéy-kéy-kéy-kéy"])
+def test_a_key_file_holds_one_long_key(tmp_path: Path, content: str) -> None:
+    settings = load_settings(api_key_file=write(tmp_path / "key", content))
+    with pytest.raises(SettingsError) as caught:
+        settings.require_servable()
+    assert "api_key_file" in str(caught.value)
+    assert content.strip() == "" or content.strip() not in str(caught.value)
+
+
+def test_the_key_is_read_without_the_line_end(tmp_path: Path) -> None:
+    settings = load_settings(api_key_file=write(tmp_path / "key", "0123456789abcdef\r\n"))
+    assert settings.read_api_key() == "0123456789abcdef"
+    assert load_settings().read_api_key() is None
+
+
+def test_a_key_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot be read"):
+        load_settings(api_key_file=tmp_path / "absent").require_servable()
+
+
+def test_several_workers_are_refused_however_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEB_CONCURRENCY", "4")
+    with pytest.raises(SettingsError, match="one process serves one model"):
+        load_settings().require_servable()
+
+
+def test_every_setting_is_described_and_in_one_group() -> None:
+    grouped = [field for fields in GROUPS.values() for field in fields]
+    assert sorted(grouped) == sorted(Settings.model_fields)
+    assert all(info.description for info in Settings.model_fields.values())
+    assert set(FOREST_PARAMETERS) < set(Settings.model_fields)
+
+
+def test_flags_are_short_where_they_are_typed_most() -> None:
+    assert [flag_name(field) for field in ("id_column", "schema_file", "max_body_bytes")] == [
+        "--id",
+        "--schema",
+        "--max-body-bytes",
+    ]

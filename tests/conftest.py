@@ -1,0 +1,21 @@
+"""What all tests share: the kernel cache, and one real server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from app.kernel_cache import use_kernel_cache
+
+use_kernel_cache()  # before anything imports Numba
+
+from tests.serving import EXAMPLE, Running, serving  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def adult_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server process on the example data, as the README starts it but with fewer trees."""
+    folder = tmp_path_factory.mktemp("adult")
+    with serving("--data", str(EXAMPLE), "--target", "income", "--n-estimators", "5", cwd=folder) as server:
+        yield server

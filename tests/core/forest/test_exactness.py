@@ -1,0 +1,139 @@
+"""After any history the forest equals a fresh fit and the oracle, bit for bit.
+
+The number of histories is printed at the end of the run (`conftest.py`).
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from hypothesis import given, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from tests.histories import Player, counters_from, play
+from tests.strategies import History, World, histories, random_history, worlds
+
+sizes = st.integers(1, 12)
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_random_histories(part: int) -> None:
+    for number in range(50 * part, 50 * part + 50):
+        replay(number, max_operations=20, max_rows=60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(100, 140))
+def test_many_random_histories(part: int) -> None:
+    for number in range(50 * part, 50 * part + 50):
+        replay(number, max_operations=40, max_rows=150)
+
+
+def replay(number: int, max_operations: int, max_rows: int) -> None:
+    """Play the history of a seed; a failure names it."""
+    history = random_history(number, max_operations, max_rows)
+    try:
+        play(history)
+    except BaseException as error:
+        error.add_note(f"random_history({number}, {max_operations}, {max_rows})")
+        raise
+
+
+@settings(max_examples=60)
+@given(histories())
+def test_histories_that_shrink(history: History) -> None:
+    """Fewer and simpler than the random ones; what fails here comes as its smallest example."""
+    play(history)
+
+
+class Machine(RuleBasedStateMachine):
+    """Hypothesis chooses the next operation; every step checks the invariants."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = ExitStack()
+
+    @initialize(world=worlds(), order=st.integers(0, 2**16), size=st.integers(0, 30))
+    def begin(self, world: World, order: int, size: int) -> None:
+        self.patches.enter_context(counters_from(world.counters_from))
+        self.player = Player(world, order)
+        self.player.play("fit", size)
+
+    @rule(n=sizes)
+    def add(self, n: int) -> None:
+        self.player.play("add", n)
+
+    @rule(n=sizes)
+    def add_batch(self, n: int) -> None:
+        self.player.play("add batch", n)
+
+    @rule(n=sizes)
+    def delete(self, n: int) -> None:
+        self.player.play("delete", n)
+
+    @rule(n=sizes)
+    def delete_batch(self, n: int) -> None:
+        self.player.play("delete batch", n)
+
+    @rule(n=sizes)
+    def delete_everything(self, n: int) -> None:
+        self.player.play("delete everything", n)
+
+    @rule(n=sizes)
+    def add_again(self, n: int) -> None:
+        self.player.play("add again", n)
+
+    @rule(n=sizes)
+    def replace(self, n: int) -> None:
+        self.player.play("replace", n)
+
+    @rule(n=sizes)
+    def refuse(self, n: int) -> None:
+        self.player.play("refuse", n)
+
+    @rule(n=sizes)
+    def predict(self, n: int) -> None:
+        self.player.play("predict", n)
+
+    @rule(n=sizes)
+    def predict_frozen(self, n: int) -> None:
+        self.player.play("predict frozen", n)
+
+    @rule(n=sizes)
+    def resolve(self, n: int) -> None:
+        self.player.play("resolve", n)
+
+    @rule(n=sizes)
+    def digest(self, n: int) -> None:
+        self.player.play("digest", n)
+
+    @rule(n=sizes)
+    def save_and_load(self, n: int) -> None:
+        self.player.play("save and load", n)
+
+    @rule(n=sizes)
+    def copy(self, n: int) -> None:
+        self.player.play("copy", n)
+
+    def teardown(self) -> None:
+        if hasattr(self, "player"):
+            self.player.finish()
+        self.patches.close()
+
+
+def run_machine(part: int, n_runs: int, n_steps: int) -> None:
+    machine: Any = seed(part)(Machine)
+    run_state_machine_as_test(machine, settings=settings(max_examples=n_runs, stateful_step_count=n_steps))
+
+
+def test_state_machine() -> None:
+    run_machine(0, n_runs=40, n_steps=15)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(1, 5))
+def test_state_machine_at_length(part: int) -> None:
+    run_machine(part, n_runs=100, n_steps=40)

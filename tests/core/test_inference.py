@@ -1,0 +1,215 @@
+import math
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from core.errors import FeatureCountError, InputError
+from core.schema import Column, ColumnType, LabelType, Schema, Task
+
+NUMERIC, CATEGORICAL, BOOLEAN = ColumnType.NUMERIC, ColumnType.CATEGORICAL, ColumnType.BOOLEAN
+WIDE = ("numeric", "float64")
+
+
+def infer(X, y=None, task=Task.CLASSIFICATION, **options):
+    n = len(X)
+    return Schema.infer(X, [0] * n if y is None else y, task=task, **options)
+
+
+def types(schema):
+    return [c.type if c.dtype == "float32" else (str(c.type), c.dtype) for c in schema.columns]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint64, np.float16, np.float32, np.float64])
+def test_an_array_of_numbers_is_numeric(dtype):
+    schema = infer(np.zeros((3, 2), dtype))
+    assert schema.columns == (Column("x0", NUMERIC), Column("x1", NUMERIC))
+    assert not schema.named
+
+
+def test_an_array_of_booleans_is_boolean():
+    assert types(infer(np.zeros((3, 2), np.bool_))) == [BOOLEAN, BOOLEAN]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([0.1, 0.2], NUMERIC),
+        ([2**24, 2**24 + 2], NUMERIC),
+        ([2**24, 2**24 + 1], WIDE),
+        ([-(2**24) - 1], WIDE),
+        ([2**63], NUMERIC),
+        ([1e39], WIDE),
+        ([-1e39, 0.5], WIDE),
+        ([3.4e38], NUMERIC),
+        ([math.inf, math.nan, 1.0], NUMERIC),
+        ([16777217.0, math.nan], WIDE),
+        ([16777217.0, 0.5], NUMERIC),
+        ([math.nan], NUMERIC),
+    ],
+)
+@pytest.mark.parametrize("shape", [np.array, list, lambda values: np.array(values, object)])
+def test_the_width_of_numbers(values, expected, shape):
+    X = shape(values)
+    X = [[v] for v in X] if isinstance(X, list) else X.reshape(-1, 1)
+    assert types(infer(X)) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1, 2.5, None], NUMERIC),
+        ([None, None], NUMERIC),
+        ([Decimal("1.5"), 2], NUMERIC),
+        ([np.int8(1), np.float32(2)], NUMERIC),
+        ([True, False], BOOLEAN),
+        ([True, None, np.False_], BOOLEAN),
+        ([True, 1], CATEGORICAL),
+        (["a", "b"], CATEGORICAL),
+        (["1", "2"], CATEGORICAL),
+        (["a", 1, True, None, 2.5], CATEGORICAL),
+        ([10**400], WIDE),
+        ([1, math.inf], NUMERIC),
+    ],
+)
+def test_columns_of_objects(values, expected):
+    rows = [[0.5, v] for v in values]
+    assert types(infer(rows)) == [NUMERIC, expected]
+    assert types(infer(np.array(rows, object))) == [NUMERIC, expected]
+    assert types(infer(pd.DataFrame({"a": 0.5, "b": pd.Series(values, dtype=object)}))) == [NUMERIC, expected]
+
+
+@pytest.mark.parametrize("value", [{"foo": "bar"}, [1], 1j, b"a", "\ud800", pd.Timestamp("2020-01-01"), object()])
+def test_cells_of_no_type_are_refused_by_row_and_field(value):
+    with pytest.raises(InputError) as info:
+        infer([[1, "a"], [2, value]])
+    assert (info.value.row, info.value.field) == (1, "x1")
+
+
+def test_a_frame():
+    frame = pd.DataFrame(
+        {
+            "f8": [0.1, 0.2],
+            "f4": np.array([0.1, 0.2], np.float32),
+            "i8": [1, 2],
+            "large": [2**24 + 1, 1],
+            "gaps": [16777217.0, None],
+            "Int64": pd.array([2**24 + 1, None], dtype="Int64"),
+            "Int8": pd.array([1, None], dtype="Int8"),
+            "Float64": pd.array([0.1, None], dtype="Float64"),
+            "bool": [True, False],
+            "boolean": pd.array([True, None], dtype="boolean"),
+            "str": ["a", None],
+            "string": pd.array(["a", None], dtype="string"),
+            "category": pd.Categorical(["a", None]),
+            "numbers as categories": pd.Categorical([1, 2]),
+            "flags as categories": pd.Categorical([True, False]),
+            "nothing as text": pd.array([None, None], dtype="string"),
+            "objects": pd.Series([1, None], dtype=object),
+        }
+    )
+    schema = infer(frame)
+    assert schema.named
+    assert schema.names == tuple(frame.columns)
+    assert dict(zip(frame.columns, types(schema), strict=True)) == {
+        "f8": NUMERIC, "f4": NUMERIC, "i8": NUMERIC, "large": WIDE, "gaps": WIDE, "Int64": WIDE, "Int8": NUMERIC,
+        "Float64": NUMERIC, "bool": BOOLEAN, "boolean": BOOLEAN, "str": CATEGORICAL, "string": CATEGORICAL,
+        "category": CATEGORICAL, "numbers as categories": CATEGORICAL, "flags as categories": CATEGORICAL,
+        "nothing as text": CATEGORICAL, "objects": NUMERIC,
+    }  # fmt: skip
+
+
+def test_columns_named_by_numbers_get_names():
+    schema = infer(pd.DataFrame([[1.0, 2.0]]))
+    assert schema.names == ("x0", "x1")
+    assert not schema.named
+
+
+FRAME = pd.DataFrame({"a": [1.0], "b": [2.0], "c": [3.0]})
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (None, ""), ([], ""), ([0, 2], "ac"), (["b"], "b"), (("c", 0), "ac"), (np.array([1]), "b"), ({"a"}, "a"),
+        ([True, False, True], "ac"), (np.array([False, True, False]), "b"), (pd.Series(["a"]), "a"), ([1, 1], "b"),
+    ],
+)  # fmt: skip
+def test_declared_categories(spec, expected):
+    schema = infer(FRAME, categorical_features=spec)
+    assert "".join(c.name for c in schema.columns if c.type is CATEGORICAL) == expected
+
+
+def test_declared_categories_of_an_array_are_named_by_position():
+    assert types(infer(np.zeros((1, 2)), categorical_features=["x1"])) == [NUMERIC, CATEGORICAL]
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ([3], "from 0 to 2"), ([-1], "from 0 to 2"), (["d"], "does not have"), ([True, False], "3 entries"),
+        ([1.0], "names or positions"), ([True, 1], "names or positions"), ("a", "must be a list"),
+        ([None], "names or"),
+    ],
+)  # fmt: skip
+def test_declared_categories_that_are_refused(spec, text):
+    with pytest.raises(InputError, match=text):
+        infer(FRAME, categorical_features=spec)
+
+
+def test_a_declared_category_may_hold_numbers_that_no_float_holds():
+    assert types(infer([[2**70 + 1]], categorical_features=[0])) == [CATEGORICAL]
+
+
+@pytest.mark.parametrize(
+    ("y", "expected"),
+    [
+        ([0, 1], "integer"), (np.array([0, 1], np.uint8), "integer"), ([np.int64(1), 2], "integer"),
+        ([2**70, 1], "integer"),
+        ([0.0, 1.0], "number"), (np.array([0.0, 1.0]), "number"), ([0, 1.0], "number"),
+        (np.array([0, 1], object), "integer"),
+        ([True, False], "boolean"), (np.array([True]).repeat(2), "boolean"),
+        (["a", "b"], "string"), (np.array(["a", "b"]), "string"), (pd.Series(["a", "b"]), "string"),
+        (pd.Series(["a", "b"], dtype="category"), "string"), (pd.Series([1, 2], dtype="category"), "integer"),
+        (pd.Series([1, 2], dtype="Int64"), "integer"), (pd.Series([True, False], dtype="boolean"), "boolean"),
+        (["a", 1], "scalar"), ([True, 1], "scalar"), (["a", 2.5], "scalar"), ([None, "a"], "string"),
+        ([None, 1], "integer"),
+    ],
+)  # fmt: skip
+def test_types_of_classes(y, expected):
+    assert infer(np.zeros((2, 1)), y).label_type == expected
+
+
+@pytest.mark.parametrize("y", [[0.5, 1.0], np.array([0.5, 1.0]), [0, 0.5], pd.Series([0.5, None])])
+def test_fractions_are_no_classes(y):
+    with pytest.raises(InputError, match="Unknown label type: continuous"):
+        infer(np.zeros((2, 1)), y)
+
+
+def test_a_regression_has_numbers():
+    schema = infer(np.zeros((2, 1)), [1, 2], task="regression", label_name="price")
+    assert (schema.task, schema.label_type, schema.label_name) == (Task.REGRESSION, LabelType.NUMBER, "price")
+
+
+def test_no_labels_are_refused():
+    with pytest.raises(InputError, match="requires y to be passed, but the target y is None"):
+        Schema.infer(np.zeros((2, 1)), None, task=Task.CLASSIFICATION)
+
+
+def test_no_features_are_refused_in_the_words_of_scikit_learn():
+    with pytest.raises(InputError, match=r"0 feature\(s\) \(shape=\(15, 0\)\) while a minimum of 1 is required\."):
+        infer(np.zeros((15, 0)))
+    with pytest.raises(InputError, match=r"0 feature\(s\)"):
+        infer([[], []])
+
+
+def test_rows_of_different_lengths_are_refused():
+    with pytest.raises(FeatureCountError, match="row 1 of X has 3 features") as info:
+        infer([[1, 2], [1, 2, 3]])
+    assert info.value.row == 1
+
+
+def test_an_unknown_task_is_refused():
+    with pytest.raises(InputError, match="'classification', 'regression'"):
+        infer(np.zeros((1, 1)), task="ranking")

@@ -1,0 +1,164 @@
+import copy
+import json
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.errors import InputError
+from core.schema import Column, ColumnType, LabelType, Schema, Task
+
+ADULT = Schema(
+    columns=(
+        Column("age", ColumnType.NUMERIC),
+        Column("weight", ColumnType.NUMERIC, "float64"),
+        Column("job", ColumnType.CATEGORICAL),
+        Column("member", ColumnType.BOOLEAN),
+    ),
+    task=Task.CLASSIFICATION,
+    label_type=LabelType.STRING,
+    label_name="income",
+    named=True,
+)
+
+
+def test_what_a_schema_knows():
+    assert ADULT.n_features == 4
+    assert ADULT.names == ("age", "weight", "job", "member")
+    assert ADULT.cell_dtype == np.float64
+    assert ADULT.categorical_mask.tolist() == [False, False, True, False]
+    assert ADULT.categorical_mask.dtype == np.bool_
+    assert ADULT.index("job") == 2
+
+
+def test_cells_are_float32_unless_a_column_needs_more():
+    narrow = Schema((Column("a", ColumnType.NUMERIC),), Task.REGRESSION, LabelType.NUMBER)
+    assert narrow.cell_dtype == np.float32
+    assert (narrow.label_name, narrow.named) == ("label", False)
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(InputError, match="no column of this name"):
+        ADULT.index("jobs")
+
+
+def test_texts_are_accepted_for_the_enumerations():
+    schema = Schema((Column("a", "boolean"),), "classification", "integer")
+    assert schema.columns[0].type is ColumnType.BOOLEAN
+    assert schema.task is Task.CLASSIFICATION
+    assert schema.label_type is LabelType.INTEGER
+
+
+def test_schemas_are_values():
+    other = Schema.from_dict(ADULT.to_dict())
+    assert other == ADULT
+    assert hash(other) == hash(ADULT)
+    with pytest.raises(AttributeError):
+        other.task = Task.REGRESSION
+
+
+@pytest.mark.parametrize("way", [lambda s: pickle.loads(pickle.dumps(s)), copy.copy, copy.deepcopy])  # noqa: S301
+def test_schemas_survive_pickling_and_copying(way):
+    assert ADULT.cell_dtype == np.float64  # computed once, before
+    other = way(ADULT)
+    assert other == ADULT
+    assert other.cell_dtype == ADULT.cell_dtype
+    assert other.names == ADULT.names
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Column("", "numeric"), "not empty"),
+        (lambda: Column(3, "numeric"), "must be text"),
+        (lambda: Column("\ud800", "numeric"), "surrogate"),
+        (lambda: Column("a", "number"), "must be one of 'numeric', 'categorical', 'boolean'"),
+        (lambda: Column("a", ["numeric"]), "must be one of"),
+        (lambda: Column("a", "numeric", "float16"), "'float32' or 'float64'"),
+        (lambda: Column("a", "categorical", "float64"), "leave dtype out"),
+        (lambda: Schema((), "regression", "number"), "at least one column"),
+        (lambda: Schema((Column("a", "numeric"),) * 2, "regression", "number"), "unique"),
+        (lambda: Schema((Column("a", "numeric"),), "ranking", "number"), "'classification', 'regression'"),
+        (lambda: Schema((Column("a", "numeric"),), "regression", "integer"), "must be of type 'number'"),
+        (lambda: Schema((Column("a", "numeric"),), "classification", "text"), "'string'"),
+        (lambda: Schema((Column("a", "numeric"),), "classification", "string", ""), "name of the label"),
+    ],
+)
+def test_what_makes_no_schema_is_refused(make, text):
+    with pytest.raises(InputError, match=text):
+        make()
+
+
+def test_json():
+    assert ADULT.to_dict() == {
+        "task": "classification",
+        "label": {"name": "income", "type": "string"},
+        "columns": [
+            {"name": "age", "type": "numeric", "dtype": "float32"},
+            {"name": "weight", "type": "numeric", "dtype": "float64"},
+            {"name": "job", "type": "categorical"},
+            {"name": "member", "type": "boolean"},
+        ],
+        "named": True,
+    }
+
+
+def test_a_file_can_leave_out_what_is_usual():
+    schema = Schema.from_dict({"task": "regression", "columns": [{"name": "a", "type": "numeric"}]})
+    assert schema == Schema((Column("a", ColumnType.NUMERIC),), Task.REGRESSION, LabelType.NUMBER, named=True)
+
+
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+columns = st.one_of(
+    st.builds(Column, names, st.just(ColumnType.NUMERIC), st.sampled_from(["float32", "float64"])),
+    st.builds(Column, names, st.sampled_from([ColumnType.CATEGORICAL, ColumnType.BOOLEAN])),
+)
+
+
+@given(
+    st.lists(columns, min_size=1, max_size=6, unique_by=lambda column: column.name),
+    st.sampled_from(LabelType),
+    names,
+    st.booleans(),
+)
+def test_json_round_trip(columns, label_type, label_name, named):
+    schema = Schema(tuple(columns), Task.CLASSIFICATION, label_type, label_name, named)
+    assert Schema.from_dict(json.loads(json.dumps(schema.to_dict()))) == schema
+
+
+GOOD = {"task": "classification", "label": {"type": "string"}, "columns": [{"name": "a", "type": "numeric"}]}
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"task": None}, "the task must be one of"),
+        ({"task": ...}, "a schema needs the key 'task'"),
+        ({"columns": ...}, "needs the key 'columns'"),
+        ({"columns": {}}, "'columns' must be a list"),
+        ({"columns": "a"}, "'columns' must be a list"),
+        ({"columns": []}, "at least one column"),
+        ({"columns": ["a"]}, "a column must be an object"),
+        ({"columns": [{"name": "a"}]}, "a column needs the key 'type'"),
+        ({"columns": [{"name": "a", "type": "numeric", "unit": "m"}]}, "a key that is not known, 'unit'"),
+        ({"columns": [{"name": "a", "type": "numeric", "dtype": 4}]}, "'float32' or 'float64'"),
+        ({"label": ...}, "the label needs the key 'type'"),
+        ({"label": "income"}, "the label must be an object"),
+        ({"label": {"type": "text"}}, "the type of the label must be one of"),
+        ({"label": {"type": "string", "name": 3}}, "name of the label"),
+        ({"named": "yes"}, "'named' must be true or false"),
+        ({"target": "a"}, "a key that is not known, 'target': use only 'columns', 'label', 'named', 'task'"),
+    ],
+)
+def test_files_that_are_refused(change, text):
+    document = {key: value for key, value in {**GOOD, **change}.items() if value is not ...}
+    with pytest.raises(InputError, match=text):
+        Schema.from_dict(document)
+
+
+@pytest.mark.parametrize("document", [None, [], "schema", 3])
+def test_what_is_no_object_is_refused(document):
+    with pytest.raises(InputError, match="a schema must be an object"):
+        Schema.from_dict(document)

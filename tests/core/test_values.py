@@ -1,0 +1,208 @@
+import math
+from decimal import Decimal
+from enum import IntEnum, StrEnum
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.errors import InputError
+from core.values import (
+    FLOAT32_LIMIT,
+    RefusedError,
+    boolean,
+    category_text,
+    id_text,
+    is_missing,
+    normalise_id,
+    number,
+    significant_bits,
+)
+
+MISSING = [
+    None, math.nan, np.nan, np.float32("nan"), np.float64("nan"), pd.NA, pd.NaT, Decimal("nan"),
+    np.datetime64("NaT"), np.timedelta64("NaT"),
+]  # fmt: skip
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+    def __str__(self):
+        return "Colour.RED"
+
+
+class Size(IntEnum):
+    LARGE = 3
+
+
+@pytest.mark.parametrize("value", MISSING, ids=repr)
+def test_missing_markers_are_missing_in_every_type_of_column(value):
+    assert is_missing(value)
+    assert math.isnan(number(value, "float32"))
+    assert math.isnan(boolean(value))
+    assert category_text(value) is None
+
+
+@pytest.mark.parametrize("value", [0, 0.0, "", "nan", "None", False, np.datetime64("2020-01-01"), [], {}])
+def test_what_looks_empty_is_not_missing(value):
+    assert not is_missing(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (3, 3.0), (-3, -3.0), (2.5, 2.5), (np.int8(-3), -3.0), (np.uint64(7), 7.0), (np.float32(0.5), 0.5),
+        (2**24, 2.0**24), (2**24 + 2, 2.0**24 + 2), (2**100, 2.0**100), (-(2**127), -(2.0**127)),
+        (Fraction(1, 4), 0.25), (Decimal("0.25"), 0.25), (Size.LARGE, 3.0), (3.4e38, 3.4e38),
+    ],
+)  # fmt: skip
+def test_numbers_of_a_float32_column(value, expected):
+    assert number(value, "float32") == expected
+
+
+NOT_FINITE, RANGE, EXACT = "finite", "beyond the range of float32: declare the column float64", "cannot hold exactly"
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "rule"),
+    [
+        (math.inf, "float32", NOT_FINITE), (-math.inf, "float64", NOT_FINITE),
+        (np.float32("inf"), "float32", NOT_FINITE),
+        (Decimal("inf"), "float32", NOT_FINITE),
+        (1e39, "float32", RANGE), (-1e39, "float32", RANGE), (FLOAT32_LIMIT, "float32", RANGE),
+        (2**128, "float32", RANGE),
+        (10**400, "float32", RANGE), (Decimal("1e400"), "float64", "beyond the range of float64"),
+        (10**400, "float64", "beyond the range of float64"),
+        (Fraction(10**400), "float64", "beyond the range of float64"),
+        (2**24 + 1, "float32", "declare the column float64"), (-(2**24) - 1, "float32", EXACT),
+        (np.int64(2**24 + 1), "float32", EXACT), (2**53 + 1, "float64", EXACT), (2**53 + 1, "float32", EXACT),
+        (True, "float32", "send 1 or 0"), (np.True_, "float32", "declare the column boolean"),
+        ("3", "float32", "not text"), (np.str_("3"), "float64", "without quotes"),
+        (b"3", "float32", "number or null"),
+        ([1], "float32", "number or null"), ({"a": 1}, "float32", "number or null"),
+        (1j, "float32", "number or null"),
+        (np.datetime64("2020-01-01"), "float32", "number or null"),
+        (np.timedelta64(5, "D"), "float32", "number or null"),
+        (object(), "float64", "number or null"),
+    ],
+)  # fmt: skip
+def test_numbers_that_are_refused(value, dtype, rule):
+    with pytest.raises(RefusedError) as info:
+        number(value, dtype)
+    assert rule in info.value.rule
+
+
+def test_a_float64_column_takes_what_float32_cannot_hold():
+    assert number(2**24 + 1, "float64") == 2**24 + 1
+    assert number(1e39, "float64") == 1e39
+
+
+def test_a_float_that_float32_would_round_is_accepted():
+    assert number(0.1, "float32") == 0.1
+    assert number(16777217.0, "float32") == 16777217.0
+
+
+@given(st.integers())
+def test_significant_bits_is_what_float64_needs(value):
+    bits = significant_bits(value)
+    if abs(value) < 2**1000:
+        assert (bits <= 53) == (int(float(value)) == value)
+    assert value == 0 or 1 <= bits <= value.bit_length()
+
+
+@given(st.integers(-(2**127), 2**127))
+def test_integers_are_held_exactly_by_float32_or_refused(value):
+    try:
+        exact = number(value, "float32")
+    except RefusedError:
+        assert int(np.float32(value)) != value
+    else:
+        assert int(np.float32(exact)) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(True, 1.0), (False, 0.0), (1, 1.0), (0, 0.0), (1.0, 1.0), (-0.0, 0.0), (np.True_, 1.0), (np.int8(1), 1.0)],
+)
+def test_booleans(value, expected):
+    result = boolean(value)
+    assert result == expected
+    assert not math.copysign(1.0, result) < 0
+
+
+@pytest.mark.parametrize(
+    "value", [2, -1, 0.5, math.inf, 10**400, "true", "1", b"1", [True], 1j, np.timedelta64(1, "D")]
+)
+def test_booleans_that_are_refused(value):
+    with pytest.raises(RefusedError, match="true, false or null"):
+        boolean(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("red", "red"), ("", ""), (" Red ", " Red "), ("é😀", "é😀"), (np.str_("red"), "red"), (Colour.RED, "red"),
+        (7, "7"), (-7, "-7"), (np.int16(7), "7"), (2**70, str(2**70)), (Size.LARGE, "3"),
+        (7.0, "7"), (-0.0, "0"), (np.float32(7), "7"), (1e20, "100000000000000000000"),
+        (0.1, "0.1"), (np.float32(0.1), "0.1"), (np.float64(0.1), "0.1"), (1e-7, "1e-07"),
+        (True, "true"), (False, "false"), (np.True_, "true"),
+    ],
+)  # fmt: skip
+def test_categories_are_text(value, text):
+    assert category_text(value) == text
+    assert type(category_text(value)) is str
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"red", [1], {"a": 1}, 1j, object(), Decimal(1), 10**5000, np.timedelta64(5, "D"), math.inf, "\ud800"],
+    ids=lambda value: type(value).__name__,
+)
+def test_categories_that_are_refused(value):
+    with pytest.raises(RefusedError):
+        category_text(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (7, "7"), ("7", "7"), ("007", "007"), (-7, "-7"), (np.int64(7), "7"), (np.str_("a"), "a"),
+        (Colour.RED, "red"),
+        (Size.LARGE, "3"), (" ", " "), ("x" * 256, "x" * 256), ("😀" * 256, "😀" * 256), (10**255, "1" + "0" * 255),
+    ],
+)  # fmt: skip
+def test_ids_are_text(value, text):
+    assert normalise_id(value) == id_text(value) == text
+    assert type(normalise_id(value)) is str
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "", "x" * 257, 10**256, 10**10_000, True, np.True_, 7.0, np.float64(7), None, math.nan, b"7", [7], ("7",),
+        "\ud800", "a\udfffb", pd.NA, np.timedelta64(5, "D"),
+    ],
+    ids=lambda value: type(value).__name__,
+)  # fmt: skip
+def test_ids_that_are_refused(value):
+    with pytest.raises(InputError) as info:
+        normalise_id(value, row=3)
+    assert (info.value.row, info.value.field, info.value.value) == (3, "id", value)
+
+
+def test_an_id_of_another_field_is_named_so():
+    with pytest.raises(InputError) as info:
+        normalise_id("", field="subject")
+    assert info.value.field == "subject"
+
+
+def test_rules_never_repeat_the_value():
+    secret = "s3cret"
+    for refuse in (lambda v: number(v, "float32"), boolean, lambda v: category_text([v]), lambda v: id_text([v])):
+        with pytest.raises(RefusedError) as info:
+            refuse(secret)
+        assert secret not in info.value.rule

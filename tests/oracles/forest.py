@@ -1,0 +1,602 @@
+"""The forest, slowly: what `core.forest` must equal bit for bit, in plain Python.
+
+A forest is a pure function of its parameters, its column types and the *set* of samples held. This
+file is that function and nothing else: no store, no slots, no counters that are kept, no tags. A
+delete is a fit without the sample. It shares no code with `core` and uses NumPy for two things only:
+rounding to float32, and the neighbour of a float.
+
+A node is a nested dict:
+
+    {"n": 3, "statistics": (2, 1), "split": None}                                   a leaf
+    {"n": 9, "statistics": (5, 4), "split": (attribute, candidate), "rule": {...},
+     "left": {...}, "right": {...}}                                                 an inner node
+
+`statistics` are the class counts in canonical class order, or, for regression, the one-element
+tuple of the sum of quantised targets. A rule is one of
+
+    {"kind": "threshold", "threshold": 1.5, "missing_left": False}     left: x <= threshold
+    {"kind": "one-vs-rest", "category": 0x1234}                        left: hash(x) == category
+    {"kind": "subset", "key": 0x5678}                                  left: top bit of mix(key ^ hash(x))
+
+One function a rule of the semantics, in the order in which they are needed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b, sha256
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Node = dict[str, Any]
+Rule = dict[str, Any]
+
+
+class Column(NamedTuple):
+    """The type of one feature: "numeric", "boolean" or "categorical"; dtype for numeric ones."""
+
+    type: str = "numeric"
+    dtype: str = "float32"
+
+
+class Row(NamedTuple):
+    """A sample as a user gives it."""
+
+    id: str
+    features: tuple[Any, ...]
+    label: Any
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What decides the forest, with every default resolved to a number."""
+
+    seed: int = 0
+    n_estimators: int = 10
+    occurrence: float = 1.0
+    max_depth: int | None = None
+    min_samples_split: int = 2
+    n_thresholds: int = 3
+    n_attributes: int = 2
+    criterion: str = "gini"
+
+
+@dataclass(frozen=True)
+class Forest:
+    """The result: one nested dict a tree (None: no samples), and what reading them needs."""
+
+    parameters: Parameters
+    columns: tuple[Column, ...]
+    task: str
+    classes: tuple[Any, ...]
+    exponent: int
+    trees: tuple[Node | None, ...]
+
+
+class _Sample(NamedTuple):
+    """A sample as a tree sees it: floats (None: missing) and category hashes; class index or target."""
+
+    cells: tuple[Any, ...]
+    target: int
+
+
+# --- randomness: a hash of what is drawn, arithmetic modulo 2^64 ---------------------------------
+
+WORD = 2**64
+GOLDEN = 0x9E3779B97F4A7C15
+
+
+def mix(z: int) -> int:
+    """The finaliser of splitmix64: a bijection of 64-bit words."""
+    z ^= z >> 30
+    z = z * 0xBF58476D1CE4E5B9 % WORD
+    z ^= z >> 27
+    z = z * 0x94D049BB133111EB % WORD
+    z ^= z >> 31
+    return z
+
+
+def combine(key: int, value: int) -> int:
+    """The key of the `value`-th thing below `key`."""
+    return mix((key + GOLDEN * (value + 1)) % WORD)
+
+
+def bounded(word: int, m: int) -> int:
+    """A number in 0..m-1 from the upper half of a word."""
+    return ((word >> 32) * m) >> 32
+
+
+def unit(word: int) -> float:
+    """A float64 in [0, 1) from the upper 53 bits of a word."""
+    return (word >> 11) * 2.0**-53
+
+
+def top_bit(word: int) -> bool:
+    """The highest of 64 bits."""
+    return word >> 63 == 1
+
+
+def hash_bytes(data: bytes) -> int:
+    """The 64-bit hash of canonical bytes: ids and category values, never codes or slots."""
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "little")
+
+
+MISSING_CATEGORY = hash_bytes(b"\xff missing")
+
+
+def shuffled(size: int, length: int, word: Callable[[int], int]) -> list[int]:
+    """The first `length` of 0..size-1 in the order of a partial Fisher-Yates shuffle."""
+    order = list(range(size))
+    for i in range(length):
+        j = i + bounded(word(i), size - i)
+        order[i], order[j] = order[j], order[i]
+    return order[:length]
+
+
+def tree_key(seed: int, tree: int) -> int:
+    """The key of a tree's root node."""
+    return combine(combine(mix(seed % WORD), 1), tree)
+
+
+def sample_key(seed: int, id_hash: int) -> int:
+    """The key of a sample's own draws."""
+    return combine(combine(mix(seed % WORD), 2), id_hash)
+
+
+# --- OCC(q): which trees hold a sample ------------------------------------------------------------
+
+
+def occurrences(n_estimators: int, occurrence: float) -> int:
+    """In how many trees each sample is."""
+    return min(n_estimators, max(1, math.ceil(occurrence * n_estimators - 1e-9)))
+
+
+def trees_of(sample_id: str, parameters: Parameters) -> list[int]:
+    """The distinct trees that hold the sample, decided by its id alone."""
+    key = sample_key(parameters.seed, hash_bytes(sample_id.encode("utf-8")))
+    k = occurrences(parameters.n_estimators, parameters.occurrence)
+    return shuffled(parameters.n_estimators, k, lambda i: combine(key, i))
+
+
+# --- values at the door ---------------------------------------------------------------------------
+
+
+def category_text(value: Any) -> str:
+    """A category is text: numbers are written as decimals, booleans in lower case."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) or float(value).is_integer():
+        return str(int(value))
+    return repr(float(value))
+
+
+def is_missing(value: Any) -> bool:
+    """None and every NaN are the same missing value."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def cell(value: Any, column: Column) -> float | int | None:
+    """What a tree sees of a value: a hash for a category, else a float, None when missing."""
+    if column.type == "categorical":
+        return MISSING_CATEGORY if is_missing(value) else hash_bytes(category_text(value).encode())
+    if is_missing(value):
+        return None
+    if column.type == "numeric" and column.dtype == "float32":
+        value = np.float32(value)
+    return float(value) + 0.0  # -0.0 becomes 0.0
+
+
+def threshold_type(columns: Sequence[Column]) -> type[np.float32 | np.float64]:
+    """Thresholds are float32 unless some numeric column is float64."""
+    wide = any(c.type == "numeric" and c.dtype == "float64" for c in columns)
+    return np.float64 if wide else np.float32
+
+
+# --- targets --------------------------------------------------------------------------------------
+
+
+def canonical_classes(labels: Sequence[Any]) -> tuple[Any, ...]:
+    """The classes held, ordered by type name, then by value."""
+    return tuple(value for _, value in sorted({(type(label).__name__, label) for label in labels}))
+
+
+def scale_exponent(targets: Sequence[float]) -> int:
+    """The smallest multiple of 4, e, with 2^e >= max |y|; 0 when all targets are zero."""
+    largest = max((abs(y) for y in targets), default=0.0)
+    if largest == 0.0:
+        return 0
+    fraction, exponent = math.frexp(largest)  # largest = fraction * 2^exponent, 0.5 <= fraction < 1
+    if fraction == 0.5:
+        exponent -= 1  # a power of two is its own bound
+    return -4 * (-exponent // 4)
+
+
+def quantised(y: float, exponent: int) -> int:
+    """The target as an integer of at most 38 bits and a sign, ties to even."""
+    return round(math.ldexp(y, 38 - exponent))
+
+
+# --- a node ---------------------------------------------------------------------------------------
+
+
+def statistics(samples: Sequence[_Sample], n_classes: int) -> tuple[int, ...]:
+    """Class counts in canonical order, or the sum of quantised targets (n_classes = 0)."""
+    if n_classes == 0:
+        return (sum(sample.target for sample in samples),)
+    counts = [0] * n_classes
+    for sample in samples:
+        counts[sample.target] += 1
+    return tuple(counts)
+
+
+def attribute_order(node_key: int, n_features: int) -> list[int]:
+    """All attributes in the node's own order."""
+    key = combine(node_key, 2)
+    return shuffled(n_features, n_features, lambda i: combine(key, i))
+
+
+def is_constant(samples: Sequence[_Sample], attribute: int) -> bool:
+    """Whether all cells are equal, a missing one being equal to a missing one."""
+    return len({sample.cells[attribute] for sample in samples}) <= 1
+
+
+def attributes_of(node_key: int, samples: Sequence[_Sample], p: int) -> list[int]:
+    """The node's attributes: the first p of its order that are not constant here."""
+    order = attribute_order(node_key, len(samples[0].cells))
+    return [a for a in order if not is_constant(samples, a)][:p]
+
+
+def is_leaf(samples: Sequence[_Sample], depth: int, parameters: Parameters) -> bool:
+    """Too small, too deep, pure, or without anything to split on."""
+    return (
+        len(samples) < parameters.min_samples_split
+        or (parameters.max_depth is not None and depth >= parameters.max_depth)
+        or len({sample.target for sample in samples}) <= 1
+        or all(is_constant(samples, a) for a in range(len(samples[0].cells)))
+    )
+
+
+# --- candidates -----------------------------------------------------------------------------------
+
+
+def below(value: float, kind: type[Any]) -> float:
+    """The largest float of the kind that is smaller than the value."""
+    return float(np.nextafter(kind(value), kind(-math.inf)))
+
+
+def thresholds(attr_key: int, lo: float, hi: float, s: int, kind: type[Any]) -> list[float]:
+    """s thresholds, one in each s-th of [lo, hi), never decreasing, so that no side is ever empty."""
+    result: list[float] = []
+    for j in range(s):
+        f = (j + unit(combine(attr_key, j))) / s
+        t = float(kind(lo * (1.0 - f) + hi * f))
+        if t >= hi:
+            t = below(hi, kind)
+        result.append(max(t, lo, *result[-1:]))
+    return result
+
+
+def numeric_rules(cells: Sequence[float | None], attr_key: int, s: int, kind: type[Any]) -> list[Rule]:
+    """The candidates of a numeric or boolean attribute that is not constant."""
+    present = [x for x in cells if x is not None]
+    lo, hi = min(present), max(present)
+    if lo == hi:  # constant but for missing values: missing against the rest
+        return [{"kind": "threshold", "threshold": math.inf, "missing_left": False}]
+    return [
+        {"kind": "threshold", "threshold": t, "missing_left": top_bit(combine(attr_key, s + j))}
+        for j, t in enumerate(thresholds(attr_key, lo, hi, s, kind))
+    ]
+
+
+def category_rules(cells: Sequence[int], attr_key: int, s: int) -> list[Rule]:
+    """The candidates of a categorical attribute: one category against the rest, or a subset."""
+    rules: list[Rule] = []
+    for j in range(s):
+        key = combine(attr_key, j)
+        if j % 2 == 0:
+            chosen = min(set(cells), key=lambda h: mix(key ^ h))
+            rules.append({"kind": "one-vs-rest", "category": chosen})
+        else:
+            rules.append({"kind": "subset", "key": key})
+    return rules
+
+
+def goes_left(value: Any, rule: Rule) -> bool:
+    """The side of a cell."""
+    if rule["kind"] == "one-vs-rest":
+        return bool(value == rule["category"])
+    if rule["kind"] == "subset":
+        return top_bit(mix(rule["key"] ^ value))
+    if value is None:
+        return bool(rule["missing_left"])
+    return bool(value <= rule["threshold"])
+
+
+def rules_of(
+    node_key: int, attribute: int, samples: Sequence[_Sample], columns: Sequence[Column], s: int
+) -> list[Rule]:
+    """All candidates of one attribute of a node, in the order of their index j."""
+    attr_key = combine(combine(node_key, 3), attribute)
+    cells = [sample.cells[attribute] for sample in samples]
+    if columns[attribute].type == "categorical":
+        return category_rules(cells, attr_key, s)
+    return numeric_rules(cells, attr_key, s, threshold_type(columns))
+
+
+# --- scores: the larger the better ----------------------------------------------------------------
+
+
+def gini(left: tuple[int, ...], right: tuple[int, ...]) -> float:
+    """Sum over both sides of (sum of squared counts) / n."""
+    square_left = float(sum(c * c for c in left))
+    square_right = float(sum(c * c for c in right))
+    return square_left / float(sum(left)) + square_right / float(sum(right))
+
+
+def xlog2x(count: int) -> int:
+    """count * log2(count) in units of 2^-24, from + - * / in a fixed order, halves up.
+
+    count = mantissa * 2^exponent with mantissa in (sqrt(1/2), sqrt(2)], and, with
+    z = (m - 1) / (m + 1), log2 m = 2 / ln 2 * (z + z^3 / 3 + z^5 / 5 + ... + z^21 / 21).
+    """
+    if count < 2:
+        return 0
+    exponent = count.bit_length() - 1
+    mantissa = float(count) / float(2**exponent)
+    if mantissa > 1.4142135623730951:
+        mantissa /= 2.0
+        exponent += 1
+    z = (mantissa - 1.0) / (mantissa + 1.0)
+    series = 1.0 / 21.0
+    for power in (19, 17, 15, 13, 11, 9, 7, 5, 3, 1):
+        series = series * (z * z) + 1.0 / float(power)
+    value = float(count) * (float(exponent) + 2.8853900817779268 * (z * series))
+    return math.floor(value * 2.0**24 + 0.5)
+
+
+def entropy(left: tuple[int, ...], right: tuple[int, ...]) -> float:
+    """Minus the size-weighted entropy of the two sides, a sum of integers."""
+    terms = [xlog2x(c) for c in left + right]
+    return float(sum(terms) - xlog2x(sum(left)) - xlog2x(sum(right)))
+
+
+def squared_error(left_sum: int, total: int, n_left: int, n_right: int) -> float:
+    """The decrease of the squared error, up to a factor that is the same for all candidates."""
+    n = float(n_left + n_right)
+    d = float(left_sum) - float(total) * (float(n_left) / n)
+    return d * d / (float(n_left) * float(n_right))
+
+
+def score(left: Sequence[_Sample], right: Sequence[_Sample], n_classes: int, criterion: str) -> float:
+    """The score of one candidate, from integers only."""
+    a, b = statistics(left, n_classes), statistics(right, n_classes)
+    if criterion == "squared_error":
+        return squared_error(a[0], a[0] + b[0], len(left), len(right))
+    return gini(a, b) if criterion == "gini" else entropy(a, b)
+
+
+# --- building -------------------------------------------------------------------------------------
+
+
+def grow(
+    samples: Sequence[_Sample],
+    node_key: int,
+    depth: int,
+    n_classes: int,
+    columns: Sequence[Column],
+    parameters: Parameters,
+) -> Node:
+    """The subtree of these samples."""
+    node: Node = {"n": len(samples), "statistics": statistics(samples, n_classes), "split": None}
+    if is_leaf(samples, depth, parameters):
+        return node
+    best = -math.inf
+    for attribute in sorted(attributes_of(node_key, samples, parameters.n_attributes)):
+        rules = rules_of(node_key, attribute, samples, columns, parameters.n_thresholds)
+        for j, rule in enumerate(rules):
+            left = [sample for sample in samples if goes_left(sample.cells[attribute], rule)]
+            right = [sample for sample in samples if not goes_left(sample.cells[attribute], rule)]
+            if not left or not right:
+                continue
+            value = score(left, right, n_classes, parameters.criterion)
+            if value > best:  # ties: the lower attribute, then the lower j
+                best = value
+                node.update(split=(attribute, j), rule=rule, left=left, right=right)
+    for side, v in (("left", 0), ("right", 1)):
+        node[side] = grow(node[side], combine(node_key, v), depth + 1, n_classes, columns, parameters)
+    return node
+
+
+def fit(rows: Sequence[Row], parameters: Parameters, columns: Sequence[Column], task: str) -> Forest:
+    """The forest of a set of samples; their order does not matter."""
+    labels = [row.label for row in rows]
+    classes: tuple[Any, ...] = ()
+    exponent = 0
+    if task == "classification":
+        classes = canonical_classes(labels)
+        index = {(type(c).__name__, c): i for i, c in enumerate(classes)}
+        targets = [index[type(label).__name__, label] for label in labels]
+    else:
+        exponent = scale_exponent([float(y) for y in labels])
+        targets = [quantised(float(y), exponent) for y in labels]
+    members: list[list[_Sample]] = [[] for _ in range(parameters.n_estimators)]
+    for row, target in zip(rows, targets, strict=True):
+        cells = tuple(cell(v, c) for v, c in zip(row.features, columns, strict=True))
+        for t in trees_of(row.id, parameters):
+            members[t].append(_Sample(cells, target))
+    trees = tuple(
+        grow(members[t], tree_key(parameters.seed, t), 0, len(classes), columns, parameters) if members[t] else None
+        for t in range(parameters.n_estimators)
+    )
+    return Forest(parameters, tuple(columns), task, classes, exponent, trees)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def leaf_of(tree: Node, cells: Sequence[Any]) -> Node:
+    """The leaf that a row of cells reaches."""
+    while tree["split"] is not None:
+        attribute, _ = tree["split"]
+        tree = tree["left"] if goes_left(cells[attribute], tree["rule"]) else tree["right"]
+    return tree
+
+
+def leaf_value(leaf: Node) -> list[float]:
+    """Class shares, or the mean of the quantised targets, of one leaf."""
+    return [float(c) / float(leaf["n"]) for c in leaf["statistics"]]
+
+
+def average(forest: Forest, features: Sequence[Any]) -> list[float]:
+    """Leaf values summed in tree order over the trees with samples, divided by their number."""
+    cells = [cell(v, c) for v, c in zip(features, forest.columns, strict=True)]
+    trees = [tree for tree in forest.trees if tree is not None]
+    totals = [0.0] * max(1, len(forest.classes))
+    for tree in trees:
+        for i, value in enumerate(leaf_value(leaf_of(tree, cells))):
+            totals[i] += value
+    return [total / float(len(trees)) for total in totals]
+
+
+def predict_proba(forest: Forest, queries: Sequence[Sequence[Any]]) -> list[list[float]]:
+    """Class probabilities, one row a query, in canonical class order."""
+    return [average(forest, features) for features in queries]
+
+
+def predict(forest: Forest, queries: Sequence[Sequence[Any]]) -> list[Any]:
+    """The most probable class (ties: the smaller one), or the mean target, scaled back at the end."""
+    if forest.task == "regression":
+        means = [average(forest, features)[0] for features in queries]
+        return [math.ldexp(mean, forest.exponent - 38) for mean in means]
+    return [forest.classes[row.index(max(row))] for row in predict_proba(forest, queries)]
+
+
+# --- importances ----------------------------------------------------------------------------------
+
+
+def breadth_first(root: Node) -> list[Node]:
+    """All nodes of a tree, level by level."""
+    nodes = [root]
+    for node in nodes:
+        if node["split"] is not None:
+            nodes += [node["left"], node["right"]]
+    return nodes
+
+
+def gain(node: Node, criterion: str) -> float:
+    """What a split gains: its score less that of the node left whole, weighted by samples."""
+    left, right, whole = (n["statistics"] for n in (node["left"], node["right"], node))
+    if criterion == "squared_error":
+        return squared_error(left[0], whole[0], node["left"]["n"], node["right"]["n"]) * float(node["n"])
+    if criterion == "gini":
+        return gini(left, right) - float(sum(c * c for c in whole)) / float(node["n"])
+    return entropy(left, right) - float(sum(xlog2x(c) for c in whole) - xlog2x(node["n"]))
+
+
+def in_order(values: Sequence[float]) -> float:
+    """The plain sum from the first to the last (`sum` compensates from Python 3.12 on)."""
+    total = 0.0
+    for value in values:
+        total += value
+    return total
+
+
+def feature_importances(forest: Forest) -> list[float]:
+    """Each attribute's share of the gains, averaged over the trees that gain anything.
+
+    Gains are summed from the last node of the level order to the first.
+    """
+    importances = [0.0] * len(forest.columns)
+    for tree in forest.trees:
+        gains = [0.0] * len(forest.columns)
+        for node in reversed(breadth_first(tree) if tree is not None else []):
+            if node["split"] is not None:
+                gains[node["split"][0]] += gain(node, forest.parameters.criterion)
+        total = in_order(gains)
+        if total > 0:
+            importances = [a + b / total for a, b in zip(importances, gains, strict=True)]
+    total = in_order(importances)
+    return [a / total for a in importances] if total > 0 else importances
+
+
+# --- the canonical form ---------------------------------------------------------------------------
+
+
+def preorder(node: Node) -> Iterator[Node]:
+    """The nodes of a tree: itself, its left subtree, its right subtree."""
+    yield node
+    if node["split"] is not None:
+        yield from preorder(node["left"])
+        yield from preorder(node["right"])
+
+
+def rule_words(rule: Rule) -> tuple[int, int]:
+    """Kind of a rule, and its 64 bits: of the threshold, the category's hash, or the candidate's key."""
+    if rule["kind"] == "one-vs-rest":
+        return 2, rule["category"]
+    if rule["kind"] == "subset":
+        return 3, rule["key"]
+    (threshold_bits,) = struct.unpack("<Q", struct.pack("<d", rule["threshold"]))
+    return int(rule["missing_left"]), threshold_bits
+
+
+def node_words(node: Node) -> list[int]:
+    """One node: 1, attribute, kind, bits; or a leaf: 0, number of samples, statistics."""
+    if node["split"] is None:
+        return [0, node["n"], *node["statistics"]]
+    attribute, _ = node["split"]
+    return [1, attribute, *rule_words(node["rule"])]
+
+
+def tree_words(forest: Forest, tree: int) -> list[int]:
+    """All nodes of a tree in preorder; a tree without samples is a leaf of nothing."""
+    root = forest.trees[tree]
+    if root is None:
+        return [0, 0] + [0] * (len(forest.classes) if forest.task == "classification" else 1)
+    return [word % WORD for node in preorder(root) for word in node_words(node)]
+
+
+def tree_digest(forest: Forest, tree: int) -> str:
+    """SHA-256 of a tree's words, each as eight bytes, little-endian."""
+    words = tree_words(forest, tree)
+    return sha256(struct.pack(f"<{len(words)}Q", *words)).hexdigest()
+
+
+def label_text(value: Any) -> str:
+    """Text that tells any two labels of one type apart."""
+    return value.hex() if isinstance(value, float) else str(value)
+
+
+def header(forest: Forest) -> dict[str, Any]:
+    """All but the trees that decides a prediction."""
+    p = forest.parameters
+    return {
+        "format": 1,
+        "kind": "forest",
+        "task": forest.task,
+        "seed": p.seed,
+        "n_estimators": p.n_estimators,
+        "occurrences": occurrences(p.n_estimators, p.occurrence),
+        "max_depth": 2**31 - 1 if p.max_depth is None else p.max_depth,
+        "min_samples_split": p.min_samples_split,
+        "n_thresholds": p.n_thresholds,
+        "max_features": p.n_attributes,
+        "criterion": ["gini", "entropy", "squared_error"].index(p.criterion),
+        "types": [f"{column.type}:{column.dtype}" for column in forest.columns],
+        "classes": [[type(c).__name__, label_text(c)] for c in forest.classes],
+        "exponent": forest.exponent,
+    }
+
+
+def digest(forest: Forest) -> str:
+    """SHA-256 of the header as canonical JSON and of the trees' digests, one a line."""
+    text = json.dumps(header(forest), sort_keys=True, separators=(",", ":"))
+    lines = [text] + [tree_digest(forest, t) for t in range(forest.parameters.n_estimators)]
+    return sha256("\n".join(lines).encode("ascii")).hexdigest()

@@ -1,0 +1,48 @@
+"""Everything that an object keeps alive: for tests that nothing of a removed sample is left."""
+
+import gc
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+# Code, not data; its globals lead to the whole program.
+_CODE = (types.ModuleType, type, types.BuiltinFunctionType, types.CodeType, types.GetSetDescriptorType)
+
+
+def reachable(root: object) -> Iterator[Any]:
+    """Yield every object reachable from `root`, the bases of NumPy views included, each once."""
+    seen: set[int] = set()
+    stack: list[Any] = [root]
+    while stack:
+        value = stack.pop()
+        if id(value) in seen or isinstance(value, _CODE):
+            continue
+        seen.add(id(value))
+        yield value
+        if isinstance(value, types.FunctionType):
+            stack.extend(cell.cell_contents for cell in value.__closure__ or ())
+            stack.extend(value.__defaults__ or ())
+        elif isinstance(value, np.ndarray):
+            stack.append(value.base)
+            if value.dtype.hasobject:
+                stack.extend(value.ravel().tolist())
+        else:
+            stack.extend(gc.get_referents(value))
+
+
+def texts(root: object) -> set[str]:
+    """Return every text reachable from `root`."""
+    return {value for value in reachable(root) if isinstance(value, str)}
+
+
+def array_bytes(root: object) -> bytes:
+    """Return the memory of every array and byte string reachable from `root`, unused capacity included."""
+    parts = []
+    for value in reachable(root):
+        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+            parts.append(np.ascontiguousarray(value).tobytes())
+        elif isinstance(value, (bytes, bytearray)):
+            parts.append(bytes(value))
+    return b"\0".join(parts)

@@ -1,0 +1,130 @@
+"""Real server processes for tests: started as a user would, on a free port, in a folder of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLE = ROOT / "examples" / "adult.csv.gz"
+START_SECONDS = 240  # an empty kernel cache, and other tests at the same time
+
+
+@dataclass
+class Running:
+    """A server process."""
+
+    process: subprocess.Popen[str]
+    port: int
+    folder: Path
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def output(self) -> str:
+        """What it has said so far."""
+        return (self.folder / "output.txt").read_text(encoding="utf-8")
+
+    def get(self, path: str) -> tuple[int, Any]:
+        return self.ask("GET", path)
+
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Send a request and return status and JSON."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)  # noqa: S310
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """Stop it and return its exit code."""
+        self.process.send_signal(how)
+        return self.process.wait(timeout=60)
+
+
+def free_port() -> int:
+    """Return a port that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment of a process of ours: the project importable, no settings from outside."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OUBLI_")}
+    return {**kept, "PYTHONPATH": str(ROOT), **more}
+
+
+def run_cli(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of the command line to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "app", *arguments],
+        cwd=cwd,
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+        check=False,
+    )
+
+
+@contextmanager
+def serving(
+    *arguments: str, cwd: Path, command: tuple[str, ...] = (sys.executable, "-m", "app"), **variables: str
+) -> Iterator[Running]:
+    """Run ``oubli serve`` with some flags until the end of the block; it is ready when the block begins."""
+    port = free_port()
+    with (cwd / "output.txt").open("w") as output:
+        process = subprocess.Popen(
+            [*command, "serve", "--port", str(port), *arguments],
+            cwd=cwd,
+            env=environment(**variables),
+            stdout=output,
+            stderr=output,
+            stdin=subprocess.DEVNULL,
+            text=True,
+        )
+        server = Running(process, port, cwd)
+        try:
+            _wait_until_ready(server)
+            yield server
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                try:
+                    process.wait(timeout=60)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+
+def _wait_until_ready(server: Running) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if server.process.poll() is not None:
+            raise AssertionError(f"the server ended with {server.process.returncode}:\n{server.output}")
+        try:
+            if server.get("/readyz")[0] == 200:
+                return
+        except OSError:
+            pass
+        time.sleep(0.1)
+    raise AssertionError(f"the server was not ready after {START_SECONDS} s:\n{server.output}")

@@ -1,0 +1,231 @@
+"""Small awkward data, and histories of operations on a model: from a seed, or as Hypothesis strategies.
+
+A `World` is everything that stays fixed during a history: column types, task, parameters, and a pool
+of rows to draw samples and queries from. Rows are drawn from a few values a column, so duplicates,
+ties, constants and vanishing extremes, categories and classes are the rule and not the exception.
+A `History` is a world and a list of operations; which ids and rows an operation touches is decided
+by the history's own seed, so that an operation always fits what is held when it is reached.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tests.oracles.forest import Column
+
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+FLOAT64_MAX = float(np.finfo(np.float64).max)
+
+
+def neighbours(value: float, n: int, kind: type[Any]) -> list[float]:
+    """Return `n` adjacent floats of the kind, from `value` upwards."""
+    result = [kind(value)]
+    while len(result) < n:
+        result.append(np.nextafter(result[-1], kind(np.inf)))
+    return [float(x) for x in result]
+
+
+FLOAT32_VALUES: dict[str, list[Any]] = {
+    "few": [0.0, 1.0, 2.0],
+    "integers": [-3, -1, 0, 1, 2, 4, 2**24],
+    "constant": [7.25],
+    "signed zeros": [-0.0, 0.0, -1.5],
+    "adjacent at 1": neighbours(1.0, 4, np.float32),
+    "adjacent at 2^24": neighbours(2.0**24, 3, np.float32),
+    "adjacent below 0": neighbours(-3e-45, 5, np.float32),
+    "extreme": [-FLOAT32_MAX, FLOAT32_MAX, 0.0, 1.0],
+    "largest": neighbours(-FLOAT32_MAX, 3, np.float32),
+    "denormal": [float(np.float32(1.4e-45 * i)) for i in (-2, 0, 1, 3)],
+    "spread": [float(np.float32(x)) for x in (-2.7, -0.31, 0.04, 0.5, 0.77, 1.9, 3.3, 150.0)],
+    "rounded at the door": [0.1, 0.10000000149011612, 0.2, 1 / 3],
+}
+FLOAT64_VALUES: dict[str, list[Any]] = {
+    "integers beyond float32": [2**24 + 1, 2**24 + 2, 2**53 - 1, -(2**53) + 1],
+    "adjacent at 1": neighbours(1.0, 4, np.float64),
+    "extreme": [-FLOAT64_MAX, FLOAT64_MAX, 0.0, 1.0, 5e-324],
+    "tenths": [0.1, 0.2, 0.3, 0.1 + 0.2],
+}
+CATEGORIES: dict[str, list[Any]] = {
+    "one": ["only"],
+    "two": ["yes", "no"],
+    "few": ["a", "b", "c", "d"],
+    "many": [f"shop {i}" for i in range(40)],
+    "codes": [1, 2, 3.0, "4", 10],
+    "awkward": [" ", "1", 1, 1.5, True, "True", "None", "nan", "é", "e\u0301", "\U0001f600"],
+}
+BOOLEANS: dict[str, list[Any]] = {"both": [True, False], "numbers": [0, 1], "constant": [True]}
+
+# label type -> values
+CLASSES: dict[str, tuple[str, list[Any]]] = {
+    "one class": ("integer", [3]),
+    "two": ("integer", [0, 1]),
+    "unbalanced": ("integer", [0] * 11 + [1]),
+    "words": ("string", ["no", "yes"]),
+    "many": ("integer", list(range(7))),
+    "booleans": ("boolean", [True, False]),
+    "numbers": ("number", [-1.5, 0.0, 2.0]),
+    "mixed": ("scalar", ["a", 1, 2.5, True, "1", 0]),
+    "rare words": ("string", ["b"] * 6 + ["a", "c", "ä", "Z"]),
+}
+TARGETS: dict[str, list[float]] = {
+    "ties": [1.0, 2.0, 3.0],
+    "zeros": [0.0, -0.0],
+    "mostly zero": [0.0] * 5 + [1.0, -1.0],
+    "one value": [2.5],
+    "negative": [-3.5, -2.0, -0.25, 1.0],
+    "outlier": [0.1, 0.2, 0.35, 0.5, 0.7, 1e9],
+    "at the scale's edge": [15.9, 16.0, 16.000000000000004, -16.0, 1.0, 300.0],
+    "tiny": [1e-310, 3e-310, 0.0, 5e-324],
+    "huge": [1e300, -1.7e308, 5.0],
+    "spread": [round(0.37 * i * i - 2 * i, 3) for i in range(12)],
+}
+
+
+@dataclass(frozen=True)
+class World:
+    """What stays fixed during a history."""
+
+    columns: tuple[Column, ...]
+    task: str
+    label_type: str
+    parameters: dict[str, Any]  # arguments of our estimators, `max_features` an int
+    rows: tuple[tuple[tuple[Any, ...], Any], ...]  # pool of (features, label)
+    queries: tuple[tuple[Any, ...], ...]
+    counters_from: int = 2  # samples from which on a node keeps candidate counters
+
+
+@dataclass(frozen=True)
+class History:
+    """A world and what happens in it."""
+
+    world: World
+    operations: tuple[tuple[str, int], ...]  # (operation, size)
+    seed: int
+
+
+class Chooser:
+    """Makes choices: Hypothesis can shrink its own, a random generator's are richer and faster."""
+
+    def __init__(self, one: Callable[[Sequence[Any]], Any], integer: Callable[[int, int], int]) -> None:
+        self.one = one  # one of these
+        self.integer = integer  # between these, both included
+
+    @classmethod
+    def of_hypothesis(cls, draw: st.DrawFn) -> Chooser:
+        """Choose by Hypothesis."""
+        return cls(lambda options: draw(st.sampled_from(options)), lambda a, b: draw(st.integers(a, b)))
+
+    @classmethod
+    def of_seed(cls, seed: int) -> Chooser:
+        """Choose by a random generator."""
+        rng = random.Random(seed)
+        return cls(rng.choice, rng.randint)
+
+
+def choose_column(choose: Chooser, wide: bool) -> tuple[Column, list[Any]]:
+    """Choose a column and the values that its cells take, missing ones included."""
+    kind = choose.one(["numeric", "numeric", "categorical", "boolean"])
+    if kind == "categorical":
+        column, table = Column(kind), CATEGORIES
+    elif kind == "boolean":
+        column, table = Column(kind), BOOLEANS
+    elif wide and choose.one([False, True]):
+        column, table = Column(kind, "float64"), FLOAT64_VALUES
+    else:
+        column, table = Column(kind), FLOAT32_VALUES
+    values = list(
+        table[choose.one([name for name in table if name not in {"one", "constant"} or choose.one([True, False])])]
+    )
+    missing = choose.one([*["none"] * 6, *["some"] * 4, "most", "all"])
+    if missing == "some":
+        values += [None] * max(1, len(values) // 4)
+    elif missing == "most":
+        values += [None, float("nan")] * (2 * len(values))
+    elif missing == "all":
+        values = [None]
+    return column, values
+
+
+def choose_parameters(choose: Chooser, n_features: int, task: str) -> dict[str, Any]:
+    """Choose arguments for our estimators."""
+    criteria = ["gini", "entropy"] if task == "classification" else ["squared_error"]
+    return {
+        "n_estimators": choose.integer(1, 8),
+        "occurrence": choose.one([1.0, 1.0, 0.75, 0.5, 0.34, 0.2, 0.01]),
+        "max_depth": choose.one([None, None, None, None, 1, 2, 4]),
+        "min_samples_split": choose.one([2, 2, 2, 3, 5, 10]),
+        "n_thresholds": choose.integer(1, 6),
+        "max_features": choose.integer(1, n_features),
+        "criterion": choose.one(criteria),
+        "lazy": choose.one([True, True, False]),
+        "random_state": choose.integer(0, 2 ** choose.one([2, 32, 62])),
+    }
+
+
+def choose_world(choose: Chooser, max_rows: int) -> World:
+    """Choose a world."""
+    task = choose.one(["classification", "classification", "regression"])
+    wide = choose.one([False, False, True])
+    chosen = [choose_column(choose, wide) for _ in range(choose.one([1, 2, 3, 3, 4, 5]))]
+    if task == "classification":
+        label_type, labels = CLASSES[choose.one([*sorted(CLASSES), "two", "many", "mixed"])]
+    else:
+        label_type, labels = "number", TARGETS[choose.one([*sorted(TARGETS), "spread", "outlier", "ties"])]
+    n_rows = choose.integer(*choose.one([(1, max_rows), *[(max_rows // 2, max_rows)] * 3]))
+    # The cells come from a seed: drawing hundreds of them one by one is slow, and shrinking them
+    # seldom helps where shrinking the number of rows, columns and operations does not.
+    rng = random.Random(choose.integer(0, 2**16))
+    rows = tuple((tuple(rng.choice(values) for _, values in chosen), rng.choice(labels)) for _ in range(n_rows))
+    unseen = {"categorical": "never seen", "numeric": 0.75, "boolean": False}
+    queries = [tuple(rng.choice([*values, unseen[c.type], None]) for c, values in chosen) for _ in range(4)]
+    queries += [rng.choice(rows)[0] for _ in range(2)]
+    return World(
+        columns=tuple(column for column, _ in chosen),
+        task=task,
+        label_type=label_type,
+        parameters=choose_parameters(choose, len(chosen), task),
+        rows=rows,
+        queries=tuple(queries),
+        counters_from=choose.one([2, 2, 5, 12, 10**9]),
+    )
+
+
+OPERATIONS = (
+    *("add", "add", "add", "add batch", "add batch", "add batch", "add batch"),
+    *("delete", "delete", "delete", "delete batch", "delete batch"),
+    *("delete everything", "add again", "add again", "replace", "replace", "refuse"),
+    *("predict", "predict", "predict frozen", "resolve", "digest"),
+    *("save and load", "copy"),
+)
+
+
+def choose_history(choose: Chooser, max_operations: int, max_rows: int = 60) -> History:
+    """Choose a history; it starts with a fit (of size 0: an empty model)."""
+    world = choose_world(choose, max_rows)
+    n_operations = choose.integer(1, max_operations)
+    fit = ("fit", choose.one([0, len(world.rows) // 2, len(world.rows)]))
+    rest = [(choose.one(OPERATIONS), choose.integer(1, 12)) for _ in range(n_operations)]
+    return History(world, (fit, *rest), choose.integer(0, 2**16))
+
+
+def random_history(seed: int, max_operations: int, max_rows: int) -> History:
+    """Make the history of a seed."""
+    return choose_history(Chooser.of_seed(seed), max_operations, max_rows)
+
+
+@st.composite
+def worlds(draw: st.DrawFn, max_rows: int = 30) -> World:
+    """Draw a world."""
+    return choose_world(Chooser.of_hypothesis(draw), max_rows)
+
+
+@st.composite
+def histories(draw: st.DrawFn, max_operations: int = 10) -> History:
+    """Draw a history that Hypothesis can shrink."""
+    return choose_history(Chooser.of_hypothesis(draw), max_operations, max_rows=30)

@@ -1,0 +1,214 @@
+"""The container's parts, as far as they can be tried without a container engine."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from app.settings import ENV_PREFIX, Settings
+from tests.serving import EXAMPLE, ROOT, Running, environment, free_port, serving
+
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+    return document
+
+
+def instructions() -> list[tuple[str, str]]:
+    """The Dockerfile's instructions, continuation lines joined and comments left out."""
+    lines = [line for line in DOCKERFILE.splitlines() if not line.lstrip().startswith("#")]
+    joined = re.sub(r"\\\n", " ", "\n".join(lines))
+    return [(parts[0].upper(), parts[1].strip()) for line in joined.splitlines() if (parts := line.split(None, 1))]
+
+
+def values(name: str) -> list[str]:
+    return [value for instruction, value in instructions() if instruction == name]
+
+
+def final_stage() -> list[tuple[str, str]]:
+    everything = instructions()
+    return everything[max(i for i, (instruction, _) in enumerate(everything) if instruction == "FROM") :]
+
+
+def test_the_image_is_built_in_stages_on_a_named_version() -> None:
+    images = [value.split()[0] for value in values("FROM")]
+    assert len(images) == 2
+    for image in images:
+        tag = image.partition(":")[2]
+        assert tag
+        assert "latest" not in tag
+
+
+def test_the_image_runs_as_a_numeric_user_that_is_not_root() -> None:
+    users = [value for instruction, value in final_stage() if instruction == "USER"]
+    assert re.fullmatch(r"[1-9]\d{3,}:[1-9]\d{3,}", users[-1])
+
+
+def test_what_starts_gets_signals() -> None:
+    for name in ("ENTRYPOINT", "CMD"):
+        (value,) = [value for instruction, value in final_stage() if instruction == name]
+        assert value.startswith("["), f"{name} must be in exec form"
+    assert values("STOPSIGNAL") == ["SIGTERM"]
+    assert (ROOT / "docker" / "entrypoint.sh").read_text().rstrip().endswith('exec oubli "$@"')
+
+
+def test_the_image_has_a_health_check_and_the_kernels() -> None:
+    (check,) = values("HEALTHCHECK")
+    assert "healthcheck.py" in check
+    assert "--start-period" in check
+    assert any("oubli warm-up" in value for value in values("RUN"))
+
+
+def test_nothing_is_added_or_fetched_on_the_side() -> None:
+    assert values("ADD") == []
+    assert not any(re.search(r"\b(curl|wget|sudo|apt-get)\b", value) for value in values("RUN"))
+
+
+def test_every_file_that_is_copied_is_there_and_not_ignored() -> None:
+    allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    for value in values("COPY"):
+        if value.startswith("--from"):
+            continue
+        for source in value.split()[:-1]:
+            assert (ROOT / source).exists(), source
+            assert source.split("/")[0] in allowed, source
+
+
+def test_variables_are_settings() -> None:
+    text = DOCKERFILE + (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    names = set(re.findall(rf"\b{ENV_PREFIX}[A-Z_]+", text))
+    assert names
+    assert {name.removeprefix(ENV_PREFIX).lower() for name in names} <= set(Settings.model_fields)
+
+
+def test_compose_publishes_to_this_machine_only(compose: dict[str, Any]) -> None:
+    service = compose["services"]["oubli"]
+    assert service["ports"] == ["127.0.0.1:8000:8000"]
+    assert service["environment"]["OUBLI_ALLOW_ANONYMOUS"] == "true"
+
+
+def test_compose_gives_the_container_little(compose: dict[str, Any]) -> None:
+    service = compose["services"]["oubli"]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert "no-new-privileges:true" in service["security_opt"]
+    assert service["tmpfs"]
+    assert service["ulimits"]["core"] == 0
+
+
+def test_compose_keeps_the_model_in_a_named_volume(compose: dict[str, Any]) -> None:
+    service = compose["services"]["oubli"]
+    ((name, path),) = [volume.split(":") for volume in service["volumes"]]
+    assert name in compose["volumes"]
+    assert values("WORKDIR")[-1] == path
+    assert f"install -d -m 0700 -o 10001 -g 10001 {path}" in " ".join(values("RUN"))
+    assert str(Settings.model_fields["data_dir"].default) == "oubli-data"  # below the working directory
+
+
+def test_compose_and_image_check_health_alike(compose: dict[str, Any]) -> None:
+    test = compose["services"]["oubli"]["healthcheck"]["test"]
+    assert f'CMD ["{test[1]}", "{test[2]}"]' in values("HEALTHCHECK")[0]
+
+
+def test_the_version_is_that_of_the_project(compose: dict[str, Any]) -> None:
+    from app.version import VERSION
+
+    assert compose["services"]["oubli"]["image"] == f"oubli:{VERSION}"
+
+
+def check_health(port: int) -> int:
+    script = ROOT / "docker" / "healthcheck.py"
+    return subprocess.run([sys.executable, script], env=environment(OUBLI_PORT=str(port)), check=False).returncode
+
+
+def test_the_health_check_tells_a_ready_server_from_none(adult_server: Running) -> None:
+    assert check_health(adult_server.port) == 0
+    assert check_health(free_port()) == 1
+
+
+def test_the_smoke_test_passes_on_a_real_server(adult_server: Running) -> None:
+    before = adult_server.get("/model")[1]["n_samples"]
+    done = subprocess.run(
+        ["bash", ROOT / "docker" / "smoke.sh", adult_server.url], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the server works" in done.stdout
+    assert adult_server.get("/model")[1]["n_samples"] == before
+
+
+def test_the_smoke_test_fails_without_a_server() -> None:
+    script = ROOT / "docker" / "smoke.sh"
+    done = subprocess.run(["bash", script, f"http://127.0.0.1:{free_port()}"], capture_output=True, check=False)
+    assert done.returncode != 0
+
+
+@pytest.fixture
+def bin_folder(tmp_path: Path) -> Path:
+    """A folder with an `oubli` in it, as the image has one on its path."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    script = folder / "oubli"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m app "$@"\n')
+    script.chmod(0o755)
+    return folder
+
+
+def test_the_entry_point_serves_and_passes_signals_on(bin_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "small.csv").write_text("a,y\n" + "".join(f"{i},{'pq'[i % 2]}\n" for i in range(20)))
+    with serving(
+        "--data",
+        "small.csv",
+        "--target",
+        "y",
+        "--n-estimators",
+        "3",
+        cwd=tmp_path,
+        command=(str(ROOT / "docker" / "entrypoint.sh"),),
+        PATH=f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
+    ) as server:
+        assert server.get("/healthz")[0] == 200
+        assert server.stop() == 0
+    assert list((tmp_path / "oubli-data").glob("snapshot-*"))
+
+
+def test_the_entry_point_copies_the_kernels_to_where_numba_can_write(bin_folder: Path, tmp_path: Path) -> None:
+    kernels = tmp_path / "image"
+    kernels.mkdir()
+    (kernels / "compiled").write_text("code")
+    cache = tmp_path / "cache"
+    variables = environment(
+        PATH=f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
+        KERNELS_IN_IMAGE=str(kernels),
+        NUMBA_CACHE_DIR=str(cache),
+    )
+    for _ in range(2):  # a restart of the container finds them there
+        command = [ROOT / "docker" / "entrypoint.sh", "--version"]
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+        assert done.stdout.startswith("oubli ")
+        assert (cache / "compiled").read_text() == "code"
+        assert not (cache / "image").exists()
+
+
+def test_scripts_are_executable_and_the_shell_can_read_them() -> None:
+    for script, shell in (("entrypoint.sh", "sh"), ("smoke.sh", "bash")):
+        path = ROOT / "docker" / script
+        assert os.access(path, os.X_OK)
+        assert shutil.which(shell)
+        subprocess.run([shell, "-n", path], check=True)
+
+
+def test_the_image_serves_the_example() -> None:
+    (command,) = values("CMD")
+    assert EXAMPLE.name in command
+    assert '"income"' in command
