@@ -133,7 +133,7 @@ class Ensemble:
     def nbytes(self) -> int:
         """Bytes of all arrays, unused capacity included."""
         arrays = [*self.trees, *self.blocks, *self._scratch]
-        return sum(array.nbytes for array in arrays) - self.blocks.categories.nbytes
+        return int(sum(array.nbytes for array in arrays)) - self.blocks.categories.nbytes
 
     def _largest_tree(self) -> int:
         roots: npt.NDArray[np.int32] = self.trees.nodes["n_samples"][: self.settings.n_trees]
