@@ -95,6 +95,9 @@ def _recover(settings: Settings, keeper: Keeper, recovered: Recovered) -> _Origi
         f"{snapshot.created_at:%Y-%m-%d %H:%M} UTC."
         + (f" {settings.data} is not read again." if settings.data is not None else "")
     )
+    other = [name for name, value in settings.model_parameters().items() if model.get_params().get(name) != value]
+    if other:
+        warn(f"the recovered model keeps its own {', '.join(other)}; another --data-dir trains with what is given now")
     if crashed and not recovered.notes:
         warn("the server did not stop in order: changes after that snapshot, if there were any, are lost")
     return _Origin(model, model_version, new_epoch() if snapshot.epoch is None else snapshot.epoch)

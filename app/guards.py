@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.problems import ProblemError, to_problem
@@ -80,6 +81,8 @@ class Guards:
         try:
             limited = self._check(scope, receive)
             await self._app(scope, limited, watch)
+        except ClientDisconnect:
+            pass  # half a request, and nobody to answer
         except Exception as error:
             problem = to_problem(error) if isinstance(error, ProblemError) else None
             if problem is None:

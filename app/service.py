@@ -91,10 +91,8 @@ class ModelService:
         limits: Limits | None = None,
         idle_resolve: bool = True,
         warm_up: Callable[[], object] | None = None,
-        notes: Sequence[str] = (),
     ) -> None:
         self.limits = limits or Limits()
-        self.notes = tuple(notes)
         self.stop_error: str | None = None
         self._model = model
         self._keeper = keeper
@@ -245,7 +243,9 @@ class ModelService:
         ids, n_new = done.outcome
         return Added(ids, n_new, done.n_samples, done.model_version)
 
-    async def replace(self, sample_id: str, row: Row, label: object, subject: str | Keep | None) -> Receipt:
+    async def replace(
+        self, sample_id: str, row: Row, label: object, subject: str | Keep | None, ref: str | None = None
+    ) -> Receipt:
         """Rectify one held sample; see `changes.replace_sample`."""
         received_at = datetime.now(UTC)
         self._require_changeable()
@@ -257,7 +257,7 @@ class ModelService:
             erased=lambda outcome: ([sample_id] if outcome[1] else [], RECTIFIED),
         )
         relearned, _ = done.outcome
-        return self._receipt(None, "rectification", 1, int(relearned), 0, done.model_version, received_at)
+        return self._receipt(ref, "rectification", 1, int(relearned), 0, done.model_version, received_at)
 
     async def delete(
         self, *, ids: Sequence[str] | None = None, subjects: Sequence[str] | None = None, ref: str | None = None

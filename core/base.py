@@ -5,12 +5,12 @@ imported it.
 """
 
 import inspect
-import sys
+import warnings
 from typing import Any, Self
 
 import numpy as np
 
-from core.errors import InputError, NotFittedError
+from core.errors import InputError, NotFittedError, for_scikit_learn
 
 
 class Estimator:
@@ -52,7 +52,7 @@ class Estimator:
         changed = [
             f"{name}={value!r}"
             for name, value in self.get_params().items()
-            if not _is_equal(value, defaults[name].default)
+            if not _is_default(value, defaults[name].default)
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
 
@@ -62,10 +62,21 @@ class Estimator:
 
     def _check_is_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
-            raise _not_fitted_error()(
+            raise for_scikit_learn(NotFittedError)(
                 f"This {type(self).__name__} instance is not fitted yet: call 'fit' with samples, or "
                 "'start' with a schema, before using it"
             )
+
+    def _warn_of_names(self, X: Any, named: bool) -> None:
+        """Warn, as scikit-learn does, when only one of X and the schema has names for its columns."""
+        if _has_names(X) is named:
+            return
+        model = type(self).__name__
+        if named:
+            text = f"X does not have valid feature names, but {model} was fitted with feature names"
+        else:
+            text = f"X has feature names, but {model} was fitted without feature names"
+        warnings.warn(f"{text}: its columns are taken by position", UserWarning, stacklevel=4)
 
     def __sklearn_tags__(self) -> Any:
         """scikit-learn's tags; called by scikit-learn only."""
@@ -81,23 +92,15 @@ class Estimator:
         )
 
 
-def _is_equal(value: Any, default: Any) -> bool:
-    try:
-        return bool(value is default or value == default)
-    except (ValueError, TypeError):  # arrays compare element by element
-        return False
+def _is_default(value: Any, default: Any) -> bool:
+    # By type as well: max_features=1 is one feature, 1.0 all of them.
+    return value is default or (type(value) is type(default) and bool(value == default))
 
 
-def _not_fitted_error() -> type[Exception]:
-    """NotFittedError; one that scikit-learn's users can catch as theirs, if there are such users."""
-    exceptions = sys.modules.get("sklearn.exceptions")
-    if exceptions is None:
-        return NotFittedError
-
-    class SklearnNotFittedError(NotFittedError, exceptions.NotFittedError):  # type: ignore[name-defined, misc]
-        """Not fitted, by both names."""
-
-    return SklearnNotFittedError
+def _has_names(X: Any) -> bool:
+    """Whether X is a DataFrame with column names; numbers mean positions."""
+    labels = getattr(X, "columns", None)
+    return labels is not None and len(labels) > 0 and isinstance(labels[0], str)
 
 
 def draw_seed(random_state: Any) -> int:

@@ -14,7 +14,9 @@ The texts are for a Python user and may name the refused value. A service must b
 from `row`, `field` and `rule`, which hold positions, schema names and rules but never submitted data.
 """
 
+import sys
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 _SHOWN = 60  # characters of a refused value that a message repeats
@@ -172,3 +174,27 @@ class FileError(OubliError, ValueError):
 
 class DataConversionWarning(UserWarning):
     """Input was accepted in a shape that may be a mistake."""
+
+
+def for_scikit_learn(kind: type[Any]) -> type[Any]:
+    """Return the class, such that scikit-learn's users can catch it as theirs, if there are such users.
+
+    Once somebody has imported scikit-learn: a subclass of both, `kind` and scikit-learn's class of
+    the same name.
+    """
+    theirs = getattr(sys.modules.get("sklearn.exceptions"), kind.__name__, None)
+    return kind if theirs is None else _both(kind, theirs)
+
+
+@cache
+def _both(kind: type[Any], theirs: type[Any]) -> type[Any]:
+    def reduce(self: Any) -> tuple[Any, ...]:
+        # No module holds the class that is made here, so pickles (of errors in other processes) name `kind`.
+        return _again, (kind, self.args)
+
+    members = {"__module__": kind.__module__, "__doc__": kind.__doc__, "__reduce__": reduce}
+    return type(kind.__name__, (kind, theirs), members)
+
+
+def _again(kind: type[Any], args: tuple[Any, ...]) -> Any:
+    return for_scikit_learn(kind)(*args)

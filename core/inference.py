@@ -195,7 +195,7 @@ def infer_label_type(y: Any, task: Task, name: str = "label") -> LabelType:
     """
     if task is Task.REGRESSION:
         return LabelType.NUMBER
-    values = read_label_column(y, name).values
+    values = read_label_column(y, name, warn=False).values  # encoding will
     if not isinstance(values, list):
         kind = values.dtype.kind
         if kind == "f":

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core.errors import DataConversionWarning, InputError
+from core.errors import DataConversionWarning, InputError, for_scikit_learn
 from core.schema import LabelType
 from core.tables import COMPLEX, RawColumn, read_series, read_vector
 from core.values import RefusedError, is_boolean, is_integer, is_missing, plain_text, require_utf8, significant_bits
@@ -37,8 +37,8 @@ _INT64 = range(-(2**63), 2**63)
 Label = str | int | float | bool
 
 
-def read_label_column(y: Any, name: str) -> RawColumn:
-    """Read y, in any shape, as one column.
+def read_label_column(y: Any, name: str, *, warn: bool = True) -> RawColumn:
+    """Read y, in any shape, as one column; a column vector is read with a warning, if that is wanted.
 
     Raises
     ------
@@ -59,11 +59,12 @@ def read_label_column(y: Any, name: str) -> RawColumn:
         raise InputError("y should be a 1d array or a list of labels", field=name)
     array = np.asanyarray(y)
     if array.ndim == 2 and array.shape[1] == 1:
-        warnings.warn(
-            "A column-vector y was passed when a 1d array was expected: use y.ravel()",
-            DataConversionWarning,
-            stacklevel=4,
-        )
+        if warn:
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected: use y.ravel()",
+                for_scikit_learn(DataConversionWarning),
+                stacklevel=5,  # who called `fit` or `add`
+            )
         array = array[:, 0]
     if array.ndim != 1:
         raise InputError(f"y should be a 1d array, got an array of shape {array.shape} instead", field=name)

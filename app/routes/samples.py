@@ -177,16 +177,17 @@ async def read(request: Request) -> Response:
     summary="Rectify one sample",
     response_model=Receipt,
     responses=problems(*_INPUT, "not-held", "queue-full", "capacity", *_CHANGE),
-    openapi_extra={"parameters": [ID], **body(ReplaceRequest)},
+    openapi_extra={"parameters": [ID, QUERY["ref"]], **body(ReplaceRequest)},
 )
 async def replace(request: Request) -> Response:
     """Replace the content of a held sample; the old content is unlearned. Never creates a sample."""
     context = context_of(request)
     reader = context.reader()
     sample_id = _sample_id(request)
+    ref = _ref_of(request)
     row, label, subject, sent = reader.replacement(await request.body(), sample_id)
     try:
-        receipt = await context.service.replace(sample_id, row, label, subject)
+        receipt = await context.service.replace(sample_id, row, label, subject, ref)
     except InputError as error:
         raise explain(error, lambda _: ("features",), [sent], reader.schema) from None
     return json_answer(Receipt.content(receipt))
@@ -201,9 +202,7 @@ async def replace(request: Request) -> Response:
 )
 async def delete(request: Request) -> Response:
     """Unlearn one sample. One that is not held is counted as absent, so that a request can be repeated."""
-    raw_query = request.scope["query_string"]
-    ref = _ref(parse_query(raw_query, ("ref",))) if raw_query else None
-    receipt = await context_of(request).service.delete(ids=[_sample_id(request)], ref=ref)
+    receipt = await context_of(request).service.delete(ids=[_sample_id(request)], ref=_ref_of(request))
     return json_answer(Receipt.content(receipt))
 
 
@@ -215,6 +214,11 @@ def _list(
         subject=subject, after=read_cursor(cursor), limit=parse_limit(limit, DEFAULT_PAGE, most)
     )
     return page_answer(page, context.service.schema, csv=wants_csv(request, chosen))
+
+
+def _ref_of(request: Request) -> str | None:
+    raw_query = request.scope["query_string"]
+    return _ref(parse_query(raw_query, ("ref",))) if raw_query else None
 
 
 def _ref(query: dict[str, list[str]]) -> str | None:

@@ -67,27 +67,24 @@ def gather_column(data, scratch, blocks, block, used, attribute, start, end):
     Returns whether the column is not constant (a missing value differs from any other).
     """
     values = scratch.values[used]
+    rows = scratch.rows
     lo = np.inf
     hi = -np.inf
+    # Without branches: a NaN compares false with everything and leaves both ends alone.
+    for i in range(start, end):
+        cell = data.cells[rows[i], attribute]
+        values[i - start] = cell
+        x = np.float64(cell)
+        lo = x if x < lo else lo
+        hi = x if x > hi else hi
     at_lo = 0
     at_hi = 0
     n_missing = 0
-    for i in range(start, end):
-        x = data.cells[scratch.rows[i], attribute]
-        values[i - start] = x
-        if np.isnan(x):
-            n_missing += 1
-            continue
-        if x < lo:
-            lo = np.float64(x)
-            at_lo = 0
-        if x > hi:
-            hi = np.float64(x)
-            at_hi = 0
-        if x == lo:
-            at_lo += 1
-        if x == hi:
-            at_hi += 1
+    for i in range(end - start):
+        x = np.float64(values[i])
+        at_lo += np.int64(x == lo)
+        at_hi += np.int64(x == hi)
+        n_missing += np.int64(x != x)
     n_values = end - start - n_missing
     if n_values == 0 or (lo == hi and n_missing == 0):
         return False

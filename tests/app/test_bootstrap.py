@@ -70,6 +70,15 @@ def test_what_was_changed_is_there_after_a_stop(tmp_path, data, capsys):
         assert client.get("/model").json()["model_version"] == before["model_version"] == 4
 
 
+def test_parameters_of_a_recovered_model_stay_and_that_is_said(tmp_path, data, capsys):
+    crash(build_service(settings(tmp_path, data)))
+    capsys.readouterr()
+    service = build_service(settings(tmp_path, data, n_estimators=7))
+    assert "keeps its own n_estimators;" in capsys.readouterr().err.replace("\n", " ")
+    assert service._model.get_params()["n_estimators"] == 5
+    crash(service)
+
+
 def test_a_start_without_changes_writes_nothing(tmp_path, data):
     with served(build_service(settings(tmp_path, data))):
         pass

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
+from starlette.requests import ClientDisconnect
 from starlette.testclient import TestClient
 
 from app.guards import Guards, known_hosts, place_of
@@ -144,6 +146,16 @@ def test_a_mistake_of_ours_leaks_nothing(caplog):
     assert response.json()["title"] == "The server made a mistake"
     assert "SECRET" not in response.text + caplog.text
     assert "RuntimeError at test_guards.py" in caplog.text
+
+
+def test_a_client_that_goes_away_is_no_error(caplog):
+    async def reading(scope, receive, send):
+        raise ClientDisconnect
+
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"127.0.0.1")]}
+    with caplog.at_level(logging.INFO):
+        asyncio.run(_guarded(reading).app(scope, None, None))
+    assert caplog.text == ""
 
 
 def test_half_an_answer_is_cut_off(caplog):

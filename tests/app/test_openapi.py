@@ -74,7 +74,7 @@ def test_parameters_are_described(page):
 
     assert names("delete /samples") == {("query", "id"), ("query", "subject"), ("query", "ref")}
     assert names("get /samples") == {("query", "subject"), ("query", "cursor"), ("query", "limit"), ("query", "format")}
-    assert names("put /samples/{id}") == {("path", "id")}
+    assert names("put /samples/{id}") == {("path", "id"), ("query", "ref")}
 
 
 def test_no_operation_shows_frameworks_own_errors(page):

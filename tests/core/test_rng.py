@@ -1,7 +1,5 @@
 """`core.rng` against the oracle's big-integer arithmetic, and against known answers."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,13 +12,6 @@ words = st.one_of(
     st.integers(0, 2**64 - 1),
     st.sampled_from([0, 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1]),
 )
-
-
-@pytest.fixture(autouse=True)
-def _overflow_is_meant() -> Iterator[None]:
-    """Interpreted, the arithmetic modulo 2^64 would warn."""
-    with np.errstate(over="ignore"):
-        yield
 
 
 def u64(value: int) -> np.uint64:

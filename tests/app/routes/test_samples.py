@@ -218,6 +218,12 @@ def test_the_subject_stays_moves_or_goes(client):
     assert client.get("/samples/c1").json()["subject"] is None
 
 
+def test_a_rectification_takes_a_case_number(client):
+    body = {"features": [9, "z", True], "label": "no"}
+    assert client.put(f"/samples/c1?ref={UUID}", json=body).json()["ref"] == UUID
+    assert client.put("/samples/c1?ref=1", json=body).status_code == 422
+
+
 def test_rectifying_never_creates(client):
     response = client.put("/samples/nobody", json={"features": [1, "a", True], "label": "yes"})
     assert response.status_code == 404

@@ -5,6 +5,7 @@ The number of histories is printed at the end of the run (`conftest.py`).
 
 from __future__ import annotations
 
+import random
 from contextlib import ExitStack
 from typing import Any
 
@@ -12,7 +13,9 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from numba import config
 
+from core import DynamicForestClassifier, DynamicForestRegressor
 from tests.histories import Player, counters_from, play
 from tests.strategies import History, World, histories, random_history, worlds
 
@@ -47,6 +50,38 @@ def replay(number: int, max_operations: int, max_rows: int) -> None:
 def test_histories_that_shrink(history: History) -> None:
     """Fewer and simpler than the random ones; what fails here comes as its smallest example."""
     play(history)
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_a_larger_forest_at_the_default_settings(task: str) -> None:
+    """Thousands of samples, counters where they are by default; compared with fresh fits."""
+    rng = random.Random(7)
+
+    def row() -> list[Any]:
+        x = rng.gauss(0, 1)
+        return [x, rng.choice([None, 1, 2, 3]), rng.choice("abcdefgh"), x * x + rng.random(), rng.random() < 0.2]
+
+    def label(features: list[Any]) -> Any:
+        return (
+            int(features[0] > 0) + (features[2] in "ab") if task == "classification" else features[3] * 2 - features[0]
+        )
+
+    estimator = DynamicForestClassifier if task == "classification" else DynamicForestRegressor
+    model = estimator(n_estimators=6, occurrence=0.5, random_state=3)
+    n_samples = 300 if config.DISABLE_JIT else 3000
+    X = [row() for _ in range(n_samples)]
+    model.fit(X, [label(x) for x in X], categorical_features=[2])
+    for step in range(12):
+        model.delete(rng.sample(model.samples_.ids(), rng.choice([1, 7, 60])))
+        new = [row() for _ in range(rng.choice([1, 5, 90]))]
+        model.add(new, [label(x) for x in new])
+        model.predict([row() for _ in range(3)])
+        if step % 4 == 3:
+            report = model.verify()
+            assert report.ok, report
+    model.delete(rng.sample(model.samples_.ids(), n_samples - 100))
+    assert model.verify().ok
+    model.check_invariants()
 
 
 class Machine(RuleBasedStateMachine):
