@@ -1,8 +1,14 @@
 """The decorators for compiled code, and the policy they stand for.
 
-Every compiled function of `core` is decorated with `kernel` (called from Python) or `inner` (called
-from kernels only: without the wrappers for Python, which take long to compile) and with nothing
-else, so that these choices are made once:
+Every compiled function of `core` is decorated with one of these and with nothing else, so that
+these choices are made once:
+
+    kernel   called from Python
+    inner    called from kernels only: without the wrappers for Python, which take long to compile
+    spliced  the same, with its text put into its caller's: for the middle layers. LLVM optimises a
+             compiled function again inside each of its callers; a chain of six takes it six times.
+
+Of all three:
 
 * `fastmath` stays off: with it NaN tests vanish and sums change their order (bit-exactness).
 * `parallel` stays off: a `prange` on the default threading layer aborts the process when two
@@ -27,4 +33,13 @@ inner = njit(
     _nrt=False,
     no_cpython_wrapper=True,
     no_cfunc_wrapper=True,
+)
+spliced = njit(
+    cache=True,
+    nogil=True,
+    error_model="numpy",
+    _nrt=False,
+    no_cpython_wrapper=True,
+    no_cfunc_wrapper=True,
+    inline="always",
 )

@@ -11,11 +11,13 @@ from typing import Any, Self
 import numpy as np
 
 from core.errors import InputError, NotFittedError, for_scikit_learn
+from core.schema import Schema
 
 
 class Estimator:
     """Parameters and tags by scikit-learn's conventions."""
 
+    schema_: Schema
     _estimator_type: str
 
     @classmethod
@@ -67,8 +69,10 @@ class Estimator:
                 "'start' with a schema, before using it"
             )
 
-    def _warn_of_names(self, X: Any, named: bool) -> None:
+    def _check_names(self, X: Any) -> None:
         """Warn, as scikit-learn does, when only one of X and the schema has names for its columns."""
+        self._check_is_fitted()
+        named = self.schema_.named
         if _has_names(X) is named:
             return
         model = type(self).__name__
@@ -76,7 +80,7 @@ class Estimator:
             text = f"X does not have valid feature names, but {model} was fitted with feature names"
         else:
             text = f"X has feature names, but {model} was fitted without feature names"
-        warnings.warn(f"{text}: its columns are taken by position", UserWarning, stacklevel=4)
+        warnings.warn(f"{text}: its columns are taken by position", UserWarning, stacklevel=3)
 
     def __sklearn_tags__(self) -> Any:
         """scikit-learn's tags; called by scikit-learn only."""

@@ -16,7 +16,6 @@ from `row`, `field` and `rule`, which hold positions, schema names and rules but
 
 import sys
 from collections.abc import Iterable
-from functools import cache
 from typing import Any
 
 _SHOWN = 60  # characters of a refused value that a message repeats
@@ -183,10 +182,16 @@ def for_scikit_learn(kind: type[Any]) -> type[Any]:
     the same name.
     """
     theirs = getattr(sys.modules.get("sklearn.exceptions"), kind.__name__, None)
-    return kind if theirs is None else _both(kind, theirs)
+    if theirs is None:
+        return kind
+    if kind not in _BOTH:
+        _BOTH[kind] = _both(kind, theirs)
+    return _BOTH[kind]
 
 
-@cache
+_BOTH: dict[type[Any], type[Any]] = {}  # one class for each kind, so that a warning is shown once
+
+
 def _both(kind: type[Any], theirs: type[Any]) -> type[Any]:
     def reduce(self: Any) -> tuple[Any, ...]:
         # No module holds the class that is made here, so pickles (of errors in other processes) name `kind`.

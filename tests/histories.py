@@ -21,7 +21,6 @@ import pytest
 from core import DynamicForestClassifier, DynamicForestRegressor, load
 from core.errors import DuplicateIdError, EmptyModelError, InputError, UnknownIdError
 from core.forest.ensemble import Ensemble
-from core.forest.inputs import BLOCK_MINIMUM, Parameters
 from core.schema import Column, ColumnType, LabelType, Schema, Task
 from tests.oracles import forest as oracle
 from tests.strategies import History, World
@@ -47,14 +46,7 @@ def counters_from(n_samples: int) -> Iterator[None]:
     The default is far above the size of small data, so that their counters would never be tested. It
     never shows in the model.
     """
-    make = Ensemble._parameters
-
-    def lowered(self: Ensemble) -> Parameters:
-        parameters = make(self)
-        parameters.values[BLOCK_MINIMUM] = n_samples
-        return parameters
-
-    with patch.object(Ensemble, "_parameters", lowered):
+    with patch.object(Ensemble, "_block_minimum", lambda self: n_samples):
         yield
 
 
@@ -156,12 +148,12 @@ class Player:
 
     def add(self, n: int) -> None:
         """Add samples one at a time."""
-        for row in self.draw_rows(1 + n % 3):
+        for row in self.draw_rows(n):
             self.add_rows([self.new_id()] if self.rng.random() < 0.7 else None, [row])
 
     def add_batch(self, n: int) -> None:
-        """Add samples in one call: up to 37 of them."""
-        n = 1 + n * n // 4
+        """Add samples in one call: a few, or up to 37 of them, which is a large share of all."""
+        n = n if self.rng.random() < 0.6 else 1 + n * n // 4
         rows = self.draw_rows(n)
         self.add_rows(self.new_ids(n) if self.rng.random() < 0.7 else None, rows)
 
@@ -174,7 +166,7 @@ class Player:
 
     def delete(self, n: int) -> None:
         """Delete samples one at a time."""
-        for i in self.draw_held(1 + n % 3):
+        for i in self.draw_held(n):
             self.delete_ids([i])
 
     def delete_batch(self, n: int) -> None:
@@ -199,7 +191,7 @@ class Player:
 
     def replace(self, n: int) -> None:
         """Rectify samples."""
-        for i in self.draw_held(1 + n % 3):
+        for i in self.draw_held(1 + n // 2):
             features, label = self.draw_rows(1)[0]
             self.model.replace(i, list(features), label)
             self.held[i] = (features, label)

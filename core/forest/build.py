@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from core._jit import inner
+from core._jit import inner, spliced
 from core.forest.blocks import (
     allocate_block,
     available_blocks,
@@ -144,7 +144,7 @@ def must_be_leaf(parameters, n_samples, depth):
     return n_samples < parameters.values[MIN_SAMPLES_SPLIT] or depth >= parameters.values[MAX_DEPTH]
 
 
-@inner
+@spliced
 def find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end):
     """Choose the split of scratch.rows[start:end] into scratch.choice; False: the node is a leaf.
 
@@ -223,7 +223,7 @@ def _push_children(trees, scratch, size, node, key, start, middle, end, level):
         scratch.keys[size + position] = combine(key, np.uint64(side))
 
 
-@inner
+@spliced
 def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_levels):
     """Resolve the tag of a node: choose its split anew, and keep or regrow the subtree.
 

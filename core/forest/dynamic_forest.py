@@ -6,6 +6,7 @@ side and slots and codes on the other. The algorithm is in the kernels beside th
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from os import PathLike
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -23,6 +24,7 @@ from core.forest.invariants import check_invariants
 from core.forest.parameters import read_settings
 from core.samples import Prepared, SampleStore
 from core.schema import Schema, Task
+from core.targets import read_label_column
 from core.verification import Verification
 
 # A batch above this share of the samples held costs more to take out one by one than to plant the
@@ -114,7 +116,6 @@ class DynamicForest(Estimator):
         InputError
             With the row, the field and the rule; the estimator is as it was.
         """
-        self._check_target(y)
         if schema is None:
             schema = Schema.infer(X, y, task=self.task, categorical_features=categorical_features)
         settings = self._read_settings(schema)
@@ -184,7 +185,7 @@ class DynamicForest(Estimator):
         InputError
             Also when an id is held already (`DuplicateIdError`); nothing has changed.
         """
-        self._check_is_fitted()
+        self._check_names(X)
         return self.add_prepared(self.samples_.prepare(X, y, ids))
 
     def add_prepared(self, prepared: Prepared) -> list[str]:
@@ -208,16 +209,21 @@ class DynamicForest(Estimator):
         `classes` is only checked: labels outside it are refused. The classes follow the samples.
         """
         if classes is not None:
-            allowed = set(np.asarray(classes).tolist())
-            for row, label in enumerate(np.asarray(y).tolist()):
-                if label not in allowed:
-                    raise InputError(
-                        "must be one of `classes`: add it there or correct it", row=row, field="label", value=label
-                    )
+            self._check_classes(y, classes)
         if not self.__sklearn_is_fitted__():
             return self.fit(X, y)
         self.add(X, y)
         return self
+
+    def _check_classes(self, y: Any, classes: Any) -> None:
+        field = self.schema_.label_name if self.__sklearn_is_fitted__() else "label"
+        labels, listed = read_label_column(y, field, warn=False), read_label_column(classes, "classes")
+        allowed = set(map(listed.value, range(len(listed))))
+        for row, label in enumerate(map(labels.value, range(len(labels)))):
+            if label not in allowed:
+                raise InputError(
+                    "must be one of `classes`: add it there or correct it", row=row, field=field, value=label
+                )
 
     def delete(self, ids: Any) -> None:
         """Unlearn samples in place; the model is then the one `fit` would give on the rest.
@@ -287,9 +293,6 @@ class DynamicForest(Estimator):
             raise CapacityError(f"a regression holds at most {quantisation.MAX_SAMPLES} samples")
 
     # -- targets: class codes as they are, or regression values in fixed point --------------------
-
-    def _check_target(self, y: Any) -> None:
-        """Refuse, by its type, a target that is for the other estimator."""
 
     def _targets(self) -> npt.NDArray[np.int64]:
         raise NotImplementedError
@@ -424,18 +427,18 @@ class DynamicForest(Estimator):
     def copy(self) -> Self:
         """An independent copy; O(size), without resolving anything."""
         self._check_is_fitted()
-        other = type(self)(**self.get_params())
+        other = self._unfitted()
         other.begin(self.schema_, self.ensemble_.settings, self.samples_.copy())
         other.ensemble_ = self.ensemble_.copy()
         other.refresh_targets()
         return other
 
-    def __sklearn_clone__(self) -> Self:
-        """An unfitted estimator with the same parameters."""
-        return type(self)(**self.get_params())
+    def _unfitted(self) -> Self:
+        # A RandomState is copied as well: drawing from one model's must not move the other's.
+        return type(self)(**deepcopy(self.get_params()))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self.copy() if self.__sklearn_is_fitted__() else type(self)(**self.get_params())
+        return self.copy() if self.__sklearn_is_fitted__() else self._unfitted()
 
     def save(self, path: str | PathLike[str], extra: Mapping[str, str] | None = None) -> None:
         """Write the model to one file; resolves all tags.

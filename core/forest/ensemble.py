@@ -59,6 +59,7 @@ class Ensemble:
         self.n_features = n_features
         self.cell_dtype = np.dtype(cell_dtype)
         self.width: int = 2 if settings.is_regression else n_classes
+        self._smallest_block: int | None = None
         self.parameters = self._parameters()
         self.trees = self._empty_trees()
         self.blocks = self._empty_blocks(2)
@@ -81,6 +82,8 @@ class Ensemble:
 
     def _block_minimum(self) -> int:
         """Samples from which on a node keeps counters: below, counting again is cheaper than keeping."""
+        if self._smallest_block is not None:
+            return self._smallest_block
         return int(max(64, 2 * (self.settings.n_thresholds + 2) * self.width))
 
     def keep_blocks_like(self, other: "Ensemble") -> None:
@@ -91,7 +94,8 @@ class Ensemble:
         records = other.trees.nodes[: other.trees.meta[nodes.N_NODES]]
         with_block = records["n_samples"][records["block"] != NIL]
         if len(with_block):
-            self.parameters.values[inputs.BLOCK_MINIMUM] = max(2, int(with_block.min()))
+            self._smallest_block = max(2, int(with_block.min()))
+            self.parameters = self._parameters()
 
     @property
     def _counter_dtype(self) -> type[np.int32] | type[np.int64]:

@@ -66,13 +66,13 @@ def read_settings(params: dict[str, Any], n_features: int, criteria: tuple[str, 
     occurrence = params["occurrence"]
     check_number("occurrence", occurrence, low=0.0, high=1.0, integral=False)
     if occurrence == 0.0:
-        raise InputError("occurrence=0.0 must be above 0: it is the share of trees that learn a sample")
+        raise InputError(f"occurrence={occurrence!r} must be above 0: it is the share of trees that learn a sample")
     if params["max_depth"] is not None:
         check_number("max_depth", params["max_depth"], low=1, high=UNLIMITED_DEPTH)
     check_number("min_samples_split", params["min_samples_split"], low=2, high=2**31 - 1)
     check_number("n_thresholds", params["n_thresholds"], low=1, high=2**15)
     criterion = params["criterion"]
-    if criterion not in criteria:
+    if not isinstance(criterion, str) or criterion not in criteria:
         raise InputError(f"criterion={criterion!r} must be one of {', '.join(map(repr, criteria))}")
     return ForestSettings(
         n_trees=int(params["n_estimators"]),

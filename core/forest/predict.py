@@ -10,7 +10,7 @@ order, divided by their number by the caller: the same for one row, a batch and 
 
 import numpy as np
 
-from core._jit import inner, kernel
+from core._jit import inner, kernel, spliced
 from core.forest.blocks import count_in
 from core.forest.build import gather, must_be_leaf
 from core.forest.inputs import IS_REGRESSION
@@ -67,7 +67,7 @@ def _keep_side(data, scratch, end, side):
     return kept
 
 
-@inner
+@spliced
 def _add_leaf_below_tag(
     trees, data, parameters, scratch, blocks, node, key, depth, cells, row, category_hashes, sums
 ):

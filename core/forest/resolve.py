@@ -6,7 +6,7 @@ paths, one node at a time, as the paper's LZY does; `resolve_trees` resolves all
 
 import numpy as np
 
-from core._jit import inner, kernel
+from core._jit import inner, kernel, spliced
 from core.forest.build import ALL_LEVELS, FULL, OK, ONE_LEVEL, regrow
 from core.forest.nodes import DIRTY, NIL, TAGGED, clear_dirty, leaf_of
 from core.forest.split import goes_right
@@ -76,7 +76,7 @@ def resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags):
     return OK
 
 
-@inner
+@spliced
 def resolve_path(trees, data, parameters, scratch, blocks, tree, cells, row, category_hashes):
     """Resolve the tags that a query meets in one tree; returns OK or FULL.
 

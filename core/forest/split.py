@@ -6,7 +6,7 @@ candidates. Building does both, a mutation only the second, on counters it has k
 
 import numpy as np
 
-from core._jit import inner, kernel
+from core._jit import inner, kernel, spliced
 from core.forest.blocks import (
     AT_HI,
     AT_LO,
@@ -97,7 +97,7 @@ def gather_column(data, scratch, blocks, block, used, attribute, start, end):
     return True
 
 
-@inner
+@spliced
 def choose_attributes(data, parameters, scratch, blocks, block, key, start, end):
     """Take the first p columns in the node's hash order that are not constant; note the others."""
     n_features = data.cells.shape[1]
@@ -221,7 +221,7 @@ def count_categorical(data, parameters, scratch, blocks, block, used, key, start
         _add_category(scratch, chosen, bins, j)
 
 
-@inner
+@spliced
 def count_candidates(data, parameters, scratch, blocks, block, key, start, end):
     """Fill a block from the samples scratch.rows[start:end] of the node with this key.
 

@@ -6,7 +6,7 @@ in that the check of a node without counters is left to the next query.
 
 import numpy as np
 
-from core._jit import inner, kernel
+from core._jit import inner, kernel, spliced
 from core.forest.blocks import (
     AT_HI,
     AT_LO,
@@ -84,7 +84,7 @@ def _update_categorical(blocks, block, used, hashed, target, sign, key, n_sample
     return size_of(bins, 0, is_regression) < n_samples
 
 
-@inner
+@spliced
 def _update_attributes(data, blocks, block, slot, sign, key, n_samples, is_regression):
     """Bring the counters of all attributes up to date; False when the candidates change."""
     target = data.targets[slot]
@@ -128,7 +128,7 @@ def _update_target_range(blocks, block, target, sign):
     return target_range[COPIES_LO] > 0 and target_range[COPIES_HI] > 0
 
 
-@inner
+@spliced
 def _split_stands(trees, data, parameters, scratch, blocks, node, slot, sign, key):
     """Update an inner node's block for one sample; whether the split is certainly still the best.
 
@@ -171,7 +171,7 @@ def _update_leaf(trees, data, parameters, tree, node, depth, slot, entry, sign):
         set_tag(trees, tree, node)
 
 
-@inner
+@spliced
 def _update_tree(trees, data, parameters, scratch, blocks, tree, slot, entry, sign):
     """Add a sample to one tree or delete it there; O(depth p s width)."""
     nodes = trees.nodes

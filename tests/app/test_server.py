@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -110,23 +111,23 @@ def test_a_signal_under_load_loses_nothing_that_was_answered(folder):
 
 def _load(server: Running, number: int, acknowledged: list[str], failures: list[Any]) -> None:
     """Add samples on one connection until the server closes it; a request that was sent must be answered."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-    for i in range(100_000):
-        name = f"load{number}-{i}"
-        body = json.dumps({"samples": [{"id": name, "features": [i % 90, "a"], "label": "yes"}]})
-        try:
-            connection.request("POST", "/samples", body, {"Content-Type": "application/json"})
-        except OSError:
-            return
-        try:
-            answer = connection.getresponse()
-            answer.read()
-        except (OSError, http.client.HTTPException):
-            return  # closed while idle: the request came too late to be read
-        if answer.status != 201:
-            failures.append(answer.status)
-            return
-        acknowledged.append(name)
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)) as connection:
+        for i in range(100_000):
+            name = f"load{number}-{i}"
+            body = json.dumps({"samples": [{"id": name, "features": [i % 90, "a"], "label": "yes"}]})
+            try:
+                connection.request("POST", "/samples", body, {"Content-Type": "application/json"})
+            except OSError:
+                return
+            try:
+                answer = connection.getresponse()
+                answer.read()
+            except (OSError, http.client.HTTPException):
+                return  # closed while idle: the request came too late to be read
+            if answer.status != 201:
+                failures.append(answer.status)
+                return
+            acknowledged.append(name)
 
 
 def test_it_is_not_ready_at_once_and_answers_while_it_drains(folder):
