@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 import core
-from core.errors import FileError
 from core.persistence import read, read_metadata
 from core.samples import Prepared, SampleStore
 from core.schema import Schema, Task
@@ -121,10 +120,6 @@ def read_notes(path: Path, *, whole: bool = False) -> dict[str, str]:
     extra = document.get("extra", {})
     return {**{str(name): str(value) for name, value in extra.items()}, "digest": str(document.get("digest", ""))}
 
-
-def is_newer_format(error: FileError) -> bool:
-    """Whether a file was refused because a newer version of Oubli wrote it."""
-    return "upgrade" in error.rule
 
 
 def class_list(model: ServedModel) -> list[Any] | None:

@@ -9,6 +9,7 @@
       CapacityError          (RuntimeError)               a documented limit is reached
       EmptyModelError        (RuntimeError)               a prediction with no samples held
       FileError              (ValueError)                 a file that is not a sound model file
+        NewerFormatError                                  one that a newer version of Oubli wrote
 
 The texts are for a Python user and may name the refused value. A service must build its own texts
 from `row`, `field` and `rule`, which hold positions, schema names and rules but never submitted data.
@@ -169,6 +170,10 @@ class FileError(OubliError, ValueError):
     def __init__(self, rule: str) -> None:
         self.rule = rule
         super().__init__(rule)
+
+
+class NewerFormatError(FileError):
+    """A file is of a format that only a newer version reads."""
 
 
 class DataConversionWarning(UserWarning):

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import safetensors
 from safetensors.numpy import save_file
 
-from core.errors import FileError, OubliError
+from core.errors import FileError, NewerFormatError, OubliError
 
 FORMAT = "oubli"
 VERSION = 1
@@ -98,7 +98,7 @@ def _check_header(metadata: Mapping[str, str] | None) -> dict[str, Any]:
     if not version.isdecimal():
         raise FileError("the file has no format version: use one that `save` or a snapshot wrote")
     if int(version) > VERSION:
-        raise FileError(
+        raise NewerFormatError(
             f"the file has format version {version}, newer than {VERSION}, the newest this program "
             "reads: upgrade oubli"
         )

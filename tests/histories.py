@@ -124,6 +124,11 @@ class Player:
         """Draw distinct ids that are held, as many as there are."""
         return self.rng.sample(sorted(self.held), min(n, len(self.held)))
 
+    def maybe_resolve(self) -> None:
+        """Resolve now and then between two mutations: only a node without a tag checks its split."""
+        if self.rng.random() < 0.5:
+            self.model.resolve()
+
     # --- operations -------------------------------------------------------------------------------
 
     def fit(self, n: int) -> None:
@@ -150,6 +155,7 @@ class Player:
         """Add samples one at a time."""
         for row in self.draw_rows(n):
             self.add_rows([self.new_id()] if self.rng.random() < 0.7 else None, [row])
+            self.maybe_resolve()
 
     def add_batch(self, n: int) -> None:
         """Add samples in one call: a few, or up to 37 of them, which is a large share of all."""
@@ -168,6 +174,7 @@ class Player:
         """Delete samples one at a time."""
         for i in self.draw_held(n):
             self.delete_ids([i])
+            self.maybe_resolve()
 
     def delete_batch(self, n: int) -> None:
         """Delete samples in one call: few of them, or most."""

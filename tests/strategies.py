@@ -35,6 +35,8 @@ FLOAT32_VALUES: dict[str, list[Any]] = {
     "few": [0.0, 1.0, 2.0],
     "integers": [-3, -1, 0, 1, 2, 4, 2**24],
     "constant": [7.25],
+    "nearly constant": [3.5] * 7 + [4.5],
+    "nearly always missing": [None] * 6 + [3.5, 3.5, 4.5],
     "signed zeros": [-0.0, 0.0, -1.5],
     "adjacent at 1": neighbours(1.0, 4, np.float32),
     "adjacent at 2^24": neighbours(2.0**24, 3, np.float32),
@@ -53,6 +55,7 @@ FLOAT64_VALUES: dict[str, list[Any]] = {
 }
 CATEGORIES: dict[str, list[Any]] = {
     "one": ["only"],
+    "nearly one": ["usual"] * 7 + ["odd"],
     "two": ["yes", "no"],
     "few": ["a", "b", "c", "d"],
     "many": [f"shop {i}" for i in range(40)],
@@ -85,6 +88,8 @@ TARGETS: dict[str, list[float]] = {
     "huge": [1e300, -1.7e308, 5.0],
     "spread": [round(0.37 * i * i - 2 * i, 3) for i in range(12)],
 }
+
+DULL = {"one", "constant", "one class", "unbalanced", "zeros", "mostly zero", "one value"}
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,7 @@ class Chooser:
         return cls(rng.choice, rng.randint)
 
 
-def choose_column(choose: Chooser, wide: bool) -> tuple[Column, list[Any]]:
+def choose_column(choose: Chooser, wide: bool, deep: bool) -> tuple[Column, list[Any]]:
     """Choose a column and the values that its cells take, missing ones included."""
     kind = choose.one(["numeric", "numeric", "categorical", "boolean"])
     if kind == "categorical":
@@ -139,10 +144,8 @@ def choose_column(choose: Chooser, wide: bool) -> tuple[Column, list[Any]]:
         column, table = Column(kind, "float64"), FLOAT64_VALUES
     else:
         column, table = Column(kind), FLOAT32_VALUES
-    values = list(
-        table[choose.one([name for name in table if name not in {"one", "constant"} or choose.one([True, False])])]
-    )
-    missing = choose.one([*["none"] * 6, *["some"] * 4, "most", "all"])
+    values = list(table[choose.one([name for name in table if not (deep and name in DULL)])])
+    missing = choose.one([*["none"] * 6, *["some"] * 4, *([] if deep else ["most", "all"])])
     if missing == "some":
         values += [None] * max(1, len(values) // 4)
     elif missing == "most":
@@ -152,14 +155,14 @@ def choose_column(choose: Chooser, wide: bool) -> tuple[Column, list[Any]]:
     return column, values
 
 
-def choose_parameters(choose: Chooser, n_features: int, task: str) -> dict[str, Any]:
+def choose_parameters(choose: Chooser, n_features: int, task: str, deep: bool) -> dict[str, Any]:
     """Choose arguments for our estimators."""
     criteria = ["gini", "entropy"] if task == "classification" else ["squared_error"]
     return {
         "n_estimators": choose.integer(1, 8),
-        "occurrence": choose.one([1.0, 1.0, 0.75, 0.5, 0.34, 0.2, 0.01]),
-        "max_depth": choose.one([None, None, None, None, 1, 2, 4]),
-        "min_samples_split": choose.one([2, 2, 2, 3, 5, 10]),
+        "occurrence": choose.one([1.0, 0.75, 0.5] if deep else [1.0, 0.5, 0.34, 0.2, 0.01]),
+        "max_depth": choose.one([None] if deep else [None, 1, 2, 4]),
+        "min_samples_split": choose.one([2, 2, 3] if deep else [2, 3, 5, 10]),
         "n_thresholds": choose.integer(1, 6),
         "max_features": choose.integer(1, choose.one([1, n_features])),
         "criterion": choose.one(criteria),
@@ -169,15 +172,18 @@ def choose_parameters(choose: Chooser, n_features: int, task: str) -> dict[str, 
 
 
 def choose_world(choose: Chooser, max_rows: int) -> World:
-    """Choose a world."""
+    """Choose a world: of degenerate data and shallow trees, or of deep trees."""
+    deep = choose.one([False, True])
     task = choose.one(["classification", "classification", "regression"])
     wide = choose.one([False, False, True])
-    chosen = [choose_column(choose, wide) for _ in range(choose.one([1, 2, 3, 3, 4, 5]))]
+    n_columns = choose.integer(3, 6) if deep else choose.integer(1, 4)
+    chosen = [choose_column(choose, wide, deep) for _ in range(n_columns)]
     if task == "classification":
-        label_type, labels = CLASSES[choose.one([*sorted(CLASSES), "two", "many", "mixed"])]
+        label_type, labels = CLASSES[choose.one([name for name in CLASSES if not (deep and name in DULL)])]
     else:
-        label_type, labels = "number", TARGETS[choose.one([*sorted(TARGETS), "spread", "outlier", "ties"])]
-    n_rows = choose.integer(*choose.one([(1, max_rows), *[(max_rows // 2, max_rows)] * 3]))
+        label_type = "number"
+        labels = TARGETS[choose.one([name for name in TARGETS if not (deep and name in DULL)])]
+    n_rows = choose.integer(max_rows // 2 if deep else 1, max_rows)
     # The cells come from a seed: drawing hundreds of them one by one is slow, and shrinking them
     # seldom helps where shrinking the number of rows, columns and operations does not.
     rng = random.Random(choose.integer(0, 2**16))
@@ -189,7 +195,7 @@ def choose_world(choose: Chooser, max_rows: int) -> World:
         columns=tuple(column for column, _ in chosen),
         task=task,
         label_type=label_type,
-        parameters=choose_parameters(choose, len(chosen), task),
+        parameters=choose_parameters(choose, len(chosen), task, deep),
         rows=rows,
         queries=tuple(queries),
         counters_from=choose.one([2, 2, 5, 12, 10**9]),

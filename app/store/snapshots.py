@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from app.errors import NoSnapshotError, StartError, StorageError
-from app.model import ServedModel, is_newer_format, load_model, read_notes
+from app.model import ServedModel, load_model, read_notes
 from app.store.directory import DataDirectory, storage_errors
-from core.errors import FileError
+from core.errors import FileError, NewerFormatError
 
 GENERATIONS = 2
 _NAME = re.compile(r"snapshot-(\d{8,})\.safetensors")
@@ -94,7 +94,7 @@ class SnapshotStore:
                 snapshot = describe(path, read_notes(path))
                 model = load_model(path)
             except (FileError, OSError) as error:
-                if isinstance(error, FileError) and is_newer_format(error):
+                if isinstance(error, NewerFormatError):
                     # Falling back would lose what the newer version learned and unlearned.
                     raise StartError(f"{path}: {error.rule}") from None
                 problems.append(f"{path.name} cannot be read: {_rule(error)}")

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from core import persistence
 from core.base import Estimator
 from core.errors import CapacityError, EmptyModelError, FileError, InputError
-from core.forest import checking, quantisation, storing
+from core.forest import checking, quantisation, soundness, storing
 from core.forest.ensemble import MAX_ENTRIES, Ensemble, ForestSettings
 from core.forest.importances import feature_importances
 from core.forest.inputs import Data
@@ -29,7 +29,7 @@ from core.verification import Verification
 
 # A batch above this share of the samples held costs more to take out one by one than to plant the
 # rest anew.
-_REPLANT_SHARE = 0.25
+_REPLANT_SHARE = 0.08
 
 
 class QueryResult(NamedTuple):
@@ -265,15 +265,18 @@ class DynamicForest(Estimator):
         """
         self._check_is_fitted()
         subject = self.samples_.subject(sample_id)
-        prepared = self.samples_.prepare([x] if isinstance(x, list | tuple) else x, [y], [sample_id], allow_held=True)
+        row = x if getattr(x, "ndim", 1) == 2 else [x]
+        prepared = self.samples_.prepare(row, [y], [sample_id], allow_held=True)
         self.delete([sample_id])
         self.add_prepared(prepared)
         self.samples_.set_subject(sample_id, subject)
 
     def resolve(self, max_tags: int | None = None) -> int:
-        """Resolve lazy tags, all or about `max_tags` of them; returns how many there are fewer.
+        """Resolve all lazy tags and return how many there were; or work on `max_tags` of them.
 
-        Queries do this by themselves, for their own paths. Resolving ahead keeps them fast.
+        Queries do this by themselves, for their own paths. Resolving ahead keeps them fast. With
+        `max_tags` each step is short, and may leave tags further down; the return value is the number
+        of tags worked on, and there are none left when `n_lazy_tags_` is 0.
         """
         self._check_is_fitted()
         return self.ensemble_.resolve(self.data(), max_tags)
@@ -471,8 +474,11 @@ class DynamicForest(Estimator):
 
     @classmethod
     def from_parts(cls, document: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Put a model together from what a model file holds; for `core.persistence`."""
-        return storing.put_together(cls(**document["parameters"]), document, arrays)
+        """Put a model together from what a model file holds, checked; for `core.persistence`."""
+        soundness.check_parts(document, arrays)
+        model = storing.put_together(cls(**document["parameters"]), document, arrays)
+        soundness.check_forest(model.ensemble_, model.data(), model.samples_.slots())
+        return model
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickled by scikit-learn's tools (never by `save`): the fitted state as plain arrays."""

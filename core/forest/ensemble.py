@@ -23,6 +23,7 @@ from core.forest.update import ADD, DELETE, plant, update_samples
 from core.rng import mix
 
 _NO_LIMIT = 2**62
+_WHOLE_BELOW = 1024  # samples below which a subtree is grown in one step, well under a millisecond
 MAX_ENTRIES = 2**31 - 1  # an entry is an int32
 
 
@@ -219,7 +220,7 @@ class Ensemble:
         self.plant(data, slots)
         n_trees = self.settings.n_trees
         for tree in range(n_trees):
-            self._resolve_tree(data, tree, _NO_LIMIT)
+            self._resolve_tree(data, tree, _NO_LIMIT, _NO_LIMIT)
             if tree == 0:
                 self._reserve_for_all_trees()
             if progress is not None:
@@ -263,26 +264,36 @@ class Ensemble:
 
     # -- resolving ------------------------------------------------------------------------------
 
-    def _resolve_tree(self, data: Data, tree: int, max_tags: int) -> None:
+    def _resolve_tree(self, data: Data, tree: int, max_tags: int, whole_below: int) -> int:
         self._reserve_scratch(data)
+        total = 0
         while True:
-            status = resolve_tree(
-                self.trees, data, self.parameters, self._scratch, self.blocks, tree, max_tags
-            )
+            status, n_resolved = resolve_tree(
+                self.trees, data, self.parameters, self._scratch, self.blocks, tree,
+                max_tags - total, whole_below,
+            )  # fmt: skip
+            total += int(n_resolved)
             if status != FULL:
-                return
+                return total
             self._grow_pools()
 
     def resolve(self, data: Data, max_tags: int | None = None) -> int:
-        """Resolve tags, all or about `max_tags`; returns how many there are fewer."""
-        before = self.n_tags
-        limit = _NO_LIMIT if max_tags is None else max_tags
+        """Resolve all tags and return how many there were; or work on `max_tags` and return how many.
+
+        With `max_tags` no single step is long: big nodes are grown by one level, which leaves tags on
+        their children.
+        """
+        if max_tags is None:
+            n_tags = self.n_tags
+            for tree in np.flatnonzero(self.trees.tree_tags):
+                self._resolve_tree(data, int(tree), _NO_LIMIT, _NO_LIMIT)
+            return n_tags
+        done = 0
         for tree in np.flatnonzero(self.trees.tree_tags):
-            left_to_do = limit - (before - self.n_tags)
-            if left_to_do <= 0:
+            if done >= max_tags:
                 break
-            self._resolve_tree(data, int(tree), left_to_do)
-        return before - self.n_tags
+            done += self._resolve_tree(data, int(tree), max_tags - done, _WHOLE_BELOW)
+        return done
 
     # -- reading --------------------------------------------------------------------------------
 

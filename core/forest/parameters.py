@@ -11,7 +11,7 @@ from core.forest.ensemble import ForestSettings
 from core.forest.inputs import UNLIMITED_DEPTH
 from core.forest.scores import CRITERIA
 
-_MAX_TREES = 2**15
+MAX_TREES = 2**15
 
 
 def count_occurrences(occurrence: float, n_estimators: int) -> int:
@@ -62,7 +62,7 @@ def read_settings(params: dict[str, Any], n_features: int, criteria: tuple[str, 
     InputError
         Naming the parameter, its value and the rule.
     """
-    check_number("n_estimators", params["n_estimators"], low=1, high=_MAX_TREES)
+    check_number("n_estimators", params["n_estimators"], low=1, high=MAX_TREES)
     occurrence = params["occurrence"]
     check_number("occurrence", occurrence, low=0.0, high=1.0, integral=False)
     if occurrence == 0.0:

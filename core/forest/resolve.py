@@ -40,8 +40,14 @@ def _put_off_children(trees, pending, size, node):
 
 
 @kernel
-def resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags):
-    """Resolve up to `max_tags` tags of one tree, the uppermost first; returns OK or FULL."""
+def resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags, whole_below):
+    """Resolve up to `max_tags` tags of one tree, the uppermost first.
+
+    whole_below  a node with more samples than this is grown by one level only, so that no single
+                 step takes long
+
+    Returns OK or FULL, and the number of tags that were worked on.
+    """
     nodes = trees.nodes
     pending = scratch.pending
     keys = scratch.pending_keys
@@ -57,12 +63,13 @@ def resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags):
         key = keys[size]
         if nodes[node]["flags"] & TAGGED:
             if n_resolved == max_tags:
-                return OK
+                return OK, n_resolved
+            n_levels = ALL_LEVELS if nodes[node]["n_samples"] <= whole_below else ONE_LEVEL
             status = regrow(
-                trees, data, parameters, scratch, blocks, tree, node, key, depth, ALL_LEVELS
+                trees, data, parameters, scratch, blocks, tree, node, key, depth, n_levels
             )
             if status == FULL:
-                return FULL
+                return FULL, n_resolved
             n_resolved += 1
         if leaf_of(nodes, node) != NIL or not nodes[node]["flags"] & DIRTY:
             continue
@@ -73,7 +80,7 @@ def resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags):
             keys[position] = combine(key, np.uint64(pending[position, 0] - left))
     if trees.tree_tags[tree] == 0:
         _sweep_dirty(trees, scratch, tree)
-    return OK
+    return OK, n_resolved
 
 
 @spliced
