@@ -70,10 +70,13 @@ class Estimator:
             )
 
     def _check_names(self, X: Any) -> None:
-        """Warn, as scikit-learn does, when only one of X and the schema has names for its columns."""
+        """Warn, as scikit-learn does, when only one of X and the schema has names for its columns.
+
+        Lists are left alone: rows in the order of the features are what they are for.
+        """
         self._check_is_fitted()
         named = self.schema_.named
-        if _has_names(X) is named:
+        if isinstance(X, list | tuple) or _has_names(X) is named:
             return
         model = type(self).__name__
         if named:

@@ -171,9 +171,10 @@ def choose_parameters(choose: Chooser, n_features: int, task: str, deep: bool) -
     }
 
 
-def choose_world(choose: Chooser, max_rows: int) -> World:
+def choose_world(choose: Chooser, max_rows: int, *, deep: bool | None = None) -> World:
     """Choose a world: of degenerate data and shallow trees, or of deep trees."""
-    deep = choose.one([False, True])
+    if deep is None:
+        deep = choose.one([False, True])
     task = choose.one(["classification", "classification", "regression"])
     wide = choose.one([False, False, True])
     n_columns = choose.integer(3, 6) if deep else choose.integer(1, 4)
@@ -223,6 +224,15 @@ def choose_history(choose: Chooser, max_operations: int, max_rows: int = 60) -> 
 def random_history(seed: int, max_operations: int, max_rows: int) -> History:
     """Make the history of a seed."""
     return choose_history(Chooser.of_seed(seed), max_operations, max_rows)
+
+
+def long_life(seed: int, n_operations: int) -> History:
+    """Make a history of single mutations of a model with deep trees, with queries in between."""
+    choose = Chooser.of_seed(seed)
+    world = choose_world(choose, 60, deep=True)
+    operations = [("fit", 40)]
+    operations += [(choose.one(["add", "delete", "replace"]), choose.integer(1, 4)) for _ in range(n_operations)]
+    return History(world, tuple(operations), seed)
 
 
 @st.composite

@@ -17,7 +17,7 @@ from numba import config
 
 from core import DynamicForestClassifier, DynamicForestRegressor
 from tests.histories import Player, counters_from, play
-from tests.strategies import History, World, histories, random_history, worlds
+from tests.strategies import History, World, histories, long_life, random_history, worlds
 
 sizes = st.integers(1, 12)
 
@@ -25,23 +25,29 @@ sizes = st.integers(1, 12)
 @pytest.mark.parametrize("part", range(8))
 def test_random_histories(part: int) -> None:
     for number in range(50 * part, 50 * part + 50):
-        replay(number, max_operations=20, max_rows=60)
+        replay(random_history(number, max_operations=30, max_rows=60))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(100, 140))
 def test_many_random_histories(part: int) -> None:
     for number in range(50 * part, 50 * part + 50):
-        replay(number, max_operations=40, max_rows=150)
+        replay(random_history(number, max_operations=60, max_rows=150))
 
 
-def replay(number: int, max_operations: int, max_rows: int) -> None:
-    """Play the history of a seed; a failure names it."""
-    history = random_history(number, max_operations, max_rows)
+@pytest.mark.parametrize("part", range(4))
+def test_long_lives(part: int) -> None:
+    """Many single mutations, nearly all of which leave the trees as they are: are they right to?"""
+    for number in range(10 * part, 10 * part + 10):
+        replay(long_life(number, n_operations=60))
+
+
+def replay(history: History) -> None:
+    """Play a history; a failure shows it."""
     try:
         play(history)
     except BaseException as error:
-        error.add_note(f"random_history({number}, {max_operations}, {max_rows})")
+        error.add_note(f"the history: {history}")
         raise
 
 

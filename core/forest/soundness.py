@@ -1,0 +1,295 @@
+"""Whether the parts of a model file are a forest over its samples, asked before a kernel trusts them.
+
+Kernels check no bounds: they would follow a wrong index anywhere, and a list that runs in a circle
+for ever. A file's checksum finds damage; this finds what was written wrong, or on purpose. Whether
+the splits are the best ones is not asked here: that is what `verify` is for.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from core._jit import kernel
+from core.errors import FileError
+from core.forest.blocks import count_in
+from core.forest.ensemble import Ensemble
+from core.forest.inputs import IS_REGRESSION, N_TREES, OCCURRENCES, UNLIMITED_DEPTH, Data, Parameters
+from core.forest.nodes import (
+    FREE_BLOCK,
+    FREE_LEAF,
+    FREE_PAIR,
+    META_SIZE,
+    MISSING_LEFT,
+    N_FREE_BLOCKS,
+    N_FREE_LEAVES,
+    N_FREE_PAIRS,
+    NIL,
+    SUBSET,
+    Trees,
+    leaf_of,
+)
+from core.forest.parameters import MAX_TREES
+from core.forest.scores import CRITERIA, SQUARED_ERROR
+from core.forest.split import goes_right
+from core.rng import draw_trees, restore_order
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+IntArray = npt.NDArray[np.int64]
+
+_PREFIX = "forest."  # of the arrays that are the trees', see `storing.py`
+
+
+def _require(condition: Any, what: str) -> None:
+    if not condition:
+        raise FileError(f"the file is not sound ({what}): restore another file")
+
+
+# -- before anything is made of the parts ---------------------------------------------------------
+
+
+def check_parts(document: Mapping[str, Any], arrays: Arrays) -> None:
+    """Check numbers and shapes, so that what is made of them is no larger than the file.
+
+    Raises
+    ------
+    FileError
+        When they do not fit together.
+    """
+    settings, task, width = document["settings"], document["task"], document["n_classes"]
+    n_features = len(document["schema"]["columns"])
+    _require(document["schema"]["task"] == task, "the schema is for another task")
+    _check_settings(settings, n_features, task == "regression")
+    _require(type(width) is int and width >= 2, "the number of classes is out of range")
+    for name, (dtype, shape) in _expected_types(settings, n_features, width).items():
+        array = arrays[_PREFIX + name]
+        fits = array.dtype == np.dtype(dtype) and array.ndim == len(shape)
+        fits = fits and all(size in {None, given} for size, given in zip(shape, array.shape, strict=True))
+        _require(fits, f"{name} has another type or shape than the settings say")
+    for group in ("nodes.", "leaves.", "blocks."):
+        lengths = {len(array) for name, array in arrays.items() if name.startswith(_PREFIX + group)}
+        _require(len(lengths) == 1, f"the arrays of {group[:-1]} differ in length")
+    n_slots = len(arrays[_PREFIX + "links"]) // settings["occurrences"]
+    _require((arrays["samples.slots"] < n_slots).all(), "there are slots that the trees have no room for")
+    _require((arrays["class_table.codes"] < width).all(), "there are classes that the trees have no room for")
+    _require(document["n_samples"] == len(arrays["samples.slots"]), "the number of samples is wrong")
+
+
+def _check_settings(settings: Mapping[str, Any], n_features: int, is_regression: bool) -> None:
+    limits = {
+        "n_trees": (1, MAX_TREES),
+        "occurrences": (1, settings["n_trees"]),
+        "max_depth": (1, UNLIMITED_DEPTH),
+        "min_samples_split": (2, 2**31 - 1),
+        "n_thresholds": (1, 2**15),
+        "max_features": (1, n_features),
+        "criterion": (min(CRITERIA.values()), max(CRITERIA.values())),
+        "seed": (0, 2**63 - 1),
+    }
+    for name, (low, high) in limits.items():
+        value = settings[name]
+        _require(type(value) is int and low <= value <= high, f"the setting {name} is out of range")
+    _require(
+        settings["is_regression"] is is_regression and is_regression == (settings["criterion"] == SQUARED_ERROR),
+        "the settings are for another task",
+    )
+
+
+def _expected_types(
+    settings: Mapping[str, Any], n_features: int, width: int
+) -> dict[str, tuple[str, tuple[int | None, ...]]]:
+    """Types and shapes of the trees' arrays; None stands for any length."""
+    p, s = settings["max_features"], settings["n_thresholds"]
+    counter = "i8" if settings["is_regression"] else "i4"
+    return {
+        "nodes.category": ("u8", (None,)),
+        "nodes.child": ("i4", (None,)),
+        "nodes.attribute": ("i4", (None,)),
+        "nodes.n_samples": ("i4", (None,)),
+        "nodes.block": ("i4", (None,)),
+        "nodes.kind": ("u1", (None,)),
+        "leaves.statistics": (counter, (None, width)),
+        "leaves.heads": ("i4", (None,)),
+        "links": ("i4", (None, 2)),
+        "meta": ("i8", (META_SIZE,)),
+        "blocks.sizes": ("i4", (None, 2)),
+        "blocks.attributes": ("i4", (None, p)),
+        "blocks.ranges": ("f8", (None, p, 2)),
+        "blocks.copies": ("i4", (None, p, 3)),
+        "blocks.thresholds": ("f8", (None, p, s)),
+        "blocks.bins": (counter, (None, p, s + 2, width)),
+        "blocks.totals": (counter, (None, width)),
+        "blocks.target_range": ("i8", (None, 4)),
+        "blocks.skipped": ("i4", (None, n_features)),
+        "blocks.constants": ("f8", (None, n_features)),
+    }
+
+
+# -- before the trees are used --------------------------------------------------------------------
+
+
+def check_forest(ensemble: Ensemble, data: Data, slots: IntArray) -> None:
+    """Check that the trees hold the samples of `slots`, each where the splits lead it, and no others.
+
+    `Ensemble.restore` has looked at the bounds of every index before.
+
+    Raises
+    ------
+    FileError
+        Saying what is wrong. O(samples x trees x depth), and a step for each free row.
+    """
+    trees, n_trees = ensemble.trees, ensemble.settings.n_trees
+    used = _list_nodes(trees, n_trees)
+    records = trees.nodes[used]
+    child = records["child"].astype(np.int64)
+    is_inner = child >= 0
+    leaves = ~child[~is_inner]
+    blocks = records["block"][records["block"] != NIL].astype(np.int64)
+    _check_splits(records[is_inner], data.categorical)
+    _require((records["block"][~is_inner] == NIL).all(), "a leaf keeps counters")
+    sizes = ensemble.blocks.sizes
+    room = [ensemble.settings.max_features, ensemble.n_features]  # of attributes used and skipped
+    _require((sizes[blocks] >= [1, 0]).all() and (sizes[blocks] <= room).all(), "counters have another size")
+
+    first_pair = n_trees + n_trees % 2
+    pairs = range(first_pair, len(trees.nodes), 2)
+    taken = child[is_inner]
+    _check_free(trees, FREE_PAIR, N_FREE_PAIRS, trees.nodes["child"], pairs, taken, "pairs of nodes")
+    _check_free(trees, FREE_LEAF, N_FREE_LEAVES, trees.heads, range(len(trees.heads)), leaves, "leaves")
+    _check_free(trees, FREE_BLOCK, N_FREE_BLOCKS, sizes[:, 0], range(1, len(sizes)), blocks, "counters")
+
+    counts = np.zeros(len(trees.nodes), np.int64)
+    statistics = np.zeros_like(trees.statistics)
+    owners = np.full(len(trees.links), NIL, np.int32)
+    drawn = np.zeros((len(slots), ensemble.settings.occurrences), np.int16)
+    draw_members(data, ensemble.parameters, slots, np.arange(n_trees, dtype=np.int32), drawn)
+    by_tree = np.argsort(drawn.ravel(), kind="stable")  # one tree fits the processor's cache, a forest does not
+    route_members(trees, data, ensemble.parameters, slots, drawn, by_tree, counts, statistics, owners)
+    _require(np.array_equal(counts[used], records["n_samples"]), "a node counts other samples than its own")
+    _require((counts[used[n_trees:]] > 0).all(), "a node has no samples")
+    _require(np.array_equal(statistics, trees.statistics), "a leaf counts other samples than its own")
+    _require(
+        is_linked(trees, owners, leaves, records["n_samples"][~is_inner].astype(np.int64)),
+        "a leaf lists other samples than its own",
+    )
+
+
+def _list_nodes(trees: Trees, n_trees: int) -> IntArray:
+    """List the rows of all nodes in the trees, the roots first; every pair has one parent."""
+    child = trees.nodes["child"].astype(np.int64)
+    first_pair = n_trees + n_trees % 2
+    parents = np.full(len(child), NIL, np.int64)
+    level = np.arange(n_trees)
+    levels = []
+    while len(level):
+        levels.append(level)
+        parent = level[child[level] >= 0]
+        left = child[parent]
+        # `restore` has seen to it that there is a row behind each left child.
+        is_new = (left >= first_pair).all() and ((left - first_pair) % 2 == 0).all() and (parents[left] == NIL).all()
+        parents[left] = parent
+        _require(is_new and (parents[left] == parent).all(), "a node has two parents")
+        level = np.concatenate([left, left + 1])
+    return np.concatenate(levels)
+
+
+def _check_splits(inner_nodes: npt.NDArray[Any], categorical: npt.NDArray[np.bool_]) -> None:
+    kind = inner_nodes["kind"]
+    is_categorical = categorical[inner_nodes["attribute"]]
+    _require((kind <= SUBSET).all() and ((kind > MISSING_LEFT) == is_categorical).all(), "a split is of another kind")
+
+
+def _check_free(
+    trees: Trees, first: int, count: int, following: npt.NDArray[Any], rows: range, taken: IntArray, what: str
+) -> None:
+    """Check that each of `rows` is taken once, or on the free list once."""
+    is_free = np.zeros(rows.stop, np.bool_)
+    is_free[rows.start :: rows.step] = True
+    is_free[taken] = False
+    free = set(np.flatnonzero(is_free).tolist())
+    _require(len(free) == len(rows) - len(taken) == trees.meta[count], f"the {what} in use are not counted right")
+    row = int(trees.meta[first])
+    while row in free:
+        free.remove(row)
+        row = int(following[row])
+    _require(row == NIL and not free, f"the free {what} are not listed right")
+
+
+@kernel
+def draw_members(
+    data: Data, parameters: Parameters, slots: IntArray, order: npt.NDArray[np.int32], drawn: npt.NDArray[np.int16]
+) -> None:
+    """Draw the trees of samples.
+
+    slots  int64[n] of the samples
+    order  int32[T] the identity permutation
+    drawn  int16[n, k], written
+    """
+    n_trees = parameters.values[N_TREES]
+    occurrences = parameters.values[OCCURRENCES]
+    seed_key = parameters.seed_key[0]
+    for i in range(slots.shape[0]):
+        id_hash = data.id_hashes[slots[i]]
+        draw_trees(seed_key, id_hash, n_trees, occurrences, order)
+        for draw in range(occurrences):
+            drawn[i, draw] = order[draw]
+        restore_order(seed_key, id_hash, n_trees, occurrences, order)
+
+
+@kernel
+def route_members(
+    trees: Trees,
+    data: Data,
+    parameters: Parameters,
+    slots: IntArray,
+    drawn: npt.NDArray[np.int16],
+    members: IntArray,
+    counts: IntArray,
+    statistics: npt.NDArray[Any],
+    owners: npt.NDArray[np.int32],
+) -> None:
+    """Send samples down the trees that they have drawn, and count them on the way.
+
+    members     int64[n * k] all positions in `drawn`, in any order
+    counts      int64[nodes], zero, written: samples that pass each node
+    statistics  as in `trees`, zero, written: of each leaf
+    owners      int32[entries], NIL, written: the leaf that each entry belongs to
+    """
+    is_regression = parameters.values[IS_REGRESSION] != 0
+    occurrences = drawn.shape[1]
+    for m in range(members.shape[0]):
+        i = members[m] // occurrences
+        draw = members[m] % occurrences
+        slot = slots[i]
+        node = np.int64(drawn[i, draw])
+        counts[node] += 1
+        while leaf_of(trees.nodes, node) == NIL:
+            side = goes_right(trees.nodes, node, data.cells, slot, data.category_hashes)
+            node = np.int64(trees.nodes[node]["child"]) + side
+            counts[node] += 1
+        leaf = leaf_of(trees.nodes, node)
+        count_in(statistics, leaf, data.targets[slot], 1, is_regression)
+        owners[slot * occurrences + draw] = np.int32(leaf)
+
+
+@kernel
+def is_linked(trees: Trees, owners: npt.NDArray[np.int32], leaves: IntArray, sizes: IntArray) -> bool:
+    """Tell whether the list of each leaf holds so many of its own entries, linked both ways.
+
+    owners  int32[entries] the leaf that each entry belongs to
+    leaves  int64[m]
+    sizes   int64[m] how many entries each is to have
+    """
+    n_entries = owners.shape[0]
+    for i in range(leaves.shape[0]):
+        previous = ~leaves[i]
+        entry = np.int64(trees.heads[leaves[i]])
+        for _ in range(sizes[i]):
+            if entry < 0 or entry >= n_entries or owners[entry] != leaves[i] or trees.links[entry, 1] != previous:
+                return False
+            previous = entry
+            entry = np.int64(trees.links[entry, 0])
+        if entry != NIL:
+            return False
+    return True

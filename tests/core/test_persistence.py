@@ -1,0 +1,786 @@
+"""Model files: what they give back, what they refuse, and what they do not hold."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from core import DynamicForestClassifier, DynamicForestRegressor, load, persistence
+from core.errors import FileError
+from core.forest.nodes import MISSING_LEFT
+from core.schema import Column, ColumnType, LabelType, Schema, Task
+from tests.golden.make import HERE, rows
+from tests.golden.make import schema as golden_schema
+from tests.histories import counters_from
+
+Arrays = dict[str, np.ndarray]
+
+
+@pytest.fixture(autouse=True)
+def _counters_at_small_nodes() -> Iterator[None]:
+    with counters_from(16):
+        yield
+
+
+def table(n: int = 80, seed: int = 0) -> list[list[Any]]:
+    rng = random.Random(seed)
+    return [
+        [
+            rng.choice([None, float("nan"), rng.gauss(0, 1), float(rng.randrange(5))]),
+            rng.choice(["red", "green", "blue", "héliotrope", None]),
+            rng.random() * 1e6,
+            rng.choice([True, False, None]),
+        ]
+        for _ in range(n)
+    ]
+
+
+def labels_for(task: str, n: int = 80, seed: int = 1) -> list[Any]:
+    rng = random.Random(seed)
+    return [rng.gauss(0, 10) if task == "regression" else rng.choice(["a", "b", "c", "é"]) for _ in range(n)]
+
+
+def fitted(task: str = "classification", n: int = 80, **parameters: Any) -> Any:
+    estimator = DynamicForestRegressor if task == "regression" else DynamicForestClassifier
+    defaults = {"n_estimators": 3, "occurrence": 0.7, "random_state": 5, "max_features": 2, "n_thresholds": 3}
+    model = estimator(**{**defaults, **parameters})
+    return model.fit(table(n), labels_for(task, n), ids=[f"sample {i}" for i in range(n)])
+
+
+def aged(task: str = "classification", **parameters: Any) -> Any:
+    """A model with free slots, nodes, leaves and counters, and subjects."""
+    model = fitted(task, **parameters)
+    for i in (1, 5, 60, 61):
+        model.samples_.set_subject(f"sample {i}", "person" if i < 50 else "autre")
+    for i in range(20, 45):
+        model.delete(f"sample {i}")
+        model.resolve()
+    model.add(table(3, seed=9), labels_for(task, 3))
+    model.replace("sample 60", table(1, seed=10)[0], labels_for(task, 1, seed=10)[0])
+    return model
+
+
+def assert_same(model: Any, other: Any) -> None:
+    """Equal in all that a user can see, and in what a later mutation makes of it."""
+    assert type(other) is type(model)
+    assert other.digest() == model.digest()
+    assert other.get_params() == {**model.get_params(), "random_state": model.seed_}
+    assert other.schema_ == model.schema_
+    assert other.samples_.ids() == model.samples_.ids()
+    for name in model.samples_.ids():
+        assert other.samples_.get(name) == model.samples_.get(name)
+    assert other.samples_.next_id == model.samples_.next_id
+    assert other.verify().ok
+    other.check_invariants()
+    if model.n_samples_:
+        queries = [model.samples_.get(name).features for name in model.samples_.ids()]
+        ours, theirs = model.query(queries), other.query(queries)
+        assert np.array_equal(ours.labels, theirs.labels)
+        if ours.probabilities is not None:
+            assert np.array_equal(ours.probabilities, theirs.probabilities)
+
+
+def round_trip(model: Any, path: Path) -> Any:
+    model.save(path)
+    return load(path)
+
+
+# Round trips
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("make", [fitted, aged])
+@pytest.mark.parametrize("lazy", [True, False])
+def test_a_model_comes_back_as_it_was(tmp_path: Path, task: str, make: Callable[..., Any], lazy: bool) -> None:
+    model = make(task, lazy=lazy)
+    other = round_trip(model, tmp_path / "model.oubli")
+    assert_same(model, other)
+    assert other.lazy is lazy
+    # Both go on alike.
+    for changed in (model, other):
+        changed.delete(["sample 2", "sample 3"])
+        changed.add(table(2, seed=11), labels_for(task, 2))
+    assert_same(model, other)
+
+
+def test_unresolved_tags_are_resolved_before_the_file_is_written(tmp_path: Path) -> None:
+    model = fitted()
+    model.delete("sample 7")
+    assert model.n_lazy_tags_
+    other = round_trip(model, tmp_path / "model")
+    assert model.n_lazy_tags_ == other.n_lazy_tags_ == 0
+    assert_same(model, other)
+
+
+def test_float64_columns_keep_every_bit(tmp_path: Path) -> None:
+    X = np.array([[0.1, 2**53 - 1], [1e300, 3.0], [5e-324, -0.0], [-1e300, 2**40 + 1]])
+    schema = Schema(
+        (Column("x0", ColumnType.NUMERIC, "float64"), Column("x1", ColumnType.NUMERIC, "float64")),
+        Task.CLASSIFICATION,
+        LabelType.INTEGER,
+    )
+    model = DynamicForestClassifier(n_estimators=3, random_state=0).fit(X, [2, -(2**63), 2**63 - 1, 2], schema=schema)
+    other = round_trip(model, tmp_path / "model")
+    assert other.samples_.cells.dtype == np.float64
+    assert other.samples_.get("0").features == [0.1, float(2**53 - 1)]
+    assert other.classes_.tolist() == [-(2**63), 2, 2**63 - 1]
+    assert_same(model, other)
+
+
+@pytest.mark.parametrize(
+    ("labels", "label_type"),
+    [
+        (["a", "b", "", "é" * 50], LabelType.STRING),
+        ([0, -1, 7, 2**62], LabelType.INTEGER),
+        ([0.5, -2.0, 1e300, 5e-324], LabelType.NUMBER),
+        ([True, False, True, False], LabelType.BOOLEAN),
+        ([1, 1.0, True, "1"], LabelType.SCALAR),
+    ],
+)
+def test_labels_of_each_type(tmp_path: Path, labels: list[Any], label_type: LabelType) -> None:
+    schema = Schema((Column("x0", ColumnType.NUMERIC),), Task.CLASSIFICATION, label_type)
+    model = DynamicForestClassifier(n_estimators=3, random_state=0)
+    model.fit([[float(i)] for i in range(4)], labels, schema=schema)
+    other = round_trip(model, tmp_path / "model")
+    assert [(type(x), x) for x in other.classes_.tolist()] == [(type(x), x) for x in model.classes_.tolist()]
+    assert_same(model, other)
+
+
+def test_vanished_classes_and_categories_stay_away_and_may_return(tmp_path: Path) -> None:
+    model = fitted()
+    model.add([[1.0, "teal", 2.0, True]] * 9, [f"class {i}" for i in range(9)], ids=[f"new {i}" for i in range(9)])
+    model.delete([f"new {i}" for i in range(8)])
+    other = round_trip(model, tmp_path / "model")
+    assert other.classes_.tolist() == ["a", "b", "c", "class 8", "é"]
+    assert_same(model, other)
+    other.delete("new 8")
+    other.add([[1.0, "mauve", 2.0, True]], ["class 3"])
+    assert other.verify().ok
+
+
+@pytest.mark.parametrize("task", list(Task))
+def test_a_model_without_samples(tmp_path: Path, task: Task) -> None:
+    estimator = DynamicForestClassifier if task is Task.CLASSIFICATION else DynamicForestRegressor
+    schema = golden_schema(task)
+    started = estimator(n_estimators=4, random_state=1).start(schema)
+    assert_same(started, round_trip(started, tmp_path / "started"))
+    emptied = estimator(n_estimators=4, random_state=1).fit(
+        rows(), [str(i % 3) for i in range(96)] if task is Task.CLASSIFICATION else list(range(96)), schema=schema
+    )
+    emptied.delete(emptied.samples_.ids())
+    other = round_trip(emptied, tmp_path / "emptied")
+    assert_same(emptied, other)
+    assert other.digest() == started.digest()
+    assert other.add(rows()[:1], ["1" if task is Task.CLASSIFICATION else 1.0]) == ["96"]
+    assert other.verify().ok
+
+
+def test_feature_names_come_back(tmp_path: Path) -> None:
+    model = DynamicForestClassifier(n_estimators=2, random_state=0)
+    model.fit(rows(), [str(i % 2) for i in range(96)], schema=golden_schema(Task.CLASSIFICATION))
+    other = round_trip(model, tmp_path / "model")
+    assert other.feature_names_in_.tolist() == ["number", "wide", "colour", "truth"]
+    assert other.n_features_in_ == 4
+
+
+def test_texts_of_the_caller_and_the_description_are_read_without_the_model(tmp_path: Path) -> None:
+    model = aged()
+    extra = {"note": 'ü "quoted"\n', "": "empty key"}
+    model.save(tmp_path / "model", extra)
+    description = persistence.read_metadata(tmp_path / "model")
+    assert description["extra"] == extra
+    assert description["digest"] == model.digest()
+    assert (description["kind"], description["task"], description["guarantee"]) == ("forest", "classification", "exact")
+    assert description["n_samples"] == model.n_samples_
+    assert description["parameters"]["random_state"] == model.seed_
+    model.save(tmp_path / "model")
+    assert persistence.read_metadata(tmp_path / "model")["extra"] == {}
+
+
+def test_paths_may_be_text_and_load_is_for_its_own_kind(tmp_path: Path) -> None:
+    model = fitted("regression")
+    path = str(tmp_path / "model")
+    model.save(path)
+    assert DynamicForestRegressor.load(path).digest() == load(path).digest() == model.digest()
+    with pytest.raises(FileError, match=r"the file holds a DynamicForestRegressor: use its `load`, or `core.load`"):
+        DynamicForestClassifier.load(path)
+
+
+def test_saving_is_repeatable_to_the_byte(tmp_path: Path) -> None:
+    model = aged()
+    model.save(tmp_path / "one")
+    model.save(tmp_path / "two")
+    round_trip(model, tmp_path / "one").save(tmp_path / "three")
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    again = persistence.read(tmp_path / "three")[1]
+    first = persistence.read(tmp_path / "one")[1]
+    assert all(np.array_equal(again[name], first[name], equal_nan=first[name].dtype.kind == "f") for name in first)
+
+
+# Golden files
+
+GOLDEN_QUERIES = [
+    [None, None, None, None],
+    [-4.9, float(2**40), "red", True],
+    [7.5, float(2**40 + 12), "never seen", False],
+    [0.25, float(2**40 + 5), "green", None],
+    [3.0, float(2**40 + 1), "blue", True],
+]
+
+
+def test_the_golden_classifier_of_version_1() -> None:
+    model = load(HERE / "forest-classifier-v1.safetensors")
+    assert model.digest() == "16e168b1bb784c882e8e63a69e1264dd95a6042a02f5ebc2ae6676643a4fded9"
+    assert model.classes_.tolist() == ["no", "yes", "ünsure"]
+    result = model.query(GOLDEN_QUERIES)
+    assert result.labels.tolist() == ["ünsure", "no", "no", "no", "yes"]
+    assert [[p.hex() for p in row] for row in result.probabilities.tolist()] == [
+        ["0x1.5555555555555p-3", "0x1.5555555555555p-2", "0x1.0000000000000p-1"],
+        ["0x1.ed097b425ed09p-2", "0x1.ed097b425ed09p-2", "0x1.2f684bda12f68p-5"],
+        ["0x1.0000000000000p-1", "0x0.0p+0", "0x1.0000000000000p-1"],
+        ["0x1.aaaaaaaaaaaabp-1", "0x1.5555555555555p-3", "0x0.0p+0"],
+        ["0x1.425ed097b425fp-2", "0x1.4bda12f684bdap-1", "0x1.2f684bda12f68p-5"],
+    ]
+    assert_golden(model, "yes")
+
+
+def test_the_golden_regressor_of_version_1() -> None:
+    model = load(HERE / "forest-regressor-v1.safetensors")
+    assert model.digest() == "83d6135ae3235ddf0528abd5784678ac0f0e23a65e46babd7d6aad82158f0340"
+    assert [y.hex() for y in model.predict(GOLDEN_QUERIES).tolist()] == [
+        "-0x1.071c71c71c71cp+0",
+        "-0x1.02aaaaaaaaaabp+0",
+        "-0x1.e1c71c71c71c7p-1",
+        "0x1.bc71c71c71c71p-1",
+        "-0x1.8aaaaaaaaaaabp-1",
+    ]
+    assert_golden(model, 1.25)
+
+
+def assert_golden(model: Any, label: Any) -> None:
+    """What both golden files hold; and they can be changed."""
+    model.check_invariants()
+    assert model.verify().ok
+    assert model.n_samples_ == 91
+    assert model.samples_.ids_of_subject("person ä") == ["sample 7"]
+    assert model.samples_.get("sample 8").features == rows()[9]
+    assert not model.samples_.contains("sample 20")
+    assert model.samples_.ids()[-3:] == ["0", "1", "sample 8"]
+    assert model.add(rows()[:1], [label]) == ["2"]
+    model.delete(["sample 0", "sample 90"])
+    assert model.verify().ok
+
+
+def test_a_model_made_today_as_the_golden_ones_were_is_the_same() -> None:
+    from tests.golden import make
+
+    for model, name in ((make.classifier(), "classifier"), (make.regressor(), "regressor")):
+        assert model.digest() == persistence.read_metadata(HERE / f"forest-{name}-v1.safetensors")["digest"]
+
+
+# Writing is all or nothing
+
+
+@pytest.mark.parametrize("step", ["core.persistence.save_file", "os.fsync", "pathlib.Path.replace", "json.dumps"])
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path, step: str) -> None:
+    path = tmp_path / "model"
+    model = fitted()
+    model.save(path)
+    before = path.read_bytes()
+    model.delete("sample 0")
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with patch(step, fail), pytest.raises(OSError, match="No space left"):
+        model.save(path)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["model"]
+    model.save(path)
+    assert_same(model, load(path))
+
+
+def test_an_interruption_half_way_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    fitted().save(path)
+    before = path.read_bytes()
+
+    def interrupted(arrays: Arrays, name: str, metadata: dict[str, str]) -> None:
+        Path(name).write_bytes(before[:1000])
+        raise KeyboardInterrupt
+
+    with patch("core.persistence.save_file", interrupted), pytest.raises(KeyboardInterrupt):
+        fitted("regression").save(path)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["model"]
+
+
+def test_the_new_file_is_on_the_disk_before_it_takes_the_place_of_the_old(tmp_path: Path) -> None:
+    events: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def spy_fsync(handle: int) -> None:
+        events.append("flush")
+        fsync(handle)
+
+    def spy_replace(self: Path, target: Path) -> Path:
+        events.append("move")
+        return replace(self, target)
+
+    with patch("os.fsync", spy_fsync), patch("pathlib.Path.replace", spy_replace):
+        fitted().save(tmp_path / "model")
+    assert events == ["flush", "move", "flush"]  # the file, then the directory that names it
+
+
+def test_saving_where_there_is_no_directory_fails_plainly(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        fitted().save(tmp_path / "nowhere" / "model")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX permissions")
+def test_only_its_owner_can_read_a_model_file(tmp_path: Path) -> None:
+    fitted().save(tmp_path / "model")
+    assert (tmp_path / "model").stat().st_mode & 0o077 == 0
+
+
+# Damage
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("sound") / "model"
+    with counters_from(16):
+        fitted(n=40, n_estimators=2).save(path, {"note": "é"})
+    return path.read_bytes()
+
+
+def refused(path: Path, content: bytes) -> FileError:
+    path.write_bytes(content)
+    with pytest.raises(FileError) as caught:
+        load(path)
+    assert str(caught.value) == caught.value.rule
+    return caught.value
+
+
+REMEDIES = ("restore another file", "use one that `save` or a snapshot wrote", "upgrade oubli")
+
+
+def test_a_truncated_file_is_refused_wherever_it_ends(tmp_path: Path, sound: bytes) -> None:
+    assert load_bytes(tmp_path, sound).n_samples_ == 40
+    for length in {*range(0, len(sound), 61), *range(20), len(sound) - 1, len(sound) - 8}:
+        assert str(refused(tmp_path / "model", sound[:length])).endswith(REMEDIES)
+
+
+def load_bytes(directory: Path, content: bytes) -> Any:
+    (directory / "control").write_bytes(content)
+    return load(directory / "control")
+
+
+def test_one_flipped_bit_is_refused_wherever_it_is(tmp_path: Path, sound: bytes) -> None:
+    """Every byte of the header, every third of the arrays."""
+    header = 8 + int.from_bytes(sound[:8], "little")
+    for i in [*range(header), *range(header, len(sound), 3)]:
+        damaged = bytearray(sound)
+        damaged[i] ^= 1 << (i % 7)
+        assert str(refused(tmp_path / "model", bytes(damaged))).endswith(REMEDIES)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\0", b"\0" * 4096, b"\xff" * 4096, b"{}", b"id,age\n1,2\n", b"\x80\x04K\x01.", b"PK\x03\x04" + b"\0" * 100],
+    ids=["empty", "one byte", "zeros", "ones", "JSON", "CSV", "pickle", "zip"],
+)
+def test_files_of_other_kinds_are_refused(tmp_path: Path, content: bytes) -> None:
+    assert "not a model file: use one that `save` or a snapshot wrote" in str(refused(tmp_path / "model", content))
+
+
+def test_random_bytes_are_refused(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    for size in (8, 9, 100, 10_000):
+        for _ in range(10):
+            refused(tmp_path / "model", rng.randbytes(size))
+
+
+def test_bytes_behind_the_end_are_refused(tmp_path: Path, sound: bytes) -> None:
+    refused(tmp_path / "model", sound + b"\0")
+
+
+@pytest.mark.parametrize("metadata", [None, {"format": "pt"}, {"format": "oubli"}, {"document": "{}"}])
+def test_safetensors_of_others_are_refused(tmp_path: Path, metadata: dict[str, str] | None) -> None:
+    save_file({"weight": np.zeros((2, 2), np.float32)}, tmp_path / "model", metadata)
+    with pytest.raises(FileError, match="was not written by Oubli: use one that `save` or a snapshot wrote"):
+        load(tmp_path / "model")
+    with pytest.raises(FileError, match="was not written by Oubli"):
+        persistence.read_metadata(tmp_path / "model")
+
+
+def test_a_missing_file_is_reported_as_such_and_a_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "nothing")
+    with pytest.raises(FileError, match="cannot be read"):
+        load(tmp_path)
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root reads everything")
+def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
+    fitted().save(tmp_path / "model")
+    (tmp_path / "model").chmod(0)
+    with pytest.raises(FileError, match="cannot be read .*: check its permissions"):
+        load(tmp_path / "model")
+
+
+def with_metadata(tmp_path: Path, sound: bytes, **changes: str) -> Path:
+    """The sound file with other metadata."""
+    size = int.from_bytes(sound[:8], "little")
+    header = json.loads(sound[8 : 8 + size])
+    header["__metadata__"].update(changes)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    path = tmp_path / "changed"
+    path.write_bytes(len(text).to_bytes(8, "little") + text + sound[8 + size :])
+    return path
+
+
+def test_a_newer_format_asks_for_an_upgrade(tmp_path: Path, sound: bytes) -> None:
+    path = with_metadata(tmp_path, sound, version="2")
+    for read in (load, persistence.read_metadata):
+        with pytest.raises(FileError, match="format version 2, newer than 1, .*: upgrade oubli"):
+            read(path)
+
+
+@pytest.mark.parametrize("version", ["", "-1", "1.0", "one"])
+def test_a_version_that_is_none_is_refused(tmp_path: Path, sound: bytes, version: str) -> None:
+    with pytest.raises(FileError, match="has no format version: use one that `save` or a snapshot wrote"):
+        load(with_metadata(tmp_path, sound, version=version))
+
+
+@pytest.mark.parametrize("document", ["", "[]", "{", "1", "null"])
+def test_a_description_that_is_none_is_refused(tmp_path: Path, sound: bytes, document: str) -> None:
+    with pytest.raises(FileError, match="header is damaged: restore another file"):
+        load(with_metadata(tmp_path, sound, document=document))
+
+
+def test_another_checksum_is_refused(tmp_path: Path, sound: bytes) -> None:
+    with pytest.raises(FileError, match="does not match its checksum: restore another file"):
+        load(with_metadata(tmp_path, sound, sha256="0" * 64))
+
+
+# What was written wrong, or on purpose, under a checksum that is right. A kernel that followed a wrong index would
+# end the process.
+
+
+@pytest.fixture(scope="module", params=["classification", "regression"])
+def parts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Arrays]:
+    path = tmp_path_factory.mktemp("parts") / "model"
+    with counters_from(16):
+        aged(request.param).save(path)
+    return persistence.read(path)
+
+
+def written(path: Path, document: dict[str, Any], arrays: Arrays) -> Path:
+    persistence.write(path, arrays, document)
+    return path
+
+
+def tampered(arrays: Arrays, name: str, index: Any, value: Any) -> Arrays:
+    changed = arrays[name].copy()
+    changed[index] = value
+    return {**arrays, name: changed}
+
+
+def test_the_parts_are_sound_as_they_are(tmp_path: Path, parts: tuple[dict[str, Any], Arrays]) -> None:
+    document, arrays = parts
+    model = load(written(tmp_path / "model", document, arrays))
+    assert model.verify().ok
+    meta = arrays["forest.meta"].tolist()
+    assert meta[2] > 0, "free pairs of nodes"
+    assert meta[5] > 0, "free leaves"
+    assert meta[8] > 0, "free counters"
+    assert (arrays["forest.nodes.block"] >= 0).any()
+
+
+ROOT = 0
+WRONG_INDICES = [
+    ("nodes.child", ROOT, 2**31 - 1),
+    ("nodes.child", ROOT, -(2**31)),
+    ("nodes.child", ROOT, 0),  # its own child
+    ("nodes.child", ROOT, 5),  # between two pairs
+    ("nodes.attribute", ROOT, 4),
+    ("nodes.attribute", ROOT, -1),
+    ("nodes.block", ROOT, 10_000),
+    ("nodes.block", ROOT, 0),  # the working space
+    ("nodes.n_samples", ROOT, 2**31 - 1),
+    ("nodes.n_samples", ROOT, 0),
+    ("nodes.n_samples", ROOT, -5),
+    ("nodes.kind", ROOT, 4),
+    ("leaves.heads", slice(None), 0),  # every list is the same one
+    ("leaves.heads", slice(None), 2**31 - 1),
+    ("leaves.heads", slice(None), -2),
+    ("leaves.statistics", 0, 1000),
+    ("links", (slice(None), 0), 0),  # lists that run in a circle
+    ("links", (slice(None), 1), 0),
+    ("links", 3, 2**31 - 1),
+    ("links", 3, -(2**31)),
+    ("meta", 0, 2**62),
+    ("meta", 1, 2**62),
+    ("meta", 1, 0),
+    ("meta", 2, 2**62),
+    ("meta", 4, 2**62),
+    ("meta", 4, 0),
+    ("meta", 5, 2**62),
+    ("meta", 7, 0),
+    ("meta", 8, -1),
+    ("meta", 9, 1),
+    ("blocks.sizes", 1, 2**30),
+    ("blocks.sizes", 1, -1),
+    ("blocks.attributes", 1, 4),
+    ("blocks.skipped", 1, -1),
+]
+
+
+@pytest.mark.parametrize(("name", "index", "value"), WRONG_INDICES)
+def test_wrong_indices_are_refused(
+    tmp_path: Path, parts: tuple[dict[str, Any], Arrays], name: str, index: Any, value: int
+) -> None:
+    document, arrays = parts
+    path = written(tmp_path / "model", document, tampered(arrays, f"forest.{name}", index, value))
+    with pytest.raises(FileError, match=": restore another file"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "value"),
+    [
+        ("samples.slots", 0, 2**31 - 2),
+        ("samples.slots", 0, -1),
+        ("samples.slots", slice(2), 5),
+        ("samples.cells", (0, 0), np.inf),
+        ("samples.cells", (slice(None), 1), 1e9),
+        ("samples.cells", (slice(None), 1), -1.0),
+        ("samples.cells", (slice(None), 3), 0.5),
+        ("samples.id_offsets", 1, 2**40),
+        ("samples.ids", 0, 0xFF),
+        ("samples.next_id", 0, -1),
+        ("samples.subject_rows", 0, 10_000),
+        ("categories.codes", 0, 2**40),
+        ("categories.columns", 0, 0),
+        ("categories.offsets", 1, -1),
+    ],
+)
+def test_wrong_samples_are_refused(
+    tmp_path: Path, parts: tuple[dict[str, Any], Arrays], name: str, index: Any, value: float
+) -> None:
+    document, arrays = parts
+    path = written(tmp_path / "model", document, tampered(arrays, name, index, value))
+    with pytest.raises(FileError, match=": restore another file"):
+        load(path)
+
+
+def test_class_codes_beyond_the_trees_are_refused(tmp_path: Path) -> None:
+    fitted().save(tmp_path / "model")
+    document, arrays = persistence.read(tmp_path / "model")
+    highest = int(arrays["class_table.codes"].max())
+    for code in (highest + 1, 2**31 - 2, -1):
+        changed = tampered(arrays, "class_table.codes", arrays["class_table.codes"] == highest, code)
+        changed = tampered(changed, "samples.targets", arrays["samples.targets"] == highest, code)
+        with pytest.raises(FileError, match="restore another file"):
+            load(written(tmp_path / "model", document, changed))
+
+
+def test_random_tampering_is_refused_or_harmless(tmp_path: Path, parts: tuple[dict[str, Any], Arrays]) -> None:
+    """What passes is used, so that a wrong index that slipped through would show."""
+    document, arrays = parts
+    rng = random.Random(3)
+    names = sorted(name for name in arrays if arrays[name].size)
+    n_refused = 0
+    for _ in range(250):
+        name = rng.choice(names)
+        position = np.unravel_index(rng.randrange(arrays[name].size), arrays[name].shape)
+        if arrays[name].dtype.kind == "f":
+            value: Any = rng.choice([np.nan, np.inf, -np.inf, 1e30, -3.0, 0.5])
+        else:
+            limits = np.iinfo(arrays[name].dtype)
+            near = int(arrays[name][position]) + rng.choice([-2, -1, 1, 2])
+            value = rng.choice([limits.min, limits.max, near % (limits.max + 1), rng.randrange(100)])
+        changed = tampered(arrays, name, position, value)
+        with np.errstate(invalid="ignore"):
+            try:
+                model = load(written(tmp_path / "model", document, changed))
+            except FileError:
+                n_refused += 1
+                continue
+        for name in model.samples_.ids()[:6]:
+            model.delete(name)
+        model.add(table(2), labels_for(document["task"], 2))
+        model.resolve()
+        model.digest()
+    assert n_refused > 100
+
+
+def walk(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of everything inside a JSON value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (*path, key)
+        yield from walk(inner, (*path, key))
+
+
+def test_wrong_descriptions_are_refused_or_harmless(tmp_path: Path, parts: tuple[dict[str, Any], Arrays]) -> None:
+    document, arrays = parts
+    n_refused = 0
+    for path in walk(document):
+        if path in {("kind",), ("task",)}:
+            continue  # the next test
+        for value in (None, -1, 2**70, "x", [], {}, 1.5, True, 2**31):
+            changed = copy.deepcopy(document)
+            inner = changed
+            for key in path[:-1]:
+                inner = inner[key]
+            inner[path[-1]] = value
+            try:
+                load(written(tmp_path / "model", changed, arrays)).digest()
+            except FileError as error:
+                n_refused += 1
+                assert str(error).endswith(REMEDIES), path
+    assert n_refused > 150
+
+
+@pytest.mark.parametrize("field", ["kind", "task"])
+@pytest.mark.parametrize("value", [None, "", "tree of life", 1])
+def test_unknown_kinds_of_models_ask_for_an_upgrade(
+    tmp_path: Path, parts: tuple[dict[str, Any], Arrays], field: str, value: Any
+) -> None:
+    document, arrays = parts
+    with pytest.raises(FileError, match="a kind of model that this program does not know: upgrade oubli"):
+        load(written(tmp_path / "model", {**document, field: value}, arrays))
+
+
+def test_a_missing_part_is_refused(tmp_path: Path, parts: tuple[dict[str, Any], Arrays]) -> None:
+    document, arrays = parts
+    for name in arrays:
+        rest = {other: array for other, array in arrays.items() if other != name}
+        with pytest.raises(FileError, match="restore another file"):
+            load(written(tmp_path / "model", document, rest))
+    for field in set(document) - {"digest", "extra", "guarantee", "kind", "task"}:
+        rest = {other: value for other, value in document.items() if other != field}
+        with pytest.raises(FileError, match="restore another file"):
+            load(written(tmp_path / "model", rest, arrays))
+
+
+def test_a_part_of_another_type_or_shape_is_refused(tmp_path: Path, parts: tuple[dict[str, Any], Arrays]) -> None:
+    document, arrays = parts
+    changes: tuple[Callable[[np.ndarray], np.ndarray], ...] = (
+        lambda a: a.astype(np.float16),
+        lambda a: a[None],
+        lambda a: a[:-1],
+        lambda a: np.concatenate([a, a]),
+    )
+    for name, array in arrays.items():
+        for number, change in enumerate(changes):
+            if (name, number) == ("forest.links", 3) or not array.size:
+                continue  # room for more slots is no damage
+            with pytest.raises(FileError, match="restore another file"):
+                load(written(tmp_path / "model", document, {**arrays, name: change(array)}))
+
+
+# Nothing of deleted samples
+
+MARK = 98765.4321
+TRACES = {
+    "cell": np.float32(MARK).tobytes(),
+    "category": "Chartreuse-Éclair".encode(),
+    "id": b"person to be forgotten",
+    "subject": b"subject to be forgotten",
+}
+
+
+def traces(task: str) -> dict[str, bytes]:
+    label = b"class to be forgotten".replace(b"class", b"class") if task == "classification" else np.float64(MARK + 1)
+    return {**TRACES, "label": label if isinstance(label, bytes) else label.tobytes()}
+
+
+def add_marked(model: Any, name: str = "person to be forgotten") -> None:
+    label = "class to be forgotten" if model.task is Task.CLASSIFICATION else MARK + 1
+    row = [MARK, "Chartreuse-Éclair", -MARK, True]
+    if model.samples_.contains(name):
+        model.replace(name, row, label)
+    else:
+        model.add([row], [label], ids=[name])
+    model.samples_.set_subject(name, "subject to be forgotten")
+
+
+def let_go(model: Any, way: str) -> None:
+    """Make the marked sample leave."""
+    ordinary = table(1)[0], labels_for(model.task.value, 1)[0]
+    if way == "replace":
+        model.replace("person to be forgotten", *ordinary)
+        model.samples_.set_subject("person to be forgotten", None)
+        model.delete("person to be forgotten")
+    elif way == "in a batch":
+        model.delete(["person to be forgotten", *(f"sample {i}" for i in range(0, 60, 2))])
+    else:
+        model.delete("person to be forgotten")
+
+
+def finite_numbers(arrays: Arrays) -> np.ndarray:
+    """Every number in a file that a cell of the first column or a range or threshold of it could be."""
+    kinds = arrays["forest.nodes.kind"]
+    numeric = arrays["forest.nodes.category"][kinds <= MISSING_LEFT].view(np.float64)
+    found = [numeric, *(a.ravel() for name, a in arrays.items() if a.dtype.kind == "f" and name != "samples.targets")]
+    values = np.concatenate([a.astype(np.float64) for a in found])
+    return values[np.isfinite(values)]
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("way", ["alone", "in a batch", "replace"])
+@pytest.mark.parametrize("lazy", [True, False])
+@pytest.mark.parametrize("resolved", [True, False])
+def test_a_file_holds_nothing_of_deleted_samples(
+    tmp_path: Path, task: str, way: str, lazy: bool, resolved: bool
+) -> None:
+    model = DynamicForestRegressor if task == "regression" else DynamicForestClassifier
+    X = [[float(i % 11), ("red", "blue")[i % 2], float(i % 7), i % 3 == 0] for i in range(80)]
+    y = [float(i % 9) for i in range(80)] if task == "regression" else [str(i % 3) for i in range(80)]
+    # All features at every node: the mark is an end of a range wherever it is.
+    model = model(n_estimators=3, random_state=0, max_features=4, n_thresholds=4, lazy=lazy, occurrence=1.0)
+    model.fit(X, y, ids=[f"sample {i}" for i in range(80)])
+    add_marked(model)
+    if resolved:
+        model.resolve()
+    model.copy().save(tmp_path / "control")
+    let_go(model, way)
+    model.save(tmp_path / "model")
+    control, content = (tmp_path / "control").read_bytes(), (tmp_path / "model").read_bytes()
+    for what, trace in traces(task).items():
+        assert trace in control, what
+        assert trace not in content, what
+    # No threshold, range or constant lies beyond the samples that are left.
+    assert finite_numbers(persistence.read(tmp_path / "control")[1]).max() > 100
+    rest = finite_numbers(persistence.read(tmp_path / "model")[1])
+    assert rest.max() <= 79
+    assert rest.min() >= -1
+
+
+def test_a_file_of_a_model_that_forgot_is_no_larger_than_its_history_needs(tmp_path: Path) -> None:
+    """Texts and cells go; rows of pools that stay are empty."""
+    model = fitted()
+    model.delete(model.samples_.ids())
+    model.save(tmp_path / "model")
+    _, arrays = persistence.read(tmp_path / "model")
+    for name, array in arrays.items():
+        if name.startswith(("samples.ids", "samples.cells", "samples.targets", "categories.", "samples.slots")):
+            assert not array.any(), name
+    assert not arrays["forest.nodes.category"].any()
+    assert not arrays["forest.leaves.statistics"].any()
+    for name in ("ranges", "thresholds", "bins", "constants", "totals", "target_range"):
+        assert not arrays[f"forest.blocks.{name}"].any(), name
