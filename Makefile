@@ -20,7 +20,7 @@ test: lint  ## ruff, mypy and the test suite
 	$(BIN)/python -m pytest $(ARGS)
 
 test-slow: $(VENV)/.installed-dev  ## the long tests
-	$(BIN)/python -m pytest -m slow --timeout 3600 $(ARGS)
+	$(BIN)/python -m pytest -m slow -x --timeout 3600 $(ARGS)
 
 lint: $(VENV)/.installed-dev  ## ruff and mypy
 	$(BIN)/ruff check .
