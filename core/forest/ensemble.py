@@ -121,6 +121,7 @@ class Ensemble:
             n_rows,
             n_codes,
             self.settings.max_features,
+            self.settings.n_thresholds,
             self.n_features,
             self.settings.n_trees,
             self.width,

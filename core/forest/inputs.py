@@ -57,6 +57,8 @@ class Scratch(NamedTuple):
     permutation: npt.NDArray[np.int32]  # int32[max(d, T)] identity between calls
     swaps: npt.NDArray[np.int32]  # int32[d] to undo the shuffle of `permutation`
     left: npt.NDArray[np.int64]  # int64[width] left side of a candidate
+    lefts: npt.NDArray[np.int64]  # int64[2, s] first class and all samples left of each candidate
+    scores: npt.NDArray[np.float64]  # float64[s]
     leaf: npt.NDArray[np.int64]  # int64[1, width] statistics of a leaf that is in no tree
     choice: Any  # SPLIT_DTYPE[1] the split found last
     node: Any  # NODE_DTYPE[1] a node that is in no tree
@@ -80,6 +82,7 @@ def empty_scratch(
     n_rows: int,
     n_codes: int,
     n_attributes: int,
+    n_thresholds: int,
     n_features: int,
     n_trees: int,
     width: int,
@@ -99,6 +102,8 @@ def empty_scratch(
         permutation=np.arange(max(n_features, n_trees), dtype=np.int32),
         swaps=np.zeros(n_features, np.int32),
         left=np.zeros(width, np.int64),
+        lefts=np.zeros((2, n_thresholds), np.int64),
+        scores=np.zeros(n_thresholds),
         leaf=np.zeros((1, width), np.int64),
         choice=np.zeros(1, SPLIT_DTYPE),
         node=np.zeros(1, NODE_DTYPE),

@@ -19,7 +19,7 @@ below 2**62 (`quantisation.py`); n log2 n below 2**36, its fixed-point value bel
 
 import numpy as np
 
-from core._jit import kernel
+from core._jit import inner, kernel
 
 GINI = 0
 ENTROPY = 1
@@ -61,6 +61,21 @@ def xlog2x(count):
     return np.int64(np.floor(value * _FIXED_POINT + 0.5))
 
 
+@inner
+def two_class_gini(first, n_left, total, n_samples):
+    """GINI for two classes.
+
+    first, total  samples of the first class on the left, and at the node; int64
+    """
+    second = n_left - first
+    right_first = total - first
+    n_right = n_samples - n_left
+    right_second = n_right - right_first
+    left_squares = first * first + second * second
+    right_squares = right_first * right_first + right_second * right_second
+    return np.float64(left_squares) / np.float64(n_left) + np.float64(right_squares) / np.float64(n_right)
+
+
 @kernel
 def split_score(criterion, left, totals, n_left, n_samples):
     """Score of a candidate whose left side has the statistics `left`.
@@ -76,20 +91,16 @@ def split_score(criterion, left, totals, n_left, n_samples):
         d = np.float64(left[1]) - np.float64(totals[1]) * fraction
         return d * d / (np.float64(n_left) * np.float64(n_right))
     if criterion == GINI:
-        # Both sums are exact, so the short cut for two classes gives the same bits.
-        in_left = np.int64(left[0])
-        in_right = np.int64(totals[0]) - in_left
-        left_squares = in_left * in_left
-        right_squares = in_right * in_right
         if totals.shape[0] == 2:
-            left_squares += (n_left - in_left) * (n_left - in_left)
-            right_squares += (n_right - in_right) * (n_right - in_right)
-        else:
-            for c in range(1, totals.shape[0]):
-                in_left = np.int64(left[c])
-                in_right = np.int64(totals[c]) - in_left
-                left_squares += in_left * in_left
-                right_squares += in_right * in_right
+            # The sums of squares are exact integers, so the short cut gives the same bits.
+            return two_class_gini(np.int64(left[0]), n_left, np.int64(totals[0]), n_samples)
+        left_squares = np.int64(0)
+        right_squares = np.int64(0)
+        for c in range(totals.shape[0]):
+            in_left = np.int64(left[c])
+            in_right = np.int64(totals[c]) - in_left
+            left_squares += in_left * in_left
+            right_squares += in_right * in_right
         return np.float64(left_squares) / np.float64(n_left) + np.float64(right_squares) / np.float64(n_right)
     entropy = -xlog2x(n_left) - xlog2x(n_right)
     for c in range(totals.shape[0]):

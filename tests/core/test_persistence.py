@@ -400,7 +400,7 @@ def test_one_flipped_bit_is_refused_wherever_it_is(tmp_path: Path, sound: bytes)
     header = 8 + int.from_bytes(sound[:8], "little")
     for i in [*range(header), *range(header, len(sound), 3)]:
         damaged = bytearray(sound)
-        damaged[i] ^= 1 << (i % 7)
+        damaged[i] ^= 2 << (i % 7)
         assert str(refused(tmp_path / "model", bytes(damaged))).endswith(REMEDIES)
 
 
@@ -497,7 +497,9 @@ def parts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def written(path: Path, document: dict[str, Any], arrays: Arrays) -> Path:
-    persistence.write(path, arrays, document)
+    """A file with these parts and the checksum that belongs to them."""
+    with patch("os.fsync"):  # a thousand files need not reach the disk
+        persistence.write(path, arrays, document)
     return path
 
 
@@ -695,8 +697,10 @@ def test_a_part_of_another_type_or_shape_is_refused(tmp_path: Path, parts: tuple
     )
     for name, array in arrays.items():
         for number, change in enumerate(changes):
-            if (name, number) == ("forest.links", 3) or not array.size:
+            if not array.size or (name, number) == ("forest.links", 3):
                 continue  # room for more slots is no damage
+            if name == "class_table.values" and document["task"] == "regression":
+                continue  # which has no classes
             with pytest.raises(FileError, match="restore another file"):
                 load(written(tmp_path / "model", document, {**arrays, name: change(array)}))
 
@@ -743,7 +747,8 @@ def let_go(model: Any, way: str) -> None:
 def finite_numbers(arrays: Arrays) -> np.ndarray:
     """Every number in a file that a cell of the first column or a range or threshold of it could be."""
     kinds = arrays["forest.nodes.kind"]
-    thresholds = arrays["forest.nodes.category"][kinds <= MISSING_LEFT].view(np.float64)
+    is_numeric = (kinds <= MISSING_LEFT) & (arrays["forest.nodes.child"] >= 0)
+    thresholds = arrays["forest.nodes.category"][is_numeric].view(np.float64)
     # Where the second column, which holds categories, has hashes.
     candidates = arrays["forest.blocks.thresholds"][arrays["forest.blocks.attributes"] != 1]
     found = [thresholds, candidates, *(arrays[name] for name in ("samples.cells", "forest.blocks.ranges"))]
