@@ -5,6 +5,7 @@ imported it.
 """
 
 import inspect
+import math
 import warnings
 from typing import Any, Self
 
@@ -137,9 +138,9 @@ def draw_seed(random_state: Any) -> int:
 
 
 def check_number(
-    name: str, value: Any, *, low: float, high: float = float("inf"), integral: bool = True
+    name: str, value: Any, *, low: float, high: float = math.inf, integral: bool = True, is_open: bool = False
 ) -> None:
-    """Check that a parameter is a number (an integer) in [low, high].
+    """Check that a parameter is a number (an integer) in [low, high], or in (low, high] if `is_open`.
 
     Raises
     ------
@@ -148,6 +149,7 @@ def check_number(
     """
     kinds = (int, np.integer) if integral else (int, float, np.integer, np.floating)
     kind = "an integer" if integral else "a number"
-    if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
-        bounds = f"of at least {low}" if high == float("inf") else f"in [{low}, {high}]"
+    is_number = isinstance(value, kinds) and not isinstance(value, bool)
+    if not is_number or not low <= value <= high or (is_open and value == low):
+        bounds = f"of at least {low}" if high == math.inf else f"in {'(' if is_open else '['}{low}, {high}]"
         raise InputError(f"{name}={value!r} must be {kind} {bounds}")

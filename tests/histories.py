@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ import pytest
 
 from core import DynamicForestClassifier, DynamicForestRegressor, load
 from core.errors import DuplicateIdError, EmptyModelError, InputError, UnknownIdError
+from core.forest import dynamic_forest
 from core.forest.ensemble import Ensemble
 from core.schema import Column, ColumnType, LabelType, Schema, Task
 from tests.oracles import forest as oracle
@@ -40,13 +42,27 @@ TALLY = Tally()
 
 
 @contextmanager
-def counters_from(n_samples: int) -> Iterator[None]:
-    """Let nodes keep candidate counters from this size on.
+def tuned(counters_from: int, replant_share: float = math.inf) -> Iterator[None]:
+    """Let small models work as large ones do.
 
-    The default is far above the size of small data, so that their counters would never be tested. It
-    never shows in the model.
+    Parameters
+    ----------
+    counters_from : samples from which on a node keeps candidate counters; by default far more than
+        small data has, so that its counters would never be tested.
+    replant_share : a batch of a larger share of the samples is not learned or unlearned one by one, but
+        the trees are planted anew; by default so small that all that happens to a few samples does
+        that, and their updating would never be tested.
+
+    Neither may ever show in the model.
     """
-    with patch.object(Ensemble, "_block_minimum", lambda self: n_samples):
+
+    def block_minimum(ensemble: Ensemble) -> int:
+        return counters_from if ensemble._smallest_block is None else ensemble._smallest_block
+
+    with (
+        patch.object(Ensemble, "_block_minimum", block_minimum),
+        patch.object(dynamic_forest, "_REPLANT_SHARE", replant_share),
+    ):
         yield
 
 
@@ -263,7 +279,8 @@ class Player:
         """Compare with a fresh fit in the middle of a history; twice in a row it is the same."""
         self.compare_digest()
         if n % 2:
-            assert self.model.verify().ok
+            report = self.model.verify()
+            assert report.ok, report.wrong_counters
 
     def save_and_load(self, n: int) -> None:
         """Go on with what a file gives back."""
@@ -369,7 +386,7 @@ def fresh_fit(world: World, rows: Sequence[tuple[str, Sequence[Any], Any]]) -> A
 
 def play(history: History) -> Player:
     """Play a history and compare at its end."""
-    with counters_from(history.world.counters_from):
+    with tuned(history.world.counters_from, history.world.replant_share):
         player = Player(history.world, history.seed)
         for operation, n in history.operations:
             player.play(operation, n)

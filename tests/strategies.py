@@ -9,9 +9,10 @@ by the history's own seed, so that an operation always fits what is held when it
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,8 @@ class World:
     parameters: dict[str, Any]  # arguments of our estimators, `max_features` an int
     rows: tuple[tuple[tuple[Any, ...], Any], ...]  # pool of (features, label)
     queries: tuple[tuple[Any, ...], ...]
-    counters_from: int = 2  # samples from which on a node keeps candidate counters
+    counters_from: int = 2  # see `tests.histories.tuned`
+    replant_share: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,7 @@ def choose_world(choose: Chooser, max_rows: int, *, deep: bool | None = None) ->
         rows=rows,
         queries=tuple(queries),
         counters_from=choose.one([2, 2, 5, 12, 10**9]),
+        replant_share=choose.one([math.inf, math.inf, 0.3, 0.08]),
     )
 
 
@@ -229,7 +232,7 @@ def random_history(seed: int, max_operations: int, max_rows: int) -> History:
 def long_life(seed: int, n_operations: int) -> History:
     """Make a history of single mutations of a model with deep trees, with queries in between."""
     choose = Chooser.of_seed(seed)
-    world = choose_world(choose, 60, deep=True)
+    world = replace(choose_world(choose, 60, deep=True), replant_share=math.inf)
     operations = [("fit", 40)]
     operations += [(choose.one(["add", "delete", "replace"]), choose.integer(1, 4)) for _ in range(n_operations)]
     return History(world, tuple(operations), seed)

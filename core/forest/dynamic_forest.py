@@ -238,7 +238,7 @@ class DynamicForest(Estimator):
             (a KeyError) when an id is not held; nothing has changed.
         """
         self._check_is_fitted()
-        slots = self.samples_.find([ids] if isinstance(ids, str | int) else ids)
+        slots = self.samples_.find([ids] if isinstance(ids, str | int | np.integer) else ids)
         if len(slots) == 0:
             return
         replants = len(slots) > _REPLANT_SHARE * len(self.samples_)

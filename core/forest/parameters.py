@@ -64,9 +64,7 @@ def read_settings(params: dict[str, Any], n_features: int, criteria: tuple[str, 
     """
     check_number("n_estimators", params["n_estimators"], low=1, high=MAX_TREES)
     occurrence = params["occurrence"]
-    check_number("occurrence", occurrence, low=0.0, high=1.0, integral=False)
-    if occurrence == 0.0:
-        raise InputError(f"occurrence={occurrence!r} must be above 0: it is the share of trees that learn a sample")
+    check_number("occurrence", occurrence, low=0.0, high=1.0, integral=False, is_open=True)
     if params["max_depth"] is not None:
         check_number("max_depth", params["max_depth"], low=1, high=UNLIMITED_DEPTH)
     check_number("min_samples_split", params["min_samples_split"], low=2, high=2**31 - 1)

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from numba import config
 
 from core import DynamicForestClassifier, DynamicForestRegressor
-from tests.histories import Player, counters_from, play
+from tests.histories import Player, play, tuned
 from tests.strategies import History, World, histories, long_life, random_history, worlds
 
 sizes = st.integers(1, 12)
@@ -99,7 +99,7 @@ class Machine(RuleBasedStateMachine):
 
     @initialize(world=worlds(), order=st.integers(0, 2**16), size=st.integers(0, 30))
     def begin(self, world: World, order: int, size: int) -> None:
-        self.patches.enter_context(counters_from(world.counters_from))
+        self.patches.enter_context(tuned(world.counters_from, world.replant_share))
         self.player = Player(world, order)
         self.player.play("fit", size)
 

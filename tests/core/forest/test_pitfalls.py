@@ -17,12 +17,13 @@ import numpy as np
 import pytest
 
 from core.errors import DuplicateIdError, EmptyModelError, InputError
-from tests.histories import Player, bits, counters_from, fresh_fit
+from tests.histories import Player, bits, fresh_fit, tuned
 from tests.oracles import forest as oracle
 from tests.oracles.forest import Column
 from tests.strategies import FLOAT32_MAX, FLOAT64_MAX, World, neighbours
 
 NUMERIC, WIDE, CATEGORY, BOOLEAN = Column(), Column("numeric", "float64"), Column("categorical"), Column("boolean")
+SEEDS = range(8)
 Sample = tuple[str, tuple[Any, ...], Any]
 Make = Callable[..., Iterator[Player]]
 
@@ -32,15 +33,16 @@ def lazy(request: pytest.FixtureRequest) -> bool:
     return bool(request.param == "lazy")
 
 
-@pytest.fixture(params=["counters", "no counters"])
-def small(request: pytest.FixtureRequest, lazy: bool) -> Iterator[Make]:
+@pytest.fixture(params=["lazy", "eager", "lazy, no counters"])
+def small(request: pytest.FixtureRequest) -> Iterator[Make]:
     """Make players for several seeds: small(columns, samples, **parameters)."""
+    mode = request.param
 
     def make(columns: Sequence[Column], samples: Sequence[Sample], **parameters: Any) -> Iterator[Player]:
-        for seed in range(12):
-            yield start(columns, samples, **{"random_state": seed, "lazy": lazy, **parameters})
+        for seed in SEEDS:
+            yield start(columns, samples, **{"random_state": seed, "lazy": mode != "eager", **parameters})
 
-    with counters_from(2 if request.param == "counters" else 10**9):
+    with tuned(10**9 if mode == "lazy, no counters" else 2):
         yield make
 
 
@@ -284,6 +286,24 @@ def test_an_attribute_constant_but_for_missing_values_has_one_candidate(small: M
         player.compare()
 
 
+@pytest.mark.parametrize("max_features", [1, 2])
+@pytest.mark.parametrize(("kind", "value"), [(NUMERIC, 2.0), (BOOLEAN, True), (CATEGORY, "a")])
+def test_the_last_missing_value_leaves(small: Make, kind: Column, value: Any, max_features: int) -> None:
+    """What is left of the attribute is a constant, so the node takes another in its place."""
+    changed = 0
+    samples = [(f"s{i}", (value, float(i), float(i // 3)), i % 2) for i in range(9)]
+    samples += [("gap", (None, 3.0, 1.0), 1), ("gap 2", (None, 4.0, 2.0), 0)]
+    for player in small([kind, NUMERIC, NUMERIC], samples, max_features=max_features):
+        before = root_attributes(player)
+        delete(player, "gap")
+        assert before == root_attributes(player)
+        player.compare_digest()
+        delete(player, "gap 2")
+        changed += before != root_attributes(player)
+        player.compare()
+    assert changed
+
+
 def test_all_present_values_leave(small: Make) -> None:
     samples = [("a", (2.0, 1.0), 0), ("b", (3.0, 2.0), 1), ("c", (None, 3.0), 1), ("d", (None, 4.0), 0)]
     for player in small([NUMERIC, NUMERIC], samples, max_features=2):
@@ -378,7 +398,7 @@ def test_category_and_boolean_values_are_canonical(small: Make) -> None:
         for player in small([CATEGORY, BOOLEAN], samples):
             digests.add((player.world.parameters["random_state"], player.model.digest()))
             player.compare()
-    assert len(digests) == 12
+    assert len(digests) == len(SEEDS)
 
 
 # --- transitions ----------------------------------------------------------------------------------
@@ -538,8 +558,8 @@ def test_a_deleted_id_comes_back_with_other_content(small: Make) -> None:
 def test_a_slot_is_reused_under_a_tag(lazy: bool) -> None:
     """Delete, take the slot over by a sample of other trees, resolve: nobody may be found twice."""
     reused = other_trees = 0
-    for minimum, seed in itertools.product((2, 10**9), range(12)):
-        with counters_from(minimum):
+    for minimum, seed in itertools.product((2, 10**9), SEEDS):
+        with tuned(minimum):
             player = start(
                 [NUMERIC], ramp(12), n_estimators=6, occurrence=0.34, random_state=seed, lazy=lazy, min_samples_split=3
             )
@@ -590,8 +610,8 @@ def test_a_large_batch_delete_keeps_every_counter_right(lazy: bool, task: str, k
         (f"s{i}", (rng.random(), rng.choice([None, 1.0, 2.0]), rng.choice("abcd")), rng.randrange(3))
         for i in range(400)
     ]
-    for minimum in (2, 20, 10**9):
-        with counters_from(minimum):
+    for minimum, share in ((2, math.inf), (20, math.inf), (10**9, 0.08)):
+        with tuned(minimum, share):
             player = start([NUMERIC, NUMERIC, CATEGORY], samples, task=task, lazy=lazy, max_features=2)
             names = sorted(player.held)
             rng.shuffle(names)
@@ -614,7 +634,7 @@ def test_deleting_one_by_one_down_to_nothing(lazy: bool, criterion: str) -> None
         (f"s{i}", (rng.gauss(0, 1), rng.gauss(0, 1), rng.choice("abc")), int(rng.random() < 0.4)) for i in range(150)
     ]
     for minimum in (2, 30):
-        with counters_from(minimum):
+        with tuned(minimum):
             player = start(
                 [NUMERIC, NUMERIC, CATEGORY], samples, lazy=lazy, task=task, criterion=criterion, max_features=2,
                 n_thresholds=5,
@@ -930,7 +950,7 @@ def test_verify_notices_a_wrong_counter_that_no_prediction_reads_yet() -> None:
     """A candidate's counter decides only after a later delete; verify recounts it all the same."""
     rng = random.Random(0)
     samples = [(f"s{i}", (rng.random(), rng.random()), rng.randrange(2)) for i in range(60)]
-    with counters_from(8):
+    with tuned(8):
         player = start([NUMERIC, NUMERIC], samples, max_features=2)
         assert player.model.verify().ok
         blocks = player.model.ensemble_.blocks
