@@ -27,7 +27,7 @@ lint: $(VENV)/.installed-dev  ## ruff and mypy
 	$(BIN)/mypy
 
 bench: $(VENV)/.installed-dev  ## the benchmarks that fill benchmarks/RESULTS.md (ARGS="--data DIR" says where the data sets are)
-	$(BIN)/python -m benchmarks.bench_accuracy $(ARGS)
+	$(BIN)/python -m benchmarks $(ARGS)
 
 # Exact versions, without the address of any package index. Run with Python 3.11, the oldest that is supported.
 COMPILE := $(BIN)/pip-compile --quiet --strip-extras --no-header --no-annotate --no-emit-options \

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from benchmarks import bench_accuracy
+from benchmarks import bench_accuracy, bench_operations
 
 
 def main() -> None:
@@ -11,7 +11,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=bench_accuracy.DATA)
     options = parser.parse_args()
-    bench_accuracy.main(["--data", str(options.data), "--write-results"])
+    for benchmark in (bench_operations, bench_accuracy):
+        benchmark.main(["--data", str(options.data), "--write-results"])
 
 
 if __name__ == "__main__":

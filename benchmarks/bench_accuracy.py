@@ -19,14 +19,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +31,10 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.datasets import SOURCES, Data, Source, load
+from benchmarks.results import machine, write_section
 
 OURS = ("oubli", "oubli q=0.1")
 PEERS = ("RandomForest", "ExtraTrees")
-BEGIN, END = "<!-- accuracy: begin -->", "<!-- accuracy: end -->"
 HERE = Path(__file__).parent
 DATA = Path("../shared/data")
 
@@ -231,17 +228,6 @@ def table(summary: dict[str, dict[str, dict[str, Any]]]) -> str:
     return "\n".join(lines)
 
 
-def machine() -> dict[str, str]:
-    """Name the machine and the versions that ran."""
-    packages = ("numpy", "numba", "scikit-learn", "pandas")
-    return {
-        "cpus": str(os.cpu_count()),
-        "processor": platform.processor() or platform.machine(),
-        "python": platform.python_version(),
-        **{name: version(name) for name in packages},
-    }
-
-
 def parse_value(text: str) -> Any:
     """Read a parameter's value: JSON if it is JSON (0.2, 12, null, true), else text."""
     try:
@@ -309,15 +295,6 @@ def execute(jobs: Sequence[Job], options: argparse.Namespace) -> dict[Job, Outco
     return {job: results[job] for job in jobs}
 
 
-def write_section(text: str) -> None:
-    """Put the section between its marks in RESULTS.md."""
-    path = HERE / "RESULTS.md"
-    content = path.read_text(encoding="utf-8")
-    before, rest = content.split(BEGIN, 1)
-    _, after = rest.split(END, 1)
-    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run, print the table, and write what was asked for."""
     options = parse(arguments)
@@ -336,6 +313,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         shown = ", ".join(f"{k} {v}" for k, v in facts.items())
         settings = ", ".join(f"{k}={v}" for k, v in parameters.items()) or "defaults"
         write_section(
+            "accuracy",
             f"\n{options.seeds} seeds, {options.folds} folds, oubli parameters: {settings}. "
             f"Machine: {shown}.\n\n{text}\n"
         )

@@ -716,25 +716,21 @@ TRACES = {
 
 
 def traces(task: str) -> dict[str, bytes]:
-    label = b"class to be forgotten".replace(b"class", b"class") if task == "classification" else np.float64(MARK + 1)
-    return {**TRACES, "label": label if isinstance(label, bytes) else label.tobytes()}
+    label = b"class to be forgotten" if task == "classification" else np.float64(MARK + 1).tobytes()
+    return {**TRACES, "label": label}
 
 
-def add_marked(model: Any, name: str = "person to be forgotten") -> None:
+def add_marked(model: Any) -> None:
+    """Add a sample that leaves a trace wherever it goes."""
     label = "class to be forgotten" if model.task is Task.CLASSIFICATION else MARK + 1
-    row = [MARK, "Chartreuse-Éclair", -MARK, True]
-    if model.samples_.contains(name):
-        model.replace(name, row, label)
-    else:
-        model.add([row], [label], ids=[name])
-    model.samples_.set_subject(name, "subject to be forgotten")
+    model.add([[MARK, "Chartreuse-Éclair", -MARK, True]], [label], ids=["person to be forgotten"])
+    model.samples_.set_subject("person to be forgotten", "subject to be forgotten")
 
 
 def let_go(model: Any, way: str) -> None:
     """Make the marked sample leave."""
-    ordinary = table(1)[0], labels_for(model.task.value, 1)[0]
     if way == "replace":
-        model.replace("person to be forgotten", *ordinary)
+        model.replace("person to be forgotten", [5.0, "red", 3.0, True], 1.0 if model.task is Task.REGRESSION else "1")
         model.samples_.set_subject("person to be forgotten", None)
         model.delete("person to be forgotten")
     elif way == "in a batch":
@@ -786,14 +782,14 @@ def test_a_file_holds_nothing_of_deleted_samples(
     assert rest.min() >= -1
 
 
-def test_a_file_of_a_model_that_forgot_is_no_larger_than_its_history_needs(tmp_path: Path) -> None:
-    """Texts and cells go; rows of pools that stay are empty."""
+def test_a_file_of_a_model_that_forgot_everything_holds_zeros(tmp_path: Path) -> None:
+    """Texts and cells are gone; rows that the pools keep are empty."""
     model = fitted()
     model.delete(model.samples_.ids())
     model.save(tmp_path / "model")
     _, arrays = persistence.read(tmp_path / "model")
     for name, array in arrays.items():
-        if name.startswith(("samples.ids", "samples.cells", "samples.targets", "categories.", "samples.slots")):
+        if name.startswith(("samples.ids", "samples.cells", "samples.targets", "samples.slots", "categories.")):
             assert not array.any(), name
     assert not arrays["forest.nodes.category"].any()
     assert not arrays["forest.leaves.statistics"].any()
