@@ -25,21 +25,9 @@ Of all three:
 
 from numba import njit
 
-kernel = njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
-inner = njit(
-    cache=True,
-    nogil=True,
-    error_model="numpy",
-    _nrt=False,
-    no_cpython_wrapper=True,
-    no_cfunc_wrapper=True,
-)
-spliced = njit(
-    cache=True,
-    nogil=True,
-    error_model="numpy",
-    _nrt=False,
-    no_cpython_wrapper=True,
-    no_cfunc_wrapper=True,
-    inline="always",
-)
+_POLICY = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False}
+_NO_WRAPPERS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+kernel = njit(**_POLICY)
+inner = njit(**_POLICY, **_NO_WRAPPERS)
+spliced = njit(**_POLICY, **_NO_WRAPPERS, inline="always")

@@ -84,6 +84,8 @@ def _open(path: str | PathLike[str]) -> Any:
     except FileNotFoundError:
         raise
     except OSError as error:
+        if Path(path).is_dir():
+            raise FileError("this is a directory: name a file that `save` or a snapshot wrote") from error
         raise FileError(f"the file cannot be read ({error.strerror}): check its permissions") from error
     except safetensors.SafetensorError as error:
         raise FileError(
@@ -95,7 +97,8 @@ def _check_header(metadata: Mapping[str, str] | None) -> dict[str, Any]:
     if not metadata or metadata.get("format") != FORMAT or "document" not in metadata:
         raise FileError("the file was not written by Oubli: use one that `save` or a snapshot wrote")
     version = metadata.get("version", "")
-    if not version.isdecimal():
+    # Nine digits at most: Python refuses to read thousands.
+    if not (version.isascii() and version.isdecimal() and len(version) < 10) or int(version) == 0:
         raise FileError("the file has no format version: use one that `save` or a snapshot wrote")
     if int(version) > VERSION:
         raise NewerFormatError(
@@ -104,7 +107,7 @@ def _check_header(metadata: Mapping[str, str] | None) -> dict[str, Any]:
         )
     try:
         document = json.loads(metadata["document"])
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise FileError("the file's header is damaged: restore another file") from error
     if not isinstance(document, dict):
         raise FileError("the file's header is damaged: restore another file")
@@ -158,7 +161,7 @@ def load(path: str | PathLike[str]) -> Any:
         ("forest", "classification"): DynamicForestClassifier,
         ("forest", "regression"): DynamicForestRegressor,
     }
-    estimator = estimators.get((document.get("kind", ""), document.get("task", "")))
+    estimator = estimators.get((str(document.get("kind")), str(document.get("task"))))
     if estimator is None:
         raise FileError("the file holds a kind of model that this program does not know: upgrade oubli")
     try:

@@ -4,15 +4,19 @@ Numba compiles a kernel when it is first called with new types. `warm_up` calls 
 model of the types to come; with a filled kernel cache this takes well under a second.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from core.encoding import convert, scan
 from core.forest.estimator import DynamicForestClassifier, DynamicForestRegressor
+from core.forest.storing import take_apart
 from core.schema import Column, ColumnType, LabelType, Schema, Task
 
-STEPS = ("grow", "predict", "add", "delete", "resolve", "check")
+STEPS = ("encode", "grow", "predict", "add", "delete", "resolve", "check", "load")
+_N_SAMPLES = 64  # so many that one more is learned in place and not by planting anew
 
 
 def warm_up(
@@ -37,20 +41,28 @@ def warm_up(
         Column("x1", ColumnType.CATEGORICAL),
     )
     schema = Schema(columns, task, label_type)
-    rows = [[float(i), str(i % 3)] for i in range(8)]
-    labels = [i % 2 for i in range(8)]
+    rows = [[float(i), str(i % 3)] for i in range(_N_SAMPLES)]
+    labels = [i % 2 for i in range(_N_SAMPLES)]
     model = estimator(n_estimators=2, random_state=0)
+
+    def encode() -> None:
+        cells = np.zeros((1, 1), cell_dtype)
+        scan(cells)
+        for dtype in (np.float32, np.float64):
+            convert(np.zeros((1, 1), dtype), cells, math.inf)
 
     def delete() -> None:
         model.delete("0")
 
     steps: dict[str, Callable[[], object]] = {
+        "encode": encode,
         "grow": lambda: model.fit(rows, labels, schema=schema),
         "predict": lambda: model.query(rows[:1]),
         "add": lambda: model.add(rows[:1], labels[:1]),
         "delete": delete,
         "resolve": lambda: (model.query(rows[:1], frozen=True), model.query(rows[:1]), model.resolve()),
-        "check": model.digest,
+        "check": lambda: (model.digest(), model.feature_importances_, model.verify()),
+        "load": lambda: type(model).from_parts(*take_apart(model)),
     }
     for done, step in enumerate(STEPS):
         steps[step]()

@@ -103,6 +103,10 @@ def release_subtree(trees, blocks, tree, node):
 def make_leaf(trees, data, parameters, scratch, node, start, end):
     """Give a node a leaf with the samples scratch.rows[start:end]; returns whether they are pure."""
     leaf = allocate_leaf(trees)
+    # What was a split here may lie in a range that only a deleted sample reached.
+    trees.nodes[node]["category"] = np.uint64(0)
+    trees.nodes[node]["attribute"] = np.int32(0)
+    trees.nodes[node]["kind"] = np.uint8(0)
     trees.nodes[node]["child"] = np.int32(~leaf)
     trees.nodes[node]["n_samples"] = np.int32(end - start)
     is_regression = parameters.values[IS_REGRESSION] != 0

@@ -87,6 +87,8 @@ def _check_tree(
             if not record["flags"] & n.TAGGED:
                 _check_block(ensemble, node, block)
         if record["child"] < 0:
+            split = record["category"], record["attribute"], record["kind"]
+            _require(not any(split), f"leaf node {node} must not keep a split")
             entries = _check_leaf(ensemble, data, node, path, leaves)
             _require(not members & entries, f"an entry of node {node} is in two leaves")
             members |= entries

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import numpy.typing as npt
 
 from core import persistence
@@ -26,11 +27,13 @@ def take_apart(model: "DynamicForest") -> tuple[dict[str, Any], Arrays]:
     model.resolve()
     arrays = {_PREFIX + name: array for name, array in model.ensemble_.state().items()}
     arrays.update(model.samples_.state())
+    parameters = {**model.get_params(), "random_state": model.seed_}
     document = {
         "kind": model.kind,
         "task": model.task.value,
         "guarantee": model.guarantee,
-        "parameters": {**model.get_params(), "random_state": model.seed_},
+        # A search over np.arange(...) sets NumPy's numbers, which JSON does not know.
+        "parameters": {name: v.item() if isinstance(v, np.generic) else v for name, v in parameters.items()},
         "settings": vars(model.ensemble_.settings),
         "schema": model.schema_.to_dict(),
         "n_samples": model.n_samples_,

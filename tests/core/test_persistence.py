@@ -351,6 +351,15 @@ def test_the_new_file_is_on_the_disk_before_it_takes_the_place_of_the_old(tmp_pa
     assert events == ["flush", "move", "flush"]  # the file, then the directory that names it
 
 
+def test_parameters_may_be_numbers_of_numpy(tmp_path: Path) -> None:
+    """A search over np.arange(...) sets them."""
+    model = fitted(
+        n_estimators=np.int64(3), max_features=np.float64(0.5), min_samples_split=np.uint8(2), lazy=np.bool_(True)
+    )
+    model.save(tmp_path / "model")
+    assert_same(model, load(tmp_path / "model"))
+
+
 def test_saving_where_there_is_no_directory_fails_plainly(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         fitted().save(tmp_path / "nowhere" / "model")
@@ -399,7 +408,7 @@ def load_bytes(directory: Path, content: bytes) -> Any:
 def test_one_flipped_bit_is_refused_wherever_it_is(tmp_path: Path, sound: bytes, step: int) -> None:
     for i in [*range(8), *range(8, len(sound), step)]:
         damaged = bytearray(sound)
-        damaged[i] ^= 2 << (i % 7)
+        damaged[i] ^= 1 << (i % 8)
         assert str(refused(tmp_path / "model", bytes(damaged))).endswith(REMEDIES)
 
 
@@ -435,7 +444,7 @@ def test_safetensors_of_others_are_refused(tmp_path: Path, metadata: dict[str, s
 def test_a_missing_file_is_reported_as_such_and_a_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "nothing")
-    with pytest.raises(FileError, match="cannot be read"):
+    with pytest.raises(FileError, match="this is a directory: name a file that `save` or a snapshot wrote"):
         load(tmp_path)
 
 
@@ -466,13 +475,13 @@ def test_a_newer_format_asks_for_an_upgrade(tmp_path: Path, sound: bytes) -> Non
             read(path)
 
 
-@pytest.mark.parametrize("version", ["", "-1", "1.0", "one"])
+@pytest.mark.parametrize("version", ["", "-1", "1.0", "one", "0", "00", "9" * 5000, "\u0661"])
 def test_a_version_that_is_none_is_refused(tmp_path: Path, sound: bytes, version: str) -> None:
     with pytest.raises(FileError, match="has no format version: use one that `save` or a snapshot wrote"):
         load(with_metadata(tmp_path, sound, version=version))
 
 
-@pytest.mark.parametrize("document", ["", "[]", "{", "1", "null"])
+@pytest.mark.parametrize("document", ["", "[]", "{", "1", "null", "[" * 100_000], ids=lambda text: text[:5])
 def test_a_description_that_is_none_is_refused(tmp_path: Path, sound: bytes, document: str) -> None:
     with pytest.raises(FileError, match="header is damaged: restore another file"):
         load(with_metadata(tmp_path, sound, document=document))
@@ -649,8 +658,6 @@ def test_wrong_descriptions_are_refused_or_harmless(tmp_path: Path, parts: tuple
     document, arrays = parts
     n_refused = 0
     for path in walk(document):
-        if path in {("kind",), ("task",)}:
-            continue  # the next test
         for value in (None, -1, 2**70, "x", [], {}, 1.5, True, 2**31):
             changed = copy.deepcopy(document)
             inner = changed
@@ -665,7 +672,7 @@ def test_wrong_descriptions_are_refused_or_harmless(tmp_path: Path, parts: tuple
 
 
 @pytest.mark.parametrize("field", ["kind", "task"])
-@pytest.mark.parametrize("value", [None, "", "tree of life", 1])
+@pytest.mark.parametrize("value", [None, "", "tree of life", 1, [], {}, ["forest"]])
 def test_unknown_kinds_of_models_ask_for_an_upgrade(
     tmp_path: Path, parts: tuple[dict[str, Any], Arrays], field: str, value: Any
 ) -> None:
@@ -742,8 +749,7 @@ def let_go(model: Any, way: str) -> None:
 def finite_numbers(arrays: Arrays) -> np.ndarray:
     """Every number in a file that a cell of the first column or a range or threshold of it could be."""
     kinds = arrays["forest.nodes.kind"]
-    is_numeric = (kinds <= MISSING_LEFT) & (arrays["forest.nodes.child"] >= 0)
-    thresholds = arrays["forest.nodes.category"][is_numeric].view(np.float64)
+    thresholds = arrays["forest.nodes.category"][kinds <= MISSING_LEFT].view(np.float64)
     # Where the second column, which holds categories, has hashes.
     candidates = arrays["forest.blocks.thresholds"][arrays["forest.blocks.attributes"] != 1]
     found = [thresholds, candidates, *(arrays[name] for name in ("samples.cells", "forest.blocks.ranges"))]
