@@ -125,7 +125,8 @@ def draw_seed(random_state: Any) -> int:
         For anything else.
     """
     if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> np.uint64(1))
+        # 53 bits, so that readers of JSON who know only float64 get the seed as it is.
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> np.uint64(11))
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(0, 2**31 - 1))
     if isinstance(random_state, np.random.Generator):
