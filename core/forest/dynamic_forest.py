@@ -5,6 +5,7 @@ input, own the sample store and the trees, and translate between ids, labels and
 side and slots and codes on the other. The algorithm is in the kernels beside this file.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from os import PathLike
@@ -47,7 +48,7 @@ class QueryResult(NamedTuple):
     classes: npt.NDArray[Any] | None
 
 
-class DynamicForest(Estimator):
+class DynamicForest(Estimator, ABC):
     """A forest over a sample store; the subclasses say what a target is."""
 
     kind: ClassVar[str] = "forest"
@@ -297,8 +298,9 @@ class DynamicForest(Estimator):
 
     # -- targets: class codes as they are, or regression values in fixed point --------------------
 
+    @abstractmethod
     def _targets(self) -> npt.NDArray[np.int64]:
-        raise NotImplementedError
+        """The targets by slot, as the kernels count them."""
 
     def refresh_targets(self) -> None:
         """Derive all targets from the store."""
@@ -341,6 +343,7 @@ class DynamicForest(Estimator):
             raise EmptyModelError("the model holds no samples: add some before predicting")
         return self.ensemble_.sum_leaves(self.data(), cells, category_hashes, frozen=frozen)
 
+    @abstractmethod
     def query(self, X: Any, *, frozen: bool = False) -> QueryResult:
         """Predict labels and probabilities at once.
 
@@ -358,7 +361,6 @@ class DynamicForest(Estimator):
         EmptyModelError
             With no samples left.
         """
-        raise NotImplementedError
 
     @property
     def n_samples_(self) -> int:
