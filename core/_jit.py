@@ -5,6 +5,9 @@ these choices are made once:
 
     kernel   called from Python
     inner    called from kernels only: without the wrappers for Python, which take long to compile
+    pasted   the same, compiled into its caller by LLVM whatever its size: for what runs in every node. A
+             call hands over every field of every array of `Trees`, `Scratch` and so on, some three
+             hundred words
     spliced  the same, with its text put into its caller's: for the middle layers. LLVM optimises a
              compiled function again inside each of its callers; a chain of six takes it six times.
 
@@ -30,4 +33,5 @@ _NO_WRAPPERS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 kernel = njit(**_POLICY)
 inner = njit(**_POLICY, **_NO_WRAPPERS)
+pasted = njit(**_POLICY, **_NO_WRAPPERS, forceinline=True)
 spliced = njit(**_POLICY, **_NO_WRAPPERS, inline="always")

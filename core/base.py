@@ -42,8 +42,7 @@ class Estimator:
         for name in params:
             if name not in known:
                 raise InputError(
-                    f"Invalid parameter {name!r} for estimator {type(self).__name__}. "
-                    f"Valid parameters are: {known}"
+                    f"Invalid parameter {name!r} for estimator {type(self).__name__}. Valid parameters are: {known}"
                 )
         for name, value in params.items():
             setattr(self, name, value)
@@ -77,7 +76,7 @@ class Estimator:
         """
         self._check_is_fitted()
         named = self.schema_.named
-        if isinstance(X, list | tuple) or _has_names(X) is named:
+        if isinstance(X, (list, tuple)) or _has_names(X) is named:
             return
         model = type(self).__name__
         if named:

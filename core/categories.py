@@ -60,6 +60,11 @@ class CategoryTable:
         """Bytes of the arrays."""
         return self.hashes.nbytes + self.counts.nbytes + self.columns.nbytes
 
+    @property
+    def tables(self) -> Mapping[int, Mapping[str, int]]:
+        """The codes of the values held, by column."""
+        return self._codes
+
     def codes(self, column: int) -> Mapping[str, int]:
         """Return the codes of a column's values."""
         return self._codes[column]
@@ -94,6 +99,10 @@ class CategoryTable:
                 "values numeric, or drop them"
             )
 
+    def has_room(self, most: int) -> bool:
+        """Tell whether up to `most` further values can be held without asking for more memory."""
+        return most <= len(self._free)
+
     def reserve(self, new: int) -> None:
         """Make room for `new` further values, so that `acquire` cannot fail."""
         missing = new - len(self._free)
@@ -115,30 +124,35 @@ class CategoryTable:
         held = self._codes[column]
         for value in dict.fromkeys(values):
             if value is not None and value not in held:
-                code = self._free.pop()
-                held[value] = code
-                self._values[code] = value
-                self.columns[code] = column
-                self.hashes[code] = hash_text(value)
+                self._take(column, value)
         cells = np.fromiter((MISSING if v is None else held[v] for v in values), np.float64, len(values))
         codes = cells[~np.isnan(cells)].astype(np.int64)
         self.counts += np.bincount(codes, minlength=self.capacity)
         return cells
 
-    def acquire_one(self, column: int, value: str | None) -> float:
-        """Count one more cell for a value and return the cell; `reserve` first."""
-        if value is None:
-            return MISSING
-        held = self._codes[column]
-        code = held.get(value)
-        if code is None:
-            code = self._free.pop()
-            held[value] = code
-            self._values[code] = value
-            self.columns[code] = column
-            self.hashes[code] = hash_text(value)
-        self.counts[code] += 1
-        return float(code)
+    def acquire_row(self, texts: Mapping[int, Sequence[str | None]]) -> list[float]:
+        """Count one more cell for the one value of each column and return the cells; `reserve` first."""
+        cells = []
+        counts = self.counts
+        for column, (value,) in texts.items():
+            if value is None:
+                cells.append(MISSING)
+                continue
+            code = self._codes[column].get(value)
+            if code is None:
+                code = self._take(column, value)
+            counts[code] += 1
+            cells.append(code)
+        return cells
+
+    def _take(self, column: int, value: str) -> int:
+        """Give a free code to a value that is not held."""
+        code = self._free.pop()
+        self._codes[column][value] = code
+        self._values[code] = value
+        self.columns[code] = column
+        self.hashes[code] = hash_text(value)
+        return code
 
     def release(self, cells: npt.NDArray[Any]) -> None:
         """Count one cell less for each cell; values without cells are overwritten and freed."""
@@ -148,13 +162,15 @@ class CategoryTable:
             if self.counts[code] == 0:
                 self._wipe(code)
 
-    def release_one(self, cell: float) -> None:
-        """Count one cell less; a value without cells is overwritten and freed."""
-        if cell == cell:
-            code = int(cell)
-            self.counts[code] -= 1
-            if self.counts[code] == 0:
-                self._wipe(code)
+    def release_row(self, cells: Iterable[float]) -> None:
+        """Count one cell less for each of a few cells; values without cells are overwritten and freed."""
+        counts = self.counts
+        for cell in cells:
+            if cell == cell:
+                code = int(cell)
+                counts[code] -= 1
+                if counts[code] == 0:
+                    self._wipe(code)
 
     def _wipe(self, code: int) -> None:
         del self._codes[int(self.columns[code])][self.value(code)]

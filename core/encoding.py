@@ -9,7 +9,7 @@ An error leaves nothing behind and names the first refused cell it finds by row 
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +28,7 @@ from core.columns import (
 )
 from core.errors import FeatureCountError, InputError
 from core.schema import ColumnType, Schema
-from core.tables import Frame, Matrix, RawColumn, Rows, read_table
+from core.tables import Frame, Matrix, RawColumn, Rows, only_row, read_table
 from core.values import FLOAT32_EXACT, FLOAT32_LIMIT, MISSING, RefusedError, category_text
 
 # What `convert` and `scan` report.
@@ -106,6 +106,7 @@ class Encoder:
         self.n_features = schema.n_features
         self.cell_dtype = schema.cell_dtype
         self.categorical = tuple(np.flatnonzero(schema.categorical_mask).tolist())
+        self._boolean = tuple(j for j, c in enumerate(schema.columns) if c.type is ColumnType.BOOLEAN)
         self.only_numeric = all(c.type is ColumnType.NUMERIC for c in schema.columns)
         self._limit = FLOAT32_LIMIT if self.cell_dtype == np.float32 else math.inf
         # float32 columns in a float64 matrix are rounded all the same.
@@ -134,6 +135,9 @@ class Encoder:
         ):
             # What follows would come to the same, only later.
             return Encoded(self._matrix_cells(X), {})
+        encoded = self._encode_row(self.only_row(X))
+        if encoded is not None:
+            return encoded
         table = read_table(X)
         if isinstance(table, Frame):
             return self._encode_columns(table.n_rows, self._frame_columns(table))
@@ -168,6 +172,65 @@ class Encoder:
         ):
             return X
         return None
+
+    def only_row(self, X: Any) -> Any:
+        """Return the one row that X is, as far as that can be seen at once; else None."""
+        if type(X) is list:
+            return X[0] if len(X) == 1 else None
+        return only_row(X, self.schema.names) if self.schema.named else None
+
+    def encode_known_row(self, row: Any, codes: Mapping[int, Mapping[str, int]]) -> npt.NDArray[Any] | None:
+        """Encode one row of plain values whose categories all have codes; None when `encode` has to look at it.
+
+        Parameters
+        ----------
+        row : list
+            Anything else gives None.
+        codes : by categorical column, the code of each category
+        """
+        if type(row) is not list or len(row) != self.n_features:
+            return None
+        values = row.copy()
+        for j, known in codes.items():
+            value = values[j]
+            if type(value) is str:
+                code = known.get(value)
+                if code is None:
+                    return None
+                values[j] = code
+            elif value is not None:
+                return None
+        return self._plain_row(values)
+
+    def _encode_row(self, row: Any) -> Encoded | None:
+        """Encode one row of plain values; None when it needs a closer look."""
+        if type(row) is not list or len(row) != self.n_features:
+            return None
+        texts: dict[int, list[str | None]] = {}
+        if self.categorical:
+            row = row.copy()
+            for j in self.categorical:
+                value = row[j]
+                if value is not None and not (type(value) is str and value.isascii()):
+                    return None
+                texts[j] = [value]
+                row[j] = None
+        cells = self._plain_row(row)
+        return None if cells is None else Encoded(cells, texts)
+
+    def _plain_row(self, values: list[Any]) -> npt.NDArray[Any] | None:
+        """Convert one row of numbers, None for what is missing, and true and false in boolean columns."""
+        if self._boolean:
+            values = values.copy()
+            for j in self._boolean:
+                value = values[j]
+                if value is not None:
+                    if type(value) is not bool:
+                        return None
+                    values[j] = 1.0 if value else 0.0
+        if not PLAIN_NUMBERS.issuperset(map(type, values)):
+            return None
+        return self._plain_rows([values])
 
     def _matrix_cells(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if values.dtype.kind in "biu":
@@ -204,14 +267,14 @@ class Encoder:
             for row in rows:
                 types.update(map(type, row))
             if types <= PLAIN_NUMBERS:
-                cells = self._plain_rows(rows, int in types)
+                cells = self._plain_rows(rows)
                 if cells is not None:
                     return Encoded(cells, {})
         if len(rows) > FEW_ROWS:
             return self._encode_columns(len(rows), (RawColumn(list(column)) for column in zip(*rows, strict=True)))
         return self._encode_cells(rows)
 
-    def _plain_rows(self, rows: Sequence[Sequence[Any]], integers: bool) -> npt.NDArray[Any] | None:
+    def _plain_rows(self, rows: Sequence[Sequence[Any]]) -> npt.NDArray[Any] | None:
         """Convert rows of Python numbers and None at once; None when one needs a closer look."""
         try:
             source = np.array(rows, dtype=np.float64)
@@ -219,7 +282,7 @@ class Encoder:
             return None
         cells = np.empty(source.shape, self.cell_dtype)
         flags = convert(source, cells, self._limit)
-        if flags & REFUSED or (flags & LARGE and integers):
+        if flags and (flags & REFUSED or any(int in map(type, row) for row in rows)):
             return None
         self._round(cells)
         return cells

@@ -23,11 +23,14 @@ def read_ids(ids: Any) -> list[str]:
     InputError
         For a single text (a list of ids is meant), and with the row for what is not an id.
     """
-    if isinstance(ids, (str, bytes, dict)) or not isinstance(ids, Iterable):
+    if type(ids) is list:
+        values = ids.copy()
+    elif isinstance(ids, (str, bytes, dict)) or not isinstance(ids, Iterable):
         raise InputError("ids must be a list: pass [id] for a single one", field="id")
-    if isinstance(ids, np.ndarray) and ids.ndim != 1:
+    elif isinstance(ids, np.ndarray) and ids.ndim != 1:
         raise InputError("ids must be a 1d array or a list", field="id")
-    values = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+    else:
+        values = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
     if all(type(v) is str and 0 < len(v) <= ID_LENGTH and v.isascii() for v in values):
         return values
     names: list[str] = []
@@ -41,7 +44,7 @@ def read_ids(ids: Any) -> list[str]:
 
 def hash_ids(names: Iterable[str]) -> npt.NDArray[np.uint64]:
     """Hash ids as `core.rng.hash_text` does."""
-    digests = [blake2b(name.encode("utf-8"), digest_size=8).digest() for name in names]
+    digests = [blake2b(data, digest_size=8).digest() for data in map(str.encode, names)]
     return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
 
 

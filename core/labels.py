@@ -40,6 +40,7 @@ class ClassTable:
         self._codes: dict[Any, int] = {}
         self._free = [1, 0]
         self._order = np.zeros(0, np.int64)
+        self._array: npt.NDArray[Any] | None = None
         # 1, 1.0 and True are different classes, but equal as keys.
         self._typed = label_type is LabelType.SCALAR
 
@@ -54,7 +55,7 @@ class ClassTable:
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays."""
-        return self.counts.nbytes + self._order.nbytes
+        return self.counts.nbytes + self._order.nbytes + (0 if self._array is None else self._array.nbytes)
 
     def _key(self, value: Label) -> Any:
         return (type(value).__name__, value) if self._typed else value
@@ -79,8 +80,14 @@ class ClassTable:
         return self._order
 
     def classes_array(self) -> npt.NDArray[Any]:
-        """Return the held classes in canonical order, in the array that np.unique would make of them."""
-        return self.as_array(self.values(self._order))
+        """Return the held classes in canonical order, in the array that np.unique would make of them.
+
+        It cannot be written to; there is one until the classes change.
+        """
+        if self._array is None:
+            self._array = self.as_array(self.values(self._order))
+            self._array.flags.writeable = False
+        return self._array
 
     def as_array(self, values: Sequence[Label]) -> npt.NDArray[Any]:
         """Return labels as an array of the label type's dtype."""
@@ -139,6 +146,7 @@ class ClassTable:
     def _sort(self) -> None:
         held = sorted(self._codes.values(), key=lambda code: self._rank(code))
         self._order = np.array(held, np.int64)
+        self._array = None
 
     def _rank(self, code: int) -> tuple[str, Any]:
         value = self._values[code]

@@ -24,7 +24,9 @@ from safetensors.numpy import save_file
 from core.errors import FileError, NewerFormatError, OubliError
 
 FORMAT = "oubli"
-VERSION = 1
+VERSION = 2
+# Of the oldest version whose trees this program reads; those of older files are grown anew from their samples.
+FIRST_READABLE_TREES = 2
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -88,23 +90,25 @@ def _open(path: str | PathLike[str]) -> Any:
             raise FileError("this is a directory: name a file that `save` or a snapshot wrote") from error
         raise FileError(f"the file cannot be read ({error.strerror}): check its permissions") from error
     except safetensors.SafetensorError as error:
-        raise FileError(
-            "the file is truncated or not a model file: use one that `save` or a snapshot wrote"
-        ) from error
+        raise FileError("the file is truncated or not a model file: use one that `save` or a snapshot wrote") from error
 
 
-def _check_header(metadata: Mapping[str, str] | None) -> dict[str, Any]:
-    if not metadata or metadata.get("format") != FORMAT or "document" not in metadata:
-        raise FileError("the file was not written by Oubli: use one that `save` or a snapshot wrote")
+def _check_version(metadata: Mapping[str, str]) -> int:
     version = metadata.get("version", "")
     # Nine digits at most: Python refuses to read thousands.
     if not (version.isascii() and version.isdecimal() and len(version) < 10) or int(version) == 0:
         raise FileError("the file has no format version: use one that `save` or a snapshot wrote")
     if int(version) > VERSION:
         raise NewerFormatError(
-            f"the file has format version {version}, newer than {VERSION}, the newest this program "
-            "reads: upgrade oubli"
+            f"the file has format version {version}, newer than {VERSION}, the newest this program reads: upgrade oubli"
         )
+    return int(version)
+
+
+def _check_header(metadata: Mapping[str, str] | None) -> dict[str, Any]:
+    if not metadata or metadata.get("format") != FORMAT or "document" not in metadata:
+        raise FileError("the file was not written by Oubli: use one that `save` or a snapshot wrote")
+    _check_version(metadata)
     try:
         document = json.loads(metadata["document"])
     except (json.JSONDecodeError, RecursionError) as error:
@@ -134,6 +138,11 @@ def read(path: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
     FileError
         When it is unreadable, truncated, altered, foreign or of a newer format.
     """
+    document, arrays, _ = _read(path)
+    return document, arrays
+
+
+def _read(path: str | PathLike[str]) -> tuple[dict[str, Any], Arrays, int]:
     with _open(path) as file:
         metadata = file.metadata()
         document = _check_header(metadata)
@@ -143,11 +152,13 @@ def read(path: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
             raise FileError("the file is truncated: restore another file") from error
     if _checksum(metadata["document"], arrays) != metadata.get("sha256"):
         raise FileError("the file's content does not match its checksum: restore another file")
-    return document, arrays
+    return document, arrays, _check_version(metadata)
 
 
 def load(path: str | PathLike[str]) -> Any:
     """Load a model of any kind that `save` wrote.
+
+    Of a file in an older format the samples and the parameters are taken, and the model is grown anew.
 
     Raises
     ------
@@ -156,7 +167,7 @@ def load(path: str | PathLike[str]) -> Any:
     """
     from core.forest.estimator import DynamicForestClassifier, DynamicForestRegressor
 
-    document, arrays = read(path)
+    document, arrays, version = _read(path)
     estimators = {
         ("forest", "classification"): DynamicForestClassifier,
         ("forest", "regression"): DynamicForestRegressor,
@@ -165,7 +176,7 @@ def load(path: str | PathLike[str]) -> Any:
     if estimator is None:
         raise FileError("the file holds a kind of model that this program does not know: upgrade oubli")
     try:
-        return estimator.from_parts(document, arrays)
+        return estimator.from_parts(document, arrays, with_trees=version >= FIRST_READABLE_TREES)
     except FileError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, OubliError) as error:

@@ -118,6 +118,4 @@ def hash_text(text: str) -> int:
 
 
 # Hash of "no value" in a categorical column. 0xff never begins valid UTF-8, so no text collides.
-MISSING_CATEGORY = np.uint64(
-    int.from_bytes(hashlib.blake2b(b"\xff missing", digest_size=8).digest(), "little")
-)
+MISSING_CATEGORY = np.uint64(int.from_bytes(hashlib.blake2b(b"\xff missing", digest_size=8).digest(), "little"))

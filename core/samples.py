@@ -165,7 +165,7 @@ class SampleStore(SlotTable):
                 refuse_repeated(names)
             if not allow_held:
                 self._refuse_held(names)
-        if texts:
+        if texts and not self.categories.has_room(n * len(texts)):
             self.categories.check_room(self.categories.new_values(texts))
         return Prepared(n, cells, texts, labels, names)
 
@@ -193,8 +193,9 @@ class SampleStore(SlotTable):
         return slots
 
     def _reserve(self, prepared: Prepared) -> None:
-        if prepared.texts:
-            self.categories.reserve(self.categories.new_values(prepared.texts))
+        texts = prepared.texts
+        if texts and not self.categories.has_room(prepared.n * len(texts)):
+            self.categories.reserve(self.categories.new_values(texts))
         if isinstance(prepared.labels, list):
             self.classes.reserve(prepared.labels)
         self._reserve_slots(prepared.n)
@@ -203,9 +204,11 @@ class SampleStore(SlotTable):
         id_hash = hash_text(name)
         self._reserve(prepared)
         slot = self._take_slot()
-        self.cells[slot] = prepared.cells[0]
-        for column, values in prepared.texts.items():
-            self.cells[slot, column] = self.categories.acquire_one(column, values[0])
+        row = self.cells[slot]
+        row[:] = prepared.cells[0]
+        if prepared.texts:
+            for column, cell in zip(prepared.texts, self.categories.acquire_row(prepared.texts), strict=True):
+                row[column] = cell
         labels = prepared.labels
         if isinstance(labels, list):
             self.class_codes[slot] = self.classes.acquire_one(labels[0])
@@ -236,8 +239,11 @@ class SampleStore(SlotTable):
         self.id_hashes[where] = hashes
         self.held[where] = True
         self._slot_of.update(zip(names, numbers, strict=True))
-        for slot, name in zip(numbers, names, strict=True):
-            self._ids[slot] = name
+        if isinstance(where, slice):
+            self._ids[where] = names
+        else:
+            for slot, name in zip(numbers, names, strict=True):
+                self._ids[slot] = name
         return slots
 
     # Removing -------------------------------------------------------------------------------------
@@ -265,8 +271,9 @@ class SampleStore(SlotTable):
         name = self._ids[slot] if 0 <= slot < self._top else None
         if name is None:
             raise IndexError(f"slot {slot} is free")
-        for column in self._categorical:
-            self.categories.release_one(float(self.cells[slot, column]))
+        if self._categorical:
+            row = self.cells[slot].tolist()
+            self.categories.release_row([row[column] for column in self._categorical])
         if self._classification:
             self.classes.release_one(int(self.class_codes[slot]))
             self.class_codes[slot] = 0
@@ -345,9 +352,12 @@ class SampleStore(SlotTable):
             Hashes by code. The store's own table, or a longer copy in which categories that are not
             held have temporary codes.
         """
-        plain = self._encoder.encode_plain(X)
-        if plain is not None:
-            return plain, self.categories.hashes
+        encoder = self._encoder
+        known = encoder.encode_plain(X)
+        if known is None:
+            known = encoder.encode_known_row(encoder.only_row(X), self.categories.tables)
+        if known is not None:
+            return known, self.categories.hashes
         cells, texts = self._encoder.encode(X)
         if not texts:
             return cells, self.categories.hashes

@@ -157,7 +157,7 @@ class SlotTable:
         A journal can record them and `prepare` again with them: the counter moves all the same.
         """
         names = list(map(str, range(self._next_id, self._next_id + n)))
-        if self._slot_of.keys().isdisjoint(names):
+        if not self._slot_of or self._slot_of.keys().isdisjoint(names):
             return names
         names = []
         candidate = self._next_id

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core.errors import InputError, shorten
+from core.values import FLOAT32_EXACT
 
 NO_ROWS = "X has no rows: pass at least one"
 ONE_DIMENSION = (
@@ -236,6 +237,32 @@ def _read_frame(X: Any) -> Frame:
     if texts not in {0, len(labels)}:
         raise InputError("column names must all be text: use X.columns = X.columns.astype(str)")
     return Frame(X, labels)
+
+
+def only_row(X: Any, names: Sequence[str]) -> list[Any] | None:
+    """Return the values of a pandas DataFrame of one row, columns named as said; None for anything else.
+
+    Also None for values that mean something else beside others of their column's type than alone. Reading the row
+    costs a tenth of reading each column.
+    """
+    if not hasattr(X, "iloc") or not hasattr(X, "columns") or len(X) != 1 or list(X.columns) != list(names):
+        return None
+    series = X.iloc[0]
+    # Columns of different types of numbers come as floats of 64 bits, in which large integers look like others.
+    may_be_cast = series.dtype != np.dtype(object)
+    row: list[Any] = []
+    for cell in series.tolist():
+        value = cell.item() if isinstance(cell, np.generic) else cell
+        kind = type(value)
+        if kind is float or kind is int:
+            if may_be_cast and abs(value) > FLOAT32_EXACT:
+                return None
+            row.append(None if value != value else value)
+        elif kind is str or value is None:
+            row.append(value)
+        else:
+            return None
+    return row
 
 
 def read_series(series: Any, field: str) -> RawColumn:

@@ -117,6 +117,8 @@ def encode_labels(y: Any, n: int, label_type: LabelType, name: str = "label") ->
     InputError
         For a label that is missing or does not convert without loss.
     """
+    if n == 1 and type(y) is list and len(y) == 1 and _is_canonical(y[0], label_type):
+        return y.copy()
     raw = read_label_column(y, name)
     _check_length(raw, n, name)
     values = raw.values
@@ -138,6 +140,16 @@ def encode_labels(y: Any, n: int, label_type: LabelType, name: str = "label") ->
         if label_type is LabelType.NUMBER and kind == "f" and np.isfinite(values).all():
             return list((values.astype(np.float64) + 0.0).tolist())
     return _each(raw, label_type, name)
+
+
+def _is_canonical(value: Any, label_type: LabelType) -> bool:
+    """Whether a label can be seen at once to be what it is held as; false is no verdict."""
+    kind = type(value)
+    if kind is str:
+        return label_type is LabelType.STRING and value.isascii()
+    if kind is int:
+        return label_type is LabelType.INTEGER and value in _INT64
+    return kind is bool and label_type is LabelType.BOOLEAN
 
 
 def _each(raw: RawColumn, label_type: LabelType, name: str) -> list[Label]:

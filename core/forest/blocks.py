@@ -1,26 +1,28 @@
-"""Candidate counters: what a big node keeps so that a mutation can check its split.
+"""Candidate counters: what a big node keeps so that a mutation need not count its samples again.
 
 A block holds, for the node's p attributes (the first p in the node's hash order that are not
-constant there), everything that the choice of the split depends on; and, for the attributes skipped
-on the way, the constant they were skipped for:
+constant there), everything that the choice of the split depends on. It is one stretch of memory, a
+row that several arrays of different types look at, so that a mutation touches few cache lines:
 
-    attribute u     lo .. t_0 .. t_1 .. ... .. t_{s-1} .. hi        numeric: candidates t_j, sorted
-                  [   bin 0 | bin 1 | ...            | bin s ] [bin s+1: missing values]
-    categorical     bins[j] = the left side of candidate j, j < s
+    head | totals | skipped | p attributes, 64 bytes each | p counters | p category lists
 
-`bins` holds statistics (class counts, or count and sum of targets), not prefix sums: a mutation
-touches one bin a numeric attribute. Only nodes with at least `minimum` samples keep a block, since
-below that counting again is cheaper than keeping; whether a node keeps one never shows in the model.
+    numeric attribute    lo .. | .. | .. | .. hi             the cells of its grid (`grid.py`)
+                        counter 0  1    2    3   ... [MISSING last]
+    categorical          counter j = the left side of candidate j, j < s
 
-Row 0 is the working space of the split search for nodes without a block of their own.
+Counters are statistics (class counts, or count and sum of targets), and not prefix sums: a mutation
+touches one a numeric attribute. Of the attributes skipped on the way a bit is kept each: an added
+sample that differs there from those held makes one usable.
 
-The candidates differ from the paper's in three ways:
+Only nodes with at least BLOCK_MINIMUM samples keep a block, since below that counting again is
+cheaper than keeping; whether a node keeps one never shows in the model. Row 0 is the working space
+of the split search for nodes without a block of their own.
 
-    a) thresholds are stratified: one uniform draw in each of s equal parts of [lo, hi). Each is
-       still drawn uniformly, no sorting is needed, and a sample finds its bin in O(1);
-    b) missing values: a coin of the candidate sends them left or right, whether or not there are any;
+Two more rules that the paper leaves open:
+
+    a) missing values: a coin of the candidate sends them left or right, whether or not there are any;
        an attribute that is constant but for missing values has one candidate, missing on the right;
-    c) categories: even candidates isolate the category with the smallest hash among those present,
+    b) categories: even candidates isolate the category with the smallest hash among those present,
        odd ones send each category left by a coin of its hash.
 """
 
@@ -29,93 +31,182 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from core._jit import inner
+from core._jit import inner, pasted
+from core.forest.grid import most_cells
+from core.forest.inputs import (
+    ATTRIBUTES_AT,
+    CATEGORIES_AT,
+    CATEGORIES_STRIDE,
+    COUNTERS_AT,
+    COUNTERS_STRIDE,
+    SKIPPED_AT,
+    TOTALS_AT,
+)
 from core.forest.nodes import FREE_BLOCK, N_BLOCKS, N_FREE_BLOCKS, NIL
-from core.rng import CANDIDATES, MISSING_CATEGORY, coin, combine, mix, unit
+from core.rng import CANDIDATES, MISSING_CATEGORY, coin, combine, mix
 
-# Columns of `copies`.
-AT_LO = 0  # samples at the low end; when the last one leaves, the range changes
-AT_HI = 1
-MISSING = 2
-
-# Columns of `sizes`.
+# The head, in `longs`.
 N_ATTRIBUTES = 0  # attributes in use, at most p
-N_SKIPPED = 1
+IS_COUNTED = 1  # 0: the samples must be counted again before the counters mean anything
+TARGET_LO = 2  # regression: a node stays impure while both ends are held
+TARGET_HI = 3
+COPIES_LO = 4
+COPIES_HI = 5
+NEXT_FREE = 6
+_HEAD_SIZE = 7  # the totals of two classes are in the head's cache line
 
-# Columns of `target_range` (regression): a node stays impure while both ends are held.
-TARGET_LO = 0
-TARGET_HI = 1
-COPIES_LO = 2
-COPIES_HI = 3
+# An attribute, in `reals` ...
+ATTRIBUTE_SIZE = 8
+SCALE = 0  # 1 / g of the grid; 0: one candidate, lo against the rest
+PHASE = 1
+FIRST = 2  # cell of lo
+LO = 3  # ends of the non-missing cells; the same: constant but for missing values
+HI = 4
+# ... and in `halves`.
+AT_LO = 10  # samples at the low end; when the last one leaves, the range changes
+AT_HI = 11
+MISSING = 12  # samples without a value
+ATTRIBUTE = 13  # the column
+N_CELLS = 14  # cells of the grid from lo to hi, both counted; 0: categorical
+
+_LINE = 8  # longs in a cache line
 
 
 class Blocks(NamedTuple):
-    """Candidate counters of all big nodes; row = block."""
+    """Candidate counters of all big nodes; row = block. All arrays are views of the first."""
 
-    sizes: npt.NDArray[Any]  # int32[capacity, 2]
-    attributes: npt.NDArray[Any]  # int32[capacity, p] columns, in the node's hash order
-    ranges: npt.NDArray[Any]  # float64[capacity, p, 2] lo, hi of the non-missing cells
-    copies: npt.NDArray[Any]  # int32[capacity, p, 3]
-    thresholds: npt.NDArray[Any]  # float64[capacity, p, s], ascending
-    categories: npt.NDArray[Any]  # uint64, the same memory: one-vs-rest's category hash
-    bins: npt.NDArray[Any]  # int32/int64[capacity, p, s + 2, width]
-    totals: npt.NDArray[Any]  # int32/int64[capacity, width] the node's statistics
-    target_range: npt.NDArray[Any]  # int64[capacity, 4]
-    skipped: npt.NDArray[Any]  # int32[capacity, d] constant columns that come before the last used
-    constants: npt.NDArray[Any]  # float64[capacity, d] their cells; NaN: all missing
+    longs: npt.NDArray[np.int64]  # int64[capacity, n]
+    reals: npt.NDArray[np.float64]  # float64[capacity, n]
+    keys: npt.NDArray[np.uint64]  # uint64[capacity, n] hashes of categories
+    halves: npt.NDArray[np.int32]  # int32[capacity, 2 n]
+    counters: npt.NDArray[Any]  # `halves` for classes, `longs` for regression
 
 
-def empty_blocks(
-    capacity: int, n_attributes: int, n_thresholds: int, n_features: int, width: int, dtype: npt.DTypeLike
-) -> Blocks:
-    """Make `capacity` zeroed blocks (p = `n_attributes`, s = `n_thresholds`)."""
-    thresholds = np.zeros((capacity, n_attributes, n_thresholds), np.float64)
-    return Blocks(
-        sizes=np.zeros((capacity, 2), np.int32),
-        attributes=np.zeros((capacity, n_attributes), np.int32),
-        ranges=np.zeros((capacity, n_attributes, 2), np.float64),
-        copies=np.zeros((capacity, n_attributes, 3), np.int32),
-        thresholds=thresholds,
-        categories=thresholds.view(np.uint64),
-        bins=np.zeros((capacity, n_attributes, n_thresholds + 2, width), dtype),
-        totals=np.zeros((capacity, width), dtype),
-        target_range=np.zeros((capacity, 4), np.int64),
-        skipped=np.zeros((capacity, n_features), np.int32),
-        constants=np.zeros((capacity, n_features), np.float64),
+class Layout(NamedTuple):
+    """Where things are in a block: offsets and strides in the units of the array they are read from."""
+
+    totals_at: int  # counters
+    skipped_at: int  # keys: a bit a column
+    attributes_at: int  # longs
+    counters_at: int  # counters
+    counters_stride: int  # counters an attribute
+    n_counters: int  # rows of `width` counters an attribute; the last counts missing values
+    categories_at: int  # keys
+    categories_stride: int  # keys an attribute, 0 without categorical columns
+    size: int  # longs
+
+
+def layout_of(
+    n_attributes: int, n_thresholds: int, n_features: int, width: int, *, is_regression: bool, has_categories: bool
+) -> Layout:
+    """Lay out a block (p = `n_attributes`, s = `n_thresholds`)."""
+    per_long = 1 if is_regression else 2
+    n_counters = most_cells(n_thresholds) + 1
+    skipped_at = _HEAD_SIZE + -(-width // per_long)
+    attributes_at = _lines(skipped_at + -(-n_features // 64))
+    counters_at = attributes_at + n_attributes * ATTRIBUTE_SIZE
+    stride = _lines(-(-n_counters * width // per_long))
+    categories_at = counters_at + n_attributes * stride
+    categories_stride = -(-n_thresholds // 2) if has_categories else 0
+    return Layout(
+        totals_at=_HEAD_SIZE * per_long,
+        skipped_at=skipped_at,
+        attributes_at=attributes_at,
+        counters_at=counters_at * per_long,
+        counters_stride=stride * per_long,
+        n_counters=n_counters,
+        categories_at=categories_at,
+        categories_stride=categories_stride,
+        size=_lines(categories_at + n_attributes * categories_stride),
     )
 
 
-@inner
-def _clear_attribute(blocks, block, used):
-    blocks.attributes[block, used] = 0
-    blocks.ranges[block, used, 0] = 0.0
-    blocks.ranges[block, used, 1] = 0.0
-    for i in range(3):
-        blocks.copies[block, used, i] = 0
-    for j in range(blocks.thresholds.shape[2]):
-        blocks.thresholds[block, used, j] = 0.0
-    for j in range(blocks.bins.shape[2]):
-        for c in range(blocks.bins.shape[3]):
-            blocks.bins[block, used, j, c] = 0
+def _lines(n_longs: int) -> int:
+    return -(-n_longs // _LINE) * _LINE
 
 
-@inner
+def blocks_over(longs: npt.NDArray[np.int64], *, is_regression: bool) -> Blocks:
+    """Look at the memory of blocks, int64[capacity, n], as kernels do."""
+    halves = longs.view(np.int32)
+    return Blocks(
+        longs=longs,
+        reals=longs.view(np.float64),
+        keys=longs.view(np.uint64),
+        halves=halves,
+        counters=longs if is_regression else halves,
+    )
+
+
+def relaid(
+    longs: npt.NDArray[np.int64], old: Layout, new: Layout, n_attributes: int, old_width: int, width: int
+) -> npt.NDArray[np.int64]:
+    """Copy blocks of class counters into a layout for more classes."""
+    result = np.zeros((len(longs), new.size), np.int64)
+    result[:, :_HEAD_SIZE] = longs[:, :_HEAD_SIZE]
+    n_skipped = old.attributes_at - old.skipped_at
+    n_skipped = min(n_skipped, new.attributes_at - new.skipped_at)
+    result[:, new.skipped_at : new.skipped_at + n_skipped] = longs[:, old.skipped_at : old.skipped_at + n_skipped]
+    for at, stride in (("attributes_at", ATTRIBUTE_SIZE), ("categories_at", old.categories_stride)):
+        size = n_attributes * stride
+        target, source = getattr(new, at), getattr(old, at)
+        result[:, target : target + size] = longs[:, source : source + size]
+    ours, theirs = result.view(np.int32), longs.view(np.int32)
+    ours[:, new.totals_at : new.totals_at + old_width] = theirs[:, old.totals_at : old.totals_at + old_width]
+    for u in range(n_attributes):
+        target, source = new.counters_at + u * new.counters_stride, old.counters_at + u * old.counters_stride
+        table = theirs[:, source : source + old.n_counters * old_width].reshape(len(longs), old.n_counters, old_width)
+        wider = np.zeros((len(longs), new.n_counters, width), np.int32)
+        wider[:, :, :old_width] = table
+        ours[:, target : target + new.n_counters * width] = wider.reshape(len(longs), -1)
+    return result
+
+
+@pasted
+def attribute_at(parameters, used):
+    """Place of an attribute in `longs` and `reals`; twice that in `halves`."""
+    return parameters.values[ATTRIBUTES_AT] + used * ATTRIBUTE_SIZE
+
+
+@pasted
+def counters_at(parameters, used):
+    """Place of an attribute's first counter."""
+    return parameters.values[COUNTERS_AT] + used * parameters.values[COUNTERS_STRIDE]
+
+
+@pasted
+def categories_at(parameters, used):
+    """Place of an attribute's first category hash."""
+    return parameters.values[CATEGORIES_AT] + used * parameters.values[CATEGORIES_STRIDE]
+
+
+@pasted
+def totals_at(parameters):
+    """Place of the node's own statistics in `counters`."""
+    return parameters.values[TOTALS_AT]
+
+
+@pasted
+def skip_attribute(parameters, blocks, block, attribute):
+    """Note that a column is constant and was passed over."""
+    place = parameters.values[SKIPPED_AT] + attribute // 64
+    blocks.keys[block, place] |= np.uint64(1) << np.uint64(attribute % 64)
+
+
+@pasted
+def is_skipped(parameters, blocks, block, attribute):
+    """Whether a column was passed over."""
+    word = blocks.keys[block, parameters.values[SKIPPED_AT] + attribute // 64]
+    return (word >> np.uint64(attribute % 64)) & np.uint64(1) != np.uint64(0)
+
+
+@pasted
 def clear_block(blocks, block):
     """Zero a block; O(its size)."""
-    for i in range(2):
-        blocks.sizes[block, i] = 0
-    for i in range(4):
-        blocks.target_range[block, i] = 0
-    for c in range(blocks.totals.shape[1]):
-        blocks.totals[block, c] = 0
-    for i in range(blocks.skipped.shape[1]):
-        blocks.skipped[block, i] = 0
-        blocks.constants[block, i] = 0.0
-    for u in range(blocks.attributes.shape[1]):
-        _clear_attribute(blocks, block, u)
+    for i in range(blocks.longs.shape[1]):
+        blocks.longs[block, i] = 0
 
 
-@inner
+@pasted
 def allocate_block(trees, blocks):
     """Take a block; the caller has made sure that there is one."""
     meta = trees.meta
@@ -124,7 +215,8 @@ def allocate_block(trees, blocks):
         block = meta[N_BLOCKS]
         meta[N_BLOCKS] += 1
     else:
-        meta[FREE_BLOCK] = blocks.sizes[block, 0]
+        meta[FREE_BLOCK] = blocks.longs[block, NEXT_FREE]
+        blocks.longs[block, NEXT_FREE] = 0
         meta[N_FREE_BLOCKS] -= 1
     return block
 
@@ -133,7 +225,7 @@ def allocate_block(trees, blocks):
 def free_block(trees, blocks, block):
     """Zero a block and put it on the free list."""
     clear_block(blocks, block)
-    blocks.sizes[block, 0] = np.int32(trees.meta[FREE_BLOCK])
+    blocks.longs[block, NEXT_FREE] = trees.meta[FREE_BLOCK]
     trees.meta[FREE_BLOCK] = block
     trees.meta[N_FREE_BLOCKS] += 1
 
@@ -141,10 +233,10 @@ def free_block(trees, blocks, block):
 @inner
 def available_blocks(trees, blocks):
     """Blocks that can be taken before the pool is full."""
-    return trees.meta[N_FREE_BLOCKS] + blocks.sizes.shape[0] - trees.meta[N_BLOCKS]
+    return trees.meta[N_FREE_BLOCKS] + blocks.longs.shape[0] - trees.meta[N_BLOCKS]
 
 
-@inner
+@pasted
 def attribute_key(node_key, attribute):
     """Key of a node's candidates on one attribute."""
     return combine(combine(node_key, CANDIDATES), np.uint64(attribute))
@@ -155,7 +247,7 @@ def category_hash(category_hashes, cell):
     """Hash of the category in a cell of a categorical column."""
     if np.isnan(cell):
         return MISSING_CATEGORY
-    return category_hashes[np.int64(cell)]
+    return category_hashes[np.uint64(cell)]
 
 
 @inner
@@ -170,93 +262,22 @@ def in_subset(candidate_key, hashed):
     return coin(mix(candidate_key ^ hashed))
 
 
-@inner
-def missing_goes_left(key, candidate, n_thresholds):
-    """The coin of a numeric candidate for missing values; `key` is the attribute's."""
-    return coin(combine(key, np.uint64(n_thresholds + candidate)))
-
-
-@inner
-def below(value, cells):
-    """Largest value of the cells' type below `value`, as float64."""
-    if cells.itemsize == 4:
-        return np.float64(np.nextafter(np.float32(value), np.float32(-np.inf)))
-    return np.nextafter(value, -np.inf)
-
-
-@inner
-def as_cell(value, cells):
-    """Round a float64 to the cells' type."""
-    if cells.itemsize == 4:
-        return np.float64(np.float32(value))
-    return value
-
-
-@inner
-def draw_thresholds(thresholds, key, lo, hi, cells):
-    """Draw the candidates of a numeric attribute with lo < hi.
-
-    thresholds  float64[s], written: ascending, lo <= t < hi, so that neither side is ever empty
-    key         the attribute's key
-    cells       any array of the cells' type: thresholds are rounded to it
-
-    lo * (1 - f) + hi * f cannot overflow where lo + f * (hi - lo) can; rounding can reach hi, hence
-    the clamp.
-    """
-    n_thresholds = thresholds.shape[0]
-    highest = below(hi, cells)
-    previous = lo
-    for j in range(n_thresholds):
-        fraction = (np.float64(j) + unit(combine(key, np.uint64(j)))) / np.float64(n_thresholds)
-        threshold = as_cell(lo * (1.0 - fraction) + hi * fraction, cells)
-        if threshold >= hi:
-            threshold = highest
-        if threshold < previous:
-            threshold = previous
-        thresholds[j] = threshold
-        previous = threshold
-
-
-@inner
-def bin_of(x, thresholds, lo, scale):
-    """Number of thresholds below x: the bin of a non-missing cell; O(1) expected.
-
-    scale  s / (hi - lo): the stratum of x is guessed, then corrected against the thresholds, so
-           rounding (or an overflow of hi - lo) costs steps and never the right answer
-    """
-    n_thresholds = thresholds.shape[0]
-    guess = (x - lo) * scale
-    position = 0
-    if guess >= np.float64(n_thresholds):
-        position = n_thresholds - 1
-    elif guess > 0.0:
-        position = np.int64(guess)
-    while position < n_thresholds and x > thresholds[position]:
-        position += 1
-    while position > 0 and x <= thresholds[position - 1]:
-        position -= 1
-    return position
-
-
-@inner
-def count_in(statistics, row, target, sign, is_regression):
-    """Add (sign 1) or take away (-1) one sample's target from a row of statistics, int[any, width].
-
-    Taking the row as a view would cost a reference count a sample, more than the counting.
-    """
+@pasted
+def count_at(counters, block, place, target, sign, is_regression):
+    """Add (sign 1) or take away (-1) one sample's target from the statistics at a place of a block."""
     if is_regression:
-        statistics[row, 0] += sign
-        statistics[row, 1] += sign * target
+        counters[block, place] += sign
+        counters[block, place + 1] += sign * target
     else:
-        statistics[row, target] += sign
+        counters[block, place + target] += sign
 
 
-@inner
-def size_of(statistics, row, is_regression):
-    """Number of samples in a row of statistics."""
+@pasted
+def size_at(counters, block, place, width, is_regression):
+    """Number of samples in the statistics at a place of a block."""
     if is_regression:
-        return np.int64(statistics[row, 0])
+        return np.int64(counters[block, place])
     total = np.int64(0)
-    for c in range(statistics.shape[1]):
-        total += np.int64(statistics[row, c])
+    for c in range(width):
+        total += np.int64(counters[block, place + c])
     return total

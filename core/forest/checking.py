@@ -17,7 +17,7 @@ def header(model: "DynamicForest") -> dict[str, Any]:
     settings = model.ensemble_.settings
     classes = model.samples_.classes.values(model.class_order())
     return {
-        "format": 1,
+        "format": 2,  # one more whenever the same samples would give other trees
         "kind": model.kind,
         "task": model.task.value,
         "seed": settings.seed,
@@ -92,4 +92,4 @@ def _part(model: "DynamicForest") -> Part:
     """The trees, with slots and class codes in an order that does not depend on the history."""
     names = sorted(model.samples_.ids())
     slots = model.samples_.find(names) if names else np.zeros(0, np.int64)
-    return model.ensemble_, slots, model.class_order(), model.schema_.categorical_mask
+    return model.ensemble_, slots, model.class_order()

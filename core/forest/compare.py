@@ -5,17 +5,19 @@ read by later mutations only; this walks both forests in step and compares those
 forests hold the same samples in different slots and may number the classes differently.
 """
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from core._jit import kernel
-from core.forest.blocks import N_ATTRIBUTES, N_SKIPPED
+from core.forest.blocks import ATTRIBUTE_SIZE, NEXT_FREE
 from core.forest.ensemble import Ensemble
 from core.forest.nodes import NIL, leaf_of
 
 IntArray = npt.NDArray[np.int64]
-# Trees, slots in a common order, class codes in canonical order, which columns are categorical.
-Part = tuple[Ensemble, IntArray, IntArray, npt.NDArray[np.bool_]]
+# Trees, slots in a common order, class codes in canonical order.
+Part = tuple[Ensemble, IntArray, IntArray]
 
 
 @kernel
@@ -27,10 +29,9 @@ def nodes_of_entries(trees, node_list, owners):
     """
     for i in range(node_list.shape[0]):
         node = node_list[i]
-        entry = np.int64(trees.heads[leaf_of(trees.nodes, node)])
-        while entry != NIL:
-            owners[entry] = node
-            entry = np.int64(trees.links[entry, 0])
+        start = np.int64(trees.starts[leaf_of(trees.nodes, node)])
+        for place in range(start, start + np.int64(trees.nodes[node]["n_samples"])):
+            owners[trees.members[place]] = node
 
 
 def compare_forests(live: Part, fresh: Part) -> list[str]:
@@ -65,7 +66,7 @@ def compare_forests(live: Part, fresh: Part) -> list[str]:
 
 def _compare_leaves(live: Part, fresh: Part, all_live: IntArray, all_fresh: IntArray) -> list[str]:
     statistics = []
-    for (ensemble, _, order, _), listed in ((live, all_live), (fresh, all_fresh)):
+    for (ensemble, _, order), listed in ((live, all_live), (fresh, all_fresh)):
         child = ensemble.trees.nodes["child"][listed].astype(np.int64)
         leaves = ~child[child < 0]
         values = ensemble.trees.statistics[leaves]
@@ -83,33 +84,34 @@ def _compare_blocks(live: Part, fresh: Part, all_live: IntArray, all_fresh: IntA
     rows = live_blocks[kept], fresh_blocks[kept]
     if (rows[1] == NIL).any():
         return ["a candidate block of a node that has nothing to choose from"]
-    findings = []
-    ours, theirs = live[0].blocks, fresh[0].blocks
-    for name in ("sizes", "attributes", "ranges", "copies", "target_range"):
-        left, right = getattr(ours, name)[rows[0]], getattr(theirs, name)[rows[1]]
-        if name == "target_range" and not live[0].settings.is_regression:
-            continue  # class codes, whose order is the store's own affair
-        if not np.array_equal(left, right):
-            findings.append(f"the {name} of a candidate block")
-    if findings:
-        return findings
-    used = np.arange(ours.attributes.shape[1]) < ours.sizes[rows[0]][:, N_ATTRIBUTES, None]
-    if not np.array_equal(ours.categories[rows[0]][used], theirs.categories[rows[1]][used]):
-        findings.append("the thresholds of a candidate block")
-    for name in ("bins", "totals"):
-        left, right = getattr(ours, name)[rows[0]], getattr(theirs, name)[rows[1]]
-        if not live[0].settings.is_regression:
-            left, right = left[..., live[2]], right[..., fresh[2]]
-        if not np.array_equal(left, right):
-            findings.append(f"the {name} of a candidate block")
-    skipped = np.arange(ours.skipped.shape[1]) < ours.sizes[rows[0]][:, N_SKIPPED, None]
-    if not np.array_equal(ours.skipped[rows[0]][skipped], theirs.skipped[rows[1]][skipped]):
-        findings.append("the skipped attributes of a candidate block")
-    numeric = skipped & ~live[3][ours.skipped[rows[0]]]  # a constant category is a code, the store's own affair
-    constants = ours.constants[rows[0]][numeric], theirs.constants[rows[1]][numeric]
-    if not np.array_equal(*constants, equal_nan=True):
-        findings.append("the constants of a candidate block")
-    return findings
+    ours, theirs = _comparable(live, rows[0]), _comparable(fresh, rows[1])
+    return [f"the {name} of a candidate block" for name in ours if not np.array_equal(ours[name], theirs[name])]
+
+
+def _comparable(part: Part, rows: IntArray) -> dict[str, npt.NDArray[Any]]:
+    """Read blocks into arrays that are equal when the blocks mean the same."""
+    ensemble, _, order = part
+    layout, settings = ensemble.layout, ensemble.settings
+    longs = ensemble.blocks.longs[rows]
+    n_words = -(-ensemble.n_features // 64)
+    p, n_counters, width = settings.max_features, layout.n_counters, ensemble.width
+    counters = longs if settings.is_regression else longs.view(np.int32)
+    totals = counters[:, layout.totals_at : layout.totals_at + width]
+    tables = counters[:, layout.counters_at : layout.counters_at + p * layout.counters_stride]
+    tables = tables.reshape(len(rows), p, layout.counters_stride)[:, :, : n_counters * width]
+    tables = tables.reshape(len(rows), p, n_counters, width)
+    if not settings.is_regression:
+        totals, tables = totals[:, order], tables[..., order]
+    attributes = longs[:, layout.attributes_at : layout.attributes_at + p * ATTRIBUTE_SIZE].copy()
+    attributes = attributes.reshape(len(rows), p, ATTRIBUTE_SIZE)
+    return {
+        "head": longs[:, :NEXT_FREE],
+        "totals": totals,
+        "skipped attributes": longs[:, layout.skipped_at : layout.skipped_at + n_words],
+        "attributes": attributes,
+        "counters": tables,
+        "categories": longs[:, layout.categories_at : layout.categories_at + p * layout.categories_stride],
+    }
 
 
 def _compare_members(live: Part, fresh: Part, all_live: IntArray, all_fresh: IntArray) -> list[str]:
@@ -118,9 +120,9 @@ def _compare_members(live: Part, fresh: Part, all_live: IntArray, all_fresh: Int
     to_fresh = np.full(len(live[0].trees.nodes), NIL, np.int64)
     to_fresh[all_live] = all_fresh
     places = []
-    for (ensemble, slots, _, _), listed in ((live, all_live), (fresh, all_fresh)):
+    for (ensemble, slots, _), listed in ((live, all_live), (fresh, all_fresh)):
         child = ensemble.trees.nodes["child"][listed]
-        owners = np.full(len(ensemble.trees.links), NIL, np.int64)
+        owners = np.full(len(ensemble.trees.places), NIL, np.int64)
         nodes_of_entries(ensemble.trees, listed[child < 0], owners)
         n_linked = int((owners != NIL).sum())
         if n_linked != len(slots) * occurrences:

@@ -56,9 +56,7 @@ def write_tree(trees, tree, is_regression, class_order, stack, words):
         leaf = leaf_of(nodes, node)
         if leaf != NIL:
             n_samples = np.int64(nodes[node]["n_samples"])
-            size = _write_leaf(
-                trees.statistics[leaf], n_samples, is_regression, class_order, words, size
-            )
+            size = _write_leaf(trees.statistics[leaf], n_samples, is_regression, class_order, words, size)
             continue
         words[size] = _INNER
         words[size + 1] = np.uint64(nodes[node]["attribute"])
@@ -71,9 +69,7 @@ def write_tree(trees, tree, is_regression, class_order, stack, words):
     return size
 
 
-def tree_digest(
-    trees: Trees, tree: int, is_regression: bool, class_order: npt.NDArray[np.int64]
-) -> str:
+def tree_digest(trees: Trees, tree: int, is_regression: bool, class_order: npt.NDArray[np.int64]) -> str:
     """SHA-256 of one tree's words, hexadecimal."""
     n_samples = int(trees.nodes["n_samples"][tree])
     stack = np.empty(n_samples + 2, np.int64)

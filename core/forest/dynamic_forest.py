@@ -18,7 +18,7 @@ from core import persistence
 from core.base import Estimator
 from core.errors import CapacityError, EmptyModelError, FileError, InputError
 from core.forest import checking, quantisation, soundness, storing
-from core.forest.ensemble import MAX_ENTRIES, Ensemble, ForestSettings
+from core.forest.ensemble import MAX_ENTRIES, MAX_SAMPLES, Ensemble, ForestSettings
 from core.forest.importances import feature_importances
 from core.forest.inputs import Data
 from core.forest.invariants import check_invariants
@@ -170,7 +170,11 @@ class DynamicForest(Estimator, ABC):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         self.ensemble_ = Ensemble(
-            settings, schema.n_features, store.classes.capacity, schema.cell_dtype
+            settings,
+            schema.n_features,
+            store.classes.capacity,
+            schema.cell_dtype,
+            bool(schema.categorical_mask.any()),
         )
 
     def add(self, X: Any, y: Any, *, ids: Iterable[Any] | None = None) -> list[str]:
@@ -239,7 +243,7 @@ class DynamicForest(Estimator, ABC):
             (a KeyError) when an id is not held; nothing has changed.
         """
         self._check_is_fitted()
-        slots = self.samples_.find([ids] if isinstance(ids, str | int | np.integer) else ids)
+        slots = self.samples_.find([ids] if isinstance(ids, (str, int, np.integer)) else ids)
         if len(slots) == 0:
             return
         replants = len(slots) > _REPLANT_SHARE * len(self.samples_)
@@ -293,6 +297,8 @@ class DynamicForest(Estimator, ABC):
                 f"{n_samples} samples in {settings.occurrences} trees each exceed {MAX_ENTRIES} "
                 "memberships: lower `occurrence` or `n_estimators`"
             )
+        if n_samples > MAX_SAMPLES:
+            raise CapacityError(f"a forest holds at most {MAX_SAMPLES} samples")
         if settings.is_regression and n_samples > quantisation.MAX_SAMPLES:
             raise CapacityError(f"a regression holds at most {quantisation.MAX_SAMPLES} samples")
 
@@ -341,7 +347,10 @@ class DynamicForest(Estimator, ABC):
         cells, category_hashes = self.samples_.encode_queries(X)
         if len(self.samples_) == 0:
             raise EmptyModelError("the model holds no samples: add some before predicting")
-        return self.ensemble_.sum_leaves(self.data(), cells, category_hashes, frozen=frozen)
+        ensemble = self.ensemble_
+        if ensemble.n_tags == 0:
+            return ensemble.sum_resolved_leaves(cells, category_hashes)
+        return ensemble.sum_leaves(self.data(), cells, category_hashes, frozen=frozen)
 
     @abstractmethod
     def query(self, X: Any, *, frozen: bool = False) -> QueryResult:
@@ -475,8 +484,17 @@ class DynamicForest(Estimator, ABC):
         return model
 
     @classmethod
-    def from_parts(cls, document: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Put a model together from what a model file holds, checked; for `core.persistence`."""
+    def from_parts(
+        cls, document: dict[str, Any], arrays: dict[str, npt.NDArray[Any]], *, with_trees: bool = True
+    ) -> Self:
+        """Put a model together from what a model file holds, checked; for `core.persistence`.
+
+        Without `with_trees` the trees are grown anew from the samples: those in the file are of another format.
+        """
+        if not with_trees:
+            n_slots = len(arrays["forest.links"]) // document["settings"]["occurrences"]
+            soundness.check_description(document, arrays, n_slots=n_slots)
+            return storing.put_together(cls(**document["parameters"]), document, arrays, with_trees=False)
         soundness.check_parts(document, arrays)
         model = storing.put_together(cls(**document["parameters"]), document, arrays)
         soundness.check_forest(model.ensemble_, model.data(), model.samples_.slots())

@@ -13,18 +13,30 @@ import numpy as np
 import numpy.typing as npt
 
 from core.forest import inputs, nodes
-from core.forest.blocks import Blocks, empty_blocks
+from core.forest.blocks import (
+    ATTRIBUTE,
+    ATTRIBUTE_SIZE,
+    N_ATTRIBUTES,
+    N_CELLS,
+    NEXT_FREE,
+    Blocks,
+    Layout,
+    blocks_over,
+    layout_of,
+    relaid,
+)
 from core.forest.build import FULL
 from core.forest.inputs import Data, Parameters, Scratch, empty_scratch
 from core.forest.nodes import NIL, Trees, empty_trees
 from core.forest.predict import sum_leaves, sum_leaves_frozen
 from core.forest.resolve import resolve_paths, resolve_tree
-from core.forest.update import ADD, DELETE, plant, update_samples
+from core.forest.update import ADD, DELETE, count_members, plant, update_samples
 from core.rng import mix
 
 _NO_LIMIT = 2**62
 _WHOLE_BELOW = 1024  # samples below which a subtree is grown in one step, well under a millisecond
 MAX_ENTRIES = 2**31 - 1  # an entry is an int32
+MAX_SAMPLES = 2**26  # sums of squared counts are exact in float64, see `scores.py`
 
 
 @dataclass(frozen=True)
@@ -51,14 +63,21 @@ class Ensemble:
     n_features : columns of the cells.
     n_classes : room for class codes; ignored for regression.
     cell_dtype : float32 or float64.
+    has_categories : whether any column is categorical.
     """
 
     def __init__(
-        self, settings: ForestSettings, n_features: int, n_classes: int, cell_dtype: npt.DTypeLike
+        self,
+        settings: ForestSettings,
+        n_features: int,
+        n_classes: int,
+        cell_dtype: npt.DTypeLike,
+        has_categories: bool,
     ) -> None:
         self.settings = settings
         self.n_features = n_features
         self.cell_dtype = np.dtype(cell_dtype)
+        self.has_categories = has_categories
         self.width: int = 2 if settings.is_regression else n_classes
         self._smallest_block: int | None = None
         self.parameters = self._parameters()
@@ -77,15 +96,39 @@ class Ensemble:
         values[inputs.CRITERION] = settings.criterion
         values[inputs.IS_REGRESSION] = settings.is_regression
         values[inputs.BLOCK_MINIMUM] = self._block_minimum()
+        layout = self.layout
+        values[inputs.WIDTH] = self.width
+        values[inputs.N_THRESHOLDS] = settings.n_thresholds
+        values[inputs.N_COUNTERS] = layout.n_counters
+        values[inputs.TOTALS_AT] = layout.totals_at
+        values[inputs.SKIPPED_AT] = layout.skipped_at
+        values[inputs.ATTRIBUTES_AT] = layout.attributes_at
+        values[inputs.COUNTERS_AT] = layout.counters_at
+        values[inputs.COUNTERS_STRIDE] = layout.counters_stride
+        values[inputs.CATEGORIES_AT] = layout.categories_at
+        values[inputs.CATEGORIES_STRIDE] = layout.categories_stride
         seed_key = np.empty(1, np.uint64)
         seed_key[0] = mix(np.uint64(settings.seed))
         return Parameters(values, seed_key)
+
+    @property
+    def layout(self) -> Layout:
+        """Where things are in a block."""
+        settings = self.settings
+        return layout_of(
+            settings.max_features,
+            settings.n_thresholds,
+            self.n_features,
+            self.width,
+            is_regression=settings.is_regression,
+            has_categories=self.has_categories,
+        )
 
     def _block_minimum(self) -> int:
         """Samples from which on a node keeps counters: below, counting again is cheaper than keeping."""
         if self._smallest_block is not None:
             return self._smallest_block
-        return int(max(64, 2 * (self.settings.n_thresholds + 2) * self.width))
+        return int(max(96, 3 * (self.settings.n_thresholds + 2) * self.width))
 
     def keep_blocks_like(self, other: "Ensemble") -> None:
         """Keep counters for nodes as small as the smallest of another forest that has some.
@@ -105,23 +148,17 @@ class Ensemble:
     def _empty_trees(self) -> Trees:
         return empty_trees(self.settings.n_trees, self.width, self._counter_dtype)
 
+    def _blocks_over(self, longs: npt.NDArray[np.int64]) -> Blocks:
+        return blocks_over(longs, is_regression=self.settings.is_regression)
+
     def _empty_blocks(self, capacity: int) -> Blocks:
-        settings = self.settings
-        return empty_blocks(
-            capacity,
-            settings.max_features,
-            settings.n_thresholds,
-            self.n_features,
-            self.width,
-            self._counter_dtype,
-        )
+        return self._blocks_over(np.zeros((capacity, self.layout.size), np.int64))
 
     def _empty_scratch(self, n_rows: int, n_codes: int) -> Scratch:
         return empty_scratch(
             n_rows,
             n_codes,
-            self.settings.max_features,
-            self.settings.n_thresholds,
+            self.layout.n_counters,
             self.n_features,
             self.settings.n_trees,
             self.width,
@@ -138,8 +175,8 @@ class Ensemble:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays, unused capacity included."""
-        arrays = [*self.trees, *self.blocks, *self._scratch]
-        return int(sum(array.nbytes for array in arrays)) - self.blocks.categories.nbytes
+        arrays = [*self.trees, self.blocks.longs, *self._scratch]
+        return int(sum(array.nbytes for array in arrays if isinstance(array, np.ndarray)))
 
     def _largest_tree(self) -> int:
         roots: npt.NDArray[np.int32] = self.trees.nodes["n_samples"][: self.settings.n_trees]
@@ -147,14 +184,22 @@ class Ensemble:
 
     def _reserve_entries(self, n_slots: int) -> None:
         needed = n_slots * self.settings.occurrences
-        capacity = len(self.trees.links)
+        capacity = len(self.trees.places)
         if needed > capacity:
-            enlarged = _enlarged(self.trees.links, max(needed, capacity + capacity // 4))
-            self.trees = self.trees._replace(links=enlarged)
+            enlarged = _enlarged(self.trees.places, max(needed, capacity + capacity // 4))
+            self.trees = self.trees._replace(places=enlarged)
+
+    def _reserve_members(self, n_members: int) -> None:
+        """Make sure that so many places for entries have never been taken."""
+        needed = int(self.trees.meta[nodes.N_MEMBERS]) + n_members
+        capacity = len(self.trees.members)
+        if needed > capacity:
+            enlarged = _enlarged(self.trees.members, max(needed, capacity + capacity // 8))
+            self.trees = self.trees._replace(members=enlarged)
 
     def _reserve_scratch(self, data: Data) -> None:
         """Working space for the largest tree and all categories, never less than before."""
-        n_rows, n_codes = len(self._scratch.rows), len(self._scratch.category_places) - 1
+        n_rows, n_codes = len(self._scratch.entries), len(self._scratch.category_places) - 1
         needed = self._largest_tree()
         if needed > n_rows or len(data.category_hashes) != n_codes:
             if needed > n_rows:
@@ -162,32 +207,22 @@ class Ensemble:
             self._scratch = self._empty_scratch(n_rows, len(data.category_hashes))
 
     def _cleared_scratch(self) -> Scratch:
-        return self._empty_scratch(len(self._scratch.rows), len(self._scratch.category_places) - 1)
+        return self._empty_scratch(len(self._scratch.entries), len(self._scratch.category_places) - 1)
 
     def _reserve(self, n_nodes: int, n_leaves: int, n_blocks: int) -> None:
         trees = self.trees
         if n_nodes > len(trees.nodes):
             enlarged = _enlarged(trees.nodes, n_nodes)
             trees = trees._replace(nodes=enlarged)
-        if n_leaves > len(trees.heads):
+        if n_leaves > len(trees.starts):
             trees = trees._replace(
-                heads=_enlarged(trees.heads, n_leaves),
+                starts=_enlarged(trees.starts, n_leaves),
+                rooms=_enlarged(trees.rooms, n_leaves),
                 statistics=_enlarged(trees.statistics, n_leaves),
             )
         self.trees = trees
-        if n_blocks > len(self.blocks.sizes):
-            self.blocks = self._with_categories(
-                {
-                    name: _enlarged(array, n_blocks)
-                    for name, array in self.blocks._asdict().items()
-                    if name != "categories"
-                }
-            )
-
-    @staticmethod
-    def _with_categories(arrays: dict[str, npt.NDArray[Any]]) -> Blocks:
-        """Put blocks together; `categories` is a view of the thresholds' bytes."""
-        return Blocks(**arrays, categories=arrays["thresholds"].view(np.uint64))
+        if n_blocks > len(self.blocks.longs):
+            self.blocks = self._blocks_over(_enlarged(self.blocks.longs, n_blocks))
 
     def _grow_pools(self) -> None:
         """Enlarge by a quarter whatever is nearly used up."""
@@ -195,12 +230,13 @@ class Ensemble:
         sizes = []
         for used, capacity, n_free in (
             (meta[nodes.N_NODES], len(self.trees.nodes), 2 * meta[nodes.N_FREE_PAIRS]),
-            (meta[nodes.N_LEAVES], len(self.trees.heads), meta[nodes.N_FREE_LEAVES]),
-            (meta[nodes.N_BLOCKS], len(self.blocks.sizes), meta[nodes.N_FREE_BLOCKS]),
+            (meta[nodes.N_LEAVES], len(self.trees.starts), meta[nodes.N_FREE_LEAVES]),
+            (meta[nodes.N_BLOCKS], len(self.blocks.longs), meta[nodes.N_FREE_BLOCKS]),
         ):
             is_scarce = capacity - used + n_free < max(256, capacity // 16)
             sizes.append(int(capacity + max(512, capacity // 4)) if is_scarce else capacity)
         self._reserve(*sizes)
+        self._reserve_members(2 * self._largest_tree() + 4)
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -209,7 +245,10 @@ class Ensemble:
         self.trees = self._empty_trees()
         self.blocks = self._empty_blocks(2)
         self._reserve_entries(int(slots.max()) + 1 if len(slots) else 0)
-        plant(self.trees, data, self.parameters, self._scratch, slots)
+        counts = np.zeros(self.settings.n_trees, np.int64)
+        count_members(data, self.parameters, self._scratch, slots, counts)
+        self._reserve_members(int(2 * counts.sum()) + len(counts))
+        plant(self.trees, data, self.parameters, self._scratch, slots, counts)
 
     def fit(
         self,
@@ -240,27 +279,30 @@ class Ensemble:
     def add(self, data: Data, slots: npt.NDArray[np.int64]) -> None:
         """Learn the samples in `slots`."""
         self._reserve_entries(int(slots.max()) + 1)
-        update_samples(
-            self.trees, data, self.parameters, self._scratch, self.blocks, slots, ADD
-        )
+        self._update(data, slots, ADD)
 
     def delete(self, data: Data, slots: npt.NDArray[np.int64]) -> None:
         """Unlearn the samples in `slots`, whose cells, targets and id hashes are still in place."""
-        update_samples(
-            self.trees, data, self.parameters, self._scratch, self.blocks, slots, DELETE
-        )
+        self._update(data, slots, DELETE)
+
+    def _update(self, data: Data, slots: npt.NDArray[np.int64], sign: int) -> None:
+        done = 0
+        while done < len(slots) * self.settings.occurrences:
+            done = update_samples(self.trees, data, self.parameters, self._scratch, self.blocks, slots, sign, done)
+            if done < len(slots) * self.settings.occurrences:
+                self._reserve_members(4 * self._largest_tree() + 64)
 
     def widen(self, n_classes: int) -> None:
         """Make room for class codes up to `n_classes`; O(model)."""
         if self.settings.is_regression or n_classes <= self.width:
             return
+        old_layout, old_width = self.layout, self.width
         self.width = n_classes
         self.parameters = self._parameters()
         self.trees = self.trees._replace(statistics=_widened(self.trees.statistics, n_classes))
-        self.blocks = self.blocks._replace(
-            bins=_widened(self.blocks.bins, n_classes),
-            totals=_widened(self.blocks.totals, n_classes),
-        )
+        n_attributes = self.settings.max_features
+        longs = relaid(self.blocks.longs, old_layout, self.layout, n_attributes, old_width, n_classes)
+        self.blocks = self._blocks_over(longs)
         self._scratch = self._cleared_scratch()
 
     # -- resolving ------------------------------------------------------------------------------
@@ -312,20 +354,32 @@ class Ensemble:
         means of quantised targets. `frozen` writes nothing but working space; otherwise the tags
         on the queries' paths are resolved first.
         """
+        if self.n_tags > 0:
+            if frozen:
+                return self._sum_leaves_frozen(data, cells, category_hashes)
+            self._resolve_for(data, cells, category_hashes)
+        return self.sum_resolved_leaves(cells, category_hashes)
+
+    def _sum_leaves_frozen(
+        self, data: Data, cells: npt.NDArray[np.floating], category_hashes: npt.NDArray[np.uint64]
+    ) -> tuple[npt.NDArray[np.float64], int]:
+        self._reserve_scratch(data)
+        sums = np.zeros((len(cells), 1 if self.settings.is_regression else self.width))
+        n_planted = sum_leaves_frozen(
+            self.trees, data, self.parameters, self._scratch, self.blocks, cells,
+            category_hashes, sums,
+        )  # fmt: skip
+        return sums, n_planted
+
+    def sum_resolved_leaves(
+        self, cells: npt.NDArray[np.floating], category_hashes: npt.NDArray[np.uint64]
+    ) -> tuple[npt.NDArray[np.float64], int]:
+        """The same for a forest without tags."""
         is_regression = self.settings.is_regression
         sums = np.zeros((len(cells), 1 if is_regression else self.width))
-        if self.n_tags > 0 and frozen:
-            self._reserve_scratch(data)
-            n_planted = sum_leaves_frozen(
-                self.trees, data, self.parameters, self._scratch, self.blocks, cells,
-                category_hashes, sums,
-            )  # fmt: skip
-            return sums, n_planted
-        if self.n_tags > 0:
-            self._resolve_for(data, cells, category_hashes)
         n_planted = sum_leaves(
             self.trees.nodes, self.trees.statistics, self.settings.n_trees, is_regression, cells,
-            category_hashes, sums,
+            category_hashes, np.empty((3, inputs.N_LANES), np.int32), sums,
         )  # fmt: skip
         return sums, n_planted
 
@@ -351,16 +405,13 @@ class Ensemble:
     def wipe_working_space(self) -> None:
         """Overwrite what the split search left behind, so that it holds nothing of any sample."""
         self._scratch = self._cleared_scratch()
-        for array in self.blocks[1:]:
-            array[0] = 0
+        self.blocks.longs[0] = 0
 
     def copy(self) -> "Ensemble":
         """An independent copy; O(size)."""
-        other = Ensemble(self.settings, self.n_features, max(self.width, 2), self.cell_dtype)
+        other = Ensemble(self.settings, self.n_features, max(self.width, 2), self.cell_dtype, self.has_categories)
         other.trees = Trees(*(array.copy() for array in self.trees))
-        other.blocks = self._with_categories(
-            {n: a.copy() for n, a in self.blocks._asdict().items() if n != "categories"}
-        )
+        other.blocks = self._blocks_over(self.blocks.longs.copy())
         other._scratch = self._cleared_scratch()
         return other
 
@@ -374,12 +425,12 @@ class Ensemble:
             for field in ("category", "child", "attribute", "n_samples", "block", "kind")
         }
         arrays["leaves.statistics"] = trees.statistics[: meta[nodes.N_LEAVES]]
-        arrays["leaves.heads"] = trees.heads[: meta[nodes.N_LEAVES]]
-        arrays["links"] = trees.links
+        arrays["leaves.starts"] = trees.starts[: meta[nodes.N_LEAVES]]
+        arrays["leaves.rooms"] = trees.rooms[: meta[nodes.N_LEAVES]]
+        arrays["members"] = trees.members[: meta[nodes.N_MEMBERS]]
+        arrays["places"] = trees.places
         arrays["meta"] = meta
-        for name, array in self.blocks._asdict().items():
-            if name != "categories":
-                arrays[f"blocks.{name}"] = array[: meta[nodes.N_BLOCKS]]
+        arrays["blocks"] = self.blocks.longs[: meta[nodes.N_BLOCKS]]
         return arrays
 
     def restore(self, arrays: dict[str, npt.NDArray[Any]], n_slots: int) -> None:
@@ -398,26 +449,21 @@ class Ensemble:
         self.trees = trees._replace(
             nodes=records,
             statistics=np.array(arrays["leaves.statistics"], self._counter_dtype),
-            heads=np.array(arrays["leaves.heads"], np.int32),
-            links=np.array(arrays["links"], np.int32),
+            starts=np.array(arrays["leaves.starts"], np.int32),
+            rooms=np.array(arrays["leaves.rooms"], np.uint8),
+            members=np.array(arrays["members"], np.int32),
+            places=np.array(arrays["places"], np.int32),
             meta=np.array(arrays["meta"], np.int64),
         )
-        self.blocks = self._with_categories(
-            {
-                name: np.array(arrays[f"blocks.{name}"], array.dtype)
-                for name, array in self.blocks._asdict().items()
-                if name != "categories"
-            }
-        )
+        self.blocks = self._blocks_over(np.array(arrays["blocks"], np.int64))
         self._check_bounds(n_slots)
 
     def _check_bounds(self, n_slots: int) -> None:
         trees, settings = self.trees, self.settings
         records, meta = trees.nodes, trees.meta
-        n_nodes, n_leaves, n_blocks = len(records), len(trees.heads), len(self.blocks.sizes)
-        n_entries = len(trees.links)
+        n_nodes, n_leaves, n_blocks = len(records), len(trees.starts), len(self.blocks.longs)
+        n_entries, n_members = len(trees.places), len(trees.members)
         child = records["child"].astype(np.int64)
-        previous = trees.links[:, 1].astype(np.int64)
         sound = (
             n_nodes >= settings.n_trees
             and n_entries >= n_slots * settings.occurrences
@@ -426,22 +472,39 @@ class Ensemble:
             and (~child < n_leaves).all()
             and _within(records["attribute"], 0, self.n_features)
             and _within(records["block"], NIL, n_blocks)
-            and _within(trees.heads, NIL, max(n_leaves, n_entries))
-            and _within(trees.links[:, 0], NIL, n_entries)
-            and (previous < n_entries).all()
-            and (~previous < n_leaves).all()
+            and _within(trees.starts, NIL, max(n_leaves, n_members))
+            and _within(trees.rooms, 0, nodes.MAX_ROOM + 1)
+            and _within(trees.members, 0, max(n_entries, n_members + 1))
+            and _within(trees.places, 0, max(n_members, 1))
             and meta[nodes.N_NODES] == n_nodes
             and meta[nodes.N_LEAVES] == n_leaves
+            and meta[nodes.N_MEMBERS] == n_members
             and meta[nodes.N_BLOCKS] == n_blocks
             and meta[nodes.N_TAGS] == 0
             and _within(meta[nodes.FREE_PAIR], NIL, n_nodes)
             and _within(meta[nodes.FREE_LEAF], NIL, n_leaves)
             and _within(meta[nodes.FREE_BLOCK], NIL, n_blocks)
-            and _within(self.blocks.attributes, 0, self.n_features)
-            and _within(self.blocks.skipped, 0, self.n_features)
+            and _within(meta[nodes.FREE_ROOMS :], NIL, n_members)
+            and self._has_sound_blocks()
         )
         if not sound:
             raise ValueError("an index points out of bounds")
+
+    def _has_sound_blocks(self) -> bool:
+        """Whether the numbers that kernels use as indices are within the blocks."""
+        layout, settings = self.layout, self.settings
+        longs = self.blocks.longs
+        if longs.shape[1] != layout.size:
+            return False
+        p = settings.max_features
+        at = 2 * (layout.attributes_at + ATTRIBUTE_SIZE * np.arange(p))
+        halves = self.blocks.halves
+        return (
+            _within(longs[:, N_ATTRIBUTES], 0, p + 1)
+            and _within(longs[:, NEXT_FREE], NIL, len(longs))
+            and _within(halves[:, at + ATTRIBUTE], 0, self.n_features)
+            and _within(halves[:, at + N_CELLS], 0, layout.n_counters)
+        )
 
 
 def _within(values: Any, low: int, end: int) -> bool:

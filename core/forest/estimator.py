@@ -106,16 +106,16 @@ class DynamicForestClassifier(DynamicForest):
     def classes_(self) -> npt.NDArray[Any]:
         """The classes held, ordered by type and value."""
         self._check_is_fitted()
-        return self.samples_.classes.classes_array()
+        return self.samples_.classes.classes_array().copy()
 
     def query(self, X: Any, *, frozen: bool = False) -> QueryResult:  # noqa: D102 - inherited
         probabilities = self._probabilities(X, frozen)
-        classes = self.classes_
+        classes = self.samples_.classes.classes_array()
         return QueryResult(classes[probabilities.argmax(axis=1)], probabilities, classes)
 
     def _probabilities(self, X: Any, frozen: bool) -> npt.NDArray[np.float64]:
         sums, n_planted = self._sum_leaves(X, frozen)
-        probabilities: npt.NDArray[np.float64] = sums[:, self.class_order()]
+        probabilities: npt.NDArray[np.float64] = sums.take(self.class_order(), axis=1)
         probabilities /= n_planted
         return probabilities
 

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from core.forest import nodes as n
-from core.forest.blocks import N_ATTRIBUTES
+from core.forest.blocks import ATTRIBUTE, ATTRIBUTE_SIZE, IS_COUNTED, N_ATTRIBUTES, NEXT_FREE
 from core.forest.ensemble import Ensemble
 from core.forest.inputs import Data
-from core.forest.split import goes_right
+from core.forest.split import side_of
 from core.rng import draw_trees
 
 
@@ -84,8 +84,10 @@ def _check_tree(
             _require(block not in blocks, f"block {block} must have one owner")
             _require(record["child"] >= 0, f"leaf node {node} must not keep a block")
             blocks.add(block)
-            if not record["flags"] & n.TAGGED:
+            if ensemble.blocks.longs[block, IS_COUNTED]:
                 _check_block(ensemble, node, block)
+            else:
+                _require(record["flags"] & n.TAGGED, f"node {node} without a tag must have counters that count")
         if record["child"] < 0:
             split = record["category"], record["attribute"], record["kind"]
             _require(not any(split), f"leaf node {node} must not keep a split")
@@ -103,19 +105,18 @@ def _check_tree(
 
 
 def _check_block(ensemble: Ensemble, node: int, block: int) -> None:
-    kept = ensemble.blocks
+    kept, layout = ensemble.blocks, ensemble.layout
     n_samples = int(ensemble.trees.nodes["n_samples"][node])
-    totals = kept.totals[block]
+    totals = kept.counters[block, layout.totals_at : layout.totals_at + ensemble.width]
     counted = totals[0] if ensemble.settings.is_regression else totals.sum()
     _require(counted == n_samples, f"block {block} must count the samples of node {node}")
-    used = int(kept.sizes[block, N_ATTRIBUTES])
+    used = int(kept.longs[block, N_ATTRIBUTES])
     attribute = int(ensemble.trees.nodes["attribute"][node])
-    _require(attribute in kept.attributes[block, :used], f"block {block} must have node {node}'s attribute")
+    places = 2 * (layout.attributes_at + ATTRIBUTE_SIZE * np.arange(used)) + ATTRIBUTE
+    _require(attribute in kept.halves[block, places], f"block {block} must have node {node}'s attribute")
 
 
-def _check_leaf(
-    ensemble: Ensemble, data: Data, node: int, path: list[tuple[int, int]], leaves: set[int]
-) -> set[int]:
+def _check_leaf(ensemble: Ensemble, data: Data, node: int, path: list[tuple[int, int]], leaves: set[int]) -> set[int]:
     """Check a leaf's list and statistics; returns its entries."""
     trees, settings = ensemble.trees, ensemble.settings
     leaf = ~int(trees.nodes["child"][node])
@@ -123,26 +124,24 @@ def _check_leaf(
     leaves.add(leaf)
     statistics = np.zeros(trees.statistics.shape[1], np.int64)
     entries: set[int] = set()
-    previous = ~leaf
-    entry = int(trees.heads[leaf])
-    while entry != n.NIL:
-        _require(entry not in entries, f"the list of leaf {leaf} must not run in a circle")
-        _require(trees.links[entry, 1] == previous, f"entry {entry} must point back")
+    start, size = int(trees.starts[leaf]), int(trees.nodes["n_samples"][node])
+    room = 1 << int(trees.rooms[leaf])
+    _require(size <= room, f"leaf {leaf} must have room for its samples")
+    _require(not trees.members[start + size : start + room].any(), f"unused places of leaf {leaf} must be zeroed")
+    for place in range(start, start + size):
+        entry = int(trees.members[place])
+        _require(entry not in entries, f"leaf {leaf} must list entry {entry} once")
+        _require(trees.places[entry] == place, f"entry {entry} must know its place")
         entries.add(entry)
         slot = entry // settings.occurrences
         for above, side in path:
-            taken = goes_right(trees.nodes, above, data.cells, slot, data.category_hashes)
+            taken = side_of(trees.nodes, above, data.cells, slot, data.category_hashes)
             _require(taken == side, f"entry {entry} is not where the split of node {above} leads")
         if settings.is_regression:
             statistics += [1, data.targets[slot]]
         else:
             statistics[data.targets[slot]] += 1
-        previous = entry
-        entry = int(trees.links[entry, 0])
-    _require(len(entries) == trees.nodes["n_samples"][node], f"node {node} must count its leaf's samples")
-    _require(
-        np.array_equal(statistics, trees.statistics[leaf]), f"leaf {leaf} must count its samples' targets"
-    )
+    _require(np.array_equal(statistics, trees.statistics[leaf]), f"leaf {leaf} must count its samples' targets")
     return entries
 
 
@@ -175,20 +174,40 @@ def _check_free_leaves(ensemble: Ensemble, leaves: set[int]) -> None:
         _require(leaf not in free and leaf not in leaves, f"free leaf {leaf} is in use or listed twice")
         _require(not trees.statistics[leaf].any(), f"free leaf {leaf} must be zeroed")
         free.add(leaf)
-        leaf = int(trees.heads[leaf])
+        leaf = int(trees.starts[leaf])
     _require(len(free) == trees.meta[n.N_FREE_LEAVES], "the free leaves must be counted")
     _require(len(free | leaves) == trees.meta[n.N_LEAVES], "every leaf must be in a tree or free")
+    _check_rooms(ensemble, leaves)
+
+
+def _check_rooms(ensemble: Ensemble, leaves: set[int]) -> None:
+    """Every place is in the room of one leaf or in one free room, and a free one is zeroed."""
+    trees = ensemble.trees
+    rooms = [(int(trees.starts[leaf]), 1 << int(trees.rooms[leaf])) for leaf in leaves]
+    for size in range(n.MAX_ROOM + 1):
+        start = int(trees.meta[n.FREE_ROOMS + size])
+        while start != n.NIL:
+            rooms.append((start, 1 << size))
+            _require(not trees.members[start + 1 : start + (1 << size)].any(), f"free room {start} must be zeroed")
+            start = int(trees.members[start]) - 1
+    end = 0
+    for start, size in sorted(rooms):
+        _require(start == end, f"the rooms must be side by side at place {end}")
+        end += size
+    _require(end == trees.meta[n.N_MEMBERS], "the places in use must be counted")
+    _require(not trees.members[end:].any(), "places never used must be zero")
 
 
 def _check_free_blocks(ensemble: Ensemble, blocks: set[int]) -> None:
-    meta, kept = ensemble.trees.meta, ensemble.blocks
+    meta, longs = ensemble.trees.meta, ensemble.blocks.longs
     free: set[int] = set()
     block = int(meta[n.FREE_BLOCK])
     while block != n.NIL:
         _require(block not in free and block not in blocks, f"free block {block} is in use or listed twice")
         free.add(block)
-        for name in ("attributes", "ranges", "copies", "categories", "bins", "totals", "target_range", "constants"):
-            _require(not getattr(kept, name)[block].any(), f"free block {block} must be zeroed")
-        block = int(kept.sizes[block, 0])
+        record = longs[block].copy()
+        record[NEXT_FREE] = 0
+        _require(not record.any(), f"free block {block} must be zeroed")
+        block = int(longs[block, NEXT_FREE])
     _require(len(free) == meta[n.N_FREE_BLOCKS], "the free blocks must be counted")
     _require(len(free | blocks) == meta[n.N_BLOCKS], "every block must have an owner or be free")

@@ -9,22 +9,18 @@ allocated in pairs, so a step down is `child + goes_right`, and both siblings sh
 
     inner node     child >= 0: row of the left child           leaf     child = ~leaf
     leaves         statistics[leaf] = class counts, or (count, sum of quantised targets)
-                   heads[leaf] = first entry of the list of its samples
+                   starts[leaf], rooms[leaf] = where its samples are listed
 
-Sample membership is a doubly linked list a leaf. The j-th tree of the sample in slot s is
-*entry* s * k + j, so that a sample's k entries lie side by side and a sample leaves a leaf in O(1),
-whatever the size of the leaf:
-
-    links[entry] = (next entry or NIL, previous entry or ~leaf)
-
-The samples always are in the leaf that the stored splits lead to, tags or not. A *tag* says only
-that the split of its node (or its being a leaf) has yet to be checked against the samples below;
-resolving keeps the subtree if the split stands and rebuilds it if not (`resolve.py`). This differs
-from the paper's lazy tag, below which nothing is kept, in that
+The j-th tree of the sample in slot s is *entry* s * k + j; `leaves.py` says how a leaf keeps its
+entries. The samples always are in the leaf that the stored splits lead to, tags or not. A *tag* says
+only that the split of its node (or its being a leaf) has yet to be checked against the samples
+below; resolving keeps the subtree if the split stands and rebuilds it if not (`resolve.py`). This
+differs from the paper's lazy tag, below which nothing is kept, in that
 
     a) a deleted sample leaves every structure at once, below a tag too;
     b) a split that got worse and better again between two queries costs no rebuilding;
-    c) small nodes need no counters: each mutation just tags them.
+    c) a mutation scores no candidates: it counts and tags, and all mutations between two queries at
+       a node share one scoring.
 
 Whatever is freed is zeroed at once: unused capacity holds nothing of any sample.
 """
@@ -80,7 +76,10 @@ N_BLOCKS = 6
 FREE_BLOCK = 7
 N_FREE_BLOCKS = 8
 N_TAGS = 9
-META_SIZE = 10
+N_MEMBERS = 10  # length of `members` in use, free rooms included
+FREE_ROOMS = 11  # first of MAX_ROOM + 1 list heads: the first free room of each size, NIL when none
+MAX_ROOM = 31
+META_SIZE = FREE_ROOMS + MAX_ROOM + 1
 
 
 class Trees(NamedTuple):
@@ -88,8 +87,10 @@ class Trees(NamedTuple):
 
     nodes: Any  # NODE_DTYPE[capacity]
     statistics: IntArray  # int32[leaf capacity, n_classes] or int64[leaf capacity, 2]
-    heads: IntArray  # int32[leaf capacity]; next free leaf when free
-    links: IntArray  # int32[slot capacity * k, 2]: next, previous
+    starts: IntArray  # int32[leaf capacity]; next free leaf when free
+    rooms: IntArray  # uint8[leaf capacity]
+    members: IntArray  # int32[member capacity] entries, leaf by leaf
+    places: IntArray  # int32[slot capacity * k]: where in `members` an entry is
     tree_tags: IntArray  # int64[T] number of tagged nodes a tree
     meta: IntArray  # int64[META_SIZE]
 
@@ -166,66 +167,9 @@ def free_pair(trees, pair):
 
 
 @inner
-def allocate_leaf(trees):
-    """Take an empty leaf; the caller has made sure that there is one."""
-    meta = trees.meta
-    leaf = meta[FREE_LEAF]
-    if leaf == NIL:
-        leaf = meta[N_LEAVES]
-        meta[N_LEAVES] += 1
-    else:
-        meta[FREE_LEAF] = trees.heads[leaf]
-        meta[N_FREE_LEAVES] -= 1
-    trees.heads[leaf] = np.int32(NIL)
-    return leaf
-
-
-@inner
-def free_leaf(trees, leaf):
-    """Zero a leaf and put it on the free list; its samples are linked elsewhere afterwards."""
-    for c in range(trees.statistics.shape[1]):
-        trees.statistics[leaf, c] = 0
-    trees.heads[leaf] = np.int32(trees.meta[FREE_LEAF])
-    trees.meta[FREE_LEAF] = leaf
-    trees.meta[N_FREE_LEAVES] += 1
-
-
-@inner
 def available_pairs(trees):
     """Pairs of nodes that can be taken before the pool is full."""
     return trees.meta[N_FREE_PAIRS] + (trees.nodes.shape[0] - trees.meta[N_NODES]) // 2
-
-
-@inner
-def available_leaves(trees):
-    """Leaves that can be taken before the pool is full."""
-    return trees.meta[N_FREE_LEAVES] + trees.heads.shape[0] - trees.meta[N_LEAVES]
-
-
-@inner
-def link_entry(trees, leaf, entry):
-    """Put an entry in front of a leaf's list; O(1)."""
-    head = trees.heads[leaf]
-    trees.links[entry, 0] = head
-    trees.links[entry, 1] = np.int32(~leaf)
-    if head != NIL:
-        trees.links[head, 1] = np.int32(entry)
-    trees.heads[leaf] = np.int32(entry)
-
-
-@inner
-def unlink_entry(trees, entry):
-    """Take an entry out of the list it is in; O(1)."""
-    following = trees.links[entry, 0]
-    previous = trees.links[entry, 1]
-    if previous < 0:
-        trees.heads[~np.int64(previous)] = following
-    else:
-        trees.links[previous, 0] = following
-    if following != NIL:
-        trees.links[following, 1] = previous
-    trees.links[entry, 0] = np.int32(0)
-    trees.links[entry, 1] = np.int32(0)
 
 
 def empty_trees(n_trees: int, width: int, statistics_dtype: npt.DTypeLike) -> Trees:
@@ -242,17 +186,21 @@ def empty_trees(n_trees: int, width: int, statistics_dtype: npt.DTypeLike) -> Tr
     nodes["block"] = NIL
     nodes["child"] = NIL
     nodes["child"][:n_trees] = ~np.arange(n_trees)
-    heads = np.full(n_trees + 64, NIL, np.int32)
+    n_leaves = n_trees + 64
     meta = np.zeros(META_SIZE, np.int64)
     meta[[FREE_PAIR, FREE_LEAF, FREE_BLOCK]] = NIL
+    meta[FREE_ROOMS:] = NIL
     meta[N_NODES] = first_pair
     meta[N_LEAVES] = n_trees
+    meta[N_MEMBERS] = n_trees
     meta[N_BLOCKS] = 1  # block 0 is the working space of the split search
     return Trees(
         nodes=nodes,
-        statistics=np.zeros((len(heads), width), statistics_dtype),
-        heads=heads,
-        links=np.zeros((0, 2), np.int32),
+        statistics=np.zeros((n_leaves, width), statistics_dtype),
+        starts=np.arange(n_leaves, dtype=np.int32),
+        rooms=np.zeros(n_leaves, np.uint8),
+        members=np.zeros(n_trees + 64, np.int32),
+        places=np.zeros(0, np.int32),
         tree_tags=np.zeros(n_trees, np.int64),
         meta=meta,
     )

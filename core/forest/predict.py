@@ -10,71 +10,146 @@ order, divided by their number by the caller: the same for one row, a batch and 
 
 import numpy as np
 
-from core._jit import inner, kernel, spliced
-from core.forest.blocks import count_in
-from core.forest.build import gather, must_be_leaf
-from core.forest.inputs import IS_REGRESSION
+from core._jit import inner, kernel, pasted, spliced
+from core.forest.build import gather, is_counted, must_be_leaf, rescore
+from core.forest.count import count_candidates
+from core.forest.inputs import ENDS, IS_REGRESSION, N_LANES, NODES, OWNERS
+from core.forest.leaves import count_in
 from core.forest.nodes import NIL, TAGGED, leaf_of
-from core.forest.split import choose_split, count_candidates, goes_right, store_split
+from core.forest.split import choose_split, goes_right, is_same_split, store_split
 from core.rng import combine, tree_key
 
+_FIRST = np.uint64(0)
+_SECOND = np.uint64(1)
+_ROWS_AT_A_TIME = 4096  # whose cells stay in the cache while one tree after the other goes over them
 
-@inner
+
+@pasted
 def add_leaf(statistics, leaf, n_samples, is_regression, sums, row):
     """Add a leaf's class shares, or its mean in units of the quantised target, to sums[row]."""
     if is_regression:
         sums[row, 0] += np.float64(statistics[leaf, 1]) / np.float64(statistics[leaf, 0])
         return
+    leaf, row, n = np.uint64(leaf), np.uint64(row), np.float64(n_samples)
+    if statistics.shape[1] == 2:  # the usual case, without a loop
+        sums[row, _FIRST] += np.float64(statistics[leaf, _FIRST]) / n
+        sums[row, _SECOND] += np.float64(statistics[leaf, _SECOND]) / n
+        return
     for c in range(statistics.shape[1]):
-        sums[row, c] += np.float64(statistics[leaf, c]) / np.float64(n_samples)
+        sums[row, c] += np.float64(statistics[leaf, c]) / n
+
+
+@pasted
+def _enter(nodes, node, lane, lanes, n_moving):
+    """Begin a walk at a root; returns the number of walks that have not arrived."""
+    lanes[ENDS, lane] = node
+    lanes[NODES, n_moving] = node
+    lanes[OWNERS, n_moving] = lane
+    return n_moving + np.int64(nodes[np.uint64(node)]["child"] >= 0)
+
+
+@pasted
+def _walk(nodes, cells, first_row, row_step, category_hashes, lanes, n_moving):
+    """Take walks down to their leaves in step, so that their waits for memory overlap.
+
+    Walk number `lane` is that of row first_row + lane * row_step. Writes the leaf nodes to lanes[ENDS].
+    Without branches but the loops', for the sides are as good as random.
+    """
+    while n_moving > 0:
+        n_kept = 0
+        for i in range(n_moving):
+            node = np.uint64(lanes[NODES, i])
+            lane = lanes[OWNERS, i]
+            row = first_row + np.int64(lane) * row_step
+            following = np.int64(nodes[node]["child"]) + goes_right(nodes, node, cells, row, category_hashes)
+            lanes[ENDS, np.uint64(lane)] = following
+            lanes[NODES, n_kept] = following
+            lanes[OWNERS, n_kept] = lane
+            n_kept += np.int64(nodes[np.uint64(following)]["child"] >= 0)
+        n_moving = n_kept
+
+
+@pasted
+def _add_end(nodes, statistics, node, is_regression, sums, row):
+    """Add the leaf where a walk has ended, if it has samples."""
+    n_samples = np.int64(nodes[node]["n_samples"])
+    if n_samples > 0:
+        add_leaf(statistics, leaf_of(nodes, node), n_samples, is_regression, sums, row)
+
+
+@inner
+def _sum_trees(nodes, statistics, n_trees, is_regression, cells, row, category_hashes, lanes, sums):
+    """Add up all trees for one row, several trees in step."""
+    for first in range(0, n_trees, N_LANES):
+        n_lanes = min(N_LANES, n_trees - first)
+        n_moving = 0
+        for lane in range(n_lanes):
+            n_moving = _enter(nodes, first + lane, lane, lanes, n_moving)
+        _walk(nodes, cells, row, 0, category_hashes, lanes, n_moving)
+        for lane in range(n_lanes):
+            _add_end(nodes, statistics, lanes[ENDS, lane], is_regression, sums, row)
+
+
+@inner
+def _sum_rows(nodes, statistics, n_trees, is_regression, cells, start, end, category_hashes, lanes, sums):
+    """Add up all trees for the rows start .. end, tree by tree, several rows in step."""
+    for tree in range(n_trees):
+        for first in range(start, end, N_LANES):
+            n_lanes = min(N_LANES, end - first)
+            n_moving = 0
+            for lane in range(n_lanes):
+                n_moving = _enter(nodes, tree, lane, lanes, n_moving)
+            _walk(nodes, cells, first, 1, category_hashes, lanes, n_moving)
+            for lane in range(n_lanes):
+                _add_end(nodes, statistics, lanes[ENDS, lane], is_regression, sums, first + lane)
 
 
 @kernel
-def sum_leaves(nodes, statistics, n_trees, is_regression, cells, category_hashes, sums):
+def sum_leaves(nodes, statistics, n_trees, is_regression, cells, category_hashes, lanes, sums):
     """Sum the leaves that each row reaches; no tree may have a tag on the rows' paths.
 
     nodes, statistics  of `Trees`, read only
     cells              float32/64[n, d] queries; categorical columns index `category_hashes`
+    lanes              int32[3, N_LANES] working space
     sums               float64[n, width or 1], zero, written
 
-    O(n T depth). Returns the number of non-empty trees.
+    Walks go down in step, so that their waits for memory overlap: different trees for a few rows, different
+    rows for many, tree by tree while a tree is in the cache. A row's sum is in the order of the trees
+    either way. O(n T depth). Returns the number of non-empty trees.
     """
     n_planted = 0
     for tree in range(n_trees):
         n_planted += np.int64(nodes[tree]["n_samples"] > 0)
-    for row in range(cells.shape[0]):
-        for tree in range(n_trees):
-            if nodes[tree]["n_samples"] == 0:
-                continue
-            node = np.int64(tree)
-            child = np.int64(nodes[node]["child"])
-            while child >= 0:
-                node = child + goes_right(nodes, node, cells, row, category_hashes)
-                child = np.int64(nodes[node]["child"])
-            add_leaf(statistics, ~child, np.int64(nodes[node]["n_samples"]), is_regression, sums, row)
+    n_rows = cells.shape[0]
+    if n_rows < N_LANES:
+        for row in range(n_rows):
+            _sum_trees(nodes, statistics, n_trees, is_regression, cells, row, category_hashes, lanes, sums)
+    else:
+        for start in range(0, n_rows, _ROWS_AT_A_TIME):
+            end = min(start + _ROWS_AT_A_TIME, n_rows)
+            _sum_rows(nodes, statistics, n_trees, is_regression, cells, start, end, category_hashes, lanes, sums)
     return n_planted
 
 
 @inner
 def _keep_side(data, scratch, end, side):
-    """Keep those of scratch.rows[:end] that the split in `scratch.node` sends to a side; how many."""
+    """Keep those of scratch.order[:end] that the split in `scratch.node` sends to a side; how many."""
     kept = 0
     for i in range(end):
-        row = scratch.rows[i]
-        if goes_right(scratch.node, 0, data.cells, row, data.category_hashes) == side:
-            scratch.rows[kept] = row
+        position = scratch.order[i]
+        slot = scratch.slots[position]
+        if goes_right(scratch.node, 0, data.cells, slot, data.category_hashes) == side:
+            scratch.order[kept] = position
             kept += 1
     return kept
 
 
 @spliced
-def _add_leaf_below_tag(
-    trees, data, parameters, scratch, blocks, node, key, depth, cells, row, category_hashes, sums
-):
+def _add_leaf_below_tag(trees, data, parameters, scratch, blocks, node, key, depth, cells, row, category_hashes, sums):
     """Follow a query from a tagged node down the splits that resolving would choose."""
-    end = gather(trees, parameters, scratch, node)
+    end = gather(trees, data, parameters, scratch, node)
     while not must_be_leaf(parameters, end, depth):
-        if not count_candidates(data, parameters, scratch, blocks, 0, key, 0, end):
+        if not count_candidates(data, parameters, scratch, blocks, 0, key, 0, end, False):
             break
         choose_split(data, parameters, scratch, blocks, 0, key, end)
         store_split(scratch.node, 0, scratch.choice)
@@ -86,8 +161,20 @@ def _add_leaf_below_tag(
     for c in range(scratch.leaf.shape[1]):
         scratch.leaf[0, c] = 0
     for i in range(end):
-        count_in(scratch.leaf, 0, data.targets[scratch.rows[i]], 1, is_regression)
+        count_in(scratch.leaf, 0, scratch.targets[scratch.order[i]], 1, is_regression)
     add_leaf(scratch.leaf, 0, end, is_regression, sums, row)
+
+
+@inner
+def _passes(trees, data, parameters, scratch, blocks, node, key, depth):
+    """Whether a query may follow a node's split: there is no tag, or the counters confirm the split."""
+    nodes = trees.nodes
+    if not nodes[node]["flags"] & TAGGED:
+        return True
+    if not is_counted(trees, blocks, node):
+        return False
+    found = rescore(trees, data, parameters, scratch, blocks, node, key, depth)
+    return found and is_same_split(nodes, node, scratch.choice)
 
 
 @kernel
@@ -108,12 +195,12 @@ def sum_leaves_frozen(trees, data, parameters, scratch, blocks, cells, category_
             node = np.int64(tree)
             key = tree_key(parameters.seed_key[0], tree)
             depth = 0
-            while leaf_of(nodes, node) == NIL and not nodes[node]["flags"] & TAGGED:
+            while leaf_of(nodes, node) == NIL and _passes(trees, data, parameters, scratch, blocks, node, key, depth):
                 side = goes_right(nodes, node, cells, row, category_hashes)
                 node = np.int64(nodes[node]["child"]) + side
                 key = combine(key, np.uint64(side))
                 depth += 1
-            if nodes[node]["flags"] & TAGGED:
+            if leaf_of(nodes, node) == NIL or nodes[node]["flags"] & TAGGED:
                 _add_leaf_below_tag(
                     trees, data, parameters, scratch, blocks, node, key, depth,
                     cells, row, category_hashes, sums,

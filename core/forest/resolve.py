@@ -1,13 +1,13 @@
 """Resolving lazy tags: a tagged node's split is chosen anew, and its subtree kept or replaced.
 
 The writers' side of prediction (`predict.py` only reads). A query resolves the tags on its own
-paths, one node at a time, as the paper's LZY does; `resolve_trees` resolves all there are.
+paths, and grows nothing beside them, as in the paper's LZY; `resolve_trees` resolves all there are.
 """
 
 import numpy as np
 
 from core._jit import inner, kernel, spliced
-from core.forest.build import ALL_LEVELS, FULL, OK, ONE_LEVEL, regrow
+from core.forest.build import ALL_LEVELS, FULL, OK, ONE_LEVEL, regrow, regrow_path
 from core.forest.nodes import DIRTY, NIL, TAGGED, clear_dirty, leaf_of
 from core.forest.split import goes_right
 from core.rng import combine, tree_key
@@ -65,9 +65,7 @@ def resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags, whole
             if n_resolved == max_tags:
                 return OK, n_resolved
             n_levels = ALL_LEVELS if nodes[node]["n_samples"] <= whole_below else ONE_LEVEL
-            status = regrow(
-                trees, data, parameters, scratch, blocks, tree, node, key, depth, n_levels
-            )
+            status = regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_levels)
             if status == FULL:
                 return FULL, n_resolved
             n_resolved += 1
@@ -95,8 +93,8 @@ def resolve_path(trees, data, parameters, scratch, blocks, tree, cells, row, cat
     key = tree_key(parameters.seed_key[0], tree)
     while True:
         if nodes[node]["flags"] & TAGGED:
-            status = regrow(
-                trees, data, parameters, scratch, blocks, tree, node, key, depth, ONE_LEVEL
+            status = regrow_path(
+                trees, data, parameters, scratch, blocks, tree, node, key, depth, cells, row, category_hashes
             )
             if status == FULL:
                 return FULL
@@ -117,9 +115,7 @@ def resolve_paths(trees, data, parameters, scratch, blocks, cells, category_hash
     for row in range(first_row, cells.shape[0]):
         for tree in range(trees.tree_tags.shape[0]):
             if trees.tree_tags[tree] > 0:
-                status = resolve_path(
-                    trees, data, parameters, scratch, blocks, tree, cells, row, category_hashes
-                )
+                status = resolve_path(trees, data, parameters, scratch, blocks, tree, cells, row, category_hashes)
                 if status == FULL:
                     return row
     return cells.shape[0]

@@ -3,7 +3,7 @@
 Each is one fixed float64 expression of integers, higher is better, comparable among the candidates
 of one node only. The same integers give the same bits on every machine: no `fastmath`, no libm.
 
-    GINI            sum_c L_c^2 / n_L + sum_c R_c^2 / n_R
+    GINI            (sum_c L_c^2 n_R + sum_c R_c^2 n_L) / (n_L n_R), by one division
     ENTROPY         (sum_c xlog2x(L_c) - xlog2x(n_L) + sum_c xlog2x(R_c) - xlog2x(n_R)), fixed point
     SQUARED_ERROR   d^2 / (n_L n_R) with d = S_L - S (n_L / n)
 
@@ -13,13 +13,14 @@ counts, S_L the left sum of quantised targets, S the node's. Entropy's terms are
 multiples of 2**-24 and summed as integers, for a float sum would depend on the order of the
 classes' internal codes, and with it on the history.
 
-Bounds: counts stay below 2**31, so sums of their squares stay below 2**62; sums of targets stay
+Bounds: a forest holds at most 2**26 samples, so sums of squared counts stay below 2**53 and are exact
+in float64, whatever the order of the classes; sums of targets stay
 below 2**62 (`quantisation.py`); n log2 n below 2**36, its fixed-point value below 2**60.
 """
 
 import numpy as np
 
-from core._jit import inner, kernel
+from core._jit import kernel, pasted
 
 GINI = 0
 ENTROPY = 1
@@ -61,11 +62,17 @@ def xlog2x(count):
     return np.int64(np.floor(value * _FIXED_POINT + 0.5))
 
 
-@inner
-def two_class_gini(first, n_left, total, n_samples):
-    """GINI for two classes.
+@pasted
+def gini(left_squares, right_squares, n_left, n_right):
+    """GINI of the sums of squared class counts and the sizes of both sides; all float64."""
+    return (left_squares * n_right + right_squares * n_left) / (n_left * n_right)
 
-    first, total  samples of the first class on the left, and at the node; int64
+
+@pasted
+def two_class_gini(first, n_left, total, n_samples):
+    """GINI for two classes; all float64.
+
+    first, total  samples of the first class on the left, and at the node
     """
     second = n_left - first
     right_first = total - first
@@ -73,7 +80,7 @@ def two_class_gini(first, n_left, total, n_samples):
     right_second = n_right - right_first
     left_squares = first * first + second * second
     right_squares = right_first * right_first + right_second * right_second
-    return np.float64(left_squares) / np.float64(n_left) + np.float64(right_squares) / np.float64(n_right)
+    return gini(left_squares, right_squares, n_left, n_right)
 
 
 @kernel
@@ -91,9 +98,6 @@ def split_score(criterion, left, totals, n_left, n_samples):
         d = np.float64(left[1]) - np.float64(totals[1]) * fraction
         return d * d / (np.float64(n_left) * np.float64(n_right))
     if criterion == GINI:
-        if totals.shape[0] == 2:
-            # The sums of squares are exact integers, so the short cut gives the same bits.
-            return two_class_gini(np.int64(left[0]), n_left, np.int64(totals[0]), n_samples)
         left_squares = np.int64(0)
         right_squares = np.int64(0)
         for c in range(totals.shape[0]):
@@ -101,7 +105,7 @@ def split_score(criterion, left, totals, n_left, n_samples):
             in_right = np.int64(totals[c]) - in_left
             left_squares += in_left * in_left
             right_squares += in_right * in_right
-        return np.float64(left_squares) / np.float64(n_left) + np.float64(right_squares) / np.float64(n_right)
+        return gini(np.float64(left_squares), np.float64(right_squares), np.float64(n_left), np.float64(n_right))
     entropy = -xlog2x(n_left) - xlog2x(n_right)
     for c in range(totals.shape[0]):
         in_left = np.int64(left[c])

@@ -11,15 +11,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core._jit import kernel
+from core._jit import inner, kernel
 from core.errors import FileError
-from core.forest.blocks import count_in
+from core.forest.blocks import NEXT_FREE, layout_of
 from core.forest.ensemble import Ensemble
 from core.forest.inputs import IS_REGRESSION, N_TREES, OCCURRENCES, UNLIMITED_DEPTH, Data, Parameters
+from core.forest.leaves import count_in
 from core.forest.nodes import (
     FREE_BLOCK,
     FREE_LEAF,
     FREE_PAIR,
+    FREE_ROOMS,
+    MAX_ROOM,
     META_SIZE,
     MISSING_LEFT,
     N_FREE_BLOCKS,
@@ -49,8 +52,10 @@ def _require(condition: Any, what: str) -> None:
 # -- before anything is made of the parts ---------------------------------------------------------
 
 
-def check_parts(document: Mapping[str, Any], arrays: Arrays) -> None:
-    """Check numbers and shapes, so that what is made of them is no larger than the file.
+def check_description(document: Mapping[str, Any], arrays: Arrays, *, n_slots: int) -> None:
+    """Check the numbers of the description and of the samples, so that what is made of them is no larger than the file.
+
+    n_slots  room for samples that the file's trees have
 
     Raises
     ------
@@ -58,22 +63,32 @@ def check_parts(document: Mapping[str, Any], arrays: Arrays) -> None:
         When they do not fit together.
     """
     settings, task, width = document["settings"], document["task"], document["n_classes"]
-    n_features = len(document["schema"]["columns"])
     _require(document["schema"]["task"] == task, "the schema is for another task")
-    _check_settings(settings, n_features, task == "regression")
+    _check_settings(settings, len(document["schema"]["columns"]), task == "regression")
     _require(type(width) is int and width >= 2, "the number of classes is out of range")
-    for name, (dtype, shape) in _expected_types(settings, n_features, width).items():
+    _require((arrays["samples.slots"] < n_slots).all(), "there are slots that the trees have no room for")
+    _require((arrays["class_table.codes"] < width).all(), "there are classes that the trees have no room for")
+    _require(document["n_samples"] == len(arrays["samples.slots"]), "the number of samples is wrong")
+
+
+def check_parts(document: Mapping[str, Any], arrays: Arrays) -> None:
+    """Check numbers and shapes of everything, the trees included.
+
+    Raises
+    ------
+    FileError
+        When they do not fit together.
+    """
+    settings, width = document["settings"], document["n_classes"]
+    check_description(document, arrays, n_slots=len(arrays[_PREFIX + "places"]) // settings["occurrences"])
+    for name, (dtype, shape) in _expected_types(document, settings, width).items():
         array = arrays[_PREFIX + name]
         fits = array.dtype == np.dtype(dtype) and array.ndim == len(shape)
         fits = fits and all(size in {None, given} for size, given in zip(shape, array.shape, strict=True))
         _require(fits, f"{name} has another type or shape than the settings say")
-    for group in ("nodes.", "leaves.", "blocks."):
+    for group in ("nodes.", "leaves."):
         lengths = {len(array) for name, array in arrays.items() if name.startswith(_PREFIX + group)}
         _require(len(lengths) == 1, f"the arrays of {group[:-1]} differ in length")
-    n_slots = len(arrays[_PREFIX + "links"]) // settings["occurrences"]
-    _require((arrays["samples.slots"] < n_slots).all(), "there are slots that the trees have no room for")
-    _require((arrays["class_table.codes"] < width).all(), "there are classes that the trees have no room for")
-    _require(document["n_samples"] == len(arrays["samples.slots"]), "the number of samples is wrong")
 
 
 def _check_settings(settings: Mapping[str, Any], n_features: int, is_regression: bool) -> None:
@@ -97,11 +112,19 @@ def _check_settings(settings: Mapping[str, Any], n_features: int, is_regression:
 
 
 def _expected_types(
-    settings: Mapping[str, Any], n_features: int, width: int
+    document: Mapping[str, Any], settings: Mapping[str, Any], width: int
 ) -> dict[str, tuple[str, tuple[int | None, ...]]]:
     """Types and shapes of the trees' arrays; None stands for any length."""
-    p, s = settings["max_features"], settings["n_thresholds"]
     counter = "i8" if settings["is_regression"] else "i4"
+    columns = document["schema"]["columns"]
+    layout = layout_of(
+        settings["max_features"],
+        settings["n_thresholds"],
+        len(columns),
+        width,
+        is_regression=settings["is_regression"],
+        has_categories=any(column["type"] == "categorical" for column in columns),
+    )
     return {
         "nodes.category": ("u8", (None,)),
         "nodes.child": ("i4", (None,)),
@@ -110,19 +133,12 @@ def _expected_types(
         "nodes.block": ("i4", (None,)),
         "nodes.kind": ("u1", (None,)),
         "leaves.statistics": (counter, (None, width)),
-        "leaves.heads": ("i4", (None,)),
-        "links": ("i4", (None, 2)),
+        "leaves.starts": ("i4", (None,)),
+        "leaves.rooms": ("u1", (None,)),
+        "members": ("i4", (None,)),
+        "places": ("i4", (None,)),
         "meta": ("i8", (META_SIZE,)),
-        "blocks.sizes": ("i4", (None, 2)),
-        "blocks.attributes": ("i4", (None, p)),
-        "blocks.ranges": ("f8", (None, p, 2)),
-        "blocks.copies": ("i4", (None, p, 3)),
-        "blocks.thresholds": ("f8", (None, p, s)),
-        "blocks.bins": (counter, (None, p, s + 2, width)),
-        "blocks.totals": (counter, (None, width)),
-        "blocks.target_range": ("i8", (None, 4)),
-        "blocks.skipped": ("i4", (None, n_features)),
-        "blocks.constants": ("f8", (None, n_features)),
+        "blocks": ("i8", (None, layout.size)),
     }
 
 
@@ -148,20 +164,17 @@ def check_forest(ensemble: Ensemble, data: Data, slots: IntArray) -> None:
     blocks = records["block"][records["block"] != NIL].astype(np.int64)
     _check_splits(records[is_inner], data.categorical)
     _require((records["block"][~is_inner] == NIL).all(), "a leaf keeps counters")
-    sizes = ensemble.blocks.sizes
-    room = [ensemble.settings.max_features, ensemble.n_features]  # of attributes used and skipped
-    _require((sizes[blocks] >= [1, 0]).all() and (sizes[blocks] <= room).all(), "counters have another size")
-
     first_pair = n_trees + n_trees % 2
     pairs = range(first_pair, len(trees.nodes), 2)
     taken = child[is_inner]
     _check_free(trees, FREE_PAIR, N_FREE_PAIRS, trees.nodes["child"], pairs, taken, "pairs of nodes")
-    _check_free(trees, FREE_LEAF, N_FREE_LEAVES, trees.heads, range(len(trees.heads)), leaves, "leaves")
-    _check_free(trees, FREE_BLOCK, N_FREE_BLOCKS, sizes[:, 0], range(1, len(sizes)), blocks, "counters")
+    _check_free(trees, FREE_LEAF, N_FREE_LEAVES, trees.starts, range(len(trees.starts)), leaves, "leaves")
+    following = ensemble.blocks.longs[:, NEXT_FREE]
+    _check_free(trees, FREE_BLOCK, N_FREE_BLOCKS, following, range(1, len(following)), blocks, "counters")
 
     counts = np.zeros(len(trees.nodes), np.int64)
     statistics = np.zeros_like(trees.statistics)
-    owners = np.full(len(trees.links), NIL, np.int32)
+    owners = np.full(len(trees.places), NIL, np.int32)
     drawn = np.zeros((len(slots), ensemble.settings.occurrences), np.int16)
     draw_members(data, ensemble.parameters, slots, np.arange(n_trees, dtype=np.int32), drawn)
     by_tree = np.argsort(drawn.ravel(), kind="stable")  # one tree fits the processor's cache, a forest does not
@@ -170,9 +183,10 @@ def check_forest(ensemble: Ensemble, data: Data, slots: IntArray) -> None:
     _require((counts[used[n_trees:]] > 0).all(), "a node has no samples")
     _require(np.array_equal(statistics, trees.statistics), "a leaf counts other samples than its own")
     _require(
-        is_linked(trees, owners, leaves, records["n_samples"][~is_inner].astype(np.int64)),
+        is_listed(trees, owners, leaves, records["n_samples"][~is_inner].astype(np.int64)),
         "a leaf lists other samples than its own",
     )
+    _require(are_rooms_apart(trees, leaves, np.zeros(len(trees.members), np.bool_)), "the rooms of the leaves overlap")
 
 
 def _list_nodes(trees: Trees, n_trees: int) -> IntArray:
@@ -274,22 +288,55 @@ def route_members(
 
 
 @kernel
-def is_linked(trees: Trees, owners: npt.NDArray[np.int32], leaves: IntArray, sizes: IntArray) -> bool:
-    """Tell whether the list of each leaf holds so many of its own entries, linked both ways.
+def is_listed(trees: Trees, owners: npt.NDArray[np.int32], leaves: IntArray, sizes: IntArray) -> bool:
+    """Tell whether each leaf lists so many of its own entries, each of which knows its place.
 
     owners  int32[entries] the leaf that each entry belongs to
     leaves  int64[m]
     sizes   int64[m] how many entries each is to have
     """
-    n_entries = owners.shape[0]
     for i in range(leaves.shape[0]):
-        previous = ~leaves[i]
-        entry = np.int64(trees.heads[leaves[i]])
-        for _ in range(sizes[i]):
-            if entry < 0 or entry >= n_entries or owners[entry] != leaves[i] or trees.links[entry, 1] != previous:
-                return False
-            previous = entry
-            entry = np.int64(trees.links[entry, 0])
-        if entry != NIL:
+        start = np.int64(trees.starts[leaves[i]])
+        size = sizes[i]
+        room = np.int64(trees.rooms[leaves[i]])
+        if start < 0 or size > np.int64(1) << room or start + (np.int64(1) << room) > trees.members.shape[0]:
             return False
+        for place in range(start, start + size):
+            entry = np.int64(trees.members[place])
+            if entry >= owners.shape[0] or owners[entry] != leaves[i] or trees.places[entry] != place:
+                return False
     return True
+
+
+@inner
+def _claim(trees, start, room, is_taken):  # type: ignore[no-untyped-def]
+    """Mark a room as taken; False when it is not all there or partly taken before."""
+    end = start + (np.int64(1) << room)
+    if start < 0 or end > trees.members.shape[0]:
+        return False
+    for place in range(start, end):
+        if is_taken[place]:
+            return False
+        is_taken[place] = True
+    return True
+
+
+@kernel
+def are_rooms_apart(trees: Trees, leaves: IntArray, is_taken: npt.NDArray[np.bool_]) -> bool:
+    """Tell whether the rooms of leaves and the free ones cover all places, each once.
+
+    is_taken  bool[members], False, written
+    """
+    for i in range(leaves.shape[0]):
+        if not _claim(trees, np.int64(trees.starts[leaves[i]]), np.int64(trees.rooms[leaves[i]]), is_taken):
+            return False
+    for room in range(MAX_ROOM + 1):
+        start = trees.meta[FREE_ROOMS + room]
+        while start != NIL:
+            if not _claim(trees, start, room, is_taken):
+                return False
+            start = np.int64(trees.members[start]) - 1
+    all_taken = True
+    for place in range(is_taken.shape[0]):
+        all_taken = all_taken and bool(is_taken[place])
+    return all_taken

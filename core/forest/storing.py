@@ -42,8 +42,14 @@ def take_apart(model: "DynamicForest") -> tuple[dict[str, Any], Arrays]:
     return document, arrays
 
 
-def put_together(model: Forest, document: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Forest:
-    """Give an estimator the fitted state that `take_apart` described.
+def put_together(
+    model: Forest,
+    document: Mapping[str, Any],
+    arrays: Mapping[str, npt.NDArray[Any]],
+    *,
+    with_trees: bool = True,
+) -> Forest:
+    """Give an estimator the fitted state that `take_apart` described; or its samples, and grow the trees anew.
 
     Raises
     ------
@@ -54,6 +60,9 @@ def put_together(model: Forest, document: Mapping[str, Any], arrays: Mapping[str
     store = SampleStore.from_state(schema, arrays, owner=type(model).__name__)
     settings = ForestSettings(**document["settings"])
     model.begin(schema, settings, store)
+    if not with_trees:
+        model.grow_all()
+        return model
     model.ensemble_.widen(int(document["n_classes"]))
     forest = {name[len(_PREFIX) :]: array for name, array in arrays.items() if name.startswith(_PREFIX)}
     model.ensemble_.restore(forest, n_slots=store.capacity)

@@ -1,34 +1,65 @@
 """Adding and deleting a sample: one walk a tree, root to leaf, counters brought up to date.
 
 Differs from Algorithm 2 of the paper (LZY) in that the walk goes on below a tag (`nodes.py`), and
-in that the check of a node without counters is left to the next query.
+in that no candidate is scored: every inner node on the way is tagged, and whoever passes it next
+chooses its split from the counters, once for all mutations since (`resolve.py`).
 """
 
 import numpy as np
 
-from core._jit import inner, kernel, spliced
+from core._jit import inner, kernel, pasted
+from core._prefetch import prefetch
 from core.forest.blocks import (
     AT_HI,
     AT_LO,
+    ATTRIBUTE,
     COPIES_HI,
     COPIES_LO,
+    FIRST,
+    HI,
+    IS_COUNTED,
+    LO,
     MISSING,
     N_ATTRIBUTES,
-    N_SKIPPED,
+    N_CELLS,
+    PHASE,
+    SCALE,
     TARGET_HI,
     TARGET_LO,
+    attribute_at,
     attribute_key,
-    bin_of,
+    categories_at,
     category_hash,
     category_rank,
-    count_in,
+    count_at,
+    counters_at,
     in_subset,
-    size_of,
+    size_at,
+    totals_at,
 )
-from core.forest.build import must_be_leaf
-from core.forest.inputs import IS_REGRESSION, MIN_SAMPLES_SPLIT, N_TREES, OCCURRENCES
-from core.forest.nodes import DIRTY, NIL, TAGGED, leaf_of, link_entry, set_tag, unlink_entry
-from core.forest.split import choose_split, goes_right, is_same_split
+from core.forest.build import is_counted, must_be_leaf
+from core.forest.grid import cell_number, fit_scale, is_usable
+from core.forest.inputs import (
+    IS_REGRESSION,
+    MAX_FEATURES,
+    N_COUNTERS,
+    N_THRESHOLDS,
+    N_TREES,
+    OCCURRENCES,
+    SKIPPED_AT,
+    WIDTH,
+)
+from core.forest.leaves import (
+    available_members,
+    count_in,
+    is_full,
+    list_entry,
+    move_leaf,
+    room_for,
+    unlist_entry,
+)
+from core.forest.nodes import DIRTY, NIL, leaf_of, set_tag
+from core.forest.split import goes_right
 from core.rng import combine, draw_trees, restore_order, tree_key
 
 ADD = 1
@@ -36,160 +67,237 @@ DELETE = -1
 
 
 @inner
-def _update_numeric(blocks, block, used, x, target, sign, is_regression):
-    """Bring a numeric attribute's counters up to date; False when its candidates change."""
-    bins = blocks.bins[block, used]
-    copies = blocks.copies[block, used]
-    n_thresholds = blocks.thresholds.shape[2]
-    lo = blocks.ranges[block, used, 0]
-    hi = blocks.ranges[block, used, 1]
-    if np.isnan(x):
-        copies[MISSING] += sign
-        count_in(bins, n_thresholds + 1, target, sign, is_regression)
-        return lo < hi or copies[MISSING] > 0
-    if x < lo or x > hi:
-        return False
-    if x == lo:
-        copies[AT_LO] += sign
-    if x == hi:
-        copies[AT_HI] += sign
-    if copies[AT_LO] == 0 or copies[AT_HI] == 0:
-        return False
-    position = 0
-    if lo < hi:
-        scale = np.float64(n_thresholds) / (hi - lo)
-        position = bin_of(x, blocks.thresholds[block, used], lo, scale)
-    count_in(bins, position, target, sign, is_regression)
-    return True
+def _shift_counters(parameters, blocks, block, used, n_cells, shift):
+    """Make room for `shift` cells below the first."""
+    width = parameters.values[WIDTH]
+    place = counters_at(parameters, used)
+    for i in range(n_cells * width - 1, -1, -1):
+        blocks.counters[block, place + shift * width + i] = blocks.counters[block, place + i]
+    for i in range(shift * width):
+        blocks.counters[block, place + i] = 0
 
 
 @inner
-def _update_categorical(blocks, block, used, hashed, target, sign, key, n_samples, is_regression):
+def _extend_range(parameters, scratch, blocks, block, used, x):
+    """Extend a numeric attribute's range to a new value outside; False when its grid changes."""
+    at = attribute_at(parameters, used)
+    reals = blocks.reals
+    scale = reals[block, at + SCALE]
+    phase = reals[block, at + PHASE]
+    old_first = reals[block, at + FIRST]
+    lo = min(x, reals[block, at + LO])
+    hi = max(x, reals[block, at + HI])
+    n_thresholds = parameters.values[N_THRESHOLDS]
+    if scale == 0.0 or fit_scale(lo, hi, n_thresholds, scratch.number, scratch.number_bits) != scale:
+        return False
+    if not is_usable(lo, hi, scale, phase, parameters.values[N_COUNTERS] - 1):
+        return False
+    first = cell_number(lo, scale, phase)
+    if first < old_first:
+        n_cells = np.int64(blocks.halves[block, 2 * at + N_CELLS])
+        _shift_counters(parameters, blocks, block, used, n_cells, np.int64(old_first - first))
+    if x == lo:
+        blocks.halves[block, 2 * at + AT_LO] = 0
+    else:
+        blocks.halves[block, 2 * at + AT_HI] = 0
+    reals[block, at + LO] = lo
+    reals[block, at + HI] = hi
+    reals[block, at + FIRST] = first
+    blocks.halves[block, 2 * at + N_CELLS] = np.int32(cell_number(hi, scale, phase) - first) + 1
+    return True
+
+
+@pasted
+def _update_numeric(parameters, scratch, blocks, block, used, x, target, sign, is_regression):
+    """Bring a numeric attribute's counters up to date; False when its candidates change."""
+    at = attribute_at(parameters, used)
+    reals = blocks.reals
+    halves = blocks.halves
+    width = parameters.values[WIDTH]
+    place = counters_at(parameters, used)
+    if np.isnan(x):
+        halves[block, 2 * at + MISSING] += sign
+        place += (parameters.values[N_COUNTERS] - 1) * width
+        count_at(blocks.counters, block, place, target, sign, is_regression)
+        return reals[block, at + LO] < reals[block, at + HI] or halves[block, 2 * at + MISSING] > 0
+    is_inside = reals[block, at + LO] <= x <= reals[block, at + HI]
+    if not is_inside and not _extend_range(parameters, scratch, blocks, block, used, x):
+        return False
+    lo = reals[block, at + LO]
+    if x == lo:
+        halves[block, 2 * at + AT_LO] += sign
+        if halves[block, 2 * at + AT_LO] == 0:
+            return False
+    if x == reals[block, at + HI]:
+        halves[block, 2 * at + AT_HI] += sign
+        if halves[block, 2 * at + AT_HI] == 0:
+            return False
+    scale = reals[block, at + SCALE]
+    if scale == 0.0:
+        cell = np.int64(x > lo)
+    else:
+        cell = np.int64(cell_number(x, scale, reals[block, at + PHASE]) - reals[block, at + FIRST])
+    count_at(blocks.counters, block, place + cell * width, target, sign, is_regression)
+    return True
+
+
+@pasted
+def _update_categorical(parameters, blocks, block, used, hashed, target, sign, key, n_samples, is_regression):
     """Bring a categorical attribute's counters up to date; False when its candidates change."""
-    bins = blocks.bins[block, used]
-    for j in range(blocks.categories.shape[2]):
+    width = parameters.values[WIDTH]
+    listed = categories_at(parameters, used)
+    for j in range(parameters.values[N_THRESHOLDS]):
         candidate_key = combine(key, np.uint64(j))
+        place = counters_at(parameters, used) + j * width
         if j % 2 == 1:
             if in_subset(candidate_key, hashed):
-                count_in(bins, j, target, sign, is_regression)
+                count_at(blocks.counters, block, place, target, sign, is_regression)
             continue
-        chosen = blocks.categories[block, used, j]
+        chosen = blocks.keys[block, listed + j // 2]
         if hashed == chosen:
-            count_in(bins, j, target, sign, is_regression)
-            if size_of(bins, j, is_regression) == 0:
+            count_at(blocks.counters, block, place, target, sign, is_regression)
+            if size_at(blocks.counters, block, place, width, is_regression) == 0:
                 return False
         elif sign == ADD and category_rank(candidate_key, hashed) < category_rank(candidate_key, chosen):
             return False
     # When all samples are of the category that the first candidate isolates, the attribute is constant.
-    return size_of(bins, 0, is_regression) < n_samples
+    return size_at(blocks.counters, block, counters_at(parameters, used), width, is_regression) < n_samples
 
 
-@spliced
-def _update_attributes(data, blocks, block, slot, sign, key, n_samples, is_regression):
-    """Bring the counters of all attributes up to date; False when the candidates change."""
+@pasted
+def _update_target_range(blocks, block, target, sign):
+    """Keep the range of the targets; False when an end leaves and the node may have become pure."""
+    longs = blocks.longs
+    if target < longs[block, TARGET_LO]:
+        longs[block, TARGET_LO] = target
+        longs[block, COPIES_LO] = 0
+    if target > longs[block, TARGET_HI]:
+        longs[block, TARGET_HI] = target
+        longs[block, COPIES_HI] = 0
+    if target == longs[block, TARGET_LO]:
+        longs[block, COPIES_LO] += sign
+    if target == longs[block, TARGET_HI]:
+        longs[block, COPIES_HI] += sign
+    return longs[block, COPIES_LO] > 0 and longs[block, COPIES_HI] > 0
+
+
+@pasted
+def _update_block(data, parameters, scratch, blocks, block, slot, sign, key, n_samples):
+    """Bring a block up to date for one sample; False when its candidates change.
+
+    After False the counters mean nothing. O(p), and O(p s) for categorical columns.
+    """
+    is_regression = parameters.values[IS_REGRESSION] != 0
     target = data.targets[slot]
-    for u in range(blocks.sizes[block, N_ATTRIBUTES]):
-        attribute = blocks.attributes[block, u]
+    count_at(blocks.counters, block, totals_at(parameters), target, sign, is_regression)
+    if is_regression and not _update_target_range(blocks, block, target, sign):
+        return False
+    for used in range(blocks.longs[block, N_ATTRIBUTES]):
+        attribute = np.int64(blocks.halves[block, 2 * attribute_at(parameters, used) + ATTRIBUTE])
         x = data.cells[slot, attribute]
         if data.categorical[attribute]:
             hashed = category_hash(data.category_hashes, x)
             attributes_key = attribute_key(key, attribute)
             stands = _update_categorical(
-                blocks, block, u, hashed, target, sign, attributes_key, n_samples, is_regression
+                parameters, blocks, block, used, hashed, target, sign, attributes_key, n_samples, is_regression
             )
         else:
-            stands = _update_numeric(blocks, block, u, np.float64(x), target, sign, is_regression)
+            stands = _update_numeric(
+                parameters, scratch, blocks, block, used, np.float64(x), target, sign, is_regression
+            )
         if not stands:
             return False
-    if sign == ADD:
-        # A skipped column that is no longer constant would have been taken.
-        for i in range(blocks.sizes[block, N_SKIPPED]):
-            x = np.float64(data.cells[slot, blocks.skipped[block, i]])
-            constant = blocks.constants[block, i]
-            if x != constant and not (np.isnan(x) and np.isnan(constant)):
-                return False
     return True
 
 
 @inner
-def _update_target_range(blocks, block, target, sign):
-    """Keep the range of the targets; False when an end leaves and the node may have become pure."""
-    target_range = blocks.target_range[block]
-    if target < target_range[TARGET_LO]:
-        target_range[TARGET_LO] = target
-        target_range[COPIES_LO] = 0
-    if target > target_range[TARGET_HI]:
-        target_range[TARGET_HI] = target
-        target_range[COPIES_HI] = 0
-    if target == target_range[TARGET_LO]:
-        target_range[COPIES_LO] += sign
-    if target == target_range[TARGET_HI]:
-        target_range[COPIES_HI] += sign
-    return target_range[COPIES_LO] > 0 and target_range[COPIES_HI] > 0
+def _find_differences(trees, data, parameters, scratch, node, slot):
+    """Write to scratch.differing a bit for each column in which a sample differs from the others in its leaf.
 
-
-@spliced
-def _split_stands(trees, data, parameters, scratch, blocks, node, slot, sign, key):
-    """Update an inner node's block for one sample; whether the split is certainly still the best.
-
-    O(p s width). After False the block is out of date; the caller tags the node, and resolving
-    counts it anew.
+    A column that is constant at a node on the way is so in the leaf. False when the leaf is empty.
     """
     nodes = trees.nodes
-    block = np.int64(nodes[node]["block"])
-    n_samples = np.int64(nodes[node]["n_samples"])
-    if n_samples < parameters.values[MIN_SAMPLES_SPLIT]:
+    while leaf_of(nodes, node) == NIL:
+        node = np.int64(nodes[node]["child"]) + goes_right(nodes, node, data.cells, slot, data.category_hashes)
+    if nodes[node]["n_samples"] == 0:
         return False
-    is_regression = parameters.values[IS_REGRESSION] != 0
-    if not _update_attributes(data, blocks, block, slot, sign, key, n_samples, is_regression):
-        return False
-    target = data.targets[slot]
-    if not _update_target_range(blocks, block, target, sign):
-        return False
-    count_in(blocks.totals, block, target, sign, is_regression)
-    choose_split(data, parameters, scratch, blocks, block, key, n_samples)
-    return is_same_split(nodes, node, scratch.choice)
+    start = np.int64(trees.starts[leaf_of(nodes, node)])
+    other = np.int64(trees.members[start]) // parameters.values[OCCURRENCES]
+    for i in range(scratch.differing.shape[0]):
+        scratch.differing[i] = np.uint64(0)
+    for attribute in range(data.cells.shape[1]):
+        x = data.cells[slot, attribute]
+        y = data.cells[other, attribute]
+        if x != y and not (np.isnan(x) and np.isnan(y)):
+            scratch.differing[attribute // 64] |= np.uint64(1) << np.uint64(attribute % 64)
+    return True
 
 
-@inner
+@pasted
+def _skips_any(parameters, scratch, blocks, block):
+    """Whether a block has passed over any column."""
+    place = parameters.values[SKIPPED_AT]
+    skipped = np.uint64(0)
+    for i in range(scratch.differing.shape[0]):
+        skipped |= blocks.keys[block, place + i]
+    return skipped != np.uint64(0)
+
+
+@pasted
+def _skips_differing(parameters, scratch, blocks, block):
+    """Whether a block has passed over a column that the added sample makes usable."""
+    place = parameters.values[SKIPPED_AT]
+    usable = np.uint64(0)
+    for i in range(scratch.differing.shape[0]):
+        usable |= blocks.keys[block, place + i] & scratch.differing[i]
+    return usable != np.uint64(0)
+
+
+@pasted
 def _update_leaf(trees, data, parameters, tree, node, depth, slot, entry, sign):
     """Put a sample into a leaf or take it out; tag the leaf if it may have to be split."""
     leaf = leaf_of(trees.nodes, node)
     is_regression = parameters.values[IS_REGRESSION] != 0
     target = data.targets[slot]
+    n_samples = np.int64(trees.nodes[node]["n_samples"])
     count_in(trees.statistics, leaf, target, sign, is_regression)
+    trees.nodes[node]["n_samples"] = np.int32(n_samples + sign)
     if sign == DELETE:
         # A leaf stays a leaf: fewer samples, still pure or still all equal.
-        unlink_entry(trees, entry)
+        unlist_entry(trees, leaf, n_samples, entry)
         return
-    link_entry(trees, leaf, entry)
-    n_samples = np.int64(trees.nodes[node]["n_samples"])
-    if must_be_leaf(parameters, n_samples, depth):
+    if is_full(trees, leaf, n_samples):
+        move_leaf(trees, leaf, n_samples, np.int64(trees.rooms[leaf]) + 1)
+    list_entry(trees, leaf, n_samples, entry)
+    if must_be_leaf(parameters, n_samples + 1, depth):
         return
-    is_pure = not is_regression and trees.statistics[leaf, target] == n_samples
+    is_pure = not is_regression and trees.statistics[leaf, target] == n_samples + 1
     if not is_pure:
         set_tag(trees, tree, node)
 
 
-@spliced
+@pasted
 def _update_tree(trees, data, parameters, scratch, blocks, tree, slot, entry, sign):
-    """Add a sample to one tree or delete it there; O(depth p s width)."""
+    """Add a sample to one tree or delete it there; O(depth p)."""
     nodes = trees.nodes
     node = np.int64(tree)
     key = tree_key(parameters.seed_key[0], tree)
     depth = 0
-    while True:
-        nodes[node]["n_samples"] += np.int32(sign)
-        if leaf_of(nodes, node) != NIL:
-            break
-        # Set whether or not a tag follows: it nearly always does, and it costs a query nothing.
+    knows_differences = sign == DELETE
+    while leaf_of(nodes, node) == NIL:
+        n_samples = np.int64(nodes[node]["n_samples"]) + sign
+        nodes[node]["n_samples"] = np.int32(n_samples)
         nodes[node]["flags"] |= DIRTY
-        if not nodes[node]["flags"] & TAGGED:
-            stands = nodes[node]["block"] != NIL and _split_stands(
-                trees, data, parameters, scratch, blocks, node, slot, sign, key
-            )
-            if not stands:
-                set_tag(trees, tree, node)
+        set_tag(trees, tree, node)
+        if is_counted(trees, blocks, node):
+            block = np.int64(nodes[node]["block"])
+            stands = True
+            if sign == ADD and _skips_any(parameters, scratch, blocks, block):
+                if not knows_differences:
+                    knows_differences = _find_differences(trees, data, parameters, scratch, node, slot)
+                stands = knows_differences and not _skips_differing(parameters, scratch, blocks, block)
+            if not stands or not _update_block(data, parameters, scratch, blocks, block, slot, sign, key, n_samples):
+                blocks.longs[block, IS_COUNTED] = 0
         side = goes_right(nodes, node, data.cells, slot, data.category_hashes)
         key = combine(key, np.uint64(side))
         node = np.int64(nodes[node]["child"]) + side
@@ -197,48 +305,145 @@ def _update_tree(trees, data, parameters, scratch, blocks, tree, slot, entry, si
     _update_leaf(trees, data, parameters, tree, node, depth, slot, entry, sign)
 
 
+@pasted
+def _prefetch_block(parameters, blocks, block):
+    """Ask for what a mutation reads of a block, but the counters."""
+    prefetch(blocks.longs, (block, np.int64(0)))
+    for used in range(parameters.values[MAX_FEATURES]):
+        prefetch(blocks.longs, (block, attribute_at(parameters, used)))
+
+
+@pasted
+def _prefetch_counters(data, parameters, blocks, block, slot):
+    """Ask for the counters of a block that a sample's mutation touches."""
+    width = parameters.values[WIDTH]
+    most = np.float64(parameters.values[N_COUNTERS])
+    for used in range(blocks.longs[block, N_ATTRIBUTES]):
+        at = attribute_at(parameters, used)
+        x = np.float64(data.cells[slot, np.int64(blocks.halves[block, 2 * at + ATTRIBUTE])])
+        cell = cell_number(x, blocks.reals[block, at + SCALE], blocks.reals[block, at + PHASE])
+        cell -= blocks.reals[block, at + FIRST]
+        place = counters_at(parameters, used)
+        if cell > 0.0 and cell < most:
+            place += np.int64(cell) * width
+        prefetch(blocks.counters, (block, place))
+
+
+@inner
+def _prefetch_paths(trees, data, parameters, scratch, blocks, slot):
+    """Ask for the memory that a mutation of a sample is about to touch in the trees it has drawn.
+
+    All trees go down in step, so that their waits overlap: without this, nearly all of the time of a
+    mutation in a big forest is waiting.
+    """
+    nodes = trees.nodes
+    path_nodes = scratch.path_nodes
+    waiting = scratch.path_blocks
+    occurrences = parameters.values[OCCURRENCES]
+    for draw in range(occurrences):
+        path_nodes[draw] = scratch.permutation[draw]
+        waiting[draw] = NIL
+        prefetch(trees.places, (np.int64(slot * occurrences + draw),))
+    n_active = occurrences
+    while n_active > 0:
+        n_active = 0
+        for draw in range(occurrences):
+            if waiting[draw] != NIL:
+                _prefetch_counters(data, parameters, blocks, np.int64(waiting[draw]), slot)
+                waiting[draw] = NIL
+            node = np.int64(path_nodes[draw])
+            if node == NIL:
+                continue
+            leaf = leaf_of(nodes, node)
+            if leaf != NIL:
+                prefetch(trees.statistics, (leaf, np.int64(0)))
+                prefetch(trees.members, (np.int64(trees.starts[leaf]),))
+                path_nodes[draw] = NIL
+                continue
+            block = nodes[node]["block"]
+            if block != NIL:
+                _prefetch_block(parameters, blocks, np.int64(block))
+                waiting[draw] = block
+            side = goes_right(nodes, node, data.cells, slot, data.category_hashes)
+            node = np.int64(nodes[node]["child"]) + side
+            prefetch(nodes, (node,))
+            path_nodes[draw] = np.int32(node)
+            n_active += 1
+
+
 @kernel
-def update_samples(trees, data, parameters, scratch, blocks, slots, sign):
+def update_samples(trees, data, parameters, scratch, blocks, slots, sign, first):
     """Add (sign 1) or delete (-1) the samples in `slots`, one after the other.
 
     slots  int64[m]; the samples' cells, targets and id hashes are in place (a delete wipes them
            afterwards)
+    first  which of the m k memberships to begin with
 
-    Allocates nothing. O(k depth p s width) a sample.
+    Allocates nothing. Returns the membership to go on with when the pools have grown; m k when all
+    is done. O(k depth p) a sample.
     """
+    n_trees = parameters.values[N_TREES]
+    occurrences = parameters.values[OCCURRENCES]
+    seed_key = parameters.seed_key[0]
+    order = scratch.permutation
+    for i in range(first // occurrences, slots.shape[0]):
+        slot = slots[i]
+        id_hash = data.id_hashes[slot]
+        draw_trees(seed_key, id_hash, n_trees, occurrences, order)
+        _prefetch_paths(trees, data, parameters, scratch, blocks, slot)
+        full = False
+        draw = max(np.int64(0), first - i * occurrences)
+        while draw < occurrences and not full:
+            tree = np.int64(order[draw])
+            # Any leaf of the tree may have to move to a room of twice its size.
+            full = sign == ADD and available_members(trees) < 2 * np.int64(trees.nodes[tree]["n_samples"]) + 2
+            if not full:
+                entry = slot * occurrences + draw
+                _update_tree(trees, data, parameters, scratch, blocks, tree, slot, entry, sign)
+                draw += 1
+        restore_order(seed_key, id_hash, n_trees, occurrences, order)
+        if full:
+            return i * occurrences + draw
+    return slots.shape[0] * occurrences
+
+
+@kernel
+def count_members(data, parameters, scratch, slots, counts):
+    """Count the samples of `slots` that draw each tree into int64[T] `counts`, zero before."""
     n_trees = parameters.values[N_TREES]
     occurrences = parameters.values[OCCURRENCES]
     seed_key = parameters.seed_key[0]
     order = scratch.permutation
     for i in range(slots.shape[0]):
-        slot = slots[i]
-        id_hash = data.id_hashes[slot]
+        id_hash = data.id_hashes[slots[i]]
         draw_trees(seed_key, id_hash, n_trees, occurrences, order)
         for draw in range(occurrences):
-            # `choose_split` does not touch the permutation, so the draw survives the walk.
-            tree = np.int64(order[draw])
-            entry = slot * occurrences + draw
-            _update_tree(trees, data, parameters, scratch, blocks, tree, slot, entry, sign)
+            counts[order[draw]] += 1
         restore_order(seed_key, id_hash, n_trees, occurrences, order)
 
 
 @kernel
-def plant(trees, data, parameters, scratch, slots):
+def plant(trees, data, parameters, scratch, slots, counts):
     """Put samples into root leaves, all to be grown: how a fit begins.
 
-    The trees are empty roots. Slots are taken from the last to the first, so that every leaf's
-    list is in ascending order and growing reads the samples in the order of memory.
+    counts  int64[T] what `count_members` found
+
+    The trees are empty roots and there are places enough. Every leaf lists its samples in the order
+    of `slots`, so that growing reads them in the order of memory.
     """
     n_trees = parameters.values[N_TREES]
     occurrences = parameters.values[OCCURRENCES]
     seed_key = parameters.seed_key[0]
     order = scratch.permutation
-    for i in range(slots.shape[0] - 1, -1, -1):
+    for tree in range(n_trees):
+        if counts[tree] > 1:
+            leaf = leaf_of(trees.nodes, tree)
+            move_leaf(trees, leaf, 0, room_for(counts[tree]))
+    for i in range(slots.shape[0]):
         slot = slots[i]
         id_hash = data.id_hashes[slot]
         draw_trees(seed_key, id_hash, n_trees, occurrences, order)
         for draw in range(occurrences):
             tree = np.int64(order[draw])
-            trees.nodes[tree]["n_samples"] += np.int32(1)
             _update_leaf(trees, data, parameters, tree, tree, 0, slot, slot * occurrences + draw, ADD)
         restore_order(seed_key, id_hash, n_trees, occurrences, order)

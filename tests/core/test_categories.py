@@ -52,10 +52,10 @@ def test_a_value_leaves_with_its_last_cell_and_is_overwritten():
     table = CategoryTable([0])
     cells = hold(table, 0, ["a", "secret", "a", None])
     code = int(cells[1])
-    table.release_one(float(cells[3]))
+    table.release_row([float(cells[3])])
     table.release(cells[:1])
     assert len(table) == 2
-    table.release_one(float(cells[1]))
+    table.release_row([float(cells[1])])
     assert table.hashes[code] == 0
     assert table.columns[code] == -1
     assert "secret" not in texts(table)
@@ -128,16 +128,16 @@ def test_histories(operations):
             columns = [[values[j] for values in rows] for j in range(2)]
             table.reserve(table.new_values(dict(enumerate(columns))))
             if len(rows) == 1:
-                cells = [[table.acquire_one(j, columns[j][0])] for j in range(2)]
+                cells = [[cell] for cell in table.acquire_row(dict(enumerate(columns)))]
             else:
                 cells = [table.acquire(j, columns[j]) for j in range(2)]
             held += zip(zip(*cells, strict=True), rows, strict=True)
         else:
             gone = [held.pop(random.randrange(len(held)))[0] for _ in range(min(len(rows), len(held)))]
-            for j in range(2):
-                if len(gone) == 1:
-                    table.release_one(gone[0][j])
-                else:
+            if len(gone) == 1:
+                table.release_row(gone[0])
+            else:
+                for j in range(2):
                     table.release(np.array([cells[j] for cells in gone], np.float32))
         matrix = np.array([cells for cells, _ in held], np.float32).reshape(-1, 2)
         for other in (table, table.copy(), CategoryTable.from_state([0, 1], table.state(), matrix)):

@@ -18,8 +18,9 @@ from safetensors.numpy import save_file
 
 from core import DynamicForestClassifier, DynamicForestRegressor, load, persistence
 from core.errors import FileError
+from core.forest.blocks import ATTRIBUTE_SIZE, HI, LO, N_ATTRIBUTES, NEXT_FREE, layout_of
 from core.forest.ensemble import Ensemble
-from core.forest.nodes import MISSING_LEFT
+from core.forest.nodes import FREE_ROOMS, MAX_ROOM, MISSING_LEFT, N_MEMBERS
 from core.schema import Column, ColumnType, LabelType, Schema, Task
 from tests.golden.make import HERE, rows
 from tests.golden.make import schema as golden_schema
@@ -247,31 +248,33 @@ GOLDEN_QUERIES = [
 ]
 
 
-def test_the_golden_classifier_of_version_1() -> None:
-    model = load(HERE / "forest-classifier-v1.safetensors")
-    assert model.digest() == "16e168b1bb784c882e8e63a69e1264dd95a6042a02f5ebc2ae6676643a4fded9"
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_golden_classifier(version: int) -> None:
+    model = load(HERE / f"forest-classifier-v{version}.safetensors")
+    assert model.digest() == "a0eefb101f9cba1012e6408f6ea9e7a6001f258bb3daaecb49245a25a5c346f3"
     assert model.classes_.tolist() == ["no", "yes", "ünsure"]
     result = model.query(GOLDEN_QUERIES)
-    assert result.labels.tolist() == ["ünsure", "no", "no", "no", "yes"]
+    assert result.labels.tolist() == ["yes", "yes", "no", "yes", "yes"]
     assert [[p.hex() for p in row] for row in result.probabilities.tolist()] == [
-        ["0x1.5555555555555p-3", "0x1.5555555555555p-2", "0x1.0000000000000p-1"],
-        ["0x1.ed097b425ed09p-2", "0x1.ed097b425ed09p-2", "0x1.2f684bda12f68p-5"],
-        ["0x1.0000000000000p-1", "0x0.0p+0", "0x1.0000000000000p-1"],
-        ["0x1.aaaaaaaaaaaabp-1", "0x1.5555555555555p-3", "0x0.0p+0"],
-        ["0x1.425ed097b425fp-2", "0x1.4bda12f684bdap-1", "0x1.2f684bda12f68p-5"],
+        ["0x1.1c71c71c71c71p-2", "0x1.71c71c71c71c7p-1", "0x0.0p+0"],
+        ["0x1.5555555555555p-2", "0x1.5555555555555p-1", "0x0.0p+0"],
+        ["0x1.8e38e38e38e39p-2", "0x1.c71c71c71c71cp-3", "0x1.8e38e38e38e39p-2"],
+        ["0x1.cf3cf3cf3cf3dp-3", "0x1.0000000000000p-1", "0x1.1861861861861p-2"],
+        ["0x1.2492492492492p-3", "0x1.aaaaaaaaaaaabp-1", "0x1.8618618618618p-6"],
     ]
     assert_golden(model, "yes")
 
 
-def test_the_golden_regressor_of_version_1() -> None:
-    model = load(HERE / "forest-regressor-v1.safetensors")
-    assert model.digest() == "83d6135ae3235ddf0528abd5784678ac0f0e23a65e46babd7d6aad82158f0340"
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_golden_regressor(version: int) -> None:
+    model = load(HERE / f"forest-regressor-v{version}.safetensors")
+    assert model.digest() == "25968fa57fca43c9e91023b07e2af8bca71b3b26eb4db7a441d1a8919fcf15e1"
     assert [y.hex() for y in model.predict(GOLDEN_QUERIES).tolist()] == [
-        "-0x1.071c71c71c71cp+0",
-        "-0x1.02aaaaaaaaaabp+0",
-        "-0x1.e1c71c71c71c7p-1",
-        "0x1.bc71c71c71c71p-1",
-        "-0x1.8aaaaaaaaaaabp-1",
+        "0x1.0db6db6db6db7p-1",
+        "-0x1.4800000000000p+0",
+        "-0x1.1555555555555p-3",
+        "0x1.38e38e38e38e5p-5",
+        "0x1.0000000000000p-2",
     ]
     assert_golden(model, 1.25)
 
@@ -294,7 +297,7 @@ def test_a_model_made_today_as_the_golden_ones_were_is_the_same() -> None:
     from tests.golden import make
 
     for model, name in ((make.classifier(), "classifier"), (make.regressor(), "regressor")):
-        assert model.digest() == persistence.read_metadata(HERE / f"forest-{name}-v1.safetensors")["digest"]
+        assert model.digest() == persistence.read_metadata(HERE / f"forest-{name}-v2.safetensors")["digest"]
 
 
 # Writing is all or nothing
@@ -469,9 +472,9 @@ def with_metadata(tmp_path: Path, sound: bytes, **changes: str) -> Path:
 
 
 def test_a_newer_format_asks_for_an_upgrade(tmp_path: Path, sound: bytes) -> None:
-    path = with_metadata(tmp_path, sound, version="2")
+    path = with_metadata(tmp_path, sound, version="3")
     for read in (load, persistence.read_metadata):
-        with pytest.raises(FileError, match=r"format version 2, newer than 1, .*: upgrade oubli"):
+        with pytest.raises(FileError, match=r"format version 3, newer than 2, .*: upgrade oubli"):
             read(path)
 
 
@@ -542,14 +545,19 @@ WRONG_INDICES = [
     ("nodes.n_samples", ROOT, 0),
     ("nodes.n_samples", ROOT, -5),
     ("nodes.kind", ROOT, 4),
-    ("leaves.heads", slice(None), 0),  # every list is the same one
-    ("leaves.heads", slice(None), 2**31 - 1),
-    ("leaves.heads", slice(None), -2),
+    ("leaves.starts", slice(None), 0),  # all leaves in one room
+    ("leaves.starts", slice(None), 2**31 - 1),
+    ("leaves.starts", slice(None), -2),
+    ("leaves.rooms", slice(None), 0),  # too small
+    ("leaves.rooms", slice(None), MAX_ROOM),
+    ("leaves.rooms", slice(None), 255),
     ("leaves.statistics", 0, 1000),
-    ("links", (slice(None), 0), 0),  # lists that run in a circle
-    ("links", (slice(None), 1), 0),
-    ("links", 3, 2**31 - 1),
-    ("links", 3, -(2**31)),
+    ("members", slice(None), 0),
+    ("members", 3, 2**31 - 1),
+    ("members", 3, -(2**31)),
+    ("places", slice(None), 0),
+    ("places", 3, 2**31 - 1),
+    ("places", 3, -(2**31)),
     ("meta", 0, 2**62),
     ("meta", 1, 2**62),
     ("meta", 1, 0),
@@ -560,10 +568,15 @@ WRONG_INDICES = [
     ("meta", 7, 0),
     ("meta", 8, -1),
     ("meta", 9, 1),
-    ("blocks.sizes", 1, 2**30),
-    ("blocks.sizes", 1, -1),
-    ("blocks.attributes", 1, 4),
-    ("blocks.skipped", 1, -1),
+    ("meta", N_MEMBERS, 2**62),
+    ("meta", FREE_ROOMS + MAX_ROOM, 0),  # no room of that size
+    ("meta", FREE_ROOMS, 2**62),
+    ("blocks", (1, N_ATTRIBUTES), 2**30),
+    ("blocks", (1, N_ATTRIBUTES), -1),
+    ("blocks", (1, NEXT_FREE), 2**30),
+    # An attribute and the number of its cells are the halves of two numbers at the end of an attribute.
+    ("blocks", (1, slice(16, None)), 2**40 + 4),
+    ("blocks", (1, slice(16, None)), -1),
 ]
 
 
@@ -703,7 +716,7 @@ def test_a_part_of_another_type_or_shape_is_refused(tmp_path: Path, parts: tuple
     )
     for name, array in arrays.items():
         for number, change in enumerate(changes):
-            if not array.size or (name, number) == ("forest.links", 3):
+            if not array.size or (name, number) == ("forest.places", 3):
                 continue  # room for more slots is no damage
             if name == "class_table.values" and document["task"] == "regression":
                 continue  # which has no classes
@@ -746,15 +759,25 @@ def let_go(model: Any, way: str) -> None:
         model.delete("person to be forgotten")
 
 
-def finite_numbers(arrays: Arrays) -> np.ndarray:
+def finite_numbers(path: Path) -> np.ndarray:
     """Every number in a file that a cell of the first column or a range or threshold of it could be."""
+    document, arrays = persistence.read(path)
     kinds = arrays["forest.nodes.kind"]
     thresholds = arrays["forest.nodes.category"][kinds <= MISSING_LEFT].view(np.float64)
-    # Where the second column, which holds categories, has hashes.
-    candidates = arrays["forest.blocks.thresholds"][arrays["forest.blocks.attributes"] != 1]
-    found = [thresholds, candidates, *(arrays[name] for name in ("samples.cells", "forest.blocks.ranges"))]
-    found.append(arrays["forest.blocks.constants"])
-    values = np.concatenate([a.ravel().astype(np.float64) for a in found])
+    settings = document["settings"]
+    layout = layout_of(
+        settings["max_features"],
+        settings["n_thresholds"],
+        len(document["schema"]["columns"]),
+        document["n_classes"],
+        is_regression=settings["is_regression"],
+        has_categories=True,
+    )
+    longs = arrays["forest.blocks"]
+    end = layout.attributes_at + settings["max_features"] * ATTRIBUTE_SIZE
+    attributes = np.ascontiguousarray(longs[:, layout.attributes_at : end]).reshape(-1, ATTRIBUTE_SIZE)
+    ranges = attributes.view(np.float64)[:, [LO, HI]]
+    values = np.concatenate([a.ravel().astype(np.float64) for a in (thresholds, ranges, arrays["samples.cells"])])
     return values[np.isfinite(values)]
 
 
@@ -781,9 +804,9 @@ def test_a_file_holds_nothing_of_deleted_samples(
     for what, trace in traces(task).items():
         assert trace in control, what
         assert trace not in content, what
-    # No threshold, range or constant lies beyond the samples that are left.
-    assert finite_numbers(persistence.read(tmp_path / "control")[1]).max() > 100
-    rest = finite_numbers(persistence.read(tmp_path / "model")[1])
+    # No threshold or range lies beyond the samples that are left.
+    assert finite_numbers(tmp_path / "control").max() > 100
+    rest = finite_numbers(tmp_path / "model")
     assert rest.max() <= 79
     assert rest.min() >= -1
 
@@ -799,5 +822,6 @@ def test_a_file_of_a_model_that_forgot_everything_holds_zeros(tmp_path: Path) ->
             assert not array.any(), name
     assert not arrays["forest.nodes.category"].any()
     assert not arrays["forest.leaves.statistics"].any()
-    for name in ("ranges", "thresholds", "bins", "constants", "totals", "target_range"):
-        assert not arrays[f"forest.blocks.{name}"].any(), name
+    blocks = arrays["forest.blocks"].copy()
+    blocks[:, NEXT_FREE] = 0  # the list of those that are free
+    assert not blocks.any()

@@ -75,7 +75,7 @@ def regressor() -> DynamicForestRegressor:
 
 def main() -> None:
     for model, name in ((classifier(), "classifier"), (regressor(), "regressor")):
-        model.save(HERE / f"forest-{name}-v1.safetensors", {"written by": "tests/golden/make.py"})
+        model.save(HERE / f"forest-{name}-v2.safetensors", {"written by": "tests/golden/make.py"})
 
 
 if __name__ == "__main__":

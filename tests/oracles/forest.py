@@ -266,20 +266,51 @@ def is_leaf(samples: Sequence[_Sample], depth: int, parameters: Parameters) -> b
 # --- candidates -----------------------------------------------------------------------------------
 
 
-def below(value: float, kind: type[Any]) -> float:
-    """The largest float of the kind that is smaller than the value."""
-    return float(np.nextafter(kind(value), kind(-math.inf)))
+def neighbour(value: float, towards: float, kind: type[Any]) -> float:
+    """The next float of the kind in a direction."""
+    return float(np.nextafter(kind(value), kind(towards)))
 
 
-def thresholds(attr_key: int, lo: float, hi: float, s: int, kind: type[Any]) -> list[float]:
-    """s thresholds, one in each s-th of [lo, hi), never decreasing, so that no side is ever empty."""
-    result: list[float] = []
-    for j in range(s):
-        f = (j + unit(combine(attr_key, j))) / s
-        t = float(kind(lo * (1.0 - f) + hi * f))
-        if t >= hi:
-            t = below(hi, kind)
-        result.append(max(t, lo, *result[-1:]))
+def cell_scale(lo: float, hi: float, s: int) -> float | None:
+    """1 / g for the largest g = 2^e or 1.5 * 2^e with (hi - lo) / g >= max(1, 0.8 s); None near the limits.
+
+    In float64, from half of the range, which never overflows.
+    """
+    mantissa, exponent = math.frexp((hi * 0.5 - lo * 0.5) / max(4 * s / 5, 1.0))
+    if not -1000 <= exponent <= 1000 or mantissa == 0.0:
+        return None
+    if mantissa < 0.75:  # g = 2^exponent, for the whole range is twice the half
+        return math.ldexp(1.0, -exponent)
+    return math.ldexp(4.0 / 3.0, -exponent - 1)  # g = 1.5 * 2^exponent
+
+
+def thresholds(attr_key: int, lo: float, hi: float, s: int, kind: type[Any]) -> list[tuple[int, float]]:
+    """The candidates between lo < hi: (number, threshold) of each cell's end but the last's.
+
+    A value x is in cell floor(x / g + phase). The threshold of cell m is the largest value of the kind
+    that is in it or below.
+    """
+    scale, phase = cell_scale(lo, hi, s), unit(combine(attr_key, 0))
+    if scale is None:
+        return [(0, lo)]
+    place = lambda x: x * scale + phase  # noqa: E731
+    most = int(1.5 * max(1.0, 0.8 * s)) + 2
+    first, last = math.floor(place(lo)), math.floor(place(hi))
+    if not (first > -(2**53) and last < 2**53 and 1 <= last - first < most):
+        return [(0, lo)]  # float64 cannot tell the cells apart
+    result = []
+    for number in range(first, last):
+        low, high = lo, hi  # invariant: low is in a cell <= number, high in one above
+        guess = float(kind((number + 1 - phase) / scale))
+        for x in (guess, neighbour(guess, -math.inf, kind), neighbour(guess, math.inf, kind)):
+            if low < x < high:
+                low, high = (x, high) if math.floor(place(x)) <= number else (low, x)
+        while neighbour(low, math.inf, kind) < high:
+            middle = float(kind(low + (high - low) / 2))
+            if not low < middle < high:
+                middle = neighbour(low, math.inf, kind)
+            low, high = (middle, high) if math.floor(place(middle)) <= number else (low, middle)
+        result.append((number, low + 0.0))
     return result
 
 
@@ -289,9 +320,10 @@ def numeric_rules(cells: Sequence[float | None], attr_key: int, s: int, kind: ty
     lo, hi = min(present), max(present)
     if lo == hi:  # constant but for missing values: missing against the rest
         return [{"kind": "threshold", "threshold": math.inf, "missing_left": False}]
+    coins = combine(attr_key, 1)
     return [
-        {"kind": "threshold", "threshold": t, "missing_left": top_bit(combine(attr_key, s + j))}
-        for j, t in enumerate(thresholds(attr_key, lo, hi, s, kind))
+        {"kind": "threshold", "threshold": t, "missing_left": top_bit(combine(coins, number % WORD))}
+        for number, t in thresholds(attr_key, lo, hi, s, kind)
     ]
 
 
@@ -334,10 +366,10 @@ def rules_of(
 
 
 def gini(left: tuple[int, ...], right: tuple[int, ...]) -> float:
-    """Sum over both sides of (sum of squared counts) / n."""
-    square_left = float(sum(c * c for c in left))
-    square_right = float(sum(c * c for c in right))
-    return square_left / float(sum(left)) + square_right / float(sum(right))
+    """Sum over both sides of (sum of squared counts) / n, by one division."""
+    square_left, n_left = float(sum(c * c for c in left)), float(sum(left))
+    square_right, n_right = float(sum(c * c for c in right)), float(sum(right))
+    return (square_left * n_right + square_right * n_left) / (n_left * n_right)
 
 
 def xlog2x(count: int) -> int:
@@ -578,7 +610,7 @@ def header(forest: Forest) -> dict[str, Any]:
     """All but the trees that decides a prediction."""
     p = forest.parameters
     return {
-        "format": 1,
+        "format": 2,
         "kind": "forest",
         "task": forest.task,
         "seed": p.seed,

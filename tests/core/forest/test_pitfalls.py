@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from core.errors import DuplicateIdError, EmptyModelError, InputError
+from core.forest.blocks import N_ATTRIBUTES
 from tests.histories import Player, bits, fresh_fit, tuned
 from tests.oracles import forest as oracle
 from tests.oracles.forest import Column
@@ -953,7 +954,7 @@ def test_verify_notices_a_wrong_counter_that_no_prediction_reads_yet() -> None:
     with tuned(8):
         player = start([NUMERIC, NUMERIC], samples, max_features=2)
         assert player.model.verify().ok
-        blocks = player.model.ensemble_.blocks
-        block = int(np.flatnonzero(blocks.sizes[1:, 0] > 0)[0]) + 1
-        blocks.bins[block, 0, 0, 0] += 1
+        ensemble = player.model.ensemble_
+        block = int(np.flatnonzero(ensemble.blocks.longs[1:, N_ATTRIBUTES] > 0)[0]) + 1
+        ensemble.blocks.counters[block, ensemble.layout.counters_at] += 1
         assert not player.model.verify().ok
