@@ -9,8 +9,10 @@ from __future__ import annotations
 import csv
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -66,24 +68,32 @@ def serve(settings: Settings) -> None:
     """
     settings.require_servable()
 
-    from app.bootstrap import build_service
-    from app.server import bind, run
-    from app.tour import tour
-    from app.training import compile_kernels
+    from app.sockets import bind
 
     # Training may take minutes: a port that is taken should be known before.
     sockets = bind(settings.host, settings.port)
     settings = settings.model_copy(update={"port": sockets[0].getsockname()[1]})
     for reserved in sockets:
         reserved.close()
+
+    from app.bootstrap import build_service
+    from app.progress import at_stage
+    from app.tour import tour
+    from app.training import TRAINING, compile_kernels
+
+    # The HTTP layer takes half a second to import; while the forest grows, other threads can work.
+    begin_import = threading.Thread(target=import_module, args=("app.server",), daemon=True).start
     with Bars() as progress:
-        service = build_service(settings, progress)
+        service = build_service(settings, at_stage(progress, TRAINING, begin_import))
         compile_kernels(service.schema, progress)
     url = f"http://{_url_host(settings.host)}:{settings.port}"
     tell(f"\nOubli {VERSION} serves {url} (documentation: {url}/docs, stop: Ctrl-C). Try:")
     for line in tour(url, service.schema, settings.api_key_file):
         tell(f"\n  {line}")
     tell("")
+
+    from app.server import run
+
     run(settings, service)
 
 

@@ -69,9 +69,7 @@ class Labels:
     task: Task
 
 
-def infer_feature(
-    name: str, column: pa.ChunkedArray, *, categorical: bool = False, typed: bool = False
-) -> Feature:
+def infer_feature(name: str, column: pa.ChunkedArray, *, categorical: bool = False, typed: bool = False) -> Feature:
     """Find the type of a column and convert it.
 
     Parameters
@@ -330,8 +328,11 @@ def _categorical_note(name: str, coded: pa.DictionaryArray) -> Note | None:
     others = [code for code, text in enumerate(texts) if not _is_float(text)]
     if len(texts) > MANY_NUMBERS and len(others) <= (1 - _MOSTLY) * len(texts):
         row = _first_row(coded, others[0]) if others else None
-        return Note(name, "is read as categories because not every field is a number: leave the field empty if it is "
-                    "missing", row)
+        return Note(
+            name,
+            "is read as categories because not every field is a number: leave the field empty if it is missing",
+            row,
+        )
     if len(coded) > 5 * MANY_NUMBERS and len(texts) > 0.9 * len(coded):
         return Note(name, "has a different text in nearly every row: if it names the row, use it as --id or --drop it")
     return None

@@ -67,6 +67,10 @@ class IdleResolver:
         self._in_flight -= 1
         self._last_request = time.monotonic()
 
+    def request_passed(self) -> None:
+        """Note a request that began and was answered in one step."""
+        self._last_request = time.monotonic()
+
     def model_changed(self) -> None:
         """Note that there may be tags now."""
         self._tagged.set()

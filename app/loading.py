@@ -122,9 +122,7 @@ def load_table(settings: Settings, progress: Progress = silent) -> Table:
             if declared is not None:
                 columns[name] = convert_feature(declared.columns[declared.index(name)], table[name])
                 continue
-            feature = infer_feature(
-                name, table[name], categorical=name in settings.categorical, typed=source.typed
-            )
+            feature = infer_feature(name, table[name], categorical=name in settings.categorical, typed=source.typed)
             columns[name] = feature.values
             features.append(feature.column)
             if feature.note is not None:

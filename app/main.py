@@ -13,7 +13,9 @@ from starlette.exceptions import HTTPException
 
 from app.context import Context
 from app.errors import ServiceError
-from app.guards import Guards, known_hosts
+from app.gate import Gate, known_hosts
+from app.guards import Guards
+from app.hot import HotRoutes
 from app.problems import ProblemError, to_problem
 from app.routes import health, model, predict, samples, snapshots
 from app.service import ModelService
@@ -59,21 +61,22 @@ def create_app(settings: Settings, service: ModelService) -> FastAPI:
         redoc_url=None,
         telemetry=_TELEMETRY,
     )
-    app.state.context = Context(service, max_rows=settings.max_rows, max_depth=settings.max_json_depth)
+    context = Context(service, max_rows=settings.max_rows, max_depth=settings.max_json_depth)
+    gate = Gate(
+        allowed_hosts=known_hosts(settings.host, settings.allowed_hosts),
+        api_key=settings.read_api_key(),
+        max_body_bytes=settings.max_body_bytes,
+        max_snapshot_bytes=settings.max_snapshot_bytes,
+    )
+    app.state.context = context
+    app.state.hot = HotRoutes(context, gate)
     for router in (predict.router, samples.router, snapshots.router, model.router, health.router):
         app.include_router(router)
     for kind in (ProblemError, ServiceError, OubliError):
         app.add_exception_handler(kind, _answer)
     app.add_exception_handler(HTTPException, _answer_http)
     app.add_exception_handler(RequestValidationError, _answer_validation)
-    app.add_middleware(
-        Guards,
-        service=service,
-        allowed_hosts=known_hosts(settings.host, settings.allowed_hosts),
-        api_key=settings.read_api_key(),
-        max_body_bytes=settings.max_body_bytes,
-        max_snapshot_bytes=settings.max_snapshot_bytes,
-    )
+    app.add_middleware(Guards, service=service, gate=gate)
     return app
 
 

@@ -121,7 +121,6 @@ def read_notes(path: Path, *, whole: bool = False) -> dict[str, str]:
     return {**{str(name): str(value) for name, value in extra.items()}, "digest": str(document.get("digest", ""))}
 
 
-
 def class_list(model: ServedModel) -> list[Any] | None:
     """Return the classes held, as plain Python values; None for regression."""
     if model.task != Task.CLASSIFICATION:

@@ -24,3 +24,15 @@ def within(progress: Progress, stage: str) -> Callable[[int, int], None]:
         progress(stage, done, total)
 
     return report
+
+
+def at_stage(progress: Progress, stage: str, action: Callable[[], object]) -> Progress:
+    """Report to `progress`, and run an action when a stage is reported for the first time."""
+    waiting = [action]
+
+    def report(reported: str, done: int, total: int) -> None:
+        if reported == stage and waiting:
+            waiting.pop()()
+        progress(reported, done, total)
+
+    return report

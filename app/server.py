@@ -13,15 +13,19 @@ import logging
 import signal
 import socket
 import sys
+from importlib.util import find_spec
 from types import FrameType, TracebackType
+from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 
 from app.errors import StartError
 from app.guards import place_of
 from app.main import create_app
 from app.service import ModelService
 from app.settings import Settings
+from app.sockets import bind
 
 DRAIN_SECONDS = 0.3
 BACKLOG = 2048
@@ -86,16 +90,8 @@ def run(settings: Settings, service: ModelService, sockets: list[socket.socket] 
     if sockets is None:
         sockets = bind(settings.host, settings.port)
     configure_logging()
-    config = uvicorn.Config(
-        create_app(settings, service),
-        workers=1,
-        backlog=BACKLOG,
-        access_log=False,  # its lines hold paths, and paths hold ids
-        log_config=None,
-        server_header=False,
-        ws="none",
-        lifespan="on",
-    )
+    app = create_app(settings, service)
+    config = server_config(app, _protocol(app))
     # What the model is made of stays: the collector need not look at it again.
     gc.collect()
     gc.freeze()
@@ -105,32 +101,29 @@ def run(settings: Settings, service: ModelService, sockets: list[socket.socket] 
     log.info("stopped")
 
 
-def bind(host: str, port: int) -> list[socket.socket]:
-    """Return bound sockets for every address of a host; port 0 takes a free one.
+def server_config(app: Any, protocol: Any = "auto") -> uvicorn.Config:
+    """Return uvicorn's settings: uvloop and httptools where they run, and nothing said or asked beyond need."""
+    return uvicorn.Config(
+        app,
+        http=protocol,
+        workers=1,
+        backlog=BACKLOG,
+        access_log=False,  # its lines hold paths, and paths hold ids
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,  # nobody asks for the client's address
+        ws="none",
+        lifespan="on",
+    )
 
-    Raises
-    ------
-    StartError
-        When the address is taken or not of this machine.
-    """
-    sockets: list[socket.socket] = []
-    try:
-        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, address in dict.fromkeys(found):
-            bound = socket.socket(family, kind, protocol)
-            sockets.append(bound)
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            bound.bind(address)
-    except OSError as error:
-        for bound in sockets:
-            bound.close()
-        raise StartError(
-            f"cannot listen on {host} port {port}: {error.strerror or error}. Stop the program that uses it, or choose "
-            "another with --port or --host"
-        ) from None
-    return sockets
+
+def _protocol(app: FastAPI) -> Any:
+    """Return the protocol with the short way in; uvicorn's choice where httptools does not run."""
+    if find_spec("httptools") is None:
+        return "auto"
+    from app.protocol import protocol_for
+
+    return protocol_for(app.state.hot)
 
 
 class SparingFormatter(logging.Formatter):

@@ -16,14 +16,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Generic, Literal, TypeVar
+from typing import Literal, TypeVar
 
-from app.changes import add_samples, delete_ids, delete_subjects, end_of_ids, replace_sample
+from app.changes import end_of_ids
 from app.costs import Cost
-from app.erased import ERASED, RECTIFIED, ErasedIds
+from app.erased import ErasedIds
 from app.errors import EphemeralError, ServiceError, StaleCursorError, StorageError, UnavailableError
 from app.idle import IdleResolver, TagSlices
 from app.model import ServedModel
+from app.mutations import Change, Done, added, addition, deletion, deletion_of_subjects, replacement
 from app.outcomes import Added, Description, Keep, NewSamples, Page, Predicted, Receipt, Restored, Row
 from app.store.keeper import Keeper
 from app.store.reservations import Marks
@@ -53,15 +54,6 @@ class Limits:
 
     max_queue: int = 1024
     page_size_max: int = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class _Done(Generic[T]):
-    """A change that was made, with what was true at that instant."""
-
-    outcome: T
-    n_samples: int
-    model_version: int
 
 
 class ModelService:
@@ -165,17 +157,29 @@ class ModelService:
         """Note that a request was answered."""
         self._idle.request_ends()
 
+    def request_passed(self) -> None:
+        """Note a request that was answered in one step."""
+        self._idle.request_passed()
+
     # --- reading
 
-    async def predict(self, rows: list[Row]) -> Predicted:
-        """Predict for some rows; resolves the tags it meets unless a thread is reading the model."""
+    def predict_now(self, rows: list[Row]) -> Predicted | None:
+        """Predict for some rows if that is short; None when it takes a thread: see `predict`.
+
+        Resolves the tags it meets unless a thread is reading the model.
+        """
         self._require_started()
         if not self._row_cost.is_short(len(rows)):
-            return await self._workers.finish(self._predict_long(rows))
+            return None
         started = time.perf_counter()
         result = self._model.query(rows, frozen=self._turns.frozen)
         self._row_cost.observe(len(rows), time.perf_counter() - started)
         return Predicted(result, self._version)
+
+    async def predict(self, rows: list[Row]) -> Predicted:
+        """Predict for some rows."""
+        predicted = self.predict_now(rows)
+        return predicted if predicted is not None else await self._workers.finish(self._predict_long(rows))
 
     def get(self, sample_id: str) -> tuple[HeldSample, int]:
         """Return one sample as held, and the model version; see `views.one_sample`."""
@@ -233,31 +237,29 @@ class ModelService:
 
     # --- changing
 
+    def add_now(self, samples: NewSamples) -> Added | None:
+        """Add samples if that can be done at once; None, and nothing changed, when it has to wait: see `add`."""
+        done = self._mutate_now(addition(samples, self._keeper.id_floor, self._add_cost))
+        return None if done is None else added(done)
+
     async def add(self, samples: NewSamples) -> Added:
         """Add samples; see `changes.add_samples`."""
-        self._require_changeable()
-        change = partial(add_samples, samples=samples, id_floor=self._keeper.id_floor)
-        done = await self._mutate(
-            change, self._add_cost, len(samples), changed=lambda outcome: outcome[1] > 0, new_ids=samples.ids
-        )
-        ids, n_new = done.outcome
-        return Added(ids, n_new, done.n_samples, done.model_version)
+        return added(await self._mutate(addition(samples, self._keeper.id_floor, self._add_cost)))
 
     async def replace(
         self, sample_id: str, row: Row, label: object, subject: str | Keep | None, ref: str | None = None
     ) -> Receipt:
         """Rectify one held sample; see `changes.replace_sample`."""
         received_at = datetime.now(UTC)
-        self._require_changeable()
-        done = await self._mutate(
-            partial(replace_sample, sample_id=sample_id, row=row, label=label, subject=subject),
-            self._add_cost,
-            1,
-            changed=lambda outcome: outcome[1],
-            erased=lambda outcome: ([sample_id] if outcome[1] else [], RECTIFIED),
-        )
+        done = await self._mutate(replacement(sample_id, row, label, subject, self._add_cost))
         relearned, _ = done.outcome
         return self._receipt(ref, "rectification", 1, int(relearned), 0, done.model_version, received_at)
+
+    def delete_now(self, sample_id: str) -> Receipt | None:
+        """Delete one sample if that can be done at once; None, and nothing changed, when it has to wait."""
+        received_at = datetime.now(UTC)
+        done = self._mutate_now(deletion([sample_id], self._delete_cost))
+        return None if done is None else self._deleted(done, None, 1, received_at)
 
     async def delete(
         self, *, ids: Sequence[str] | None = None, subjects: Sequence[str] | None = None, ref: str | None = None
@@ -267,26 +269,20 @@ class ModelService:
         A full queue does not refuse it.
         """
         received_at = datetime.now(UTC)
-        self._require_changeable()
-        change: Callable[[ServedModel], tuple[list[str], int]]
         if ids is not None:
             names = list(dict.fromkeys(ids))
-            n_samples = len(names)
-            change = partial(delete_ids, ids=names)
+            change = deletion(names, self._delete_cost)
         else:
+            self._require_changeable()
             names = list(dict.fromkeys(subjects or ()))
-            n_samples = sum(len(self._model.samples_.ids_of_subject(name)) for name in names)
-            change = partial(delete_subjects, subjects=names)
-        done = await self._mutate(
-            change,
-            self._delete_cost,
-            n_samples,
-            changed=lambda outcome: bool(outcome[0]),
-            erased=lambda outcome: (outcome[0], ERASED),
-            refusable=False,
-        )
+            change = deletion_of_subjects(names, self._model, self._delete_cost)
+        return self._deleted(await self._mutate(change), ref, len(names), received_at)
+
+    def _deleted(
+        self, done: Done[tuple[list[str], int]], ref: str | None, n_named: int, received_at: datetime
+    ) -> Receipt:
         deleted, absent = done.outcome
-        return self._receipt(ref, "deletion", len(names), len(deleted), absent, done.model_version, received_at)
+        return self._receipt(ref, "deletion", n_named, len(deleted), absent, done.model_version, received_at)
 
     async def snapshot(self) -> Snapshot:
         """Write a snapshot of the model as it is when its turn comes."""
@@ -308,38 +304,42 @@ class ModelService:
 
     # --- how work gets done
 
-    async def _mutate(
-        self,
-        change: Callable[[ServedModel], T],
-        cost: Cost,
-        n_items: int,
-        *,
-        changed: Callable[[T], bool],
-        erased: Callable[[T], tuple[Sequence[str], int]] | None = None,
-        new_ids: Sequence[str | None] = (),
-        refusable: bool = True,
-    ) -> _Done[T]:
-        """Run a change in its turn, on the loop or aside, and count the version up if it changed anything."""
+    def _mutate_now(self, change: Change[T]) -> Done[T] | None:
+        """Run a short change if its turn is now and nothing must be written before; None when it has to wait."""
+        self._require_changeable()
+        if not (change.cost.is_short(change.n_items) and self._turns.free and self._is_reserved(change.new_ids)):
+            return None
+        return self._run(change)
 
-        def commit(outcome: T) -> _Done[T]:
-            if changed(outcome):
-                self._version += 1
-                self._idle.model_changed()
-                if erased is not None:
-                    ids, kind = erased(outcome)
-                    self._erased.add(ids, self._version, kind)
-            return _Done(outcome, self._model.n_samples_, self._version)
-
-        if not cost.is_short(n_items):
-            return await self._workers.finish(self._mutate_aside(change, commit, new_ids, refusable))
-        async with self._turns.mutation(refusable=refusable):
+    async def _mutate(self, change: Change[T]) -> Done[T]:
+        """Run a change in its turn, on the loop or aside."""
+        done = self._mutate_now(change)
+        if done is not None:
+            return done
+        if not change.cost.is_short(change.n_items):
+            return await self._workers.finish(self._mutate_aside(change))
+        async with self._turns.mutation(refusable=change.refusable):
             self._require_changeable()
-            await self._reserve(new_ids)
+            await self._reserve(change.new_ids)
             await self._turns.exclusive()
-            started = time.perf_counter()
-            outcome = self._apply(change)
-            cost.observe(n_items, time.perf_counter() - started)
-            return commit(outcome)
+            return self._run(change)
+
+    def _run(self, change: Change[T]) -> Done[T]:
+        """Change the live model here and now; it must be ours alone."""
+        started = time.perf_counter()
+        outcome = self._apply(change.apply)
+        change.cost.observe(change.n_items, time.perf_counter() - started)
+        return self._commit(change, outcome)
+
+    def _commit(self, change: Change[T], outcome: T) -> Done[T]:
+        """Count the version up if anything has changed, and note what was erased."""
+        if change.changed(outcome):
+            self._version += 1
+            self._idle.model_changed()
+            if change.erased is not None:
+                ids, kind = change.erased(outcome)
+                self._erased.add(ids, self._version, kind)
+        return Done(outcome, self._model.n_samples_, self._version)
 
     def _apply(self, change: Callable[[ServedModel], T]) -> T:
         try:
@@ -352,29 +352,23 @@ class ModelService:
             log.error("a mutation failed inside the model: no further mutation is accepted until a restart")
             raise
 
-    async def _mutate_aside(
-        self,
-        change: Callable[[ServedModel], T],
-        commit: Callable[[T], _Done[T]],
-        new_ids: Sequence[str | None],
-        refusable: bool,
-    ) -> _Done[T]:
-        async with self._turns.mutation(refusable=refusable):
+    async def _mutate_aside(self, change: Change[T]) -> Done[T]:
+        async with self._turns.mutation(refusable=change.refusable):
             self._require_changeable()
-            await self._reserve(new_ids)
+            await self._reserve(change.new_ids)
 
             with self._turns.reading():
                 copy = await self._workers.write(self._model.copy)
 
             def work() -> T:
-                outcome = change(copy)
+                outcome = change.apply(copy)
                 # Resolved here, or the first predictions would rebuild half the forest on the event loop.
                 copy.resolve()
                 return outcome
 
             outcome = await self._workers.write(work)
             self._model = copy
-            return commit(outcome)
+            return self._commit(change, outcome)
 
     async def _predict_long(self, rows: list[Row]) -> Predicted:
         async with self._turns.long_read():
@@ -421,11 +415,17 @@ class ModelService:
             self._idle.model_changed()
             return restored
 
+    def _needed_marks(self, new_ids: Sequence[str | None]) -> Marks:
+        """What a change may give out: the next version, and the ids to be generated."""
+        next_id = end_of_ids(new_ids, self._first_free_id()) if None in new_ids else 0
+        return Marks(next_id, self._version + 1)
+
+    def _is_reserved(self, new_ids: Sequence[str | None]) -> bool:
+        return self._keeper.reservations.covers(self._needed_marks(new_ids))
+
     async def _reserve(self, new_ids: Sequence[str | None]) -> None:
         """Make sure that the next version and the ids to be generated can be given out."""
-        needed = Marks(model_version=self._version + 1)
-        if None in new_ids:
-            needed = Marks(end_of_ids(new_ids, self._first_free_id()), needed.model_version)
+        needed = self._needed_marks(new_ids)
         if not self._keeper.reservations.covers(needed):
             await self._workers.write(partial(self._keeper.reserve, needed))
 

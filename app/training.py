@@ -20,6 +20,8 @@ ESTIMATORS: dict[tuple[str, Task], Any] = {
 }
 """The estimator of every kind and task."""
 
+TRAINING = "training the forest"  # a stage of progress
+
 _compiled: set[tuple[Task, np.dtype[Any]]] = set()  # in this process
 
 
@@ -53,9 +55,7 @@ def train(settings: Settings, progress: Progress = silent) -> tuple[Any, Table]:
     estimator = new_estimator(settings, table.schema.task)
     compile_kernels(table.schema, progress)
     try:
-        estimator.fit(
-            table.X, table.y, ids=table.ids, schema=table.schema, progress=within(progress, "training the forest")
-        )
+        estimator.fit(table.X, table.y, ids=table.ids, schema=table.schema, progress=within(progress, TRAINING))
     except ValueError as error:
         raise StartError(f"the model cannot be trained: {error}") from None
     if table.subjects is not None:

@@ -54,6 +54,11 @@ class Turns:
         return not self._readers and not self._mutations.locked()
 
     @property
+    def free(self) -> bool:
+        """Whether a short mutation that does not ``await`` may be made now, without overtaking anyone."""
+        return not self._readers and not self._waiting and not self._mutations.locked()
+
+    @property
     def waiting(self) -> int:
         """How many requests wait for their turn."""
         return self._waiting
@@ -104,10 +109,7 @@ class Turns:
                 self._unread.set()
 
     async def _take(self, lock: asyncio.Lock, refusable: bool) -> None:
-        if not lock.locked():
-            await lock.acquire()
-            return
-        if refusable and self._waiting >= self._max_queue:
+        if refusable and lock.locked() and self._waiting >= self._max_queue:
             raise BusyError
         self._waiting += 1
         try:

@@ -7,11 +7,12 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.outcomes import Page
+from app.outcomes import Added, Page, Predicted, Receipt
 from app.problems import invalid
 from core.samples import HeldSample
 from core.schema import Schema
@@ -22,9 +23,54 @@ _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_UTC_Z
 _CURSOR = struct.Struct(">QQ")
 
 
+def to_json(content: Any) -> bytes:
+    """Return an object as JSON; arrays and times included."""
+    return orjson.dumps(content, option=_OPTIONS)
+
+
 def json_answer(content: Any, status: int = 200) -> Response:
-    """Return an object as JSON."""
-    return Response(orjson.dumps(content, option=_OPTIONS), status, _HEADERS, media_type="application/json")
+    """Return the response with an object as JSON."""
+    return Response(to_json(content), status, _HEADERS, media_type="application/json")
+
+
+def prediction_content(predicted: Predicted) -> dict[str, Any]:
+    """Return predictions as an object; regression has neither classes nor probabilities."""
+    result = predicted.result
+    content: dict[str, Any] = {"predictions": result.labels.tolist()}
+    if result.classes is not None:
+        content["classes"] = result.classes.tolist()
+        content["probabilities"] = np.ascontiguousarray(result.probabilities)
+    content["model_version"] = predicted.model_version
+    return content
+
+
+def addition_content(added: Added) -> dict[str, Any]:
+    """Return what became of samples that were sent, as an object."""
+    return {
+        "ids": added.ids,
+        "model_version": added.model_version,
+        "n_samples": added.n_samples,
+        "durable": False,
+    }
+
+
+def receipt_content(receipt: Receipt) -> dict[str, Any]:
+    """Return a receipt as an object."""
+    return {
+        "ref": receipt.ref,
+        "kind": receipt.kind,
+        "status": receipt.status,
+        "guarantee": receipt.guarantee,
+        "requested": receipt.requested,
+        "unlearned": receipt.unlearned,
+        "absent": receipt.absent,
+        "model_version": receipt.model_version,
+        "received_at": receipt.received_at,
+        "unlearned_at": receipt.unlearned_at,
+        "erased_at": None,
+        "overdue": False,
+        "durable": False,
+    }
 
 
 def sample_content(sample: HeldSample, names: Iterable[str]) -> dict[str, Any]:

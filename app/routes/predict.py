@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 from fastapi import APIRouter, Request, Response
 
 from app.context import context_of
 from app.openapi import body, problems
 from app.payloads import explain
-from app.routes.answers import json_answer
+from app.routes.answers import json_answer, prediction_content
 from app.routes.shapes import PredictAnswer, PredictRequest
 from core.errors import InputError
 
@@ -34,10 +31,4 @@ async def predict(request: Request) -> Response:
         predicted = await context.service.predict(rows)
     except InputError as error:
         raise explain(error, lambda row: ("instances", row), instances, reader.schema) from None
-    result = predicted.result
-    content: dict[str, Any] = {"predictions": result.labels.tolist()}
-    if result.classes is not None:
-        content["classes"] = result.classes.tolist()
-        content["probabilities"] = np.ascontiguousarray(result.probabilities)
-    content["model_version"] = predicted.model_version
-    return json_answer(content)
+    return json_answer(prediction_content(predicted))

@@ -11,7 +11,16 @@ from app.context import Context, context_of
 from app.openapi import ID, QUERY, body, problems
 from app.payloads import explain, one_value, parse_id, parse_limit, parse_names, parse_query, parse_ref
 from app.problems import invalid
-from app.routes.answers import csv_answer, json_answer, page_answer, read_cursor, sample_content, wants_csv
+from app.routes.answers import (
+    addition_content,
+    csv_answer,
+    json_answer,
+    page_answer,
+    read_cursor,
+    receipt_content,
+    sample_content,
+    wants_csv,
+)
 from app.routes.shapes import (
     AddAnswer,
     AddRequest,
@@ -73,13 +82,7 @@ async def add(request: Request) -> Response:
     except InputError as error:
         features = [sample["features"] for sample in sent]
         raise explain(error, lambda row: ("samples", row, "features"), features, reader.schema) from None
-    content = {
-        "ids": added.ids,
-        "model_version": added.model_version,
-        "n_samples": added.n_samples,
-        "durable": False,
-    }
-    return json_answer(content, 201 if added.n_new else 200)
+    return json_answer(addition_content(added), 201 if added.n_new else 200)
 
 
 @router.post(
@@ -107,7 +110,7 @@ async def batch_delete(request: Request) -> Response:
     """Unlearn samples by their ids, or all samples of some subjects; what is not held is counted, not refused."""
     context = context_of(request)
     ids, subjects, ref = context.reader().targets(await request.body())
-    return json_answer(Receipt.content(await context.service.delete(ids=ids, subjects=subjects, ref=ref)))
+    return json_answer(receipt_content(await context.service.delete(ids=ids, subjects=subjects, ref=ref)))
 
 
 @router.get(
@@ -150,7 +153,7 @@ async def delete_samples(request: Request) -> Response:
         subjects=None if subjects is None else parse_names(subjects, "subject"),
         ref=_ref(query),
     )
-    return json_answer(Receipt.content(receipt))
+    return json_answer(receipt_content(receipt))
 
 
 @router.get(
@@ -190,7 +193,7 @@ async def replace(request: Request) -> Response:
         receipt = await context.service.replace(sample_id, row, label, subject, ref)
     except InputError as error:
         raise explain(error, lambda _: ("features",), [sent], reader.schema) from None
-    return json_answer(Receipt.content(receipt))
+    return json_answer(receipt_content(receipt))
 
 
 @router.delete(
@@ -203,7 +206,7 @@ async def replace(request: Request) -> Response:
 async def delete(request: Request) -> Response:
     """Unlearn one sample. One that is not held is counted as absent, so that a request can be repeated."""
     receipt = await context_of(request).service.delete(ids=[_sample_id(request)], ref=_ref_of(request))
-    return json_answer(Receipt.content(receipt))
+    return json_answer(receipt_content(receipt))
 
 
 def _list(

@@ -11,8 +11,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.outcomes import Receipt as ReceiptRecord
-
 Scalar = str | int | float | bool
 Features = Annotated[
     list[Scalar | None] | dict[str, Scalar | None],
@@ -114,25 +112,6 @@ class Receipt(Shape):
     """Erasure from the files on disk is not reported yet."""
     overdue: bool
     durable: Durable
-
-    @staticmethod
-    def content(record: ReceiptRecord) -> dict[str, Any]:
-        """Return the body for a receipt of the service."""
-        return {
-            "ref": record.ref,
-            "kind": record.kind,
-            "status": record.status,
-            "guarantee": record.guarantee,
-            "requested": record.requested,
-            "unlearned": record.unlearned,
-            "absent": record.absent,
-            "model_version": record.model_version,
-            "received_at": record.received_at,
-            "unlearned_at": record.unlearned_at,
-            "erased_at": None,
-            "overdue": False,
-            "durable": False,
-        }
 
 
 class HeldSample(Shape):

@@ -7,7 +7,8 @@ import pytest
 from starlette.requests import ClientDisconnect
 from starlette.testclient import TestClient
 
-from app.guards import Guards, known_hosts, place_of
+from app.gate import Gate, known_hosts
+from app.guards import Guards, place_of
 from tests.app.support import JSON, make_service, samples, served
 
 KEY = "0123456789abcdef-key"
@@ -128,10 +129,7 @@ def _guarded(inner) -> TestClient:
     guards = Guards(
         inner,
         service=make_service(),
-        allowed_hosts=["127.0.0.1"],
-        api_key=None,
-        max_body_bytes=10,
-        max_snapshot_bytes=10,
+        gate=Gate(allowed_hosts=["127.0.0.1"], api_key=None, max_body_bytes=10, max_snapshot_bytes=10),
     )
     return TestClient(guards, base_url="http://127.0.0.1")
 

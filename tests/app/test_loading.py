@@ -211,9 +211,7 @@ def test_a_parquet_file_brings_its_types(load: Callable[..., Table], tmp_path: P
 
 
 def test_parquet_and_csv_of_the_same_data_give_the_same(load: Callable[..., Table], tmp_path: Path) -> None:
-    pa.parquet.write_table(
-        pa.table({"a": [1.5, None], "job": ["x", None], "y": ["p", "q"]}), tmp_path / "t.parquet"
-    )
+    pa.parquet.write_table(pa.table({"a": [1.5, None], "job": ["x", None], "y": ["p", "q"]}), tmp_path / "t.parquet")
     one = load((tmp_path / "t.parquet").read_bytes())
     two = load("a,job,y\n1.5,x,p\n,,q\n")
     assert one.schema == two.schema
@@ -381,9 +379,7 @@ def test_a_schema_decides_types_and_order(load: Callable[..., Table], schema_fil
         ("age,code,member,y\n1,a,maybe,p\n", "line 2, column 'member': must be true, false, 1 or 0"),
     ],
 )
-def test_what_a_schema_does_not_take(
-    refusal: Callable[..., str], schema_file: Path, content: str, part: str
-) -> None:
+def test_what_a_schema_does_not_take(refusal: Callable[..., str], schema_file: Path, content: str, part: str) -> None:
     assert part in refusal(content, schema_file=schema_file)
 
 

@@ -1,0 +1,204 @@
+"""uvicorn's HTTP/1.1 protocol with the short way in: `hot` is asked before a request becomes an ASGI task.
+
+    socket -> httptools -> here -> HotRoutes -> socket            common requests of the hot routes
+                            |
+                            +----> uvicorn -> guards -> FastAPI   everything else
+
+A request that may be hot is held back until its body is there: its head was judged, the parser goes on, nothing has
+been started. When it turns out that it has to take the ordinary way, uvicorn's own callbacks are called as the parser
+would have called them. Requests of one connection are answered in their order: while one is on the ordinary way, those
+behind it follow it there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, ClassVar
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from app.hot import Answer, Handler, HotRoutes
+
+LONGEST_WAIT = 0.001  # seconds that an answer may wait for others
+
+
+class _Batch:
+    """Connections with answers that were not written yet.
+
+    Each write wakes a client that waits for it, which can take longer than the answer. So requests that came together
+    are answered together: what was read in one step of the loop is written at its end.
+    """
+
+    def __init__(self) -> None:
+        self._members: list[HotProtocol] = []
+        self._since = 0.0
+
+    def take(self, member: HotProtocol, now: float) -> None:
+        """Add a connection; it may be in the batch already."""
+        if not self._members:
+            self._since = now
+            member.loop.call_soon(self.send)
+        self._members.append(member)
+        if now - self._since > LONGEST_WAIT:
+            self.send()
+
+    def send(self) -> None:
+        """Write all there is."""
+        members, self._members = self._members, []
+        for member in members:
+            member._send()
+
+
+class HotProtocol(HttpToolsProtocol):
+    """One connection. `protocol_for` makes the class that uvicorn is given."""
+
+    hot: ClassVar[HotRoutes]
+    _batch: ClassVar[_Batch]
+    _rendered: ClassVar[tuple[object, bytes]] = (None, b"")  # uvicorn's own headers, and their text
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._handler: Handler | None = None
+        self._held_body = b""
+        self._admitted_method = b""
+        self._admitted_headers: list[tuple[bytes, bytes]] = []
+        self._unsent: list[bytes] = []
+        self._is_reading = False  # between the first byte of a request and its last
+        self._answered_at = 0.0
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    # --- called by the parser
+
+    def on_message_begin(self) -> None:
+        """Start anew; the scope is made when it is needed."""
+        self._is_reading = True
+        self.url = b""
+        self.headers = []
+        self.expect_100_continue = False
+
+    def on_headers_complete(self) -> None:
+        """Hold the request back if it may be hot, else start it."""
+        if self._may_answer_now() and self._is_hot():
+            self._held_body = b""
+        else:
+            self._handler = None
+            self._begin_ordinary()
+
+    def on_body(self, body: bytes) -> None:
+        """Take in a part of the body."""
+        if self._handler is None:
+            super().on_body(body)
+        else:
+            self._held_body += body
+
+    def on_message_complete(self) -> None:
+        """Answer the request if it was held back."""
+        self._is_reading = False
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            # The client may have stopped reading, or the connection may be closing, since the head was judged.
+            answer = self.hot.answer(handler, self._held_body) if self._may_answer_now() else None
+            if answer is not None:
+                self._take_in(answer)
+                return
+            self._begin_ordinary()
+            super().on_body(self._held_body)
+        super().on_message_complete()
+
+    # --- called by the loop and by the server
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        super().connection_lost(exc)
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP, after what was asked before it."""
+        self._send()
+        super().send_400_response(msg)
+
+    def shutdown(self) -> None:
+        """Close the connection after the request that is being read, if there is one."""
+        self._send()
+        if self._handler is not None:
+            self._handler = None
+            self._begin_ordinary()
+            super().on_body(self._held_body)
+        super().shutdown()
+
+    # --- the two ways
+
+    def _is_hot(self) -> bool:
+        """Whether a request may be hot by its head; sets its handler."""
+        parser = self.parser
+        method = parser.get_method()
+        self._handler = self.hot.handler(method, self.url)
+        if self._handler is None or parser.get_http_version() != "1.1":
+            return False
+        if self.headers == self._admitted_headers and method == self._admitted_method:
+            return True  # what was decided about the same head on this connection
+        if not self.hot.admits(method, self.headers):
+            return False
+        self._admitted_method, self._admitted_headers = method, self.headers
+        return True
+
+    def _may_answer_now(self) -> bool:
+        """Whether an answer written now is the next one due, and will be read."""
+        return (
+            (self.cycle is None or self.cycle.response_complete)
+            and not self.flow.write_paused
+            and not self.transport.is_closing()
+        )
+
+    def _begin_ordinary(self) -> None:
+        """Let uvicorn see the head of the request."""
+        url, headers, expects = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.url, self.expect_100_continue = url, expects
+        self.headers.extend(headers)  # the scope holds this list
+        super().on_headers_complete()
+
+    def _take_in(self, answer: Answer) -> None:
+        """Write an answer, now or together with those of other connections."""
+        defaults = self.server_state.default_headers
+        rendered_from, rendered = self._rendered
+        if rendered_from is not defaults:  # a new list each second, for the date
+            rendered = b"".join(b"%b: %b\r\n" % header for header in defaults)
+            type(self)._rendered = (defaults, rendered)
+        head, body = answer
+        self._unsent.append(b"%b%bcontent-length: %d\r\n\r\n%b" % (head, rendered, len(body), body))
+        self.server_state.total_requests += 1
+        self._answered_at = time.monotonic()
+        if self._idle_timer is None:
+            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_if_idle)
+        if len(self.connections) == 1:
+            self._send()
+        else:
+            self._batch.take(self, self._answered_at)
+
+    def _send(self) -> None:
+        """Write what was answered."""
+        if self._unsent:
+            if not self.transport.is_closing():
+                self.transport.write(b"".join(self._unsent))
+            self._unsent.clear()
+
+    def _close_if_idle(self) -> None:
+        """Close a connection that asks nothing more. One timer a while: one a request costs as much as the routing."""
+        self._idle_timer = None
+        is_answering = self.cycle is not None and not self.cycle.response_complete
+        # Requests on the ordinary way are followed by uvicorn's own timer.
+        if self._is_reading or is_answering or self.timeout_keep_alive_task is not None:
+            return
+        idle_for = time.monotonic() - self._answered_at
+        if idle_for < self.timeout_keep_alive:
+            self._idle_timer = self.loop.call_later(self.timeout_keep_alive - idle_for, self._close_if_idle)
+        else:
+            self.transport.close()
+
+
+def protocol_for(hot: HotRoutes) -> type[HotProtocol]:
+    """Return the protocol with the hot routes of an application."""
+    return type("OubliProtocol", (HotProtocol,), {"hot": hot, "_batch": _Batch()})
