@@ -1,18 +1,25 @@
-"""Run every benchmark with its defaults and write RESULTS.md: `python -m benchmarks [--data DIR]`."""
+"""Run every benchmark in full and write RESULTS.md: `python -m benchmarks [--data DIR]`."""
 
 import argparse
 from pathlib import Path
 
-from benchmarks import bench_accuracy, bench_operations
+from benchmarks import bench_accuracy, bench_http, bench_operations, bench_paper, higgs_like
 
 
 def main() -> None:
     """Run them one after the other."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=bench_accuracy.DATA)
+    parser.add_argument("--cache", type=Path, default=higgs_like.CACHE, help="keeps the data that are generated")
+    parser.add_argument("--dare-python", type=Path, metavar="FILE", help="an interpreter that has dare-rf")
     options = parser.parse_args()
-    for benchmark in (bench_operations, bench_accuracy):
-        benchmark.main(["--data", str(options.data), "--write-results"])
+    common = ["--data", str(options.data), "--write-results"]
+    cached = [*common, "--cache", str(options.cache)]
+    dare = [] if options.dare_python is None else ["--dare-python", str(options.dare_python)]
+    bench_operations.main([*cached, *dare])
+    bench_http.main(["--cache", str(options.cache), "--write-results"])
+    bench_paper.main(cached)
+    bench_accuracy.main(common)
 
 
 if __name__ == "__main__":

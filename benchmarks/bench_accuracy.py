@@ -212,7 +212,7 @@ def table(summary: dict[str, dict[str, dict[str, Any]]]) -> str:
     ours = [s for s in systems if s in OURS]
     head = ["data set", "metric", *systems, *(f"gap {s}" for s in ours)]
     lines = ["| " + " | ".join(head) + " |", "|---|---|" + "---:|" * (len(head) - 2)]
-    rows = [(name, SOURCES[name].metric, None) for name in summary]
+    rows: list[tuple[str, str, str | None]] = [(name, SOURCES[name].metric, None) for name in summary]
     rows += [(n, "accuracy", "accuracy") for n in summary if SOURCES[n].task == "binary"]
     for name, metric, override in rows:
         cells = [_cell(summary[name].get(s), metric) for s in systems]
@@ -315,7 +315,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_section(
             "accuracy",
             f"\n{options.seeds} seeds, {options.folds} folds, oubli parameters: {settings}. "
-            f"Machine: {shown}.\n\n{text}\n"
+            f"Machine: {shown}.\n\n{text}\n",
         )
 
 

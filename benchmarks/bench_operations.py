@@ -1,99 +1,206 @@
-"""Measure what one operation costs, beside fitting scikit-learn's ExtraTrees on the same data.
+"""Measure what each operation of the forest costs, beside scikit-learn, LightGBM and dare-rf in the same run.
 
-    python -m benchmarks.bench_operations --data ../shared/data
+    python -m benchmarks.bench_operations --data ../shared/data [--quick] [--only training stream]
 
-Adult's training part, columns as they are for us, one-hot for ExtraTrees (100 trees, defaults), the
-defaults and `occurrence=0.1`. CPU time of one thread, median of the rounds, compile time apart. A
-deletion is never shown without the work it owes: `resolve` after the deletions is a row of its own.
+CPU time of one thread, medians of five rounds, compiled and warmed up before on a small model of the same parameters.
+The questions are the files of `benchmarks/operations`; each has sections of RESULTS.md of its own.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
+import numpy as np
 
+from benchmarks import higgs_like
 from benchmarks.bench_accuracy import DATA
-from benchmarks.datasets import load
-from benchmarks.results import machine, write_section
-from core import DynamicForestClassifier
+from benchmarks.operations import batches, dare_rf, memory, mutations, prediction, starting, stream, training
+from benchmarks.problems import ET10, FAST, PROBLEMS, SETTINGS, Problem, load_problem
+from benchmarks.results import Row, machine_line, table, write_section
 
-N_MUTATIONS = 500
-N_QUERIES = 500
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """CPU seconds of one call."""
-    started = time.process_time()
-    work()
-    return time.process_time() - started
+QUESTIONS = ("training", "memory", "mutations", "dare", "prediction", "stream", "batches", "start")
+NEED_MODELS = {"training", "mutations", "dare", "prediction", "stream", "batches"}
+ABOUT_MARKS = "Marks are for the setting `fast`; `defaults` is shown beside it."
 
 
-def measure(forest: DynamicForestClassifier, X: pd.DataFrame, y: Any) -> dict[str, float]:
-    """Seconds of each operation: per fit, or per sample."""
-    rows = X.iloc[:N_MUTATIONS].values.tolist()
+@dataclass(frozen=True)
+class Section:
+    """A section of RESULTS.md but for its rows; an empty head: text only."""
 
-    def delete_all() -> None:
-        for i in range(N_MUTATIONS):
-            forest.delete(i)
+    name: str
+    title: str
+    text: str
+    head: tuple[str, ...] = ()
 
-    def add_all() -> None:
-        for i, row in enumerate(rows):
-            forest.add([row], y[i : i + 1], ids=[i])
 
-    def predict_all() -> None:
-        for row in rows[:N_QUERIES]:
-            forest.predict_proba([row])
+# In the order of RESULTS.md.
+TRAINING = Section("training", training.TITLE, training.TEXT, training.HEAD)
+MEMORY = Section("memory", memory.TITLE, memory.TEXT, memory.HEAD)
+MUTATIONS = Section("mutations", mutations.TITLE, mutations.TEXT, mutations.HEAD)
+SHARES = Section("shares", mutations.SHARES_TITLE, mutations.SHARES_TEXT, mutations.SHARES_HEAD)
+DARE = Section("dare", dare_rf.TITLE, dare_rf.TEXT, dare_rf.HEAD)
+NO_DARE = Section("dare", dare_rf.TITLE, dare_rf.MISSING)
+ONE_ROW = Section("prediction", prediction.TITLE, prediction.TEXT, prediction.HEAD)
+BATCH = Section("batch-prediction", prediction.BATCH_TITLE, prediction.BATCH_TEXT, prediction.BATCH_HEAD)
+STREAM = Section("stream", stream.TITLE, stream.TEXT, stream.HEAD)
+BATCHES = Section("batches", batches.TITLE, batches.TEXT, batches.HEAD)
+START = Section("start", starting.TITLE, starting.TEXT, starting.HEAD)
+SECTIONS = (TRAINING, MEMORY, MUTATIONS, SHARES, DARE, NO_DARE, ONE_ROW, BATCH, STREAM, BATCHES, START)
 
-    result = {"fit": seconds(lambda: forest.fit(X, y))}
-    result["delete one"] = seconds(delete_all) / N_MUTATIONS
-    result["resolve, per deletion"] = seconds(forest.resolve) / N_MUTATIONS
-    result["add one"] = seconds(add_all) / N_MUTATIONS
-    forest.resolve()
-    result["predict one row"] = seconds(predict_all) / N_QUERIES
-    return result
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
+
+    n_rows: int | None  # training rows; None: all
+    rounds: int
+    n_mutations: int
+    n_queries: int
+    n_cycles: int  # of the stream; half as many with idle time
+    n_dare: int
+    budget: float  # CPU seconds after which no further round of a measurement begins
+
+
+FULL = Sizes(None, 5, 1_000, 1_000, 1_000, 100, 60.0)
+QUICK = Sizes(5_000, 1, 50, 50, 50, 5, 10.0)
+
+
+def sizes_of(problem: Problem, setting: str, sizes: Sizes) -> Sizes:
+    """Less of what takes long: with `defaults` a sample is in seven times as many trees, and they are deeper."""
+    if setting == "fast":
+        return sizes
+    sizes = replace(sizes, budget=sizes.budget / 3)
+    if problem.is_adult:
+        return sizes
+    return replace(sizes, n_mutations=min(200, sizes.n_mutations), n_cycles=min(100, sizes.n_cycles))
+
+
+class Report:
+    """The rows of the sections as they come."""
+
+    def __init__(self) -> None:
+        self._rows: dict[Section, list[Row]] = {}
+
+    def add(self, section: Section, rows: Sequence[Row] = ()) -> None:
+        """Add rows to a section, and print them."""
+        self._rows.setdefault(section, []).extend(rows)
+        print(f"\n{section.title}\n{table(section.head, rows) if rows else section.text}", flush=True)
+
+    def write(self) -> None:
+        """Replace in RESULTS.md the sections that were measured."""
+        for section in SECTIONS:
+            if section not in self._rows:
+                continue
+            parts = [section.text]
+            if "setting:" in section.head:
+                parts[0] += f" {ABOUT_MARKS}"
+            if section.head:
+                parts += [table(section.head, self._rows[section]), machine_line()]
+            title = f"Operations: {section.title[0].lower()}{section.title[1:]}"
+            body = "\n\n".join(parts)
+            write_section(f"operations-{section.name}", f"\n{body}\n", title)
+
+
+def measure_models(problem: Problem, options: argparse.Namespace, sizes: Sizes, report: Report) -> None:
+    """Everything that is asked of fitted models of one problem."""
+    only = options.only
+    budgets = {setting: sizes_of(problem, setting, sizes).budget for setting in options.settings}
+    trained = training.train(problem, budgets, sizes.rounds)
+    if "training" in only:
+        report.add(TRAINING, training.rows(trained))
+    for setting, forest in trained.forests.items():
+        n = sizes_of(problem, setting, sizes)
+        compared = "dare" in only and is_for_dare(problem, setting)
+        if "mutations" in only or compared:
+            found = mutations.measure(problem, forest, n.n_mutations, n.rounds, n.budget)
+            if "mutations" in only:
+                report.add(MUTATIONS, mutations.rows(problem, setting, found, trained.peer_fit))
+                report.add(SHARES, mutations.share_rows(problem, setting, found))
+            if compared:
+                measure_dare(problem, found, options.dare_python, n.n_dare, report)
+        if "stream" in only:
+            for name, idle in (("back to back", False), ("with idle time", True)):
+                n_cycles = n.n_cycles // 2 if idle else n.n_cycles
+                waits = stream.measure(problem, forest, n_cycles, n.rounds, n.budget, idle=idle)
+                report.add(STREAM, stream.rows(problem, setting, name, waits))
+        if "batches" in only and problem.is_adult:
+            report.add(BATCHES, batches.rows(problem, setting, forest, n.rounds, n.budget))
+    if "prediction" in only:
+        booster = prediction.lightgbm(problem)
+        report.add(ONE_ROW, prediction.rows(trained, booster, sizes.n_queries, sizes.rounds))
+        report.add(BATCH, prediction.batch_rows(trained, booster, sizes.rounds))
+
+
+def is_for_dare(problem: Problem, setting: str) -> bool:
+    """Whether this is what `dare-rf` is compared on."""
+    return (problem.name, setting) == ("adult-one-hot", "fast")
+
+
+def measure_dare(problem: Problem, ours: mutations.Mutations, python: Path | None, n: int, report: Report) -> None:
+    """Compare with `dare-rf`, or say why not."""
+    if python is None:
+        report.add(NO_DARE)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        npz = Path(folder) / "adult.npz"
+        positive = problem.y == np.unique(problem.y)[1]
+        np.savez(npz, X=problem.encoded, y=positive.astype(np.int32))
+        measured = {name: dare_rf.measure(python, npz, p, n) for name, p in dare_rf.PARAMETERS.items()}
+    report.add(DARE, dare_rf.rows(measured, ours))
+
+
+def measure_memory(options: argparse.Namespace, sizes: Sizes, report: Report) -> None:
+    """Fit higgs-like in fresh processes."""
+    npz = higgs_like.cached(options.cache, sizes.n_rows or higgs_like.N_TRAIN, sizes.n_rows or higgs_like.N_TEST)
+    rows = [
+        memory.row("higgs-like", setting, memory.measure(npz, FAST["higgs-like"] if setting == "fast" else {}))
+        for setting in options.settings
+    ]
+    rows.append(memory.row("higgs-like", "peer: ET10", memory.measure(npz, ET10, peer=True)))
+    report.add(MEMORY, rows)
+
+
+def measure_start(options: argparse.Namespace, sizes: Sizes, report: Report) -> None:
+    """Start servers."""
+    held = higgs_like.load(options.cache, sizes.n_rows or higgs_like.N_TRAIN, sizes.n_rows or higgs_like.N_TEST)
+    report.add(START, [starting.adult_row(sizes.rounds), starting.recovery_row(held.X, held.y, sizes.rounds)])
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--cache", type=Path, default=higgs_like.CACHE, help="keeps the data that are generated")
+    parser.add_argument("--only", nargs="+", choices=QUESTIONS, default=QUESTIONS, help="questions to ask")
+    parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=PROBLEMS)
+    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=SETTINGS)
+    parser.add_argument("--dare-python", type=Path, metavar="FILE", help="an interpreter that has dare-rf")
+    parser.add_argument("--quick", action="store_true", help="small sizes and one round: does everything run?")
+    parser.add_argument("--write-results", action="store_true", help="replace the sections in RESULTS.md")
+    options = parser.parse_args(arguments)
+    if options.quick and options.write_results:
+        parser.error("RESULTS.md is not written from --quick")
+    return options
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run, print the table, and write it when asked."""
-    from sklearn.ensemble import ExtraTreesClassifier
-
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--write-results", action="store_true")
-    options = parser.parse_args(arguments)
-    data = load("adult", options.data)
-    X, y = data.X.iloc[: data.n_train], data.y[: data.n_train]
-    one_hot = pd.get_dummies(X, dummy_na=True).fillna(0.0)
-    systems = {"defaults": {}, "occurrence=0.1": {"occurrence": 0.1}}
-    rounds: dict[str, list[dict[str, float]]] = {name: [] for name in systems}
-    peer = []
-    for number in range(options.rounds + 1):
-        for name, parameters in systems.items():
-            found = measure(DynamicForestClassifier(random_state=number, **parameters), X, y)
-            if number:  # the first round compiles
-                rounds[name].append(found)
-        if number:
-            peer.append(seconds(lambda seed=number: ExtraTreesClassifier(random_state=seed).fit(one_hot, y)))
-    retraining = statistics.median(peer)
-    lines = ["| operation | setting | ms | in the time of one ExtraTrees fit |", "|---|---|---:|---:|"]
-    for operation in rounds["defaults"][0]:
-        for name in systems:
-            value = statistics.median(r[operation] for r in rounds[name])
-            lines.append(f"| {operation} | {name} | {1e3 * value:.3f} | {retraining / value:,.1f} |")
-    lines.append(f"| fit | ExtraTrees(100) | {1e3 * retraining:.3f} | 1.0 |")
-    text = "\n".join(lines)
-    facts = ", ".join(f"{name} {value}" for name, value in machine().items())
-    print(text)
+    """Run, print the tables, and write them when asked."""
+    options = parse(arguments)
+    sizes = QUICK if options.quick else FULL
+    report = Report()
+    if "start" in options.only:
+        measure_start(options, sizes, report)
+    if "memory" in options.only:
+        measure_memory(options, sizes, report)
+    if NEED_MODELS.intersection(options.only):
+        for name in options.problems:
+            measure_models(load_problem(name, options.data, options.cache, sizes.n_rows), options, sizes, report)
     if options.write_results:
-        header = f"Adult, 32,561 rows, CPU time of one thread, median of {options.rounds} rounds. Machine: {facts}."
-        write_section("operations", f"\n{header}\n\n{text}\n")
+        report.write()
 
 
 if __name__ == "__main__":

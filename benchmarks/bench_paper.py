@@ -1,0 +1,164 @@
+"""The experiments of the DynFrs paper and the cost by number of samples, with plots.
+
+    python -m benchmarks.bench_paper --data ../shared/data [--quick] [--only boost scaling]
+
+Ours beside scikit-learn's forests retrained, one thread. The questions are the files of `benchmarks/paper`; each has a
+section of RESULTS.md of its own and a plot in `benchmarks/figures`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import higgs_like
+from benchmarks.bench_accuracy import DATA
+from benchmarks.paper import (
+    accuracy_after_unlearning,
+    accuracy_by_q,
+    batch_size,
+    boost,
+    online,
+    scaling,
+)
+from benchmarks.paper.sets import HIGGS_LIKE, Split, load_split
+from benchmarks.results import Row, machine_line, table, write_section
+
+FIGURES = Path(__file__).parent / "figures"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
+
+    n_rows: int | None  # training rows of a set; None: all
+    n_higgs_boost: int
+    n_sets: int | None  # sets of an experiment; None: all
+    seeds: int
+    rounds: int
+    batches: tuple[int, ...]
+    n_requests: int
+    sizes: tuple[int, ...]
+    budget: float  # CPU seconds after which no further round of a measurement begins
+
+
+FULL = Sizes(None, boost.HIGGS_ROWS, None, 3, 3, batch_size.SIZES, 5_000, scaling.SIZES, 30.0)
+QUICK = Sizes(2_000, 2_000, 1, 1, 1, (1, 10, 100, 1_000), 200, (1_000, 3_000), 5.0)
+
+
+@dataclass(frozen=True)
+class Section:
+    """What an experiment found, as it is shown."""
+
+    title: str
+    text: str
+    head: Sequence[str]
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The experiments; each measures and draws."""
+
+    data: Path
+    cache: Path
+    figures: Path
+    sizes: Sizes
+
+    def load(self, name: str, seed: int = 0, n_rows: int | None = None) -> Split:
+        """Read a set, or as many of its rows as are wanted."""
+        return load_split(name, self.data, self.cache, seed, n_rows or self.sizes.n_rows)
+
+    def plot(self, name: str) -> Path:
+        """Where the plot of an experiment goes."""
+        return self.figures / f"{name}.png"
+
+    def accuracy_by_q(self) -> Section:
+        """Figure 3, left."""
+        sets = accuracy_by_q.SETS[: self.sizes.n_sets]
+        found = accuracy_by_q.measure(self.load, sets, self.sizes.seeds)
+        accuracy_by_q.draw(found, self.plot(accuracy_by_q.NAME))
+        rows = accuracy_by_q.rows(found)
+        return Section(accuracy_by_q.TITLE, accuracy_by_q.TEXT, accuracy_by_q.HEAD, rows)
+
+    def accuracy_after_unlearning(self) -> Section:
+        """Figure 3, right."""
+        module = accuracy_after_unlearning
+        found = module.measure(self.load, module.SETS[: self.sizes.n_sets], self.sizes.seeds)
+        module.draw(found, self.plot(module.NAME))
+        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found))
+
+    def boost(self) -> Section:
+        """Figure 4."""
+
+        def load(name: str, seed: int) -> Split:
+            return self.load(name, seed, self.sizes.n_higgs_boost if name == HIGGS_LIKE else None)
+
+        sets = boost.SETS[: self.sizes.n_sets]
+        found = boost.measure(load, sets, self.sizes.rounds, 2 * self.sizes.budget)
+        boost.draw(found, self.plot(boost.NAME))
+        return Section(boost.TITLE, boost.TEXT, boost.HEAD, boost.rows(found))
+
+    def batch_size(self) -> Section:
+        """Figure 6."""
+        found = batch_size.measure(self.load(HIGGS_LIKE), self.sizes.batches, self.sizes.rounds)
+        batch_size.draw(found, self.plot(batch_size.NAME))
+        return Section(batch_size.TITLE, batch_size.TEXT, batch_size.HEAD, batch_size.rows(found))
+
+    def online(self) -> Section:
+        """Table 8."""
+        found = online.measure(self.load(HIGGS_LIKE), self.sizes.n_requests)
+        online.draw(found, self.plot(online.NAME))
+        return Section(online.TITLE, online.TEXT, online.HEAD, online.rows(found))
+
+    def scaling(self) -> Section:
+        """The cost by number of samples, which the paper does not show."""
+        split = self.load(HIGGS_LIKE, n_rows=max(self.sizes.sizes))
+        found = scaling.measure(split, self.sizes.sizes, self.sizes.rounds, self.sizes.budget)
+        scaling.draw(found, self.plot(scaling.NAME))
+        return Section(scaling.TITLE, scaling.TEXT, scaling.head(found), scaling.rows(found))
+
+
+QUESTIONS: dict[str, Callable[[Bench], Section]] = {
+    accuracy_by_q.NAME: Bench.accuracy_by_q,
+    accuracy_after_unlearning.NAME: Bench.accuracy_after_unlearning,
+    boost.NAME: Bench.boost,
+    batch_size.NAME: Bench.batch_size,
+    online.NAME: Bench.online,
+    scaling.NAME: Bench.scaling,
+}
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--cache", type=Path, default=higgs_like.CACHE, help="keeps the data that are generated")
+    parser.add_argument("--only", nargs="+", choices=list(QUESTIONS), default=list(QUESTIONS), help="questions to ask")
+    parser.add_argument("--quick", action="store_true", help="small sizes and one round: does everything run?")
+    parser.add_argument("--write-results", action="store_true", help="replace the sections in RESULTS.md and the plots")
+    options = parser.parse_args(arguments)
+    if options.quick and options.write_results:
+        parser.error("RESULTS.md is not written from --quick")
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run, print the tables, and write them when asked."""
+    options = parse(arguments)
+    figures = FIGURES if options.write_results else options.cache / "figures"
+    bench = Bench(options.data, options.cache, figures, QUICK if options.quick else FULL)
+    for name in options.only:
+        section = QUESTIONS[name](bench)
+        text = table(section.head, section.rows)
+        print(f"\n{section.title}\n{text}\nplot: {bench.plot(name)}", flush=True)
+        if options.write_results:
+            picture = f"![{section.title}](figures/{name}.png)"
+            body = "\n\n".join([section.text, text, picture, machine_line()])
+            write_section(f"paper-{name}", f"\n{body}\n", f"Paper: {section.title}")
+
+
+if __name__ == "__main__":
+    main()

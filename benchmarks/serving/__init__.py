@@ -1,0 +1,1 @@
+"""What the benchmark of HTTP is made of: servers and baselines as processes, and two clients."""
