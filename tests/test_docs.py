@@ -64,9 +64,7 @@ def test_the_flags_that_the_readme_shows_are_there() -> None:
 
 def test_every_route_is_in_the_readme() -> None:
     app = create_app(Settings(), cast("Any", None))
-    routes = {
-        f"{method.upper()} {path}" for path, methods in app.openapi()["paths"].items() for method in methods
-    }
+    routes = {f"{method.upper()} {path}" for path, methods in app.openapi()["paths"].items() for method in methods}
     listed = set(re.findall(r"^\| `([A-Z]+ /[^`]*)` \|", README, re.MULTILINE))
     assert listed == routes
 
@@ -80,7 +78,7 @@ def test_the_python_code_of_the_readme_runs(text: str, tmp_path: Path) -> None:
 
 def test_the_curl_lines_of_the_readme_work(adult_server: Running, tmp_path: Path) -> None:
     assert sum(block.count("curl ") for block in CURL) >= 14
-    script = "set -e\ncurl() { command curl --silent --show-error --fail-with-body --max-time 60 \"$@\"; echo; }\n"
+    script = 'set -e\ncurl() { command curl --silent --show-error --fail-with-body --max-time 60 "$@"; echo; }\n'
     script += "".join(CURL).replace("http://127.0.0.1:8000", adult_server.url)
     done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
