@@ -48,9 +48,20 @@ def hash_ids(names: Iterable[str]) -> npt.NDArray[np.uint64]:
     return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
 
 
+def end_of_numbers(names: Iterable[str]) -> int:
+    """Return one more than the largest number that the counter could reach and whose decimal text is among ids.
+
+    0 when there is none.
+    """
+    numbers = [
+        int(name)
+        for name in names
+        if len(name) <= _COUNTER_DIGITS and name.isdecimal() and name.isascii() and (name[0] != "0" or name == "0")
+    ]
+    return max((value for value in numbers if value < COUNTER_LIMIT), default=-1) + 1
+
+
 def canonical_number(name: str) -> int | None:
     """Return the number whose decimal text an id is, when the counter could reach it."""
-    if len(name) > _COUNTER_DIGITS or not (name.isascii() and name.isdecimal()) or (name[0] == "0" and name != "0"):
-        return None
-    value = int(name)
-    return value if value < COUNTER_LIMIT else None
+    end = end_of_numbers([name])
+    return end - 1 if end else None

@@ -26,7 +26,7 @@ from core.labels import ClassTable
 from core.rng import hash_text
 from core.schema import ColumnType, Schema, Task
 from core.slots import MAX_SLOTS
-from core.values import RefusedError, id_text
+from core.values import ID_LENGTH, RefusedError, id_text
 
 if TYPE_CHECKING:
     from core.samples import SampleStore
@@ -161,6 +161,8 @@ def _check_samples(
 
 
 def _check_texts(names: list[str], what: str) -> None:
+    if all(0 < len(name) <= ID_LENGTH and name.isascii() for name in names):
+        return  # nearly always, and many times faster than one by one
     try:
         for name in names:
             id_text(name)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core.errors import CapacityError, DuplicateIdError, UnknownIdError
-from core.ids import canonical_number, read_ids
+from core.ids import end_of_numbers, read_ids
 from core.schema import Schema, Task
 from core.values import normalise_id
 
@@ -194,10 +194,7 @@ class SlotTable:
 
     def _pass_numbers(self, names: Sequence[str]) -> None:
         """Move the counter past every number among given ids, so that it is never generated."""
-        for name in names:
-            value = canonical_number(name)
-            if value is not None and value >= self._next_id:
-                self._next_id = value + 1
+        self._next_id = max(self._next_id, end_of_numbers(names))
 
     def _copy_slots_to(self, other: "SlotTable") -> None:
         """Make another table, of the same schema, an independent copy of this one."""

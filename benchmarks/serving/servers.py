@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from tests.serving import free_port
@@ -47,8 +48,12 @@ class Server:
             time.sleep(0.05)
 
 
+@cache
 def cores() -> tuple[int, int] | None:
-    """The core for the servers and the one for the client; None when there is one only."""
+    """The core for the servers and the one for the client; None when there is one only.
+
+    Decided once, before `run_here` leaves this process a single core.
+    """
     available = sorted(os.sched_getaffinity(0))
     return (available[0], available[1]) if len(available) > 1 else None
 

@@ -15,7 +15,17 @@ from core._jit import inner, kernel
 from core.errors import FileError
 from core.forest.blocks import NEXT_FREE, layout_of
 from core.forest.ensemble import Ensemble
-from core.forest.inputs import IS_REGRESSION, N_TREES, OCCURRENCES, UNLIMITED_DEPTH, Data, Parameters
+from core.forest.inputs import (
+    IS_REGRESSION,
+    N_LANES,
+    N_TREES,
+    NODES,
+    OCCURRENCES,
+    OWNERS,
+    UNLIMITED_DEPTH,
+    Data,
+    Parameters,
+)
 from core.forest.leaves import count_in
 from core.forest.nodes import (
     FREE_BLOCK,
@@ -41,6 +51,7 @@ from core.rng import draw_trees, restore_order
 Arrays = Mapping[str, npt.NDArray[Any]]
 IntArray = npt.NDArray[np.int64]
 
+_SLOTS = 2  # row of the lanes' working space, after NODES and OWNERS: the samples
 _PREFIX = "forest."  # of the arrays that are the trees', see `storing.py`
 
 
@@ -178,7 +189,8 @@ def check_forest(ensemble: Ensemble, data: Data, slots: IntArray) -> None:
     drawn = np.zeros((len(slots), ensemble.settings.occurrences), np.int16)
     draw_members(data, ensemble.parameters, slots, np.arange(n_trees, dtype=np.int32), drawn)
     by_tree = np.argsort(drawn.ravel(), kind="stable")  # one tree fits the processor's cache, a forest does not
-    route_members(trees, data, ensemble.parameters, slots, drawn, by_tree, counts, statistics, owners)
+    lanes = np.empty((3, N_LANES), np.int32)
+    route_members(trees, data, ensemble.parameters, slots, drawn, by_tree, lanes, counts, statistics, owners)
     _require(np.array_equal(counts[used], records["n_samples"]), "a node counts other samples than its own")
     _require((counts[used[n_trees:]] > 0).all(), "a node has no samples")
     _require(np.array_equal(statistics, trees.statistics), "a leaf counts other samples than its own")
@@ -259,32 +271,46 @@ def route_members(
     slots: IntArray,
     drawn: npt.NDArray[np.int16],
     members: IntArray,
+    lanes: npt.NDArray[np.int32],
     counts: IntArray,
     statistics: npt.NDArray[Any],
     owners: npt.NDArray[np.int32],
 ) -> None:
-    """Send samples down the trees that they have drawn, and count them on the way.
+    """Send samples down the trees that they have drawn, many in step, and count them on the way.
 
     members     int64[n * k] all positions in `drawn`, in any order
+    lanes       int32[3, N_LANES] working space
     counts      int64[nodes], zero, written: samples that pass each node
     statistics  as in `trees`, zero, written: of each leaf
     owners      int32[entries], NIL, written: the leaf that each entry belongs to
     """
     is_regression = parameters.values[IS_REGRESSION] != 0
     occurrences = drawn.shape[1]
-    for m in range(members.shape[0]):
-        i = members[m] // occurrences
-        draw = members[m] % occurrences
-        slot = slots[i]
-        node = np.int64(drawn[i, draw])
-        counts[node] += 1
-        while leaf_of(trees.nodes, node) == NIL:
-            side = goes_right(trees.nodes, node, data.cells, slot, data.category_hashes)
-            node = np.int64(trees.nodes[node]["child"]) + side
-            counts[node] += 1
-        leaf = leaf_of(trees.nodes, node)
-        count_in(statistics, leaf, data.targets[slot], 1, is_regression)
-        owners[slot * occurrences + draw] = np.int32(leaf)
+    nodes = trees.nodes
+    for first in range(0, members.shape[0], N_LANES):
+        n_moving = min(N_LANES, members.shape[0] - first)
+        for lane in range(n_moving):
+            member = members[first + lane]
+            lanes[NODES, lane] = drawn[member // occurrences, member % occurrences]
+            lanes[OWNERS, lane] = lane
+            lanes[_SLOTS, lane] = np.int32(slots[member // occurrences])
+        while n_moving > 0:
+            n_kept = 0
+            for i in range(n_moving):
+                node = np.int64(lanes[NODES, i])
+                lane = lanes[OWNERS, i]
+                slot = np.int64(lanes[_SLOTS, lane])
+                counts[node] += 1
+                leaf = leaf_of(nodes, node)
+                if leaf != NIL:
+                    count_in(statistics, leaf, data.targets[slot], 1, is_regression)
+                    owners[slot * occurrences + members[first + lane] % occurrences] = np.int32(leaf)
+                    continue
+                side = goes_right(nodes, node, data.cells, slot, data.category_hashes)
+                lanes[NODES, n_kept] = np.int32(nodes[node]["child"]) + np.int32(side)
+                lanes[OWNERS, n_kept] = lane
+                n_kept += 1
+            n_moving = n_kept
 
 
 @kernel
