@@ -75,7 +75,7 @@ async def bare(scope: Any, receive: Any, send: Any) -> None:
     elif scope["path"] == "/predict":
         answer = predicted(body)
     else:
-        answer = added(body)
+        answer = added(body) if body else b"{}"  # without a body: whether it is ready
     headers = [*_HEADERS, (b"content-length", b"%d" % len(answer))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": answer})

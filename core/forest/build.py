@@ -80,6 +80,7 @@ def gather(trees, data, parameters, scratch, node):
         scratch.order[i] = np.int32(i)
     for attribute in range(scratch.constants.shape[1]):
         scratch.constants[AT_HAND, attribute] = False
+    scratch.work[0] += n
     return n
 
 
@@ -264,6 +265,7 @@ def find_split(trees, data, parameters, scratch, blocks, node, key, depth, start
             block = allocate_block(trees, blocks)
             trees.nodes[node]["block"] = np.int32(block)
         work = block if block != NIL else np.int64(0)
+        scratch.work[0] += end - start
         found = count_candidates(data, parameters, scratch, blocks, work, key, start, end, is_copied)
         if found:
             choose_split(data, parameters, scratch, blocks, work, key, end - start)

@@ -277,11 +277,12 @@ class DynamicForest(Estimator, ABC):
         self.samples_.set_subject(sample_id, subject)
 
     def resolve(self, max_tags: int | None = None) -> int:
-        """Resolve all lazy tags and return how many there were; or work on `max_tags` of them.
+        """Resolve all lazy tags and return how many there were; or work on `max_tags` of them at most.
 
         Queries do this by themselves, for their own paths. Resolving ahead keeps them fast. With
-        `max_tags` each step is short, and may leave tags further down; the return value is the number
-        of tags worked on, and there are none left when `n_lazy_tags_` is 0.
+        `max_tags` each call is short: it ends early when it has looked at some thousand samples, and may
+        leave tags further down. Then the return value is the number of tags worked on, and there are none
+        left when `n_lazy_tags_` is 0.
         """
         self._check_is_fitted()
         return self.ensemble_.resolve(self.data(), max_tags)

@@ -4,7 +4,6 @@ Kernels never allocate. When a pool is full they stop in a consistent state and 
 here enlarge the pool and call again. Nothing here knows ids, labels or categories.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +25,7 @@ from core.forest.blocks import (
     relaid,
 )
 from core.forest.build import FULL
-from core.forest.inputs import Data, Parameters, Scratch, empty_scratch
+from core.forest.inputs import Data, Parameters, Scratch, UpdateScratch, empty_scratch
 from core.forest.nodes import NIL, Trees, empty_trees
 from core.forest.predict import sum_leaves, sum_leaves_frozen
 from core.forest.resolve import resolve_paths, resolve_tree
@@ -34,7 +33,8 @@ from core.forest.update import ADD, DELETE, count_members, plant, update_samples
 from core.rng import mix
 
 _NO_LIMIT = 2**62
-_WHOLE_BELOW = 1024  # samples below which a subtree is grown in one step, well under a millisecond
+_WHOLE_BELOW = 512  # samples below which a subtree is grown in one step, well under a millisecond
+_SHORT_WORK = 8192  # samples looked at, a level counting anew, in one short piece of resolving
 MAX_ENTRIES = 2**31 - 1  # an entry is an int32
 MAX_SAMPLES = 2**26  # sums of squared counts are exact in float64, see `scores.py`
 
@@ -80,6 +80,7 @@ class Ensemble:
         self.has_categories = has_categories
         self.width: int = 2 if settings.is_regression else n_classes
         self._smallest_block: int | None = None
+        self._is_planted = False  # whether the pools have yet to be made as large as the trees will be
         self.parameters = self._parameters()
         self.trees = self._empty_trees()
         self.blocks = self._empty_blocks(2)
@@ -249,6 +250,7 @@ class Ensemble:
         count_members(data, self.parameters, self._scratch, slots, counts)
         self._reserve_members(int(2 * counts.sum()) + len(counts))
         plant(self.trees, data, self.parameters, self._scratch, slots, counts)
+        self._is_planted = True
 
     def fit(
         self,
@@ -260,21 +262,9 @@ class Ensemble:
         self.plant(data, slots)
         n_trees = self.settings.n_trees
         for tree in range(n_trees):
-            self._resolve_tree(data, tree, _NO_LIMIT, _NO_LIMIT)
-            if tree == 0:
-                self._reserve_for_all_trees()
+            self._resolve_whole_tree(data, tree)
             if progress is not None:
                 progress(tree + 1, n_trees)
-
-    def _reserve_for_all_trees(self) -> None:
-        """Make room for as many trees as there are of the size of the first, and some more."""
-        meta = self.trees.meta
-        factor = 1.1 * self.settings.n_trees
-        self._reserve(
-            math.ceil(factor * int(meta[nodes.N_NODES])) + 512,
-            math.ceil(factor * int(meta[nodes.N_LEAVES])) + 512,
-            math.ceil(factor * int(meta[nodes.N_BLOCKS])) + 8,
-        )
 
     def add(self, data: Data, slots: npt.NDArray[np.int64]) -> None:
         """Learn the samples in `slots`."""
@@ -287,8 +277,9 @@ class Ensemble:
 
     def _update(self, data: Data, slots: npt.NDArray[np.int64], sign: int) -> None:
         done = 0
+        scratch = UpdateScratch.part_of(self._scratch)
         while done < len(slots) * self.settings.occurrences:
-            done = update_samples(self.trees, data, self.parameters, self._scratch, self.blocks, slots, sign, done)
+            done = update_samples(self.trees, data, self.parameters, scratch, self.blocks, slots, sign, done)
             if done < len(slots) * self.settings.occurrences:
                 self._reserve_members(4 * self._largest_tree() + 64)
 
@@ -307,35 +298,47 @@ class Ensemble:
 
     # -- resolving ------------------------------------------------------------------------------
 
-    def _resolve_tree(self, data: Data, tree: int, max_tags: int, whole_below: int) -> int:
+    def _resolve_tree(self, data: Data, tree: int, max_tags: int, max_work: int, whole_below: int) -> int:
         self._reserve_scratch(data)
         total = 0
         while True:
             status, n_resolved = resolve_tree(
                 self.trees, data, self.parameters, self._scratch, self.blocks, tree,
-                max_tags - total, whole_below,
+                max_tags - total, max_work, whole_below,
             )  # fmt: skip
             total += int(n_resolved)
             if status != FULL:
                 return total
             self._grow_pools()
 
-    def resolve(self, data: Data, max_tags: int | None = None) -> int:
-        """Resolve all tags and return how many there were; or work on `max_tags` and return how many.
+    def _resolve_whole_tree(self, data: Data, tree: int) -> None:
+        pools = [nodes.N_NODES, nodes.N_LEAVES, nodes.N_BLOCKS]
+        before = self.trees.meta[pools]
+        self._resolve_tree(data, tree, _NO_LIMIT, _NO_LIMIT, _NO_LIMIT)
+        if self._is_planted:
+            # The others will be of the same size: growing the pools bit by bit would copy them many times.
+            self._is_planted = False
+            used = self.trees.meta[pools]
+            needed = used + np.ceil(1.1 * self.settings.n_trees * (used - before)).astype(np.int64)
+            self._reserve(*(int(size) + 512 for size in needed))
 
-        With `max_tags` no single step is long: big nodes are grown by one level, which leaves tags on
-        their children.
+    def resolve(self, data: Data, max_tags: int | None = None) -> int:
+        """Resolve all tags and return how many there were; or work on `max_tags`, or fewer, and return how many.
+
+        With `max_tags` no single call is long: it ends when it has looked at some thousand samples, and big
+        nodes are grown by one level, which leaves tags on their children.
         """
         if max_tags is None:
             n_tags = self.n_tags
             for tree in np.flatnonzero(self.trees.tree_tags):
-                self._resolve_tree(data, int(tree), _NO_LIMIT, _NO_LIMIT)
+                self._resolve_whole_tree(data, int(tree))
             return n_tags
         done = 0
+        self._scratch.work[0] = 0
         for tree in np.flatnonzero(self.trees.tree_tags):
-            if done >= max_tags:
+            if done >= max_tags or self._scratch.work[0] >= _SHORT_WORK:
                 break
-            done += self._resolve_tree(data, int(tree), max_tags - done, _WHOLE_BELOW)
+            done += self._resolve_tree(data, int(tree), max_tags - done, _SHORT_WORK, _WHOLE_BELOW)
         return done
 
     # -- reading --------------------------------------------------------------------------------
@@ -412,6 +415,7 @@ class Ensemble:
         other = Ensemble(self.settings, self.n_features, max(self.width, 2), self.cell_dtype, self.has_categories)
         other.trees = Trees(*(array.copy() for array in self.trees))
         other.blocks = self._blocks_over(self.blocks.longs.copy())
+        other._is_planted = self._is_planted
         other._scratch = self._cleared_scratch()
         return other
 

@@ -104,10 +104,37 @@ class Scratch(NamedTuple):
     leaf: npt.NDArray[np.int64]  # int64[1, width] statistics of a leaf that is in no tree
     choice: Any  # SPLIT_DTYPE[1] the split found last
     node: Any  # NODE_DTYPE[1] a node that is in no tree
+    work: npt.NDArray[np.int64]  # int64[1] samples looked at, a level counting anew
     stack: npt.NDArray[np.int64]  # int64[STACK_SIZE, 4] node, start, end, depth
     keys: npt.NDArray[np.uint64]  # uint64[STACK_SIZE] their keys
     pending: npt.NDArray[np.int64]  # int64[STACK_SIZE, 2] node, depth; for walks around `stack`'s
     pending_keys: npt.NDArray[np.uint64]  # uint64[STACK_SIZE] their keys
+
+
+class UpdateScratch(NamedTuple):
+    """The part of the working space that a mutation uses.
+
+    Handing an array over from Python takes longer than passing a node, so that it gets no more than it needs.
+    """
+
+    permutation: npt.NDArray[np.int32]
+    path_nodes: npt.NDArray[np.int32]
+    path_blocks: npt.NDArray[np.int32]
+    differing: npt.NDArray[np.uint64]
+    number: npt.NDArray[np.float64]
+    number_bits: npt.NDArray[np.int64]
+
+    @classmethod
+    def part_of(cls, scratch: Scratch) -> "UpdateScratch":
+        """Take the part of a whole working space; the arrays are shared."""
+        return cls(
+            scratch.permutation,
+            scratch.path_nodes,
+            scratch.path_blocks,
+            scratch.differing,
+            scratch.number,
+            scratch.number_bits,
+        )
 
 
 SPLIT_DTYPE = np.dtype(
@@ -179,6 +206,7 @@ def empty_scratch(
         leaf=np.zeros((1, width), np.int64),
         choice=np.zeros(1, SPLIT_DTYPE),
         node=np.zeros(1, NODE_DTYPE),
+        work=np.zeros(1, np.int64),
         stack=np.zeros((STACK_SIZE, 4), np.int64),
         keys=np.zeros(STACK_SIZE, np.uint64),
         pending=np.zeros((STACK_SIZE, 2), np.int64),

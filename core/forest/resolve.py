@@ -40,8 +40,10 @@ def _put_off_children(trees, pending, size, node):
 
 
 @kernel
-def resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags, whole_below):
-    """Resolve up to `max_tags` tags of one tree, the uppermost first.
+def resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags, max_work, whole_below):
+    """Resolve up to `max_tags` tags of one tree, the uppermost first, or fewer when that takes long.
+
+    max_work     no further tag is begun when scratch.work has come to it
 
     whole_below  a node with more samples than this is grown by one level only, so that no single
                  step takes long
@@ -62,7 +64,7 @@ def resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags, whole
         depth = pending[size, 1]
         key = keys[size]
         if nodes[node]["flags"] & TAGGED:
-            if n_resolved == max_tags:
+            if n_resolved == max_tags or scratch.work[0] >= max_work:
                 return OK, n_resolved
             n_levels = ALL_LEVELS if nodes[node]["n_samples"] <= whole_below else ONE_LEVEL
             status = regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_levels)
