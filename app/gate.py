@@ -37,6 +37,11 @@ class Gate:
         The key that callers must send; None when none is asked for.
     max_body_bytes, max_snapshot_bytes
         Largest body, and largest upload of a snapshot file.
+
+    Attributes
+    ----------
+    max_body_bytes
+        Largest body.
     """
 
     def __init__(
@@ -51,7 +56,7 @@ class Gate:
         self._any_host = "*" in self._hosts
         self._last_host: bytes | None = None
         self._key = None if api_key is None else _hashed(api_key.encode("utf-8"))
-        self._max_body = max_body_bytes
+        self.max_body_bytes = max_body_bytes
         self._max_upload = max_snapshot_bytes
 
     def check(self, method: str, path: str, headers: Headers) -> int | None:
@@ -79,7 +84,7 @@ class Gate:
         length = content_length(headers)
         if not upload and (length != 0 or b"content-type" in headers):
             _check_content_type(headers)
-        limit = self._max_upload if upload else self._max_body
+        limit = self._max_upload if upload else self.max_body_bytes
         if length is not None and length > limit:
             raise body_too_large(limit)
         return limit

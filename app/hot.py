@@ -67,12 +67,18 @@ class HotRoutes:
         The service, and the reader of bodies.
     gate
         Says which requests may pass.
+
+    Attributes
+    ----------
+    largest_body
+        In bytes, of the requests that are answered here.
     """
 
     def __init__(self, context: Context, gate: Gate) -> None:
         self._context = context
         self._service = context.service
         self._gate = gate
+        self.largest_body = min(LARGEST_BODY, gate.max_body_bytes)
 
     def handler(self, method: bytes, target: bytes) -> Handler | None:
         """Return what will make the answer, once the body is there; None for the ordinary way.
@@ -106,7 +112,7 @@ class HotRoutes:
         if values.get(b"connection", b"keep-alive").lower() != b"keep-alive":
             return False
         length = content_length(values)
-        if length is None or length > LARGEST_BODY or (length and method == b"DELETE"):
+        if length is None or length > self.largest_body or (length and method == b"DELETE"):
             return False
         try:
             self._gate.check(method.decode("ascii"), _ANY_PATH, values)

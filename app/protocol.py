@@ -4,22 +4,24 @@
                             |
                             +----> uvicorn -> guards -> FastAPI   everything else
 
-A request that may be hot is held back until its body is there: its head was judged, the parser goes on, nothing has
-been started. When it turns out that it has to take the ordinary way, uvicorn's own callbacks are called as the parser
-would have called them. Requests of one connection are answered in their order: while one is on the ordinary way, those
-behind it follow it there.
+Most requests of a connection have the head of the one before, byte for byte but for the length of the body; these are
+not even parsed. Any other request that may be hot is held back until its body is there: its head was judged, the parser
+goes on, nothing has been started. When it turns out that it has to take the ordinary way, uvicorn's own callbacks are
+called as the parser would have called them. Requests of one connection are answered in their order: while one is on the
+ordinary way, those behind it follow it there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.hot import Answer, Handler, HotRoutes
 
+_MOST_DIGITS = 8  # of a body's length, and the sign after them
 LONGEST_WAIT = 0.001  # seconds that an answer may wait for others
 
 
@@ -50,6 +52,41 @@ class _Batch:
             member._send()
 
 
+class _KnownHead(NamedTuple):
+    """The head of a request with a body that was parsed, admitted and answered, around the digits of its length.
+
+    Nearly every request of a connection has the head of the one before, but for these digits: whatever a parser and
+    the gate would say of it has been said.
+    """
+
+    before: bytes
+    after: bytes
+    handler: Handler
+
+    @classmethod
+    def of(cls, request: bytes, body: bytes, handler: Handler) -> _KnownHead | None:
+        """Return the head of one whole request; None when it does not say its length, or when there is more."""
+        end = len(request) - len(body)
+        if not body or request.find(b"\r\n\r\n") != end - 4:
+            return None
+        name = request[:end].lower().find(b"\r\ncontent-length: ")
+        if name < 0:
+            return None
+        digits = name + len(b"\r\ncontent-length: ")
+        return cls(request[:digits], request[request.find(b"\r", digits) : end], handler)
+
+    def body_of(self, data: bytes, most: int) -> bytes | None:
+        """Return the body when `data` is this head, with any length up to `most`, and just as long a body."""
+        before, after, _ = self
+        digits = len(before)
+        end = data.find(b"\r", digits, digits + _MOST_DIGITS)
+        if end < 0 or not data.startswith(before) or not data.startswith(after, end):
+            return None
+        length = data[digits:end]
+        body = data[end + len(after) :]
+        return body if length.isdigit() and int(length) == len(body) <= most else None
+
+
 class HotProtocol(HttpToolsProtocol):
     """One connection. `protocol_for` makes the class that uvicorn is given."""
 
@@ -63,10 +100,30 @@ class HotProtocol(HttpToolsProtocol):
         self._held_body = b""
         self._admitted_method = b""
         self._admitted_headers: list[tuple[bytes, bytes]] = []
+        self._known_head: _KnownHead | None = None
+        self._chunk = b""  # being read, when it begins with a request
         self._unsent: list[bytes] = []
         self._is_reading = False  # between the first byte of a request and its last
         self._answered_at = 0.0
         self._idle_timer: asyncio.TimerHandle | None = None
+
+    # --- called by the loop
+
+    def data_received(self, data: bytes) -> None:
+        """Answer a request that is as the one before; else have it parsed."""
+        if self._is_reading:
+            self._chunk = b""
+        else:
+            if self._known_head is not None and self._answer_known(self._known_head, data):
+                return
+            self._chunk = data
+        super().data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        super().connection_lost(exc)
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
 
     # --- called by the parser
 
@@ -100,19 +157,15 @@ class HotProtocol(HttpToolsProtocol):
             # The client may have stopped reading, or the connection may be closing, since the head was judged.
             answer = self.hot.answer(handler, self._held_body) if self._may_answer_now() else None
             if answer is not None:
+                self._known_head = _KnownHead.of(self._chunk, self._held_body, handler)
+                self._chunk = b""  # what follows in it does not begin it
                 self._take_in(answer)
                 return
             self._begin_ordinary()
             super().on_body(self._held_body)
         super().on_message_complete()
 
-    # --- called by the loop and by the server
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
-        super().connection_lost(exc)
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
+    # --- called by the server, and when something is no HTTP
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, after what was asked before it."""
@@ -142,6 +195,18 @@ class HotProtocol(HttpToolsProtocol):
         if not self.hot.admits(method, self.headers):
             return False
         self._admitted_method, self._admitted_headers = method, self.headers
+        return True
+
+    def _answer_known(self, head: _KnownHead, data: bytes) -> bool:
+        """Answer a request by its known head; false, and nothing has changed, when it has to be parsed."""
+        body = head.body_of(data, self.hot.largest_body)
+        if body is None or not self._may_answer_now():
+            return False
+        answer = self.hot.answer(head.handler, body)
+        if answer is None:
+            return False
+        self._unset_keepalive_if_required()
+        self._take_in(answer)
         return True
 
     def _may_answer_now(self) -> bool:

@@ -287,11 +287,19 @@ def key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     state=st.sampled_from(STATES),
     with_key=st.booleans(),
     max_queue=st.sampled_from([0, 1, 1024]),
+    times=st.sampled_from([1, 1, 2]),
 )
 def test_both_ways_answer_alike(
-    key_file: Path, sent: list[bytes], cuts: list[float], model: str, state: str, with_key: bool, max_queue: int
+    key_file: Path,
+    sent: list[bytes],
+    cuts: list[float],
+    model: str,
+    state: str,
+    with_key: bool,
+    max_queue: int,
+    times: int,
 ) -> None:
-    pieces = [in_pieces(data, cuts) for data in sent]
+    pieces = [in_pieces(data, cuts) for data in sent for _ in range(times)]  # repeated, their heads are known
     key = key_file if with_key else None
     short, ordinary = (
         asyncio.run(observe(MODELS[model], pieces, hot=hot, state=state, max_queue=max_queue, api_key_file=key))

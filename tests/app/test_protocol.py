@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.app.connections import Host, hosting, request
+from tests.app.connections import Connection, Host, hosting, request
 from tests.app.support import forest, make_service
 
 PREDICT = request(body=b'{"instances": [[1, "a", true]]}')
@@ -52,6 +52,110 @@ def test_a_request_in_small_pieces_is_answered_once() -> None:
             connection.send(PREDICT[i : i + 1])
         assert len(connection.answers) == 1
         assert connection.protocol.cycle is None
+
+    served(work)
+
+
+LONGER = request(body=b'{"instances": [[10.25, "b", false], [1, null, true]]}')
+
+
+def never_parsed(connection: Connection) -> None:
+    """From now on the parser must not be asked."""
+
+    class Refusing:
+        def feed_data(self, data: bytes) -> None:
+            raise AssertionError("parsed")
+
+    connection.protocol.parser = Refusing()
+
+
+def test_a_request_like_the_one_before_is_not_parsed() -> None:
+    async def work(host: Host) -> None:
+        connection = host.connect()
+        connection.send(PREDICT)
+        never_parsed(connection)
+        for data in (PREDICT, LONGER, PREDICT):
+            connection.send(data)
+        assert [answer.status for answer in connection.answers] == [b"HTTP/1.1 200 OK"] * 4
+        assert len(orjson.loads(connection.answers[2].body)["predictions"]) == 2
+        assert host.state.total_requests == 4
+
+    served(work)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        PREDICT + PREDICT,
+        PREDICT[:-1],
+        PREDICT.replace(b"Length: 31", b"Length: 30"),
+        PREDICT.replace(b"Length: 31", b"Length: 032"),
+        PREDICT.replace(b"Length: 31", b"Length: +31"),
+        PREDICT.replace(b"Length: 31", b"Length: 31 "),
+        PREDICT.replace(b"127.0.0.1", b"127.0.0.2"),
+        PREDICT.replace(b"Host", b"Origin: http://evil.example\r\nHost"),
+        PREDICT.replace(b"HTTP/1.1", b"HTTP/1.0"),
+        PREDICT.replace(b"POST", b"PUT"),
+        LONGER.replace(b"null", b'"\xff"'),
+        request(body=b'{"instances": ["' + b"x" * 2**16 + b'"]}'),
+        b"\r\n" + PREDICT,
+        ADD,
+        DELETE,
+        b"",
+    ],
+)
+def test_a_request_that_is_not_quite_like_the_one_before_is_parsed(data: bytes) -> None:
+    parsed = []
+
+    async def work(host: Host) -> None:
+        connection = host.connect()
+        connection.send(PREDICT)
+        feed = connection.protocol.parser.feed_data
+
+        class Noting:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(real, name)
+
+            def feed_data(self, data: bytes) -> None:
+                parsed.append(data)
+                feed(data)
+
+        real = connection.protocol.parser
+        connection.protocol.parser = Noting()
+        connection.send(data)
+        await host.settle()
+        assert parsed == [data]
+
+    served(work)
+
+
+def test_what_may_be_a_part_of_another_request_is_not_learned() -> None:
+    """Only a request that was read in one piece, from its first byte, shows what its head is."""
+
+    async def work(host: Host) -> None:
+        for pieces in ([PREDICT[:5], PREDICT[5:]], [PREDICT[:-5], PREDICT[-5:]], [PREDICT + LONGER], [MODEL + PREDICT]):
+            connection = host.connect()
+            for piece in pieces:
+                connection.send(piece)
+            await host.settle()
+            assert connection.protocol._known_head is None, pieces
+
+    served(work)
+
+
+def test_a_known_head_that_is_refused_now_takes_the_ordinary_way() -> None:
+    async def work(host: Host) -> None:
+        connection = host.connect()
+        connection.send(PREDICT)
+        host.service._state = "starting"
+        connection.send(PREDICT)
+        await host.settle()
+        host.service._state = "ready"
+        connection.protocol.pause_writing()
+        connection.send(PREDICT)
+        connection.protocol.resume_writing()
+        await host.settle()
+        assert [answer.status[9:12] for answer in connection.answers] == [b"200", b"503", b"200"]
 
     served(work)
 
