@@ -171,6 +171,8 @@ class ModelService:
         self._require_started()
         if not self._row_cost.is_short(len(rows)):
             return None
+        if len(rows) == 1:  # always short, and no measure of a row among many
+            return Predicted(self._model.query(rows, frozen=self._turns.frozen), self._version)
         started = time.perf_counter()
         result = self._model.query(rows, frozen=self._turns.frozen)
         self._row_cost.observe(len(rows), time.perf_counter() - started)

@@ -190,7 +190,7 @@ class Encoder:
         """
         if type(row) is not list or len(row) != self.n_features:
             return None
-        values = row.copy()
+        values = row.copy() if codes else row
         for j, known in codes.items():
             value = values[j]
             if type(value) is str:

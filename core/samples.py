@@ -353,7 +353,7 @@ class SampleStore(SlotTable):
             held have temporary codes.
         """
         encoder = self._encoder
-        known = encoder.encode_plain(X)
+        known = None if type(X) is list else encoder.encode_plain(X)
         if known is None:
             known = encoder.encode_known_row(encoder.only_row(X), self.categories.tables)
         if known is not None:

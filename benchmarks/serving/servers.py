@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -13,8 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
-
-from tests.serving import free_port
 
 START_SECONDS = 600
 QUIET_SECONDS = 120
@@ -46,6 +45,13 @@ class Server:
             if time.monotonic() > deadline:
                 raise TimeoutError("the server did not come to rest")
             time.sleep(0.05)
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @cache
