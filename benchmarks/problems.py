@@ -106,7 +106,8 @@ def one_hot(frame: pd.DataFrame) -> Matrix:
     """Text columns one-hot, a missing value being a category of its own; numbers as they are."""
     text = frame.columns[[not pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes]]
     filled = frame.assign(**{column: frame[column].fillna("") for column in text})
-    return pd.get_dummies(filled, columns=list(text)).to_numpy(dtype=np.float32)
+    # One row after the other, as every system reads them.
+    return np.ascontiguousarray(pd.get_dummies(filled, columns=list(text)).to_numpy(dtype=np.float32))
 
 
 def load_problem(name: str, data: Path, cache: Path, n_rows: int | None = None) -> Problem:

@@ -31,11 +31,10 @@ from core.schema import ColumnType, Schema
 from core.tables import Frame, Matrix, RawColumn, Rows, only_row, read_table
 from core.values import FLOAT32_EXACT, FLOAT32_LIMIT, MISSING, RefusedError, category_text
 
-# What `convert` and `scan` report.
+# What `convert` reports.
 CLEAN = 0
 REFUSED = 1  # an infinity, or beyond the range
 LARGE = 2  # an integer of this magnitude might not be exact
-NEGATIVE_ZERO = 4
 
 # Up to so many rows of mixed types are encoded cell by cell rather than column by column.
 FEW_ROWS = 16
@@ -75,18 +74,19 @@ def convert(source: npt.NDArray[Any], cells: npt.NDArray[Any], limit: float) -> 
 
 
 @kernel
-def scan(cells: npt.NDArray[Any]) -> int:
-    """Return flags of a matrix: REFUSED when it holds an infinity, NEGATIVE_ZERO when a -0.0."""
-    flags = CLEAN
+def is_clean(cells: npt.NDArray[Any]) -> bool:
+    """Whether a matrix holds no infinity and no -0.0.
+
+    Without branches within a row, so that the compiler reads several cells at once.
+    """
     for i in range(cells.shape[0]):
+        odd = 0
         for j in range(cells.shape[1]):
             value = cells[i, j]
-            if value == 0.0:
-                if math.copysign(1.0, value) < 0.0:
-                    flags |= NEGATIVE_ZERO
-            elif math.isinf(value):
-                flags |= REFUSED
-    return flags
+            odd |= int(math.isinf(value)) | (int(value == 0.0) & int(math.copysign(1.0, value) < 0.0))
+        if odd:
+            return False
+    return True
 
 
 class Encoder:
@@ -168,7 +168,7 @@ class Encoder:
             and len(X)
             and self.only_numeric
             and not self._rounded
-            and scan(X) == CLEAN
+            and is_clean(X)
         ):
             return X
         return None

@@ -31,7 +31,7 @@ def read_ids(ids: Any) -> list[str]:
         raise InputError("ids must be a 1d array or a list", field="id")
     else:
         values = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
-    if all(type(v) is str and 0 < len(v) <= ID_LENGTH and v.isascii() for v in values):
+    if _are_plain(values):
         return values
     names: list[str] = []
     for row, value in enumerate(values):
@@ -40,6 +40,17 @@ def read_ids(ids: Any) -> list[str]:
         except RefusedError as refused:
             raise InputError(refused.rule, row=row, field="id", value=value) from None
     return names
+
+
+def _are_plain(values: list[Any]) -> bool:
+    """Whether all are texts that need no closer look to be ids."""
+    if len(values) == 1:
+        (value,) = values
+        return type(value) is str and 0 < len(value) <= ID_LENGTH and value.isascii()
+    if set(map(type, values)) != {str}:
+        return not values
+    lengths = set(map(len, values))
+    return min(lengths) > 0 and max(lengths) <= ID_LENGTH and "".join(values).isascii()
 
 
 def hash_ids(names: Iterable[str]) -> npt.NDArray[np.uint64]:

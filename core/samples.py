@@ -282,12 +282,14 @@ class SampleStore(SlotTable):
         self.cells[slot] = 0.0
         self.id_hashes[slot] = 0
         self.held[slot] = False
-        self._forget(slot, name)
+        self._forget([slot], [name])
 
     def _remove_many(self, numbers: list[int]) -> None:
         if min(numbers) < 0 or max(numbers) >= self._top or len(set(numbers)) != len(numbers):
             raise IndexError("a slot is free or named twice")
-        names = [self.id_of(slot) for slot in numbers]  # raises for a free slot
+        names = [name for name in map(self._ids.__getitem__, numbers) if name is not None]
+        if len(names) != len(numbers):
+            raise IndexError("a slot is free or named twice")
         where = np.array(numbers, np.int64)
         for column in self._categorical:
             self.categories.release(self.cells[where, column])
@@ -299,14 +301,17 @@ class SampleStore(SlotTable):
         self.cells[where] = 0.0
         self.id_hashes[where] = 0
         self.held[where] = False
-        for slot, name in zip(numbers, names, strict=True):
-            self._forget(slot, name)
+        self._forget(numbers, names)
 
-    def _forget(self, slot: int, name: str) -> None:
-        self._subjects.unlink(slot, name)
-        del self._slot_of[name]
-        self._ids[slot] = None
-        self._free.append(slot)
+    def _forget(self, slots: list[int], names: list[str]) -> None:
+        if self._subjects:
+            for slot, name in zip(slots, names, strict=True):
+                self._subjects.unlink(slot, name)
+        ids, slot_of = self._ids, self._slot_of
+        for slot, name in zip(slots, names, strict=True):
+            del slot_of[name]
+            ids[slot] = None
+        self._free.extend(slots)
 
     # Subjects -------------------------------------------------------------------------------------
 

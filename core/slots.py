@@ -129,9 +129,10 @@ class SlotTable:
             When one is named twice.
         """
         names = read_ids(ids)
-        slots = [self._slot_of.get(name, -1) for name in names]
-        if -1 in slots:
-            raise UnknownIdError(dict.fromkeys(n for n, slot in zip(names, slots, strict=True) if slot < 0))
+        held = self._slot_of
+        slots = [held[name] for name in names if name in held]
+        if len(slots) != len(names):
+            raise UnknownIdError(dict.fromkeys(name for name in names if name not in held))
         if len(slots) > 1 and len(set(slots)) != len(slots):
             refuse_repeated(names)
         return np.array(slots, np.int64)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from core.encoding import convert, scan
+from core.encoding import convert, is_clean
 from core.forest.estimator import DynamicForestClassifier, DynamicForestRegressor
 from core.forest.storing import take_apart
 from core.schema import Column, ColumnType, LabelType, Schema, Task
@@ -47,7 +47,7 @@ def warm_up(
 
     def encode() -> None:
         cells = np.zeros((1, 1), cell_dtype)
-        scan(cells)
+        is_clean(cells)
         for dtype in (np.float32, np.float64):
             convert(np.zeros((1, 1), dtype), cells, math.inf)
 

@@ -21,7 +21,7 @@ from core.rng import combine, tree_key
 
 _FIRST = np.uint64(0)
 _SECOND = np.uint64(1)
-_ROWS_AT_A_TIME = 4096  # whose cells stay in the cache while one tree after the other goes over them
+_ROWS_AT_A_TIME = 1024  # whose cells stay in the cache while one tree after the other goes over them
 
 
 @pasted
