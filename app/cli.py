@@ -1,4 +1,4 @@
-"""The command line: `oubli serve`, `fit`, `predict`, `verify`, `snapshot` and `warm-up`.
+"""The command line: `oubli serve`, `fit`, `predict`, `verify`, `snapshot`, `ledger`, `keys` and `warm-up`.
 
 Commands import what they need when they run: `oubli --help` answers at once, and Numba must not be imported before it
 knows where compiled kernels are kept.
@@ -18,8 +18,10 @@ from typing import IO, Annotated, Any
 
 import typer
 
+from app.access.keys_cli import keys_cli
+from app.audit.ledger_cli import ledger_cli
 from app.console import Bars, complain, tell, warn
-from app.errors import StartError
+from app.errors import StartError, StorageError
 from app.flags import takes
 from app.kernel_cache import use_kernel_cache
 from app.settings import GROUPS, Settings
@@ -35,6 +37,9 @@ cli = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+cli.add_typer(ledger_cli)
+cli.add_typer(keys_cli)
 
 _MODEL_SETTINGS = (*GROUPS["Settings file"], *GROUPS["Data"], *GROUPS["Model"])
 _ALL_SETTINGS = tuple(field for group in GROUPS.values() for field in group)
@@ -233,6 +238,8 @@ def _explain(error: Exception) -> str | None:
 
     if isinstance(error, FileError):
         return error.rule
+    if isinstance(error, StorageError):
+        return f"the data directory cannot be written: {error}. Make room there, or check that this user may write it"
     return str(error) if isinstance(error, OubliError) else None
 
 

@@ -23,7 +23,10 @@ class Context:
         """Return the reader for the schema of now: a restore can change it."""
         schema = self.service.schema
         if self._reader is None or self._reader.schema is not schema:
-            self._reader = Reader(schema, max_rows=self.max_rows, max_depth=self.max_depth)
+            service = self.service
+            self._reader = Reader(
+                schema, max_rows=self.max_rows, max_depth=self.max_depth, now_ms=lambda: service.now_ms
+            )
         return self._reader
 
 

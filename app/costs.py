@@ -26,6 +26,10 @@ class Cost:
         """Whether `n_items` may run on the loop. A single item always may: a thread would not make it shorter."""
         return n_items <= 1 or n_items * self._seconds <= self._budget
 
+    def guess(self, n_items: int) -> float:
+        """Return how many seconds `n_items` will take."""
+        return n_items * self._seconds
+
     def observe(self, n_items: int, seconds: float) -> None:
         """Take a measurement into the average."""
         if n_items:

@@ -4,6 +4,9 @@
       BusyError          too many requests wait already
       UnavailableError   not now: starting, stopping, or no longer able to change
       ConflictError      ids that are held with other content
+      ErasedLatelyError  ids that were erased lately, in an addition that does not say they may come back
+      RepeatedKeyError   an idempotency key that was used for another body
+      NoReceiptError     a receipt that there is not
       NotHeldError       a sample or subject that is not held, where the caller needs one that is
       NoSnapshotError    nothing was written yet
       EphemeralError     there is no directory to write to
@@ -53,6 +56,28 @@ class ConflictError(ServiceError):
     def __init__(self, rows: Sequence[int]) -> None:
         super().__init__("ids held with other content")
         self.rows = tuple(rows)
+
+
+class ErasedLatelyError(ServiceError):
+    """Samples were sent under ids that were erased lately: it may be a late retry.
+
+    Parameters
+    ----------
+    rows
+        Their positions in the request.
+    """
+
+    def __init__(self, rows: Sequence[int]) -> None:
+        super().__init__("ids erased lately")
+        self.rows = tuple(rows)
+
+
+class RepeatedKeyError(ServiceError):
+    """An idempotency key came again with another body."""
+
+
+class NoReceiptError(ServiceError):
+    """There is no such receipt."""
 
 
 class NotHeldError(ServiceError):

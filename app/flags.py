@@ -71,11 +71,11 @@ def _flag_type(annotation: Any) -> Any:
 
 
 def _metavar(field: str) -> str:
-    if field in ("data", "config") or field.endswith("_file"):
+    if field in ("data", "config", "ledger") or field.endswith("_file"):
         return "FILE"
     if field in ("target", "id_column", "subject_column", "drop", "categorical"):
         return "COLUMN"
-    return "DIR" if field == "data_dir" else "TEXT"
+    return "DIR" if field.endswith("_dir") else "TEXT"
 
 
 def _not_empty(value: Any) -> Any:

@@ -11,6 +11,8 @@ import hmac
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
+from app.access.keys import AccessKeys
+from app.access.scopes import SCOPES, needed_scopes
 from app.problems import ProblemError
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -34,7 +36,9 @@ class Gate:
     allowed_hosts
         Names that `Host` and `Origin` may carry, without port; ``*`` admits all.
     api_key
-        The key that callers must send; None when none is asked for.
+        A key that allows everything; None when there is none. Callers must send a key when there is this one or others.
+    access_keys
+        Further keys, each with its scopes.
     max_body_bytes, max_snapshot_bytes
         Largest body, and largest upload of a snapshot file.
 
@@ -51,13 +55,20 @@ class Gate:
         api_key: str | None,
         max_body_bytes: int,
         max_snapshot_bytes: int,
+        access_keys: AccessKeys | None = None,
     ) -> None:
         self._hosts = frozenset(host.strip("[]").lower() for host in allowed_hosts)
         self._any_host = "*" in self._hosts
         self._last_host: bytes | None = None
         self._key = None if api_key is None else _hashed(api_key.encode("utf-8"))
+        self._access_keys = AccessKeys(None) if access_keys is None else access_keys
         self.max_body_bytes = max_body_bytes
         self._max_upload = max_snapshot_bytes
+
+    @property
+    def epoch(self) -> int:
+        """A number that grows when a request that passed before may not pass any more, or the other way round."""
+        return self._access_keys.epoch
 
     def check(self, method: str, path: str, headers: Headers) -> int | None:
         """Let a request pass, or not.
@@ -74,8 +85,8 @@ class Gate:
         """
         if path not in HEALTH_PATHS:
             self._check_host(headers)
-        if self._key is not None and path not in OPEN_PATHS:
-            self._check_key(headers, self._key)
+        if path not in OPEN_PATHS and (self._key is not None or self._access_keys.asked_for):
+            self._check_key(method, path, headers)
         if method not in _SAFE_METHODS:
             self._check_origin(headers)
         if method not in _BODY_METHODS:
@@ -111,15 +122,21 @@ class Gate:
         if name not in self._hosts:
             raise ProblemError("foreign-origin")
 
-    @staticmethod
-    def _check_key(headers: Headers, expected: bytes) -> None:
+    def _check_key(self, method: str, path: str, headers: Headers) -> None:
         given = headers.get(b"x-api-key")
         if given is None:
             scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
             given = token.strip() if scheme.lower() == b"bearer" else b""
         # Digests have one length, so that the comparison tells nothing about the key's.
-        if not hmac.compare_digest(_hashed(given), expected):
+        if self._key is not None and hmac.compare_digest(_hashed(given), self._key):
+            return
+        granted = self._access_keys.grants(given)
+        if granted is None:
             raise ProblemError("key-needed")
+        needed = needed_scopes(method, path)
+        if needed and needed.isdisjoint(granted):
+            names = " or ".join(f"'{scope}'" for scope in SCOPES if scope in needed)
+            raise ProblemError("scope-needed", f"This takes a key with the scope {names}.")
 
 
 def known_hosts(host: str, further: Iterable[str]) -> list[str]:

@@ -19,6 +19,8 @@ from app.service import ModelService
 
 log = logging.getLogger("oubli.http")
 
+_EVENTS = "/events"
+
 
 class Guards:
     """The outermost layer of the application.
@@ -50,7 +52,10 @@ class Guards:
             started = started or message["type"] == "http.response.start"
             await send(message)
 
-        self._service.request_begins()
+        # Whoever watches a job asks nothing of the model, for as long as the job takes.
+        is_asking = not scope["path"].endswith(_EVENTS)
+        if is_asking:
+            self._service.request_begins()
         try:
             limit = self._gate.check(scope["method"], scope["path"], first_values(scope["headers"]))
             await self._app(scope, receive if limit is None else _limited(receive, limit), watch)
@@ -62,7 +67,8 @@ class Guards:
                 raise ConnectionAbortedError from None  # half an answer is out: all that is left is to cut it off
             await problem.response()(scope, receive, send)
         finally:
-            self._service.request_ends()
+            if is_asking:
+                self._service.request_ends()
 
 
 def report_mistake(error: BaseException) -> ProblemError:

@@ -3,37 +3,40 @@
     POST /predict        POST /samples        DELETE /samples/{id}
 
 Without ASGI messages, tasks and request objects in between they cost a fraction of what the HTTP framework takes. Only
-the common case is answered here: a whole small request that passes the gate, is right in every respect, and need not
-wait for anybody. For everything else the answer is None, nothing has changed, and the request takes the ordinary way
-from its beginning, as if it had not been looked at. So errors, queues, long work and documentation are in one place
-only; gate, reader, service and the content of answers are the same objects on both ways.
+the common case is answered here: a whole small request that passes the gate and is right in every respect. A prediction
+is answered at once; a mutation when it is on the disk, by `deliver`. For everything else the answer is None, nothing
+has changed, and the request takes the ordinary way from its beginning, as if it had not been looked at. So queues, long
+work and documentation are in one place only; gate, reader, service and the content of answers are the same objects on
+both ways.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from enum import Enum
 from functools import partial
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from starlette.responses import Response
 
+from app.audit.receipts import Receipt
 from app.context import Context
 from app.errors import ServiceError
 from app.gate import Gate, content_length
 from app.guards import report_mistake
-from app.payloads import parse_id
-from app.problems import ProblemError
+from app.outcomes import Added
+from app.payloads import explain_addition, parse_id
+from app.problems import ProblemError, to_problem
 from app.routes.answers import addition_content, json_answer, prediction_content, receipt_content, to_json
 from core.errors import OubliError
 
 LARGEST_BODY = 2**16  # bytes; larger ones are read piece by piece, on the ordinary way
 _PREFIX = b"/samples/"
-_ANY_PATH = "/predict"  # to the gate the hot routes are all alike
 _ONE_SAMPLE = re.compile(rb"/samples/[\w.~%:@!$&'()*+,;=/-]+")  # neither query nor fragment
-# Bodies in chunks, clients that wait to be asked, other protocols.
-_UNCOMMON = frozenset({b"transfer-encoding", b"expect", b"upgrade"})
+# Bodies in chunks, clients that wait to be asked, other protocols, requests that may have been answered before.
+_UNCOMMON = frozenset({b"transfer-encoding", b"expect", b"upgrade", b"idempotency-key"})
 _REFUSALS = (ProblemError, ServiceError, OubliError)
 
 
@@ -44,8 +47,28 @@ class Answer(NamedTuple):
     body: bytes
 
 
-Handler = Callable[[bytes], Answer | None]
-"""Makes the answer from a request's body; None, and nothing has changed, when it has to take the ordinary way."""
+class Occasion(NamedTuple):
+    """What a decision about the head of a request depends on besides its headers."""
+
+    method: bytes
+    path: str  # as the gate is asked
+    epoch: int  # of the keys
+
+
+Deliver = Callable[[Answer], None]
+"""Takes an answer that was not there at once."""
+
+Handler = Callable[[bytes, Deliver], "Answer | Later | None"]
+"""Makes the answer from a request's body; `LATER` when it will be delivered; None for the ordinary way."""
+
+
+class Later(Enum):
+    """Says that an answer will be delivered."""
+
+    LATER = "later"
+
+
+LATER: Final = Later.LATER
 
 
 def _head(response: Response) -> bytes:
@@ -96,13 +119,23 @@ class HotRoutes:
             return partial(self._delete, target)
         return None
 
-    def admits(self, method: bytes, headers: list[tuple[bytes, bytes]]) -> bool:
+    def occasion(self, method: bytes, target: bytes) -> Occasion:
+        """Return what `admits` decides about besides the headers; what it said is good for the same occasion."""
+        # The other hot routes differ, to the gate, in their method only.
+        return Occasion(method, "/predict" if target == b"/predict" else "/samples", self._gate.epoch)
+
+    @property
+    def epoch(self) -> int:
+        """A number that grows when `admits` may decide otherwise than before."""
+        return self._gate.epoch
+
+    def admits(self, occasion: Occasion, headers: list[tuple[bytes, bytes]]) -> bool:
         """Whether a request for a hot route may be answered here: it is of the common kind, and passes the gate.
 
         Parameters
         ----------
-        method
-            As in the request line.
+        occasion
+            Of its method and target.
         headers
             Names in lower case.
         """
@@ -112,39 +145,100 @@ class HotRoutes:
         if values.get(b"connection", b"keep-alive").lower() != b"keep-alive":
             return False
         length = content_length(values)
-        if length is None or length > self.largest_body or (length and method == b"DELETE"):
+        if length is None or length > self.largest_body or (length and occasion.method == b"DELETE"):
             return False
         try:
-            self._gate.check(method.decode("ascii"), _ANY_PATH, values)
+            self._gate.check(occasion.method.decode("ascii"), occasion.path, values)
         except ProblemError:
             return False
         return True
 
-    def answer(self, handler: Handler, body: bytes) -> Answer | None:
-        """Return the answer to a request; None, and nothing has changed, for the ordinary way."""
+    def answer(self, handler: Handler, body: bytes, deliver: Deliver) -> Answer | Later | None:
+        """Return the answer to a request.
+
+        Returns
+        -------
+        Answer, Later or None
+            `LATER` when `deliver` will be called with it; None, and nothing has changed, for the ordinary way.
+        """
         try:
-            answer = handler(body)
+            answer = handler(body, deliver)
         except _REFUSALS:
             return None
         except Exception as error:
-            response = report_mistake(error).response()
-            return Answer(_head(response), bytes(response.body))
+            return _problem_answer(report_mistake(error))
         self._service.request_passed()
         return answer
 
-    def _predict(self, body: bytes) -> Answer | None:
+    def _predict(self, body: bytes, deliver: Deliver) -> Answer | None:
+        del deliver  # predictions do not wait
         reader = self._context.reader()
         predicted = self._service.predict_now(reader.rows(reader.instances(body)))
         return None if predicted is None else Answer(_OK, to_json(prediction_content(predicted)))
 
-    def _add(self, body: bytes) -> Answer | None:
-        samples, _ = self._context.reader().samples(body)
-        added = self._service.add_now(samples)
-        if added is None:
-            return None
-        return Answer(_CREATED if added.n_new else _OK, to_json(addition_content(added)))
+    def _add(self, body: bytes, deliver: Deliver) -> Answer | Later | None:
+        reader = self._context.reader()
+        samples, sent = reader.samples(body)
+        service, reply = self._service, _Reply(deliver)
 
-    def _delete(self, target: bytes, body: bytes) -> Answer | None:
+        def settle(added: Added | None, error: BaseException | None) -> None:
+            if added is None:
+                reply.give(_refusal(explain_addition(error, sent, reader.schema)))
+            else:
+                reply.give(
+                    Answer(
+                        _CREATED if added.n_new else _OK, to_json(addition_content(added, durable=service.is_durable))
+                    )
+                )
+
+        return reply.answer() if service.submit_addition(samples, settle) else None
+
+    def _delete(self, target: bytes, body: bytes, deliver: Deliver) -> Answer | Later | None:
         del body  # there is none
-        receipt = self._service.delete_now(parse_id(target, _PREFIX))
-        return None if receipt is None else Answer(_OK, to_json(receipt_content(receipt)))
+        service, reply = self._service, _Reply(deliver)
+
+        def settle(receipt: Receipt | None, error: BaseException | None) -> None:
+            if receipt is None:
+                reply.give(_refusal(error))
+            else:
+                reply.give(Answer(_OK, to_json(receipt_content(receipt, durable=service.is_durable))))
+
+        return reply.answer() if service.submit_deletion(parse_id(target, _PREFIX), settle) else None
+
+
+class _Reply:
+    """An answer that may be there before it is asked for, or after."""
+
+    __slots__ = ("_answer", "_deliver", "_is_late")
+
+    def __init__(self, deliver: Deliver) -> None:
+        self._deliver = deliver
+        self._answer: Answer | None = None
+        self._is_late = False
+
+    def give(self, answer: Answer) -> None:
+        """Take the answer, once."""
+        if self._is_late:
+            self._deliver(answer)
+        else:
+            self._answer = answer
+
+    def answer(self) -> Answer | Later:
+        """Return the answer, or `LATER` when it will be delivered."""
+        if self._answer is not None:
+            return self._answer
+        self._is_late = True
+        return LATER
+
+
+def _refusal(error: BaseException | None) -> Answer:
+    """Return the answer to a mutation that was refused."""
+    problem = to_problem(error) if isinstance(error, Exception) else None
+    if problem is None:
+        problem = report_mistake(error or RuntimeError("a change was settled without a result"))
+    return _problem_answer(problem)
+
+
+def _problem_answer(problem: ProblemError) -> Answer:
+    response = problem.response()
+    return Answer(_head(response), bytes(response.body))

@@ -11,13 +11,14 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from app.access.keys import AccessKeys
 from app.context import Context
 from app.errors import ServiceError
 from app.gate import Gate, known_hosts
 from app.guards import Guards
 from app.hot import HotRoutes
 from app.problems import ProblemError, to_problem
-from app.routes import health, model, predict, samples, snapshots
+from app.routes import erasures, health, jobs, ledger, model, model_jobs, predict, samples, snapshots
 from app.service import ModelService
 from app.settings import Settings
 from app.version import VERSION
@@ -27,8 +28,8 @@ DESCRIPTION = """
 A model that learns and forgets single samples, exactly: after every change it is the model that training on the
 samples held would give, bit for bit.
 
-Every error is `application/problem+json` and never repeats what was sent. Changes are in every later prediction as soon
-as they are answered; they are on the disk (`durable`) after the next snapshot.
+Every error is `application/problem+json` and never repeats what was sent. Changes are on the disk and in every later
+prediction when they are answered. What was deleted is gone from all files soon after; its receipt says when.
 """
 # Spans and log records of FastAPI's telemetry hold paths and exception texts, and paths hold ids.
 _TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False, "operation_spans": False}
@@ -67,11 +68,12 @@ def create_app(settings: Settings, service: ModelService) -> FastAPI:
         api_key=settings.read_api_key(),
         max_body_bytes=settings.max_body_bytes,
         max_snapshot_bytes=settings.max_snapshot_bytes,
+        access_keys=AccessKeys(settings.access_keys_path),
     )
     app.state.context = context
     app.state.hot = HotRoutes(context, gate)
-    for router in (predict.router, samples.router, snapshots.router, model.router, health.router):
-        app.include_router(router)
+    for routes in (predict, samples, erasures, ledger, snapshots, model, model_jobs, jobs, health):
+        app.include_router(routes.router)
     for kind in (ProblemError, ServiceError, OubliError):
         app.add_exception_handler(kind, _answer)
     app.add_exception_handler(HTTPException, _answer_http)

@@ -13,6 +13,7 @@ import core
 from core.persistence import read, read_metadata
 from core.samples import Prepared, SampleStore
 from core.schema import Schema, Task
+from core.verification import Verification
 
 
 class QueryResult(Protocol):
@@ -70,6 +71,14 @@ class ServedModel(Protocol):
 
     def resolve(self, max_tags: int | None = None) -> int:
         """Rebuild tagged subtrees."""
+        ...
+
+    def wipe(self) -> None:
+        """Overwrite what is kept of samples no longer held; without tags."""
+        ...
+
+    def verify(self) -> Verification:
+        """Compare with a fresh fit on the samples held."""
         ...
 
     def digest(self) -> str:

@@ -1,22 +1,56 @@
-"""A mutation as the service handles it: what is to be done, how long that takes, and what its outcome means.
+"""A mutation as the service handles it: what is to be planned, how long that takes, and what its outcome means.
 
-`changes` does the work; the service decides when and where, and these records tell it what it must know for that.
+`plans` does the work; the service decides when and where, and these records tell it what it must know for that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
-from app.changes import add_samples, delete_ids, delete_subjects, replace_sample
+from app.audit.receipts import Receipt
+from app.claims import Claim
 from app.costs import Cost
-from app.erased import ERASED, RECTIFIED
 from app.model import ServedModel
-from app.outcomes import Added, Keep, NewSamples, Row
+from app.outcomes import Added, Deleted, NewSamples, Replacement
+from app.plans import (
+    Ground,
+    Plan,
+    plan_addition,
+    plan_deletion,
+    plan_deletion_of_subjects,
+    plan_replacement,
+)
 
 T = TypeVar("T")
+
+ReceiptKind = Literal["deletion", "rectification", "expiry"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a receipt repeats of a request.
+
+    Attributes
+    ----------
+    kind
+        What was asked for.
+    targets, by
+        The ids or subjects named, each once.
+    ref
+        The caller's case number.
+    received_at
+        When.
+    """
+
+    kind: ReceiptKind
+    targets: Sequence[str]
+    by: Literal["ids", "subjects"]
+    ref: str | None
+    received_at: datetime
 
 
 @dataclass(slots=True)
@@ -25,27 +59,27 @@ class Change(Generic[T]):
 
     Attributes
     ----------
-    apply
-        Does it.
+    plan
+        Checks it against the model; changes nothing.
     cost, n_items
         How long it will take.
-    changed
-        Whether an outcome means that the samples held are others than before.
-    erased
-        The ids in an outcome whose old content is gone, and whether it was erased or rectified.
-    new_ids
-        Of samples to be added; None for those to be generated.
+    request
+        For the receipt; None when there is none.
+    absent
+        Reads from an outcome how many targets were not held.
     refusable
-        Whether a full queue refuses it.
+        Whether a full queue or a full disk refuses it; erasures are not.
+    claim
+        The caller's idempotency key.
     """
 
-    apply: Callable[[ServedModel], T]
+    plan: Callable[[ServedModel, Ground], Plan[T]]
     cost: Cost
     n_items: int
-    changed: Callable[[T], bool]
-    erased: Callable[[T], tuple[Sequence[str], int]] | None = None
-    new_ids: Sequence[str | None] = ()
+    request: Request | None = None
+    absent: Callable[[T], int] | None = None
     refusable: bool = True
+    claim: Claim | None = None
 
 
 @dataclass(slots=True)
@@ -55,17 +89,20 @@ class Done(Generic[T]):
     outcome: T
     n_samples: int
     model_version: int
+    receipt: Receipt | None = None
 
 
-def addition(samples: NewSamples, id_floor: int, cost: Cost) -> Change[tuple[list[str], int]]:
-    """Return the change that adds samples; generated ids are at least `id_floor`."""
-    return Change(
-        partial(add_samples, samples=samples, id_floor=id_floor),
-        cost,
-        len(samples),
-        changed=_is_any_new,
-        new_ids=samples.ids,
-    )
+Settle = Callable[["Done[T] | None", "BaseException | None"], None]
+"""Called once with what a change has done, or why it was not made."""
+
+
+def addition(samples: NewSamples, cost: Cost, claim: Claim | None = None) -> Change[tuple[list[str], int]]:
+    """Return the change that adds samples."""
+
+    def plan(model: ServedModel, ground: Ground) -> Plan[tuple[list[str], int]]:
+        return plan_addition(model, ground, samples)
+
+    return Change(plan, cost, len(samples), claim=claim)
 
 
 def added(done: Done[tuple[list[str], int]]) -> Added:
@@ -74,43 +111,36 @@ def added(done: Done[tuple[list[str], int]]) -> Added:
     return Added(ids, n_new, done.n_samples, done.model_version)
 
 
-def replacement(
-    sample_id: str, row: Row, label: object, subject: str | Keep | None, cost: Cost
-) -> Change[tuple[bool, bool]]:
+def replacement(asked: Replacement, request: Request, cost: Cost) -> Change[tuple[bool, bool]]:
     """Return the change that rectifies one sample."""
-    return Change(
-        partial(replace_sample, sample_id=sample_id, row=row, label=label, subject=subject),
-        cost,
-        1,
-        changed=lambda outcome: outcome[1],
-        erased=lambda outcome: ([sample_id] if outcome[1] else [], RECTIFIED),
-    )
+
+    def plan(model: ServedModel, ground: Ground) -> Plan[tuple[bool, bool]]:
+        return plan_replacement(model, ground, asked)
+
+    return Change(plan, cost, 1, request)
 
 
-def deletion(names: Sequence[str], cost: Cost) -> Change[tuple[list[str], int]]:
-    """Return the change that deletes what is held under ids."""
-    return _deletion(partial(delete_ids, ids=names), len(names), cost)
+def deletion(request: Request, model: ServedModel, cost: Cost, claim: Claim | None = None) -> Change[Deleted]:
+    """Return the change that deletes what a request names; the model only tells how many samples there are."""
+    names = request.targets
+    if request.by == "ids":
+        n_samples = len(names)
+        plan = partial(_plan_ids, names)
+    else:
+        n_samples = sum(len(model.samples_.ids_of_subject(name)) for name in names)
+        plan = partial(_plan_subjects, names)
+    return Change(plan, cost, n_samples, request, _absent, refusable=False, claim=claim)
 
 
-def deletion_of_subjects(names: Sequence[str], model: ServedModel, cost: Cost) -> Change[tuple[list[str], int]]:
-    """Return the change that deletes the samples of subjects; the model only tells how many there are."""
-    n_samples = sum(len(model.samples_.ids_of_subject(name)) for name in names)
-    return _deletion(partial(delete_subjects, subjects=names), n_samples, cost)
+def _plan_ids(names: Sequence[str], model: ServedModel, ground: Ground) -> Plan[Deleted]:
+    del ground
+    return plan_deletion(model, names)
 
 
-def _deletion(
-    apply: Callable[[ServedModel], tuple[list[str], int]], n_samples: int, cost: Cost
-) -> Change[tuple[list[str], int]]:
-    return Change(apply, cost, n_samples, changed=_is_any_deleted, erased=_ids_of_deletion, refusable=False)
+def _plan_subjects(names: Sequence[str], model: ServedModel, ground: Ground) -> Plan[Deleted]:
+    del ground
+    return plan_deletion_of_subjects(model, names)
 
 
-def _is_any_new(outcome: tuple[list[str], int]) -> bool:
-    return outcome[1] > 0
-
-
-def _is_any_deleted(outcome: tuple[list[str], int]) -> bool:
-    return bool(outcome[0])
-
-
-def _ids_of_deletion(outcome: tuple[list[str], int]) -> tuple[Sequence[str], int]:
-    return outcome[0], ERASED
+def _absent(outcome: Deleted) -> int:
+    return outcome[1]

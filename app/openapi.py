@@ -11,7 +11,7 @@ from app.problems import KINDS, MEDIA_TYPE, ProblemError
 Responses = dict[int | str, dict[str, Any]]
 
 # Any route can answer these.
-EVERYWHERE = ("key-needed", "unknown-host", "not-ready", "internal-error")
+EVERYWHERE = ("key-needed", "scope-needed", "unknown-host", "not-ready", "internal-error")
 _WITH_ORIGIN = ("foreign-origin", "not-json")
 
 PROBLEM_SCHEMA: dict[str, Any] = {
@@ -103,6 +103,14 @@ QUERY: dict[str, dict[str, Any]] = {
     "ids": _parameter("id", "Samples to delete; may be repeated.", {"type": "array", "items": _TEXT}),
     "subjects": _parameter("subject", "Subjects to delete; may be repeated.", {"type": "array", "items": _TEXT}),
     "ref": _parameter("ref", "The caller's case number.", {"type": "string", "format": "uuid"}),
+}
+IDEMPOTENCY_KEY: dict[str, Any] = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "A repeated request with this key and the same body gets the answer of the first, and changes "
+    "nothing. Kept for a day, as a keyed hash.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255},
 }
 FILE_BODY: dict[str, Any] = {
     "requestBody": {

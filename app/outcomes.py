@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from app.model import QueryResult
 from core.samples import HeldSample
@@ -27,13 +26,16 @@ Row = list[Any]
 class NewSamples:
     """The samples of one request, column by column.
 
-    An id that is None is generated.
+    An id that is None is generated. `expires` are milliseconds since 1970, None where none was given; `readd` says
+    that an id may come back although it was erased lately.
     """
 
     rows: list[Row]
     labels: list[Any]
     ids: list[str | None]
     subjects: list[str | None]
+    expires: list[int | None]
+    readd: list[bool]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -45,7 +47,24 @@ class NewSamples:
             [self.labels[i] for i in positions],
             [self.ids[i] for i in positions],
             [self.subjects[i] for i in positions],
+            [self.expires[i] for i in positions],
+            [self.readd[i] for i in positions],
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """The new content of one sample; `subject` and `expires` stay as they are with `KEEP`."""
+
+    sample_id: str
+    row: Row
+    label: Any
+    subject: str | Keep | None = KEEP
+    expires: int | Keep | None = KEEP
+
+
+Deleted = tuple[list[str], int]
+"""Ids of the samples that were deleted, and how many of the ids or subjects named were not held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,26 +86,6 @@ class Added:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
-    """What became of an erasure or a rectification.
-
-    `requested` counts the ids or subjects named (each once), `absent` those of them that are not held, `unlearned`
-    the samples that no prediction depends on any more.
-    """
-
-    ref: str | None
-    kind: Literal["deletion", "rectification"]
-    guarantee: str
-    requested: int
-    unlearned: int
-    absent: int
-    model_version: int
-    received_at: datetime
-    unlearned_at: datetime
-    status: Literal["unlearned"] = "unlearned"
-
-
-@dataclass(frozen=True, slots=True)
 class Page:
     """Some of the samples held, in the order of their slots; `next_slot` continues, None when there are no more."""
 
@@ -104,6 +103,7 @@ class Restored:
     n_samples: int
     dropped_erased: int
     dropped_rectified: int
+    dropped_expired: int
     no_longer_held: int
     model_version: int
 
@@ -123,4 +123,7 @@ class Description:
     model_version: int
     lazy_tags: int
     memory_bytes: int
-    durable: bool = field(default=False)
+    durable: bool
+    pending_erasures: int
+    overdue_erasures: int
+    expiry_paused: str | None

@@ -14,13 +14,14 @@ from urllib.parse import unquote_to_bytes
 
 import orjson
 
-from app.outcomes import KEEP, Keep, NewSamples, Row
+from app.outcomes import KEEP, Keep, NewSamples, Replacement, Row
 from app.problems import ProblemError, invalid, pointer, too_many_rows
+from app.retention.parse import TimeError, parse_future
 from core.errors import InputError
 from core.samples import normalise_id
 from core.schema import Schema
 
-_SAMPLE_KEYS = {"id", "subject", "features", "label", "readd"}
+_SAMPLE_KEYS = {"id", "subject", "features", "label", "expires_at", "readd"}
 
 
 class Reader:
@@ -34,12 +35,15 @@ class Reader:
         Most instances, samples or ids in one request.
     max_depth
         Deepest nesting of a body.
+    now_ms
+        The time, in milliseconds since 1970.
     """
 
-    def __init__(self, schema: Schema, *, max_rows: int, max_depth: int) -> None:
+    def __init__(self, schema: Schema, *, max_rows: int, max_depth: int, now_ms: Callable[[], int]) -> None:
         self.schema = schema
         self.max_rows = max_rows
         self.max_depth = max_depth
+        self._now_ms = now_ms
         self._names = tuple(schema.names)
         self._known = frozenset(self._names)
 
@@ -62,17 +66,15 @@ class Reader:
         """Return the samples of a `POST /samples` body, and the list as it was sent."""
         content = self._object(body, {"samples"})
         sent = self._list(content, "samples", "samples")
-        samples = NewSamples([], [], [], [])
+        samples = NewSamples([], [], [], [], [], [])
         for i, sample in enumerate(sent):
             self._sample(samples, i, sample)
         _refuse_repeated(samples.ids)
         return samples, sent
 
-    def replacement(self, body: bytes, sample_id: str) -> tuple[Row, Any, str | Keep | None, Any]:
-        """Return row, label and subject of a `PUT /samples/{id}` body, and the features as they were sent."""
+    def replacement(self, body: bytes, sample_id: str) -> tuple[Replacement, Any]:
+        """Return what a `PUT /samples/{id}` body asks for, and the features as they were sent."""
         content = self._object(body, {"id", "features", "label", "subject", "expires_at"})
-        if "expires_at" in content:
-            raise invalid("/expires_at", _NO_EXPIRY)
         if "id" in content and _name(content["id"], "/id") != sample_id:
             raise invalid("/id", "must be the id in the path: a sample keeps its id; leave it out")
         for key in ("features", "label"):
@@ -81,8 +83,13 @@ class Reader:
         subject: str | Keep | None = KEEP
         if "subject" in content:
             subject = None if content["subject"] is None else _name(content["subject"], "/subject")
+        expires: int | Keep | None = KEEP
+        if "expires_at" in content:
+            sent = content["expires_at"]
+            expires = None if sent is None else self._time(sent, ("expires_at",))
         features = content["features"]
-        return self._row(features, ("features",)), content["label"], subject, features
+        row = self._row(features, ("features",))
+        return Replacement(sample_id, row, content["label"], subject, expires), features
 
     def targets(self, body: bytes) -> tuple[list[str] | None, list[str] | None, str | None]:
         """Return ids, subjects (one of them is None) and case number of a batch deletion."""
@@ -135,15 +142,12 @@ class Reader:
         if not isinstance(sample, dict):
             raise self._refuse(sample, pointer("samples", i), "must be an object with 'features' and 'label'")
         if not _SAMPLE_KEYS.issuperset(sample):
-            if "expires_at" in sample:
-                raise invalid(pointer("samples", i, "expires_at"), _NO_EXPIRY)
-            raise self._refuse(
-                sample, pointer("samples", i), f"has a key that is not known; {_listed(_SAMPLE_KEYS - {'readd'})}"
-            )
+            raise self._refuse(sample, pointer("samples", i), f"has a key that is not known; {_listed(_SAMPLE_KEYS)}")
         for key in ("features", "label"):
             if key not in sample:
                 raise invalid(pointer("samples", i, key), "is missing: a sample has 'features' and a 'label'")
-        if not isinstance(sample.get("readd", False), bool):
+        readd, expires = sample.get("readd", False), sample.get("expires_at")
+        if not isinstance(readd, bool):
             raise invalid(pointer("samples", i, "readd"), "must be true or false")
         features = sample["features"]
         if type(features) is not list or len(features) != len(self._names):
@@ -153,6 +157,15 @@ class Reader:
         samples.labels.append(sample["label"])
         samples.ids.append(None if name is None else _name(name, ("samples", i, "id")))
         samples.subjects.append(None if subject is None else _name(subject, ("samples", i, "subject")))
+        samples.expires.append(None if expires is None else self._time(expires, ("samples", i, "expires_at")))
+        samples.readd.append(readd)
+
+    def _time(self, value: Any, place: tuple[str | int, ...]) -> int:
+        """Return a time to come, in milliseconds since 1970."""
+        try:
+            return parse_future(value, self._now_ms())
+        except TimeError as error:
+            raise invalid(pointer(*place), error.rule) from None
 
     def _row(self, features: Any, place: tuple[str | int, ...]) -> Row:
         n_features = len(self._names)
@@ -189,8 +202,15 @@ class Reader:
         return invalid("", f"is nested too deeply: at most {self.max_depth} levels are accepted")
 
 
-_NO_EXPIRY = "is not supported, samples do not expire here: leave it out, and delete the sample in time"
 _UNKNOWN_FEATURE = "has a feature name that the model does not know: GET /model lists the names"
+
+
+def explain_addition(error: BaseException | None, sent: list[Any], schema: Schema) -> BaseException | None:
+    """Return what refused the samples of a `POST /samples` body, with the places in that body."""
+    if not isinstance(error, InputError):
+        return error
+    features = [sample["features"] for sample in sent]
+    return explain(error, lambda row: ("samples", row, "features"), features, schema)
 
 
 def explain(

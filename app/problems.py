@@ -15,6 +15,7 @@ import orjson
 from starlette.responses import Response
 
 from app import errors
+from app.journal.journal import JournalError, JournalFullError
 from core.errors import CapacityError, EmptyModelError, FileError, InputError
 
 MEDIA_TYPE = "application/problem+json"
@@ -58,8 +59,14 @@ KINDS: dict[str, Kind] = {
             "key-needed",
             401,
             "A key is needed",
-            "Send the key as 'Authorization: Bearer <key>' or as 'X-API-Key: <key>'.",
+            "Send a key that is known and has not ended, as 'Authorization: Bearer <key>' or as 'X-API-Key: <key>'.",
             headers={"WWW-Authenticate": 'Bearer realm="oubli"'},
+        ),
+        Kind(
+            "scope-needed",
+            403,
+            "The key does not allow this",
+            "This takes a key with another scope: `oubli keys create` makes one.",
         ),
         Kind(
             "foreign-origin",
@@ -74,6 +81,18 @@ KINDS: dict[str, Kind] = {
             404,
             "Not held",
             "No sample is held under this id or subject. POST /samples adds one.",
+        ),
+        Kind(
+            "no-receipt",
+            404,
+            "There is no such receipt",
+            "No erasure has this id or case number: the answer to a deletion names both.",
+        ),
+        Kind(
+            "no-job",
+            404,
+            "There is no such job",
+            "No job has this id, or it ended so long ago that it was forgotten.",
         ),
         Kind(
             "no-snapshot",
@@ -100,6 +119,14 @@ KINDS: dict[str, Kind] = {
             "Nothing was added: samples were sent under ids that are held with other content. PUT /samples/{id} "
             "rectifies a sample, another id adds a new one.",
             example=(("/samples/0/id", "is held with other content"),),
+        ),
+        Kind(
+            "erased-lately",
+            409,
+            "An id was erased lately",
+            "Nothing was added: samples were sent under ids that were erased a short time ago. It may be a late retry. "
+            "Send 'readd': true with each sample that is meant to come back.",
+            example=(("/samples/0/id", "was erased lately"),),
         ),
         Kind(
             "ephemeral",
@@ -164,8 +191,8 @@ KINDS: dict[str, Kind] = {
             "changes-stopped",
             503,
             "The model does not change any more",
-            "An earlier error left the model in doubt, so nothing is changed until the server is restarted. "
-            "Predictions go on.",
+            "An earlier error left the model or the disk in doubt, so nothing is changed until the server is "
+            "restarted. Predictions go on.",
         ),
         Kind(
             "capacity",
@@ -258,6 +285,17 @@ def to_problem(error: Exception) -> ProblemError | None:
         case errors.ConflictError(rows=rows):
             rule = "is held with other content"
             return ProblemError("id-conflict", errors=[(pointer("samples", row, "id"), rule) for row in rows])
+        case errors.ErasedLatelyError(rows=rows):
+            rule = "was erased lately"
+            return ProblemError("erased-lately", errors=[(pointer("samples", row, "id"), rule) for row in rows])
+        case errors.RepeatedKeyError():
+            return invalid("/Idempotency-Key", "was used for another body: use a new key for a new request")
+        case errors.NoReceiptError():
+            return ProblemError("no-receipt")
+        case JournalFullError():
+            return ProblemError("storage")
+        case JournalError():
+            return ProblemError("changes-stopped")
         case errors.NotHeldError():
             return ProblemError("not-held")
         case errors.NoSnapshotError():

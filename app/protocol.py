@@ -8,18 +8,19 @@ Most requests of a connection have the head of the one before, byte for byte but
 not even parsed. Any other request that may be hot is held back until its body is there: its head was judged, the parser
 goes on, nothing has been started. When it turns out that it has to take the ordinary way, uvicorn's own callbacks are
 called as the parser would have called them. Requests of one connection are answered in their order: while one is on the
-ordinary way, those behind it follow it there.
+ordinary way, or waits for the disk, those behind it go to uvicorn's queue.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, ClassVar, NamedTuple
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from app.hot import Answer, Handler, HotRoutes
+from app.hot import LATER, Answer, Handler, HotRoutes, Later, Occasion
 
 _MOST_DIGITS = 8  # of a body's length, and the sign after them
 LONGEST_WAIT = 0.001  # seconds that an answer may wait for others
@@ -62,9 +63,10 @@ class _KnownHead(NamedTuple):
     before: bytes
     after: bytes
     handler: Handler
+    epoch: int  # of the keys by which the gate decided
 
     @classmethod
-    def of(cls, request: bytes, body: bytes, handler: Handler) -> _KnownHead | None:
+    def of(cls, request: bytes, body: bytes, handler: Handler, epoch: int) -> _KnownHead | None:
         """Return the head of one whole request; None when it does not say its length, or when there is more."""
         end = len(request) - len(body)
         if not body or request.find(b"\r\n\r\n") != end - 4:
@@ -73,11 +75,11 @@ class _KnownHead(NamedTuple):
         if name < 0:
             return None
         digits = name + len(b"\r\ncontent-length: ")
-        return cls(request[:digits], request[request.find(b"\r", digits) : end], handler)
+        return cls(request[:digits], request[request.find(b"\r", digits) : end], handler, epoch)
 
     def body_of(self, data: bytes, most: int) -> bytes | None:
         """Return the body when `data` is this head, with any length up to `most`, and just as long a body."""
-        before, after, _ = self
+        before, after = self.before, self.after
         digits = len(before)
         end = data.find(b"\r", digits, digits + _MOST_DIGITS)
         if end < 0 or not data.startswith(before) or not data.startswith(after, end):
@@ -85,6 +87,18 @@ class _KnownHead(NamedTuple):
         length = data[digits:end]
         body = data[end + len(after) :]
         return body if length.isdigit() and int(length) == len(body) <= most else None
+
+
+class _Awaited:
+    """Stands for a request whose answer is not there yet, where uvicorn expects its own record of one."""
+
+    __slots__ = ("disconnected", "keep_alive", "message_event", "response_complete")
+
+    def __init__(self) -> None:
+        self.response_complete = False
+        self.disconnected = False
+        self.keep_alive = True
+        self.message_event = asyncio.Event()
 
 
 class HotProtocol(HttpToolsProtocol):
@@ -98,7 +112,7 @@ class HotProtocol(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._handler: Handler | None = None
         self._held_body = b""
-        self._admitted_method = b""
+        self._admitted_for = Occasion(b"", "", 0)
         self._admitted_headers: list[tuple[bytes, bytes]] = []
         self._known_head: _KnownHead | None = None
         self._chunk = b""  # being read, when it begins with a request
@@ -155,11 +169,12 @@ class HotProtocol(HttpToolsProtocol):
         handler, self._handler = self._handler, None
         if handler is not None:
             # The client may have stopped reading, or the connection may be closing, since the head was judged.
-            answer = self.hot.answer(handler, self._held_body) if self._may_answer_now() else None
+            answer = self._ask(handler, self._held_body) if self._may_answer_now() else None
             if answer is not None:
-                self._known_head = _KnownHead.of(self._chunk, self._held_body, handler)
+                self._known_head = _KnownHead.of(self._chunk, self._held_body, handler, self._admitted_for.epoch)
                 self._chunk = b""  # what follows in it does not begin it
-                self._take_in(answer)
+                if answer is not LATER:
+                    self._take_in(answer)
                 return
             self._begin_ordinary()
             super().on_body(self._held_body)
@@ -190,24 +205,51 @@ class HotProtocol(HttpToolsProtocol):
         self._handler = self.hot.handler(method, self.url)
         if self._handler is None or parser.get_http_version() != "1.1":
             return False
-        if self.headers == self._admitted_headers and method == self._admitted_method:
+        occasion = self.hot.occasion(method, self.url)
+        if self.headers == self._admitted_headers and occasion == self._admitted_for:
             return True  # what was decided about the same head on this connection
-        if not self.hot.admits(method, self.headers):
+        if not self.hot.admits(occasion, self.headers):
             return False
-        self._admitted_method, self._admitted_headers = method, self.headers
+        self._admitted_for, self._admitted_headers = occasion, self.headers
         return True
 
     def _answer_known(self, head: _KnownHead, data: bytes) -> bool:
         """Answer a request by its known head; false, and nothing has changed, when it has to be parsed."""
         body = head.body_of(data, self.hot.largest_body)
-        if body is None or not self._may_answer_now():
+        if body is None or head.epoch != self.hot.epoch or not self._may_answer_now():
             return False
-        answer = self.hot.answer(head.handler, body)
+        answer = self._ask(head.handler, body)
         if answer is None:
             return False
         self._unset_keepalive_if_required()
-        self._take_in(answer)
+        if answer is not LATER:
+            self._take_in(answer)
         return True
+
+    def _ask(self, handler: Handler, body: bytes) -> Answer | Later | None:
+        """Ask for an answer; while it is awaited, requests behind it are queued."""
+        awaited = _Awaited()
+        answer = self.hot.answer(handler, body, partial(self._deliver, awaited))
+        if answer is LATER:
+            self.cycle = cast("Any", awaited)
+        return answer
+
+    def _deliver(self, awaited: _Awaited, answer: Answer) -> None:
+        """Write an answer that was awaited, and begin with the request behind it."""
+        awaited.response_complete = True
+        if awaited.disconnected or self.transport.is_closing():
+            return
+        self._take_in(answer)
+        if not awaited.keep_alive:
+            self._send()
+            self.transport.close()
+        elif self.pipeline:
+            self._send()
+            self.flow.resume_reading()
+            cycle, app = self.pipeline.pop()
+            task = self.loop.create_task(cycle.run_asgi(app))
+            task.add_done_callback(self.tasks.discard)
+            self.tasks.add(task)
 
     def _may_answer_now(self) -> bool:
         """Whether an answer written now is the next one due, and will be read."""

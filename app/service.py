@@ -1,45 +1,55 @@
-"""The one writer: every request that reads or changes the model goes through `ModelService`. No HTTP here.
+"""What may be done with the model: every request that reads or changes it goes through `ModelService`. No HTTP here.
 
-Short work runs on the event loop as it comes, long work in threads; `turns` says who waits for whom. A long mutation
-changes a copy, which then replaces the live model in one step, so that predictions go on meanwhile and see all of it
-or nothing.
+    reading     here: short predictions on the event loop, long ones in a thread
+    changing    `commits`: planned, made durable, made, answered; long ones on a copy in a thread
+    replacing   `replacing`: restore, fit
+    upkeep      `upkeep`: snapshots and erasures; `expiring`: samples whose time is over
+
+`turns` says who waits for whom; `live` is what they all work on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from app.changes import end_of_ids
+from app.audit.auditor import Auditor
+from app.audit.notes import IdempotencyRecord
+from app.audit.receipts import Receipt
+from app.audit.store import AuditStore
+from app.claims import Claim, Claims
+from app.commits import LOOP_BUDGET, Committer, settle_future
 from app.costs import Cost
-from app.erased import ErasedIds
-from app.errors import EphemeralError, ServiceError, StaleCursorError, StorageError, UnavailableError
+from app.errors import EphemeralError, NoReceiptError, ServiceError, StaleCursorError, UnavailableError
+from app.expiring import Expiring
+from app.folding import Folder
+from app.grace import Grace
 from app.idle import IdleResolver, TagSlices
-from app.model import ServedModel
-from app.mutations import Change, Done, added, addition, deletion, deletion_of_subjects, replacement
-from app.outcomes import Added, Description, Keep, NewSamples, Page, Predicted, Receipt, Restored, Row
+from app.jobs.board import Job, JobBoard, Report
+from app.journal.journal import JournalError
+from app.live import Live
+from app.mutations import Change, Done, Request, Settle, added, addition, deletion, replacement
+from app.outcomes import Added, Deleted, Description, NewSamples, Page, Predicted, Replacement, Restored, Row
+from app.replacing import Replacing
+from app.retention.clock import Clock
+from app.retention.parse import moment
 from app.store.keeper import Keeper
-from app.store.reservations import Marks
 from app.store.snapshots import Snapshot
 from app.turns import Turns
+from app.upkeep import TAG_SLICE, Upkeep, UpkeepPolicy
 from app.views import describe, one_sample, page_of_samples
 from app.workers import Workers
-from core.errors import OubliError
 from core.samples import HeldSample
 from core.schema import Schema
 
 log = logging.getLogger("oubli.service")
-
-LOOP_BUDGET = 0.010  # seconds of work that may run on the event loop in one piece
-TAG_SLICE = 0.002  # seconds of one piece of the work before a snapshot; requests are answered in between
 
 State = Literal["starting", "ready", "stopping"]
 T = TypeVar("T")
@@ -47,13 +57,46 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the service refuses to exceed.
+    """What the service refuses to exceed, and what it does by itself.
 
-    `max_queue` requests wait at most; a page lists at most `page_size_max` samples.
+    Attributes
+    ----------
+    max_queue
+        Most requests that wait; erasures wait all the same.
+    page_size_max
+        Most samples, receipts or entries on a page.
+    readd_grace
+        Seconds for which an erased id may not come back unless it is meant.
+    retention
+        Seconds after which samples expire that say nothing else; None for never.
+    max_expiry_share
+        Largest share of the samples that may expire at once without being confirmed.
     """
 
     max_queue: int = 1024
     page_size_max: int = 1000
+    readd_grace: float = 86_400.0
+    retention: float | None = None
+    max_expiry_share: float = 0.1
+
+
+@dataclass(slots=True)
+class Records:
+    """What the service remembers besides the model: the ledger with its keys, and the time.
+
+    Attributes
+    ----------
+    auditor
+        Makes receipts and entries.
+    store
+        The ledger's file.
+    clock
+        Tells the time.
+    """
+
+    auditor: Auditor
+    store: AuditStore
+    clock: Clock
 
 
 class ModelService:
@@ -61,46 +104,68 @@ class ModelService:
 
     Parameters
     ----------
-    model
-        Trained, started empty, or recovered. It belongs to the service from now on.
+    live
+        The model with its place in its history. It belongs to the service from now on.
     keeper
         What keeps it on disk, or keeps nothing.
-    model_version
-        Version of the samples that the model holds.
-    epoch
-        Names the order in which samples are listed, as it was written with the model; None for a new model.
+    records
+        The ledger and the time.
     warm_up
         Compiles what the first requests would otherwise wait for; called in a thread by `start`.
     """
 
     def __init__(
         self,
-        model: ServedModel,
+        live: Live,
         keeper: Keeper,
+        records: Records,
         *,
-        model_version: int,
-        epoch: int | None = None,
         limits: Limits | None = None,
+        policy: UpkeepPolicy | None = None,
         idle_resolve: bool = True,
         warm_up: Callable[[], object] | None = None,
     ) -> None:
         self.limits = limits or Limits()
+        self.policy = policy or UpkeepPolicy()
         self.stop_error: str | None = None
-        self._model = model
+        self.jobs = JobBoard()
+        self._live = live
         self._keeper = keeper
-        self._version = model_version
-        self._epoch = new_epoch() if epoch is None else epoch
+        self._records = records
         self._state: State = "starting"
-        self._failed = False
         self._warm_up = warm_up
+        self._workers = Workers()
         self._turns = Turns(self.limits.max_queue)
-        self._idle = IdleResolver(lambda: self._model, self._turns)
+        self._idle = IdleResolver(lambda: live.model, self._turns)
         self._idle_resolve = idle_resolve
-        self._erased = ErasedIds()
         self._row_cost = Cost(50e-6, LOOP_BUDGET)
         self._add_cost = Cost(200e-6, LOOP_BUDGET)
         self._delete_cost = Cost(200e-6, LOOP_BUDGET)
-        self._workers = Workers()
+        now_ms, auditor = records.clock.now_ms, records.auditor
+        grace_ms = round(self.limits.readd_grace * 1000)
+        erased = records.store.recently_erased(now_ms() - grace_ms) if grace_ms else []
+        self._folder = Folder(records.store, self._workers, self._fail)
+        self.claims = Claims(auditor, self._folder, now_ms)
+        self._committer = Committer(
+            live,
+            keeper.journal,
+            auditor,
+            self._folder,
+            Grace(grace_ms, auditor.hashes_of, now_ms, erased),
+            self._turns,
+            self._workers,
+            max_queue=self.limits.max_queue,
+            now_ms=now_ms,
+            default_expiry=self._default_expiry,
+            changed=self._idle.model_changed,
+        )
+        self._upkeep = Upkeep(
+            live, keeper, self._committer, auditor, self._folder, self._turns, self._workers, self.policy, now_ms
+        )
+        self._replacing = Replacing(
+            live, keeper, self._committer, self._upkeep, auditor, self._folder, self._turns, self._workers, now_ms
+        )
+        self._expiring = Expiring(live, records.clock, self.limits.max_expiry_share, self._expire)
 
     # --- life
 
@@ -111,42 +176,54 @@ class ModelService:
 
     @property
     def failed(self) -> bool:
-        """Whether an error left the model in doubt, so that it does not change any more."""
-        return self._failed
+        """Whether an error left the model or the disk in doubt, so that nothing changes any more."""
+        return self._live.failed
 
     @property
     def model_version(self) -> int:
         """Version of the samples held."""
-        return self._version
+        return self._live.version
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether what was acknowledged survives the process."""
+        return self._keeper.journal.is_durable
 
     def start(self) -> None:
         """Begin in the background to make the service ready; call it on the event loop."""
+        self._workers.begin(self._committer.run(), endless=True)
+        if not self._keeper.is_ephemeral:
+            self._workers.begin(self._upkeep.run(), endless=True)
+        self._workers.begin(self._expiring.run(), endless=True)
         self._workers.begin(self._make_ready())
 
     def drain(self) -> None:
         """Say no to readiness from now on; requests are answered as before."""
         self._state = "stopping"
+        self.jobs.drain()
 
     async def stop(self) -> None:
         """Finish what runs, write a snapshot when something changed since the last, and release the directory.
 
-        What cannot be written is told in `stop_error`: nothing can be done about it any more.
+        What cannot be written is told in `stop_error`: nothing can be done about it any more. What was acknowledged
+        is in the journal all the same.
         """
         self.drain()
-        await self._workers.settle()
         try:
-            async with self._turns.mutation(refusable=False):
-                if self._keeper.is_current(self._version):
-                    return
-                if self._failed:
-                    self.stop_error = "an error left the model in doubt: its last changes were not written to the disk"
-                    return
-                await self._write_snapshot()
-                log.info("snapshot written at model version %d", self._version)
-        except StorageError:
-            self.stop_error = "the last snapshot could not be written: changes since the one before are lost"
+            await self.jobs.close()
+            await self._committer.drain()
+            if not (self._live.failed or (self._keeper.is_current(self._live.seq) and not self._live.pending)):
+                await self._upkeep.write_snapshot()
+                log.info("snapshot written at model version %d", self._live.version)
+            now = self.now_ms
+            await self._folder.read(lambda store: store.witness(now))
+            await self._folder.flush()
+        except (ServiceError, JournalError):
+            self.stop_error = "the last snapshot could not be written; what was acknowledged is in the journal"
         finally:
+            await self._workers.settle()
             self._workers.close()
+            self._records.store.close()
             self._keeper.close()
 
     def request_begins(self) -> None:
@@ -171,12 +248,13 @@ class ModelService:
         self._require_started()
         if not self._row_cost.is_short(len(rows)):
             return None
+        live = self._live
         if len(rows) == 1:  # always short, and no measure of a row among many
-            return Predicted(self._model.query(rows, frozen=self._turns.frozen), self._version)
+            return Predicted(live.model.query(rows, frozen=self._turns.frozen), live.version)
         started = time.perf_counter()
-        result = self._model.query(rows, frozen=self._turns.frozen)
+        result = live.model.query(rows, frozen=self._turns.frozen)
         self._row_cost.observe(len(rows), time.perf_counter() - started)
-        return Predicted(result, self._version)
+        return Predicted(result, live.version)
 
     async def predict(self, rows: list[Row]) -> Predicted:
         """Predict for some rows."""
@@ -186,7 +264,7 @@ class ModelService:
     def get(self, sample_id: str) -> tuple[HeldSample, int]:
         """Return one sample as held, and the model version; see `views.one_sample`."""
         self._require_started()
-        return one_sample(self._model, sample_id), self._version
+        return one_sample(self._live.model, sample_id), self._live.version
 
     def page(self, *, subject: str | None, after: tuple[int, int] | None, limit: int) -> Page:
         """Return a page of the samples held, or of one subject's; see `views.page_of_samples`.
@@ -206,26 +284,41 @@ class ModelService:
             When a restore replaced the list meanwhile.
         """
         self._require_started()
-        if after is not None and after[0] != self._epoch:
+        live = self._live
+        if after is not None and after[0] != live.epoch:
             raise StaleCursorError
         return page_of_samples(
-            self._model,
+            live.model,
             subject=subject,
             after_slot=None if after is None else after[1],
             limit=limit,
-            epoch=self._epoch,
-            model_version=self._version,
+            epoch=live.epoch,
+            model_version=live.version,
         )
 
     def describe(self) -> Description:
         """Return what is known of the model as a whole."""
         self._require_started()
-        return describe(self._model, self._version)
+        live = self._live
+        end = self._records.clock.now_ms() - round(self.policy.erasure_deadline * 1000)
+        return describe(
+            live.model,
+            live.version,
+            durable=self.is_durable,
+            pending=len(live.pending),
+            overdue=sum(pending.acknowledged_ms < end for pending in live.pending.values()),
+            expiry_paused=self._expiring.paused,
+        )
 
     @property
     def schema(self) -> Schema:
         """The schema of the model, for parsing."""
-        return self._model.schema_
+        return self._live.model.schema_
+
+    @property
+    def now_ms(self) -> int:
+        """The time, in milliseconds since 1970; never runs backwards."""
+        return self._records.clock.now_ms()
 
     @property
     def newest_snapshot(self) -> Snapshot:
@@ -239,62 +332,79 @@ class ModelService:
 
     # --- changing
 
-    def add_now(self, samples: NewSamples) -> Added | None:
-        """Add samples if that can be done at once; None, and nothing changed, when it has to wait: see `add`."""
-        done = self._mutate_now(addition(samples, self._keeper.id_floor, self._add_cost))
-        return None if done is None else added(done)
+    def submit_addition(
+        self, samples: NewSamples, settle: Callable[[Added | None, BaseException | None], None]
+    ) -> bool:
+        """Have samples added and `settle` called; false, and nothing is done, when the change is long: see `add`."""
 
-    async def add(self, samples: NewSamples) -> Added:
-        """Add samples; see `changes.add_samples`."""
-        return added(await self._mutate(addition(samples, self._keeper.id_floor, self._add_cost)))
+        def settled(done: Done[tuple[list[str], int]] | None, error: BaseException | None) -> None:
+            settle(None if done is None else added(done), error)
 
-    async def replace(
-        self, sample_id: str, row: Row, label: object, subject: str | Keep | None, ref: str | None = None
-    ) -> Receipt:
-        """Rectify one held sample; see `changes.replace_sample`."""
-        received_at = datetime.now(UTC)
-        done = await self._mutate(replacement(sample_id, row, label, subject, self._add_cost))
-        relearned, _ = done.outcome
-        return self._receipt(ref, "rectification", 1, int(relearned), 0, done.model_version, received_at)
+        return self._submit(addition(samples, self._add_cost), settled)
 
-    def delete_now(self, sample_id: str) -> Receipt | None:
-        """Delete one sample if that can be done at once; None, and nothing changed, when it has to wait."""
-        received_at = datetime.now(UTC)
-        done = self._mutate_now(deletion([sample_id], self._delete_cost))
-        return None if done is None else self._deleted(done, None, 1, received_at)
+    async def add(self, samples: NewSamples, claim: Claim | None = None) -> Added:
+        """Add samples; see `plans.plan_addition`. What was claimed and answered before is answered again."""
+        if claim is not None and claim.earlier is not None:
+            return _added_before(samples, claim, claim.earlier)
+        return added(await self._mutate(addition(samples, self._add_cost, claim)))
+
+    async def replace(self, asked: Replacement, ref: str | None = None) -> Receipt:
+        """Rectify one held sample; see `plans.plan_replacement`."""
+        request = Request("rectification", [asked.sample_id], "ids", ref, self._now())
+        return _receipt(await self._mutate(replacement(asked, request, self._add_cost)))
+
+    def submit_deletion(self, sample_id: str, settle: Callable[[Receipt | None, BaseException | None], None]) -> bool:
+        """Have one sample deleted and `settle` called; false, and nothing is done, when it is not held."""
+        if not self._live.model.samples_.contains(sample_id):
+            return False
+
+        def settled(done: Done[Deleted] | None, error: BaseException | None) -> None:
+            settle(None if done is None else _receipt(done), error)
+
+        request = Request("deletion", [sample_id], "ids", None, self._now())
+        return self._submit(deletion(request, self._live.model, self._delete_cost), settled)
 
     async def delete(
-        self, *, ids: Sequence[str] | None = None, subjects: Sequence[str] | None = None, ref: str | None = None
+        self,
+        *,
+        ids: Sequence[str] | None = None,
+        subjects: Sequence[str] | None = None,
+        ref: str | None = None,
+        claim: Claim | None = None,
     ) -> Receipt:
         """Delete what is held under ids, or of subjects; names that are repeated count once, absent ones are counted.
 
-        A full queue does not refuse it.
+        When nothing of it is held, the receipt of the last erasure of exactly these targets is returned, if there is
+        one. A full queue does not refuse it.
         """
-        received_at = datetime.now(UTC)
-        if ids is not None:
-            names = list(dict.fromkeys(ids))
-            change = deletion(names, self._delete_cost)
-        else:
-            self._require_changeable()
-            names = list(dict.fromkeys(subjects or ()))
-            change = deletion_of_subjects(names, self._model, self._delete_cost)
-        return self._deleted(await self._mutate(change), ref, len(names), received_at)
-
-    def _deleted(
-        self, done: Done[tuple[list[str], int]], ref: str | None, n_named: int, received_at: datetime
-    ) -> Receipt:
-        deleted, absent = done.outcome
-        return self._receipt(ref, "deletion", n_named, len(deleted), absent, done.model_version, received_at)
+        self._require_changeable()
+        if claim is not None and claim.earlier is not None and claim.earlier.receipt is not None:
+            return await self.receipt(claim.earlier.receipt)
+        by: Literal["ids", "subjects"] = "subjects" if ids is None else "ids"
+        names = list(dict.fromkeys((subjects or ()) if ids is None else ids))
+        store = self._live.model.samples_
+        held = store.ids_of_subject if by == "subjects" else store.contains
+        if claim is None and not any(held(name) for name in names):
+            earlier = await self._last_receipt(names, by)
+            if earlier is not None:
+                return earlier
+        request = Request("deletion", names, by, ref, self._now())
+        return _receipt(await self._mutate(deletion(request, self._live.model, self._delete_cost, claim)))
 
     async def snapshot(self) -> Snapshot:
         """Write a snapshot of the model as it is when its turn comes."""
         self._require_changeable()
-        if self._keeper.is_ephemeral:
-            raise EphemeralError
-        return await self._workers.finish(self._snapshot())
+        self._require_kept()
+        return await self._workers.finish(self._upkeep.write_snapshot())
+
+    async def export(self) -> Snapshot:
+        """Return the newest snapshot to be handed out, after that has been noted in the ledger."""
+        self._require_changeable()
+        self._require_kept()
+        return await self._workers.finish(self._upkeep.export())
 
     async def restore(self, path: Path) -> Restored:
-        """Replace the model by that of a snapshot file, less what was erased or rectified since.
+        """Replace the model by that of a snapshot file, less what was erased, rectified or expired since.
 
         Raises
         ------
@@ -302,142 +412,112 @@ class ModelService:
             When the file is not a sound model file; nothing has changed.
         """
         self._require_changeable()
-        return await self._workers.finish(self._restore(path))
+        return await self._workers.finish(self._replacing.restore(path))
+
+    async def confirm_expiry(self) -> None:
+        """Let expiry go on that has been paused; the ledger notes it."""
+        self._require_changeable()
+        self._expiring.confirm()
+        await self._committer.note(partial(self._records.auditor.event, "expiry-confirmed", {}))
+
+    # --- the ledger
+
+    async def receipt(self, receipt_id: str) -> Receipt:
+        """Return a receipt; raises `NoReceiptError`."""
+        self._require_started()
+        now, deadline = self.now_ms, self.policy.erasure_deadline
+        found = await self._folder.read(lambda store: store.receipt(receipt_id, now, round(deadline * 1000)))
+        if found is None:
+            raise NoReceiptError
+        return found
+
+    async def receipts_of(self, ref: str) -> list[Receipt]:
+        """Return the receipts of a case number, the oldest first."""
+        self._require_started()
+        now, deadline = self.now_ms, self.policy.erasure_deadline
+        return await self._folder.read(lambda store: store.receipts_of(ref, now, round(deadline * 1000)))
+
+    async def ledger_page(self, after: int, limit: int) -> list[dict[str, Any]]:
+        """Return entries of the ledger."""
+        self._require_started()
+        return await self._folder.read(lambda store: store.entries(after, limit))
+
+    def public_keys(self) -> list[dict[str, Any]]:
+        """Return the public keys of receipts, current and retired."""
+        return self._records.auditor.public_keys()
+
+    # --- jobs
+
+    def verify_job(self) -> Job:
+        """Begin to compare the model with a fresh fit."""
+        self._require_started()
+        return self.jobs.start("verify", self._replacing.verify)
+
+    def scrub_job(self) -> Job:
+        """Begin to erase from all files what was unlearned."""
+        self._require_changeable()
+        self._require_kept()
+        return self.jobs.start("scrub", self._scrub)
+
+    def fit_job(self, kind: str, parameters: dict[str, Any]) -> Job:
+        """Begin to fit anew, with other parameters, on the samples held."""
+        self._require_changeable()
+        return self.jobs.start("fit", partial(self._replacing.fit, kind, parameters))
 
     # --- how work gets done
 
-    def _mutate_now(self, change: Change[T]) -> Done[T] | None:
-        """Run a short change if its turn is now and nothing must be written before; None when it has to wait."""
+    def _submit(self, change: Change[T], settle: Settle[T]) -> bool:
         self._require_changeable()
-        if not (change.cost.is_short(change.n_items) and self._turns.free and self._is_reserved(change.new_ids)):
-            return None
-        return self._run(change)
+        if not change.cost.is_short(change.n_items):
+            return False
+        self._committer.submit(change, settle)
+        return True
 
     async def _mutate(self, change: Change[T]) -> Done[T]:
-        """Run a change in its turn, on the loop or aside."""
-        done = self._mutate_now(change)
-        if done is not None:
-            return done
+        """Make a change in its turn, on the loop or aside."""
+        self._require_changeable()
         if not change.cost.is_short(change.n_items):
-            return await self._workers.finish(self._mutate_aside(change))
-        async with self._turns.mutation(refusable=change.refusable):
-            self._require_changeable()
-            await self._reserve(change.new_ids)
-            await self._turns.exclusive()
-            return self._run(change)
+            return await self._workers.finish(self._committer.commit_aside(change))
+        settled: asyncio.Future[Done[T]] = asyncio.get_running_loop().create_future()
+        self._committer.submit(change, partial(settle_future, settled))
+        return await settled
 
-    def _run(self, change: Change[T]) -> Done[T]:
-        """Change the live model here and now; it must be ours alone."""
-        started = time.perf_counter()
-        outcome = self._apply(change.apply)
-        change.cost.observe(change.n_items, time.perf_counter() - started)
-        return self._commit(change, outcome)
+    async def _expire(self, ids: Sequence[str]) -> None:
+        request = Request("expiry", ids, "ids", None, self._now())
+        await self._mutate(deletion(request, self._live.model, self._delete_cost))
 
-    def _commit(self, change: Change[T], outcome: T) -> Done[T]:
-        """Count the version up if anything has changed, and note what was erased."""
-        if change.changed(outcome):
-            self._version += 1
-            self._idle.model_changed()
-            if change.erased is not None:
-                ids, kind = change.erased(outcome)
-                self._erased.add(ids, self._version, kind)
-        return Done(outcome, self._model.n_samples_, self._version)
+    async def _scrub(self, report: Report) -> dict[str, Any]:
+        report(0.1)
+        n_pending = len(self._live.pending)
+        snapshot = await self._workers.finish(self._upkeep.write_snapshot(erase=True))
+        return {"snapshot": snapshot.id, "model_version": snapshot.model_version, "erasures": n_pending}
 
-    def _apply(self, change: Callable[[ServedModel], T]) -> T:
-        try:
-            return change(self._model)
-        except (OubliError, ServiceError):
-            raise  # refused; nothing has changed
-        except BaseException:
-            # Nobody knows how far it got: a snapshot or a further change could make it worse.
-            self._failed = True
-            log.error("a mutation failed inside the model: no further mutation is accepted until a restart")
-            raise
-
-    async def _mutate_aside(self, change: Change[T]) -> Done[T]:
-        async with self._turns.mutation(refusable=change.refusable):
-            self._require_changeable()
-            await self._reserve(change.new_ids)
-
-            with self._turns.reading():
-                copy = await self._workers.write(self._model.copy)
-
-            def work() -> T:
-                outcome = change.apply(copy)
-                # Resolved here, or the first predictions would rebuild half the forest on the event loop.
-                copy.resolve()
-                return outcome
-
-            outcome = await self._workers.write(work)
-            self._model = copy
-            return self._commit(change, outcome)
+    async def _last_receipt(self, names: Sequence[str], by: Literal["ids", "subjects"]) -> Receipt | None:
+        hashes = self._records.auditor.target_hashes(names, by)
+        now, deadline = self.now_ms, round(self.policy.erasure_deadline * 1000)
+        return await self._folder.read(lambda store: store.last_receipt_of(hashes, now, deadline))
 
     async def _predict_long(self, rows: list[Row]) -> Predicted:
         async with self._turns.long_read():
             # A model without tags is only read: nobody's working space is written, so short predictions go on beside.
             slices = TagSlices(TAG_SLICE)
             await self._turns.pass_turnstile()
-            while self._model.n_lazy_tags_:
+            while self._live.model.n_lazy_tags_:
                 await self._turns.unread()
-                slices.step(self._model)
+                slices.step(self._live.model)
                 await asyncio.sleep(0)
                 await self._turns.pass_turnstile()
-            model, version = self._model, self._version
+            model, version = self._live.model, self._live.version
             with self._turns.reading():
                 started = time.perf_counter()
                 result = await self._workers.read(partial(model.query, rows, frozen=True))
                 self._row_cost.observe(len(rows), time.perf_counter() - started)
             return Predicted(result, version)
 
-    async def _snapshot(self) -> Snapshot:
-        async with self._turns.mutation():
-            self._require_changeable()
-            return await self._write_snapshot()
-
-    async def _write_snapshot(self) -> Snapshot:
-        """Write the model in its turn: tags are resolved in slices on the loop, then a thread reads and writes."""
-        slices = TagSlices(TAG_SLICE)
-        await self._turns.exclusive()
-        while self._model.n_lazy_tags_ and slices.step(self._model):
-            await asyncio.sleep(0)
-            await self._turns.exclusive()
-        with self._turns.reading():
-            return await self._workers.write(partial(self._keeper.write, self._model, self._version, self._epoch))
-
-    async def _restore(self, path: Path) -> Restored:
-        async with self._turns.mutation():
-            self._require_changeable()
-            version, epoch = self._version + 1, new_epoch()
-            await self._reserve(())
-            with self._turns.reading():
-                model, restored = await self._workers.write(
-                    partial(self._keeper.restore, path, self._model, self._erased, version, epoch)
-                )
-            self._model, self._version, self._epoch = model, version, epoch
-            self._idle.model_changed()
-            return restored
-
-    def _needed_marks(self, new_ids: Sequence[str | None]) -> Marks:
-        """What a change may give out: the next version, and the ids to be generated."""
-        next_id = end_of_ids(new_ids, self._first_free_id()) if None in new_ids else 0
-        return Marks(next_id, self._version + 1)
-
-    def _is_reserved(self, new_ids: Sequence[str | None]) -> bool:
-        return self._keeper.reservations.covers(self._needed_marks(new_ids))
-
-    async def _reserve(self, new_ids: Sequence[str | None]) -> None:
-        """Make sure that the next version and the ids to be generated can be given out."""
-        needed = self._needed_marks(new_ids)
-        if not self._keeper.reservations.covers(needed):
-            await self._workers.write(partial(self._keeper.reserve, needed))
-
-    def _first_free_id(self) -> int:
-        return max(self._model.samples_.next_id, self._keeper.id_floor)
-
     async def _make_ready(self) -> None:
         try:
             if self._warm_up is not None:
-                await self._workers.write(self._warm_up)
+                await self._workers.save(self._warm_up)
         except Exception as error:
             log.error("warming up failed (%s): the first requests will be slow", type(error).__name__)
         if self._idle_resolve:
@@ -446,27 +526,15 @@ class ModelService:
         if self._state == "starting":
             self._state = "ready"
 
-    def _receipt(
-        self,
-        ref: str | None,
-        kind: Literal["deletion", "rectification"],
-        requested: int,
-        unlearned: int,
-        absent: int,
-        model_version: int,
-        received_at: datetime,
-    ) -> Receipt:
-        return Receipt(
-            ref=ref,
-            kind=kind,
-            guarantee=self._model.guarantee,
-            requested=requested,
-            unlearned=unlearned,
-            absent=absent,
-            model_version=model_version,
-            received_at=received_at,
-            unlearned_at=datetime.now(UTC),
-        )
+    def _now(self) -> datetime:
+        return moment(self.now_ms)
+
+    def _default_expiry(self) -> int | None:
+        retention = self.limits.retention
+        return None if retention is None else self.now_ms + round(retention * 1000)
+
+    def _fail(self) -> None:
+        self._live.failed = True
 
     def _require_started(self) -> None:
         if self._state == "starting":
@@ -474,10 +542,28 @@ class ModelService:
 
     def _require_changeable(self) -> None:
         self._require_started()
-        if self._failed:
+        if self._live.failed:
             raise UnavailableError("failed")
 
+    def _require_kept(self) -> None:
+        if self._keeper.is_ephemeral:
+            raise EphemeralError
 
-def new_epoch() -> int:
-    """Name an order of samples; cursors of another order are refused."""
-    return secrets.randbits(48)
+
+def _receipt(done: Done[Any]) -> Receipt:
+    if done.receipt is None:
+        raise RuntimeError("an erasure was made without a receipt")
+    return done.receipt
+
+
+def _added_before(samples: NewSamples, claim: Claim, earlier: IdempotencyRecord) -> Added:
+    """Return the answer to samples that were added by the same request before."""
+    first = 0 if earlier.first_id is None else earlier.first_id ^ claim.mask
+    ids = []
+    for name in samples.ids:
+        if name is None:
+            ids.append(str(first))
+            first += 1
+        else:
+            ids.append(name)
+    return Added(ids, earlier.n_new, earlier.n_samples, earlier.model_version)

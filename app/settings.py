@@ -25,6 +25,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from app.access.key_file import FILE_NAME, KeyFileError, now_ms, read_keys
 from app.errors import StartError
 
 ENV_PREFIX = "OUBLI_"
@@ -57,7 +58,16 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "delimiter",
     ),
     "Model": ("model", *FOREST_PARAMETERS),
-    "Storage": ("data_dir", "ephemeral"),
+    "Storage": (
+        "data_dir",
+        "ephemeral",
+        "snapshot_mutations",
+        "snapshot_bytes",
+        "snapshot_age",
+        "ledger",
+        "accept_missing_erasures",
+    ),
+    "Erasure": ("erasure_deadline", "readd_grace", "retention", "max_expiry_share", "key_dir"),
     "Network": ("host", "port", "api_key_file", "allow_anonymous", "allowed_hosts", "workers"),
     "Limits": (
         "max_body_bytes",
@@ -141,6 +151,29 @@ class Settings(BaseSettings):
     """Directory that keeps the model; one that already holds a model is recovered and `data` is not read."""
     ephemeral: bool = False
     """Keep nothing on disk: a restart trains on `data` again and brings deleted rows back."""
+
+    snapshot_mutations: int = Field(default=10_000, ge=1)
+    """Most records that the journal holds before a snapshot is written."""
+    snapshot_bytes: int = Field(default=64 * MIB, ge=4096)
+    """Most bytes that the journal holds before a snapshot is written."""
+    snapshot_age: float = Field(default=3600.0, gt=0)
+    """Longest time, in seconds, that a record stays in the journal alone."""
+    ledger: Path | None = None
+    """Ledger to take in at start, one entry of `GET /ledger` a line, when that in the data directory is older."""
+    accept_missing_erasures: bool = False
+    """Start although the ledger is older than the snapshot: erasures that are missing from it are given up."""
+
+    # --- erasure
+    erasure_deadline: float = Field(default=60.0, ge=1)
+    """Seconds after an erasure until no file in the data directory may hold anything of it."""
+    readd_grace: float = Field(default=86_400.0, ge=0)
+    """Seconds for which an erased id comes back only when the sample says `readd`; 0 for none."""
+    retention: float | None = Field(default=None, gt=0)
+    """Seconds after which samples expire that say nothing else; without it they never do."""
+    max_expiry_share: float = Field(default=0.1, gt=0, le=1)
+    """Largest share of the samples that may expire at once; more have to be confirmed with `POST /expiry/confirm`."""
+    key_dir: Path | None = None
+    """Directory of the keys that sign receipts and hash ids; by default `keys` in the data directory."""
 
     # --- who may reach it
     host: str = "127.0.0.1"
@@ -263,13 +296,30 @@ class Settings(BaseSettings):
                 "WEB_CONCURRENCY asks for several workers, but one process serves one model: every worker would "
                 "hold a model of its own. Unset WEB_CONCURRENCY or set it to 1."
             )
-        if not self.is_loopback and self.api_key_file is None and not self.allow_anonymous:
+        is_guarded = self.is_loopback or self.api_key_file is not None or self.allow_anonymous
+        if not is_guarded and not self._has_live_key():
             raise SettingsError(
-                f"host {self.host} can be reached from other machines and no key is asked for: set api_key_file "
-                "(--api-key-file, OUBLI_API_KEY_FILE), or allow_anonymous (--allow-anonymous) where a proxy or a "
-                "private network already decides who may connect."
+                f"host {self.host} can be reached from other machines and no key is asked for: make one with `oubli "
+                "keys create`, or set api_key_file (--api-key-file, OUBLI_API_KEY_FILE), or allow_anonymous "
+                "(--allow-anonymous) where a proxy or a private network already decides who may connect."
             )
         self.read_api_key()
+
+    @property
+    def access_keys_path(self) -> Path | None:
+        """The file that `oubli keys` writes; None when there is no data directory."""
+        return None if self.ephemeral else self.data_dir / FILE_NAME
+
+    def _has_live_key(self) -> bool:
+        if self.access_keys_path is None:
+            return False
+        try:
+            return any(key.is_live(now_ms()) for key in read_keys(self.access_keys_path))
+        except KeyFileError as error:
+            raise SettingsError(
+                f"{self.access_keys_path} {error}: restore it from a backup, or remove it and make new keys with "
+                "`oubli keys create`"
+            ) from None
 
     def read_api_key(self) -> str | None:
         """Return the key in ``api_key_file``, or None when no key is asked for.

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from app.errors import StartError
 from app.loading import Table, load_table
+from app.model import ServedModel
 from app.progress import Progress, silent, within
 from app.settings import Settings
 from core import DynamicForestClassifier, DynamicForestRegressor
+from core.errors import InputError
+from core.samples import SampleStore
 from core.schema import Schema, Task
 from core.warmup import warm_up
 
@@ -64,3 +68,27 @@ def train(settings: Settings, progress: Progress = silent) -> tuple[Any, Table]:
             if subject is not None:
                 samples.set_subject(sample_id, subject)
     return estimator, table
+
+
+def another_estimator(kind: str, parameters: Mapping[str, Any], model: ServedModel) -> Any:
+    """Make an unfitted estimator for the samples of a model; what is not given stays as it is.
+
+    Raises
+    ------
+    InputError
+        When a parameter is not known, or has a value that it cannot have.
+    """
+    kept = {**model.get_params(), "random_state": model.seed_} if kind == model.kind else {"random_state": model.seed_}
+    unknown = [name for name in parameters if kind == model.kind and name not in kept]
+    if unknown:
+        raise InputError(f"known parameters are {', '.join(sorted(kept))}", field="parameters")
+    estimator = ESTIMATORS[kind, model.task](**{**kept, **parameters})
+    estimator.start(model.schema_)  # checks the parameters
+    # A seed that is drawn is drawn once: the journal has to know it.
+    return ESTIMATORS[kind, model.task](**{**estimator.get_params(), "random_state": estimator.seed_})
+
+
+def refit(kind: str, parameters: Mapping[str, Any], model: ServedModel, samples: SampleStore) -> ServedModel:
+    """Fit another estimator on samples, which belong to it from now on."""
+    fitted: ServedModel = another_estimator(kind, parameters, model).fit_held(samples)
+    return fitted

@@ -53,7 +53,9 @@ def page_of_samples(
     return Page(samples, chosen[-1] if more else None, epoch, model_version)
 
 
-def describe(model: ServedModel, model_version: int) -> Description:
+def describe(
+    model: ServedModel, model_version: int, *, durable: bool, pending: int, overdue: int, expiry_paused: str | None
+) -> Description:
     """Return what is known of the model as a whole."""
     schema = model.schema_
     return Description(
@@ -69,4 +71,8 @@ def describe(model: ServedModel, model_version: int) -> Description:
         model_version=model_version,
         lazy_tags=model.n_lazy_tags_,
         memory_bytes=model.nbytes_,
+        durable=durable,
+        pending_erasures=pending,
+        overdue_erasures=overdue,
+        expiry_paused=expiry_paused,
     )

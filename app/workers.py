@@ -11,17 +11,31 @@ T = TypeVar("T")
 
 
 class Workers:
-    """One thread for mutations and files, one for long predictions: neither waits for the other."""
+    """One thread each for what must not wait for one another.
+
+    The writer has the journal and long mutations, the saver snapshot files, the auditor the ledger's file, the reader
+    long predictions.
+    """
 
     def __init__(self) -> None:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="oubli-writer")
+        self._saver = ThreadPoolExecutor(1, thread_name_prefix="oubli-saver")
+        self._auditor = ThreadPoolExecutor(1, thread_name_prefix="oubli-auditor")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="oubli-reader")
         self._tasks: set[asyncio.Task[Any]] = set()
         self._endless: set[asyncio.Task[Any]] = set()
 
     async def write(self, work: Callable[[], T]) -> T:
-        """Do what changes a copy or a file, in its thread."""
+        """Do what changes a copy or the journal, in its thread."""
         return await asyncio.get_running_loop().run_in_executor(self._writer, work)
+
+    async def save(self, work: Callable[[], T]) -> T:
+        """Do what reads a model for long or writes a snapshot, in its thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._saver, work)
+
+    async def audit(self, work: Callable[[], T]) -> T:
+        """Do what reads or writes the ledger's file, in its thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._auditor, work)
 
     async def read(self, work: Callable[[], T]) -> T:
         """Do what only reads the model, in its thread."""
@@ -48,8 +62,8 @@ class Workers:
 
     def close(self) -> None:
         """End the threads."""
-        self._writer.shutdown()
-        self._reader.shutdown()
+        for pool in (self._writer, self._saver, self._auditor, self._reader):
+            pool.shutdown()
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

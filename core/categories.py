@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from core.errors import CapacityError, FileError
 from core.rng import MISSING_CATEGORY, hash_text
+from core.slices import copied_dict, copied_list, lists
 from core.values import FLOAT32_EXACT, MISSING
 
 __all__ = ["MISSING_CATEGORY", "CategoryTable", "hash_text"]
@@ -217,9 +218,9 @@ class CategoryTable:
         other.hashes = self.hashes.copy()
         other.counts = self.counts.copy()
         other.columns = self.columns.copy()
-        other._values = self._values.copy()
-        other._codes = {column: codes.copy() for column, codes in self._codes.items()}
-        other._free = self._free.copy()
+        other._values = copied_list(self._values)
+        other._codes = {column: copied_dict(codes) for column, codes in self._codes.items()}
+        other._free = copied_list(self._free)
         return other
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
@@ -300,10 +301,13 @@ class CategoryTable:
 
 def pack_texts(texts: Iterable[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """Return texts as one array of UTF-8 bytes and the offsets of their ends, starting with 0."""
-    encoded = [text.encode("utf-8") for text in texts]
-    offsets = np.zeros(len(encoded) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=offsets[1:])
-    return np.frombuffer(b"".join(encoded), np.uint8).copy(), offsets
+    data = [np.zeros(0, np.uint8)]
+    lengths = [np.zeros(1, np.int64)]
+    for part in lists(texts):
+        encoded = [text.encode("utf-8") for text in part]
+        data.append(np.frombuffer(b"".join(encoded), np.uint8))
+        lengths.append(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+    return np.concatenate(data), np.cumsum(np.concatenate(lengths))
 
 
 def unpack_texts(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], what: str) -> list[str]:

@@ -170,6 +170,8 @@ class ClassTable:
             self._values[code] = None
             self._free.append(code)
         if emptied:
+            # A dictionary keeps the hash of a number, which is the number, where an entry was.
+            self._codes = {key: code for key, code in self._codes.items()}  # noqa: C416 - a copy would copy that too
             self._sort()
 
     def copy(self) -> "ClassTable":

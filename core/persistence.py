@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import safetensors
-from safetensors.numpy import save_file
 
 from core.errors import FileError, NewerFormatError, OubliError
+from core.tensors import read_tensor, write_tensors
 
 FORMAT = "oubli"
 VERSION = 2
@@ -41,7 +41,7 @@ def _checksum(document: str, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
 
 
 def write(path: str | PathLike[str], arrays: Mapping[str, npt.NDArray[Any]], document: dict[str, Any]) -> None:
-    """Write a model file: complete and on the disk, or not there at all.
+    """Write a model file: complete and on the disk, or not there at all; other threads are not kept waiting.
 
     Parameters
     ----------
@@ -59,11 +59,12 @@ def write(path: str | PathLike[str], arrays: Mapping[str, npt.NDArray[Any]], doc
         "sha256": _checksum(text, contiguous),
     }
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    os.close(handle)
     try:
-        save_file(contiguous, name, metadata)
-        with Path(name).open("rb") as written:
-            os.fsync(written.fileno())
+        try:
+            write_tensors(handle, contiguous, metadata)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
         Path(name).replace(target)
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -147,7 +148,7 @@ def _read(path: str | PathLike[str]) -> tuple[dict[str, Any], Arrays, int]:
         metadata = file.metadata()
         document = _check_header(metadata)
         try:
-            arrays: Arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            arrays: Arrays = {name: read_tensor(file, name) for name in file.keys()}  # noqa: SIM118
         except (safetensors.SafetensorError, OSError) as error:
             raise FileError("the file is truncated: restore another file") from error
     if _checksum(metadata["document"], arrays) != metadata.get("sha256"):

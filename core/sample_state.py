@@ -6,6 +6,8 @@
     samples.ids        uint8[], samples.id_offsets int64[n + 1]
     samples.subjects   uint8[], samples.subject_offsets int64[m + 1], samples.subject_rows int64[m]
     samples.next_id    int64[1]
+    samples.expiry_slots, samples.expiries, samples.origin_slots, samples.origins
+                       int64[] each, of the samples that have one; older files have none of the four
     class_table.*      see ClassTable.state
     categories.*       see CategoryTable.state
 
@@ -21,6 +23,7 @@ import numpy.typing as npt
 
 from core.categories import CategoryTable, pack_texts, unpack_texts
 from core.errors import FileError
+from core.expiries import NEVER
 from core.ids import hash_ids
 from core.labels import ClassTable
 from core.rng import hash_text
@@ -41,6 +44,10 @@ _KEYS = {
     "samples.subject_offsets": "i",
     "samples.subject_rows": "i",
     "samples.next_id": "i",
+    "samples.expiry_slots": "i",
+    "samples.expiries": "i",
+    "samples.origin_slots": "i",
+    "samples.origins": "i",
     "class_table.codes": "i",
     "class_table.values": "u",
     "categories.codes": "i",
@@ -48,28 +55,36 @@ _KEYS = {
     "categories.values": "u",
     "categories.offsets": "i",
 }
+_LATER_KEYS = ("samples.expiry_slots", "samples.expiries", "samples.origin_slots", "samples.origins")
 _REMEDY = "restore another file"
 
 
 def dump(store: "SampleStore") -> dict[str, npt.NDArray[Any]]:
     """Return everything a store holds as arrays."""
-    slots = np.fromiter(store._slot_of.values(), np.int64, len(store))
-    ids, id_offsets = pack_texts(store._slot_of)
-    # By subject, in the order in which ids were linked, which `ids_of_subject` keeps.
-    row_of = {name: row for row, name in enumerate(store._slot_of)}
-    linked = [(subject, row_of[name]) for subject, name in store._subjects.links()]
-    subjects, subject_offsets = pack_texts(subject for subject, _ in linked)
+    slots = store.slots_in_order()
+    ids, id_offsets = pack_texts(store.names(slots))
+    # By subject, in the order in which samples were linked, which `ids_of_subject` keeps.
+    subjects, linked = store._subjects.links()
+    subject_texts, subject_offsets = pack_texts(subjects)
+    row_of = np.zeros(store.capacity, np.int64)
+    row_of[slots] = np.arange(len(slots))
     targets = store.class_codes if store.schema.task is Task.CLASSIFICATION else store.y
+    expiry_slots, expiries = store._expiries.items()
+    origin_slots = np.flatnonzero(store.origins)
     return {
         "samples.slots": slots,
         "samples.cells": store.cells[slots],
         "samples.targets": targets[slots],
         "samples.ids": ids,
         "samples.id_offsets": id_offsets,
-        "samples.subjects": subjects,
+        "samples.subjects": subject_texts,
         "samples.subject_offsets": subject_offsets,
-        "samples.subject_rows": np.array([row for _, row in linked], np.int64),
+        "samples.subject_rows": row_of[linked],
         "samples.next_id": np.array([store.next_id], np.int64),
+        "samples.expiry_slots": expiry_slots,
+        "samples.expiries": expiries,
+        "samples.origin_slots": origin_slots,
+        "samples.origins": store.origins[origin_slots],
         **store.classes.state(),
         **store.categories.state(),
     }
@@ -108,11 +123,14 @@ def load(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]], owner: str) -> 
         raise FileError(f"the counter of ids is behind the ids held: {_REMEDY}")
     store._next_id = int(parts["samples.next_id"][0])
     _link_subjects(store, parts, names)
+    _attach_numbers(store, parts)
     return store
 
 
 def _checked_parts(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
     parts = {}
+    if arrays.keys().isdisjoint(_LATER_KEYS):
+        arrays = {**arrays, **dict.fromkeys(_LATER_KEYS, np.zeros(0, np.int64))}
     for key, kinds in _KEYS.items():
         if key not in arrays:
             raise FileError(f"the part {key!r} is missing: {_REMEDY}")
@@ -180,6 +198,20 @@ def _link_subjects(store: "SampleStore", parts: dict[str, npt.NDArray[Any]], nam
         store.set_subject(names[row], subject)
 
 
+def _attach_numbers(store: "SampleStore", parts: dict[str, npt.NDArray[Any]]) -> None:
+    """Take over expiries and origins."""
+    for slots_key, values_key, what in (
+        ("samples.expiry_slots", "samples.expiries", "expiries"),
+        ("samples.origin_slots", "samples.origins", "origins"),
+    ):
+        slots, values = parts[slots_key], parts[values_key]
+        sound = len(slots) == len(values) and len(set(slots.tolist())) == len(slots)
+        if not sound or not np.isin(slots, parts["samples.slots"]).all() or (values == NEVER).any():
+            raise FileError(f"the {what} do not fit the samples: {_REMEDY}")
+    store._expiries.set_many(parts["samples.expiry_slots"], parts["samples.expiries"])
+    store.origins[parts["samples.origin_slots"]] = parts["samples.origins"]
+
+
 def check(store: "SampleStore") -> None:
     """Walk all of a store; AssertionError names what is broken."""
     capacity, top = store.capacity, store._top
@@ -189,6 +221,7 @@ def check(store: "SampleStore") -> None:
     _require(store.cells.flags.c_contiguous and store.cells.dtype == store.schema.cell_dtype, "layout of cells")
     _require(len(targets) == len(store.id_hashes) == len(store._ids) == capacity, "lengths of the arrays differ")
     held = store.slots()
+    _require(len(store) == len(held), "the number of samples is wrong")
     _require(not store.held[top:].any(), "a slot above the top is held")
     _require(sorted(store._slot_of.values()) == held.tolist(), "ids and held slots differ")
     free = np.flatnonzero(~store.held)
@@ -197,14 +230,20 @@ def check(store: "SampleStore") -> None:
         _require(store._ids[slot] == name, "an id is listed under another slot")
         _require(int(store.id_hashes[slot]) == hash_text(name), "the hash of an id is wrong")
     _require(all(store._ids[slot] is None for slot in free.tolist()), "a free slot has an id")
-    for what, array in (("cells", store.cells), ("targets", targets), ("id hashes", store.id_hashes)):
+    for what, array in (
+        ("cells", store.cells),
+        ("targets", targets),
+        ("id hashes", store.id_hashes),
+        ("origins", store.origins),
+    ):
         _require(not np.ascontiguousarray(array[free]).view(np.uint8).any(), f"{what} of a free slot are not wiped")
     cells = store.cells[held]
     _require(not np.isinf(cells).any(), "an infinity is held")
     _require(not np.signbit(cells[cells == 0]).any(), "a negative zero is held")
     store.categories.check_invariants(cells)
     store.classes.check_invariants(store.class_codes[held] if classification else np.zeros(0, np.int64))
-    store._subjects.check_invariants({slot: name for name, slot in store._slot_of.items()})
+    store._expiries.check_invariants(store.held)
+    store._subjects.check_invariants(set(held.tolist()))
 
 
 def _require(condition: bool, what: str) -> None:

@@ -3,11 +3,11 @@
     slots.py       arrays by slot, ids, the counter behind generated ids
     encoding.py    X -> cells           targets.py    y -> canonical labels
     categories.py  values <-> codes     labels.py     classes <-> codes
-    subjects.py    whom samples belong to
+    subjects.py    whom samples belong to      expiries.py   when samples have to go
     sample_state.py  to arrays and back, and the check of every invariant
 
-Ids, subjects, category values and class values leave with the last sample that has them: they are
-overwritten before `remove` returns.
+Ids, subjects, expiries, category values and class values leave with the last sample that has them:
+they are overwritten before `remove` returns.
 
 A mutation has two halves: `prepare` encodes and checks everything and changes nothing, `commit`
 then cannot fail. In between the caller may write a journal.
@@ -23,6 +23,7 @@ import numpy.typing as npt
 from core.categories import CategoryTable
 from core.encoding import Encoder
 from core.errors import InputError
+from core.expiries import ExpiryIndex
 from core.ids import hash_ids, read_ids
 from core.labels import ClassTable
 from core.records import HeldSample, Prepared
@@ -58,6 +59,7 @@ class SampleStore(SlotTable):
     y : float64[capacity], empty for a classification
     id_hashes : uint64[capacity]
     held : bool[capacity]
+    origins : int64[capacity]
     classes : ClassTable
     categories : CategoryTable
 
@@ -71,6 +73,8 @@ class SampleStore(SlotTable):
         self.classes = ClassTable(schema.label_type)
         self.categories = CategoryTable(self._categorical)
         self._subjects = SubjectIndex()
+        self._expiries = ExpiryIndex()
+        self._is_fresh_copy = False
 
     # What is held ---------------------------------------------------------------------------------
 
@@ -82,8 +86,8 @@ class SampleStore(SlotTable):
     @property
     def nbytes(self) -> int:
         """Bytes in memory: exact for arrays, an estimate for texts."""
-        tables = self.classes.nbytes + self.categories.nbytes
-        containers = sum(map(sys.getsizeof, (self._slot_of, self._ids, self._free)))
+        tables = self.classes.nbytes + self.categories.nbytes + self._expiries.nbytes
+        containers = self._containers_nbytes()
         texts = len(self) + _SUBJECT_TEXTS * len(self._subjects) + len(self.categories)
         return sum(array.nbytes for array in self._arrays()) + tables + containers + texts * _TEXT_BYTES
 
@@ -104,7 +108,8 @@ class SampleStore(SlotTable):
                 features.append(self.categories.value(int(cell)))
             else:
                 features.append(bool(cell) if column.type is ColumnType.BOOLEAN else cell)
-        return HeldSample(self.id_of(slot), features, self._label(slot), self._subjects.get(slot))
+        subject, expires_ms = self._subjects.get(slot), self._expiries.get(slot)
+        return HeldSample(self.id_of(slot), features, self._label(slot), subject, expires_ms)
 
     def _label(self, slot: int) -> Label:
         return self.classes.value(int(self.class_codes[slot])) if self._classification else float(self.y[slot])
@@ -177,6 +182,8 @@ class SampleStore(SlotTable):
         """
         if not prepared.n:
             return np.zeros(0, np.int64)
+        if self._is_fresh_copy:
+            self.build_index()  # what is changed is going to be asked
         generated = prepared.ids is None
         names = self.next_ids(prepared.n) if prepared.ids is None else prepared.ids
         if not generated:
@@ -281,6 +288,7 @@ class SampleStore(SlotTable):
             self.y[slot] = 0.0
         self.cells[slot] = 0.0
         self.id_hashes[slot] = 0
+        self.origins[slot] = 0
         self.held[slot] = False
         self._forget([slot], [name])
 
@@ -300,13 +308,16 @@ class SampleStore(SlotTable):
             self.y[where] = 0.0
         self.cells[where] = 0.0
         self.id_hashes[where] = 0
+        self.origins[where] = 0
         self.held[where] = False
         self._forget(numbers, names)
 
     def _forget(self, slots: list[int], names: list[str]) -> None:
         if self._subjects:
-            for slot, name in zip(slots, names, strict=True):
-                self._subjects.unlink(slot, name)
+            for slot in slots:
+                self._subjects.unlink(slot)
+        if self._expiries:
+            self._expiries.forget(slots)
         ids, slot_of = self._ids, self._slot_of
         for slot, name in zip(slots, names, strict=True):
             del slot_of[name]
@@ -325,10 +336,9 @@ class SampleStore(SlotTable):
         """
         text = None if subject is None else normalise_id(subject, field="subject")
         slot = self._slot(sample_id)
-        name = self.id_of(slot)
-        self._subjects.unlink(slot, name)
+        self._subjects.unlink(slot)
         if text is not None:
-            self._subjects.link(slot, name, text)
+            self._subjects.link(slot, text)
 
     def subject(self, sample_id: object) -> str | None:
         """Return whom a sample belongs to.
@@ -342,7 +352,57 @@ class SampleStore(SlotTable):
 
     def ids_of_subject(self, subject: object) -> list[str]:
         """Return the ids of a subject's samples, in the order in which they were linked."""
-        return self._subjects.ids(normalise_id(subject, field="subject"))
+        return list(map(self.id_of, self._subjects.slots(normalise_id(subject, field="subject"))))
+
+    # Expiries and origins -------------------------------------------------------------------------
+
+    def set_expiry(self, sample_id: object, expires_ms: int | None) -> None:
+        """Say when a sample has to go, in milliseconds since 1970 UTC; None takes it back.
+
+        Raises
+        ------
+        UnknownIdError, InputError
+            When the id is not held, or the time is not an integer of 64 bits.
+        """
+        self._expiries.set(self._slot(sample_id), expires_ms)
+
+    def expiry(self, sample_id: object) -> int | None:
+        """Return when a sample has to go.
+
+        Raises
+        ------
+        UnknownIdError
+            When the id is not held.
+        """
+        return self._expiries.get(self._slot(sample_id))
+
+    def next_expiry(self) -> int | None:
+        """Return when the first sample has to go; None when none has to."""
+        return self._expiries.soonest()
+
+    def due(self, now_ms: int, limit: int) -> list[str]:
+        """Return the ids of up to `limit` samples that have to be gone by now, the soonest first."""
+        return list(map(self.id_of, self._expiries.due(now_ms, limit)))
+
+    def set_origins(self, ids: Iterable[object], value: int) -> None:
+        """Keep a number with samples, which is 0 until then.
+
+        Raises
+        ------
+        UnknownIdError, DuplicateIdError
+            When an id is not held, or named twice.
+        """
+        self.origins[self.find(ids)] = value
+
+    def origin(self, sample_id: object) -> int:
+        """Return the number kept with a sample.
+
+        Raises
+        ------
+        UnknownIdError
+            When the id is not held.
+        """
+        return int(self.origins[self._slot(sample_id)])
 
     # Queries --------------------------------------------------------------------------------------
 
@@ -371,13 +431,21 @@ class SampleStore(SlotTable):
     # Copies ---------------------------------------------------------------------------------------
 
     def copy(self) -> "SampleStore":
-        """Return an independent copy."""
+        """Return an independent copy; other threads may read meanwhile, and are not kept waiting."""
         other = SampleStore(self.schema, self.owner)
         other.classes = self.classes.copy()
         other.categories = self.categories.copy()
         other._subjects = self._subjects.copy()
+        other._expiries = self._expiries.copy()
+        other._is_fresh_copy = True
         self._copy_slots_to(other)
         return other
+
+    def build_index(self) -> None:
+        """Get ready to look up ids and subjects; in a copy the first look-up does this, which takes a while."""
+        _ = self._slot_of
+        self._subjects.build_index()
+        self._is_fresh_copy = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Pickles and deep copies hold what is held, nothing of unused capacity.

@@ -5,13 +5,16 @@
     ids         "7"     None     "0"    "bob"   None
     id_hashes   h("7")   0      h("0")  h("bob")  0      what randomness is drawn from
     cells     [3, 1]   [0, 0]  [5, nan] [2, 0]  [0, 0]   float32/64[capacity, d]; categories: codes
+    origins      0       0        2       0       0      a number that the caller keeps with a sample
     targets      1       0        0       1       0      class codes, or y of a regression
 
 A sample keeps its slot. A slot that is freed is overwritten at once and reused before a new one is
 taken; slots from `_top` on have never been used.
 """
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +23,7 @@ import numpy.typing as npt
 from core.errors import CapacityError, DuplicateIdError, UnknownIdError
 from core.ids import end_of_numbers, read_ids
 from core.schema import Schema, Task
+from core.slices import copied_list, cut, integers
 from core.values import normalise_id
 
 _SMALLEST = 16
@@ -34,6 +38,7 @@ class _Arrays(NamedTuple):
     class_codes: npt.NDArray[np.int64]
     y: npt.NDArray[np.float64]
     id_hashes: npt.NDArray[np.uint64]
+    origins: npt.NDArray[np.int64]
     held: npt.NDArray[np.bool_]
 
 
@@ -49,7 +54,8 @@ class SlotTable:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self._classification = schema.task is Task.CLASSIFICATION
-        self._slot_of: dict[str, int] = {}
+        self._slot_of = {}
+        self._order = np.zeros(0, np.int64)  # of a copy, until its ids are indexed: the slots in the order of the ids
         self._ids: list[str | None] = []
         self._free: list[int] = []
         self._top = 0
@@ -63,15 +69,16 @@ class SlotTable:
             class_codes=np.zeros(labelled, np.int64),
             y=np.zeros(targets, np.float64),
             id_hashes=np.zeros(capacity, np.uint64),
+            origins=np.zeros(capacity, np.int64),
             held=np.zeros(capacity, np.bool_),
         )
 
     def _set_arrays(self, arrays: _Arrays) -> None:
-        self.cells, self.class_codes, self.y, self.id_hashes, self.held = arrays
+        self.cells, self.class_codes, self.y, self.id_hashes, self.origins, self.held = arrays
         self._ids.extend([None] * (len(self.held) - len(self._ids)))
 
     def _arrays(self) -> _Arrays:
-        return _Arrays(self.cells, self.class_codes, self.y, self.id_hashes, self.held)
+        return _Arrays(self.cells, self.class_codes, self.y, self.id_hashes, self.origins, self.held)
 
     def _copied_arrays(self, capacity: int) -> _Arrays:
         arrays = self._empty_arrays(capacity)
@@ -83,8 +90,30 @@ class SlotTable:
     def _grow(self, capacity: int) -> None:
         self._set_arrays(self._copied_arrays(capacity))
 
+    @cached_property
+    def _slot_of(self) -> dict[str, int]:
+        """Slots by id, in the order of the ids; of a copy, made when an id is first looked up.
+
+        A dictionary of many entries cannot be copied, nor let go of, without keeping other threads waiting, and
+        many copies are only written to a file.
+        """
+        slot_of: dict[str, int] = {}
+        for part in cut(len(self._order)):
+            numbers = self._order[part].tolist()
+            slot_of.update(zip(map(self.id_of, numbers), numbers, strict=True))
+        self._order = np.zeros(0, np.int64)
+        return slot_of
+
+    @property
+    def _is_indexed(self) -> bool:
+        return "_slot_of" in self.__dict__
+
+    def _containers_nbytes(self) -> int:
+        index = self._slot_of if self._is_indexed else self._order
+        return sum(map(sys.getsizeof, (index, self._ids, self._free)))
+
     def __len__(self) -> int:
-        return len(self._slot_of)
+        return self._top - len(self._free)
 
     def __contains__(self, sample_id: object) -> bool:
         return self.contains(sample_id)
@@ -103,9 +132,18 @@ class SlotTable:
         """Return the slots in use, ascending."""
         return np.flatnonzero(self.held[: self._top])
 
+    def slots_in_order(self) -> npt.NDArray[np.int64]:
+        """Return the slots in use, in the order in which their samples were added."""
+        return integers(self._slot_of.values(), len(self)) if self._is_indexed else self._order.copy()
+
     def ids(self) -> list[str]:
         """Return the ids held, in the order in which they were added."""
-        return list(self._slot_of)
+        return list(self._slot_of) if self._is_indexed else list(self.names(self._order))
+
+    def names(self, slots: npt.NDArray[np.int64]) -> Iterator[str]:
+        """Yield the ids of the samples in slots."""
+        for part in cut(len(slots)):
+            yield from map(self.id_of, slots[part].tolist())
 
     def contains(self, sample_id: object) -> bool:
         """Tell whether an id is held."""
@@ -199,9 +237,10 @@ class SlotTable:
 
     def _copy_slots_to(self, other: "SlotTable") -> None:
         """Make another table, of the same schema, an independent copy of this one."""
-        other._slot_of = self._slot_of.copy()
-        other._ids = self._ids.copy()
-        other._free = self._free.copy()
+        del other._slot_of
+        other._order = self.slots_in_order()
+        other._ids = copied_list(self._ids)
+        other._free = copied_list(self._free)
         other._top = self._top
         other._next_id = self._next_id
         other._set_arrays(self._copied_arrays(self.capacity))

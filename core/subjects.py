@@ -1,58 +1,109 @@
 """Whom samples belong to: few samples or all of them, looked up from both sides."""
 
+from functools import cached_property
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from core.slices import cut, integers, lists
+
+
+class _Index(NamedTuple):
+    by_slot: dict[int, str]
+    slots: dict[str, dict[int, None]]  # in the order in which they were linked
+
+    def link(self, slot: int, subject: str) -> None:
+        self.by_slot[slot] = subject
+        self.slots.setdefault(subject, {})[slot] = None
+
 
 class SubjectIndex:
-    """Subjects by slot, and the ids of each subject in the order in which they were linked."""
+    """Subjects by slot, and the slots of each subject in the order in which they were linked."""
 
     def __init__(self) -> None:
-        self._by_slot: dict[int, str] = {}
-        self._ids: dict[str, dict[str, None]] = {}
+        self._index = _Index({}, {})
+        self._n = 0
+        # Of a copy, until it is indexed: its links, in their order.
+        self._subjects: list[str] = []
+        self._slots = np.zeros(0, np.int64)
+
+    @cached_property
+    def _index(self) -> _Index:
+        """Both sides; of a copy, made when one is first looked at, as `SlotTable` does with ids."""
+        index = _Index({}, {})
+        for part in cut(len(self._slots)):
+            for subject, slot in zip(self._subjects[part], self._slots[part].tolist(), strict=True):
+                index.link(slot, subject)
+        self._subjects, self._slots = [], np.zeros(0, np.int64)
+        return index
+
+    @property
+    def _is_indexed(self) -> bool:
+        return "_index" in self.__dict__
+
+    def build_index(self) -> None:
+        """Get ready to look up subjects; in a copy the first look-up does this, which takes a while."""
+        _ = self._index
 
     def __len__(self) -> int:
-        return len(self._by_slot)
+        return self._n
 
     def __contains__(self, slot: int) -> bool:
-        return slot in self._by_slot
+        return slot in self._index.by_slot
 
     def get(self, slot: int) -> str | None:
         """Return the subject of the sample in a slot."""
-        return self._by_slot.get(slot)
+        return self._index.by_slot.get(slot)
 
-    def ids(self, subject: str) -> list[str]:
-        """Return the ids of a subject's samples."""
-        return list(self._ids.get(subject, ()))
+    def slots(self, subject: str) -> list[int]:
+        """Return the slots of a subject's samples."""
+        return list(self._index.slots.get(subject, ()))
 
-    def link(self, slot: int, name: str, subject: str) -> None:
-        """Say whom a sample belongs to; it must not be linked yet."""
-        self._by_slot[slot] = subject
-        self._ids.setdefault(subject, {})[name] = None
+    def link(self, slot: int, subject: str) -> None:
+        """Say whom the sample in a slot belongs to; it must not be linked yet."""
+        self._index.link(slot, subject)
+        self._n += 1
 
-    def unlink(self, slot: int, name: str) -> None:
-        """Forget whom a sample belongs to, and the subject with its last sample."""
-        subject = self._by_slot.pop(slot, None)
+    def unlink(self, slot: int) -> None:
+        """Forget whom the sample in a slot belongs to, and the subject with its last sample."""
+        index = self._index
+        subject = index.by_slot.pop(slot, None)
         if subject is None:
             return
-        names = self._ids[subject]
-        del names[name]
-        if not names:
-            del self._ids[subject]
+        self._n -= 1
+        slots = index.slots[subject]
+        del slots[slot]
+        if not slots:
+            del index.slots[subject]
 
-    def links(self) -> list[tuple[str, str]]:
-        """Return all (subject, id), by subject."""
-        return [(subject, name) for subject, names in self._ids.items() for name in names]
+    def links(self) -> tuple[list[str], npt.NDArray[np.int64]]:
+        """Return the subjects and slots of all links, by subject."""
+        if not self._is_indexed:
+            return self._subjects, self._slots
+        subjects: list[str] = []
+        slots = self._index.slots
+        for part in lists(slots):
+            subjects += [subject for subject in part for _ in slots[subject]]
+        return subjects, integers(chain.from_iterable(slots.values()), len(subjects))
 
     def copy(self) -> "SubjectIndex":
         """Return an independent copy."""
         other = SubjectIndex()
-        other._by_slot = self._by_slot.copy()
-        other._ids = {subject: names.copy() for subject, names in self._ids.items()}
+        del other._index
+        other._subjects, other._slots = self.links()
+        other._n = self._n
         return other
 
-    def check_invariants(self, id_of: dict[int, str]) -> None:
-        """Check against the ids held, by slot; AssertionError names what is broken."""
-        links = self.links()
-        expected = {(subject, id_of.get(slot)) for slot, subject in self._by_slot.items()}
-        if len(links) != len(expected) or set(links) != expected:
+    def check_invariants(self, held: set[int]) -> None:
+        """Check against the slots in use; AssertionError names what is broken."""
+        subjects, slots = self.links()
+        links = list(zip(subjects, slots.tolist(), strict=True))
+        expected = {(subject, slot) for slot, subject in self._index.by_slot.items()}
+        if not len(links) == len(expected) == self._n or set(links) != expected:
             raise AssertionError("subjects and their samples differ")
-        if not all(self._ids.values()):
+        if not self._index.by_slot.keys() <= held:
+            raise AssertionError("a free slot has a subject")
+        if not all(self._index.slots.values()):
             raise AssertionError("a subject without samples is kept")

@@ -21,7 +21,20 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 CURL = [text for kind, text in BLOCKS if kind == "console" and text.startswith("curl")]
 PYTHON = [text for kind, text in BLOCKS if kind == "python"]
-COMMANDS: dict[str, Any] = cast("Any", get_command(cli)).commands
+
+
+def commands_of(group: Any, prefix: str = "") -> dict[str, Any]:
+    """All commands, those of a group with its name before theirs."""
+    found: dict[str, Any] = {}
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            found.update(commands_of(command, f"{prefix}{name} "))
+        else:
+            found[prefix + name] = command
+    return found
+
+
+COMMANDS = commands_of(cast("Any", get_command(cli)))
 
 
 def setting_row(field: str) -> str:
@@ -45,7 +58,7 @@ def test_the_readme_lists_no_other_setting() -> None:
 
 
 def test_every_command_is_in_the_readme() -> None:
-    listed = re.findall(r"^\| `oubli ([\w-]+)`", README, re.MULTILINE)
+    listed = re.findall(r"^\| `oubli ([\w -]+)`", README, re.MULTILINE)
     assert sorted(listed) == sorted(COMMANDS)
 
 
@@ -54,10 +67,11 @@ def test_the_flags_that_the_readme_shows_are_there() -> None:
     for kind, text in BLOCKS:
         if kind != "console":
             continue
-        for command, rest in re.findall(r"^oubli ([\w-]+) (.*)$", text, re.MULTILINE):
-            flags = {option for parameter in COMMANDS[command].params for option in parameter.opts}
+        for words, rest in re.findall(r"^oubli ((?:[a-z-]+ ?)+)(.*)$", text, re.MULTILINE):
+            name = next(name for name in COMMANDS if f"{words} ".startswith(f"{name} "))
+            flags = {option for parameter in COMMANDS[name].params for option in parameter.opts}
             for flag in re.findall(r"--[\w-]+", rest):
-                assert flag in flags, f"oubli {command} {flag}"
+                assert flag in flags, f"oubli {name} {flag}"
                 shown += 1
     assert shown > 10
 
@@ -78,9 +92,11 @@ def test_the_python_code_of_the_readme_runs(text: str, tmp_path: Path) -> None:
 
 def test_the_curl_lines_of_the_readme_work(adult_server: Running, tmp_path: Path) -> None:
     assert sum(block.count("curl ") for block in CURL) >= 14
-    script = 'set -e\ncurl() { command curl --silent --show-error --fail-with-body --max-time 60 "$@"; echo; }\n'
+    script = f'set -e\noubli() {{ "{sys.executable}" -m app "$@"; }}\n'
+    script += 'curl() { command curl --silent --show-error --fail-with-body --max-time 60 "$@"; echo; }\n'
     script += "".join(CURL).replace("http://127.0.0.1:8000", adult_server.url)
-    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = ["bash", "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert '"predictions"' in done.stdout
     assert '"unlearned":1' in done.stdout.replace(" ", "")

@@ -12,8 +12,10 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.outcomes import Added, Page, Predicted, Receipt
+from app.audit.receipts import Receipt
+from app.outcomes import Added, Page, Predicted
 from app.problems import invalid
+from app.retention.parse import to_text
 from core.samples import HeldSample
 from core.schema import Schema
 
@@ -44,33 +46,19 @@ def prediction_content(predicted: Predicted) -> dict[str, Any]:
     return content
 
 
-def addition_content(added: Added) -> dict[str, Any]:
+def addition_content(added: Added, *, durable: bool) -> dict[str, Any]:
     """Return what became of samples that were sent, as an object."""
     return {
         "ids": added.ids,
         "model_version": added.model_version,
         "n_samples": added.n_samples,
-        "durable": False,
+        "durable": durable,
     }
 
 
-def receipt_content(receipt: Receipt) -> dict[str, Any]:
-    """Return a receipt as an object."""
-    return {
-        "ref": receipt.ref,
-        "kind": receipt.kind,
-        "status": receipt.status,
-        "guarantee": receipt.guarantee,
-        "requested": receipt.requested,
-        "unlearned": receipt.unlearned,
-        "absent": receipt.absent,
-        "model_version": receipt.model_version,
-        "received_at": receipt.received_at,
-        "unlearned_at": receipt.unlearned_at,
-        "erased_at": None,
-        "overdue": False,
-        "durable": False,
-    }
+def receipt_content(receipt: Receipt, *, durable: bool) -> dict[str, Any]:
+    """Return a receipt as an object. What was signed is everything but `signature` and `durable`."""
+    return {**receipt.content(), "durable": durable}
 
 
 def sample_content(sample: HeldSample, names: Iterable[str]) -> dict[str, Any]:
@@ -80,6 +68,7 @@ def sample_content(sample: HeldSample, names: Iterable[str]) -> dict[str, Any]:
         "subject": sample.subject,
         "features": dict(zip(names, sample.features, strict=True)),
         "label": sample.label,
+        "expires_at": None if sample.expires_ms is None else to_text(sample.expires_ms),
     }
 
 
@@ -104,11 +93,13 @@ def page_answer(page: Page, schema: Schema, *, csv: bool) -> Response:
 
 
 def csv_answer(samples: Iterable[HeldSample], schema: Schema, cursor: str | None = None) -> Response:
-    """Return samples as CSV: id, subject, the features, the label. A missing value is empty, empty text is ``""``."""
+    """Return samples as CSV: id, subject, expiry, features, label. A missing value is empty, empty text is ``""``."""
     columns = [*schema.names, schema.label_name]
     # A feature may be called "id" as well.
-    lines = [_line([_free_name("id", columns), _free_name("subject", columns), *columns])]
-    lines.extend(_line([sample.id, sample.subject, *sample.features, sample.label]) for sample in samples)
+    lines = [_line([*(_free_name(name, columns) for name in ("id", "subject", "expires_at")), *columns])]
+    for sample in samples:
+        expires = None if sample.expires_ms is None else to_text(sample.expires_ms)
+        lines.append(_line([sample.id, sample.subject, expires, *sample.features, sample.label]))
     headers = _HEADERS if cursor is None else {**_HEADERS, "Next-Cursor": cursor}
     return Response("".join(lines), 200, headers, media_type="text/csv")
 

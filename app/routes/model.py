@@ -13,10 +13,22 @@ from app.routes.answers import json_answer
 from app.routes.shapes import ModelAnswer
 
 router = APIRouter(tags=["model"])
+_CHANGE = ("changes-stopped", "storage")
 
 
 @router.get("/model", summary="The model", response_model=ModelAnswer, responses=problems())
 async def describe(request: Request) -> Response:
     """Return kind, guarantee, parameters, feature schema and size of the model."""
-    description = context_of(request).service.describe()
-    return json_answer({**asdict(description), "pending_erasures": 0, "overdue_erasures": 0})
+    return json_answer(asdict(context_of(request).service.describe()))
+
+
+@router.post("/expiry/confirm", summary="Let expiry go on", response_model=ModelAnswer, responses=problems(*_CHANGE))
+async def confirm_expiry(request: Request) -> Response:
+    """Believe the clock and let all samples expire that are due.
+
+    Expiry pauses by itself when the clock has jumped ahead by more than a day, or when more samples are due at once
+    than `max_expiry_share` allows: `expiry_paused` of `GET /model` says so.
+    """
+    service = context_of(request).service
+    await service.confirm_expiry()
+    return json_answer(asdict(service.describe()))

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.convertors import Convertor, register_url_convertor
 
 from app.context import Context, context_of
-from app.openapi import ID, QUERY, body, problems
+from app.openapi import ID, IDEMPOTENCY_KEY, QUERY, body, problems
 from app.payloads import explain, one_value, parse_id, parse_limit, parse_names, parse_query, parse_ref
 from app.problems import invalid
 from app.routes.answers import (
@@ -64,9 +64,9 @@ _CHANGE = ("changes-stopped", "storage")
     response_model=AddAnswer,
     responses={
         200: {"model": AddAnswer, "description": "Nothing was new"},
-        **problems(*_INPUT, "id-conflict", "too-many-rows", "queue-full", "capacity", *_CHANGE),
+        **problems(*_INPUT, "id-conflict", "erased-lately", "too-many-rows", "queue-full", "capacity", *_CHANGE),
     },
-    openapi_extra=body(AddRequest),
+    openapi_extra={"parameters": [IDEMPOTENCY_KEY], **body(AddRequest)},
 )
 async def add(request: Request) -> Response:
     """Learn samples, all of them or none.
@@ -75,14 +75,15 @@ async def add(request: Request) -> Response:
     be repeated.
     """
     context = context_of(request)
-    reader = context.reader()
-    samples, sent = reader.samples(await request.body())
-    try:
-        added = await context.service.add(samples)
-    except InputError as error:
-        features = [sample["features"] for sample in sent]
-        raise explain(error, lambda row: ("samples", row, "features"), features, reader.schema) from None
-    return json_answer(addition_content(added), 201 if added.n_new else 200)
+    service, reader, sent_body = context.service, context.reader(), await request.body()
+    samples, sent = reader.samples(sent_body)
+    async with service.claims.claimed(request.headers, "POST /samples", sent_body) as claim:
+        try:
+            added = await service.add(samples, claim)
+        except InputError as error:
+            features = [sample["features"] for sample in sent]
+            raise explain(error, lambda row: ("samples", row, "features"), features, reader.schema) from None
+    return json_answer(addition_content(added, durable=service.is_durable), 201 if added.n_new else 200)
 
 
 @router.post(
@@ -104,13 +105,16 @@ async def search(request: Request) -> Response:
     summary="Delete many samples",
     response_model=Receipt,
     responses=problems(*_INPUT, "too-many-rows", *_CHANGE),
-    openapi_extra=body(BatchDeleteRequest),
+    openapi_extra={"parameters": [IDEMPOTENCY_KEY], **body(BatchDeleteRequest)},
 )
 async def batch_delete(request: Request) -> Response:
     """Unlearn samples by their ids, or all samples of some subjects; what is not held is counted, not refused."""
     context = context_of(request)
-    ids, subjects, ref = context.reader().targets(await request.body())
-    return json_answer(receipt_content(await context.service.delete(ids=ids, subjects=subjects, ref=ref)))
+    service, sent_body = context.service, await request.body()
+    ids, subjects, ref = context.reader().targets(sent_body)
+    async with service.claims.claimed(request.headers, "POST /samples/batch-delete", sent_body) as claim:
+        receipt = await service.delete(ids=ids, subjects=subjects, ref=ref, claim=claim)
+    return json_answer(receipt_content(receipt, durable=service.is_durable))
 
 
 @router.get(
@@ -148,12 +152,13 @@ async def delete_samples(request: Request) -> Response:
     if (ids is None) == (subjects is None):
         rule = "the query must have either 'id' or 'subject', once or more; POST /samples/batch-delete takes a body"
         raise invalid("", rule)
-    receipt = await context.service.delete(
+    service = context.service
+    receipt = await service.delete(
         ids=None if ids is None else parse_names(ids, "id"),
         subjects=None if subjects is None else parse_names(subjects, "subject"),
         ref=_ref(query),
     )
-    return json_answer(receipt_content(receipt))
+    return json_answer(receipt_content(receipt, durable=service.is_durable))
 
 
 @router.get(
@@ -188,12 +193,12 @@ async def replace(request: Request) -> Response:
     reader = context.reader()
     sample_id = _sample_id(request)
     ref = _ref_of(request)
-    row, label, subject, sent = reader.replacement(await request.body(), sample_id)
+    asked, sent = reader.replacement(await request.body(), sample_id)
     try:
-        receipt = await context.service.replace(sample_id, row, label, subject, ref)
+        receipt = await context.service.replace(asked, ref)
     except InputError as error:
         raise explain(error, lambda _: ("features",), [sent], reader.schema) from None
-    return json_answer(receipt_content(receipt))
+    return json_answer(receipt_content(receipt, durable=context.service.is_durable))
 
 
 @router.delete(
@@ -205,8 +210,9 @@ async def replace(request: Request) -> Response:
 )
 async def delete(request: Request) -> Response:
     """Unlearn one sample. One that is not held is counted as absent, so that a request can be repeated."""
-    receipt = await context_of(request).service.delete(ids=[_sample_id(request)], ref=_ref_of(request))
-    return json_answer(receipt_content(receipt))
+    service = context_of(request).service
+    receipt = await service.delete(ids=[_sample_id(request)], ref=_ref_of(request))
+    return json_answer(receipt_content(receipt, durable=service.is_durable))
 
 
 def _list(

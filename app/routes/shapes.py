@@ -19,9 +19,7 @@ Features = Annotated[
 Version = Annotated[
     int, Field(ge=0, description="Grows by one each time the samples held change; never goes back.", examples=[32562])
 ]
-Durable = Annotated[
-    bool, Field(description="Whether the change survives a crash now. False: it does after the next snapshot.")
-]
+Durable = Annotated[bool, Field(description="Whether it survives a crash. False only with --ephemeral.")]
 Name = Annotated[str | int, Field(description="Text of 1 to 256 characters; an integer is its decimal text.")]
 NextCursor = Annotated[
     str | None, Field(description="Pass it as `cursor` for the next page; null when this is the last.")
@@ -59,8 +57,10 @@ class Sample(Shape):
     """Whom the sample is about."""
     features: Features
     label: Scalar
+    expires_at: datetime | None = None
+    """When the sample is unlearned and erased by itself: RFC 3339 with a zone, in the future."""
     readd: bool = False
-    """Reserved: whether an id that was erased lately may come back. At present it always may."""
+    """Whether an id that was erased lately may come back: a late retry does not say so."""
 
 
 class AddRequest(Shape):
@@ -81,23 +81,28 @@ class AddAnswer(Shape):
 
 
 class ReplaceRequest(Shape):
-    """The new content of a sample. `subject` stays when left out, and null clears it."""
+    """The new content of a sample. `subject` and `expires_at` stay when left out, and null clears them."""
 
     features: Features
     label: Scalar
     subject: Name | None = None
+    expires_at: datetime | None = None
     id: Name | None = None
     """May repeat the id in the path."""
 
 
 class Receipt(Shape):
-    """What became of a deletion or rectification."""
+    """What became of a deletion, a rectification or an expiry.
 
+    Signed is the RFC 8785 form of everything but `signature` and `durable`.
+    """
+
+    id: str
     ref: str | None
     """The caller's case number."""
-    kind: Literal["deletion", "rectification"]
-    status: Literal["unlearned"]
-    """`unlearned`: no prediction depends on it any more."""
+    kind: Literal["deletion", "rectification", "expiry", "restore"]
+    status: Literal["unlearned", "erased"]
+    """`unlearned`: no prediction depends on it any more. `erased`: no file in the data directory holds it either."""
     guarantee: str
     requested: int
     """Ids or subjects named, each counted once."""
@@ -105,12 +110,22 @@ class Receipt(Shape):
     """Samples that no prediction depends on any more."""
     absent: int
     """Ids or subjects named that were not held."""
+    exported_snapshots: int
+    """Snapshots that were handed out while one of the samples was held: they are not erased there."""
     model_version: Version
     received_at: datetime
     unlearned_at: datetime
-    erased_at: None
-    """Erasure from the files on disk is not reported yet."""
+    erased_at: datetime | None
     overdue: bool
+    """Whether the deadline for erasing has passed, or was missed."""
+    key_id: str
+    """Of the key in `GET /keys` that checks the signature; with --ephemeral it lives as long as the process."""
+    ledger_index: int
+    """Of the entry of `GET /ledger` that this state is written in."""
+    ledger_head: str
+    """Its hash."""
+    signature: str
+    """Ed25519, in base64."""
     durable: Durable
 
 
@@ -122,6 +137,8 @@ class HeldSample(Shape):
     features: dict[str, Scalar | None]
     """By feature name, as stored: a number in a float32 column is the float32 nearest to the one sent."""
     label: Scalar
+    expires_at: datetime | None
+    """When it is unlearned and erased by itself."""
 
 
 class SampleAnswer(HeldSample):
@@ -182,7 +199,7 @@ class RestoreAnswer(Shape):
     """Version at which the file was written."""
     n_samples: int
     dropped: Dropped
-    """What was erased or rectified after the file was written, as far as this process knows: since it started."""
+    """What was erased, rectified or expired after the file was written; the ledger says so."""
     no_longer_held: int
     """Samples that were held before the restore and are not any more."""
     durable: Durable
@@ -221,7 +238,11 @@ class ModelAnswer(Shape):
     lazy_tags: int
     """Parts of trees that the next prediction through them will rebuild."""
     pending_erasures: int
+    """Erasures that are unlearned and not yet erased from all files."""
     overdue_erasures: int
+    """Those of them whose deadline has passed."""
+    expiry_paused: str | None
+    """Why no sample expires at present; POST /expiry/confirm lets it go on."""
     memory_bytes: int
 
 

@@ -46,8 +46,11 @@ async def metadata(request: Request) -> SnapshotAnswer:
     responses={200: {"content": {MEDIA_TYPE: {}}}, **problems("no-snapshot", "ephemeral")},
 )
 async def download(request: Request) -> Response:
-    """Return the newest snapshot's file. It holds every sample: keep it as safe as the data itself."""
-    snapshot = context_of(request).service.newest_snapshot
+    """Return the newest snapshot's file. It holds every sample: keep it as safe as the data itself.
+
+    The ledger notes that it was handed out, and later receipts count it: what is erased here is not erased there.
+    """
+    snapshot = await context_of(request).service.export()
     return FileResponse(
         snapshot.path,
         media_type=MEDIA_TYPE,
@@ -64,9 +67,9 @@ async def download(request: Request) -> Response:
     openapi_extra=FILE_BODY,
 )
 async def restore(request: Request) -> Response:
-    """Replace the model by that of an uploaded snapshot, less the samples that were erased or rectified after it.
+    """Replace the model by that of an uploaded snapshot, less the samples that were erased, rectified or expired since.
 
-    Which those are the server knows since it was started. The model version goes up, never back.
+    The ledger says which those are. The model version goes up, never back.
     """
     service = context_of(request).service
     directory = service.upload_directory
@@ -79,9 +82,11 @@ async def restore(request: Request) -> Response:
         model_version=restored.model_version,
         snapshot_model_version=restored.snapshot_model_version,
         n_samples=restored.n_samples,
-        dropped=Dropped(erased=restored.dropped_erased, rectified=restored.dropped_rectified, expired=0),
+        dropped=Dropped(
+            erased=restored.dropped_erased, rectified=restored.dropped_rectified, expired=restored.dropped_expired
+        ),
         no_longer_held=restored.no_longer_held,
-        durable=False,
+        durable=service.is_durable,
     )
     return json_answer(content.model_dump())
 

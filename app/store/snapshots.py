@@ -1,15 +1,18 @@
 """Snapshots: the model in a file, two generations of them.
 
 A new snapshot is written beside the old ones, flushed, read back and compared, and only then takes its name; only
-after that the third oldest goes. So at every instant a sound file holds the model as it was at the newest or the
-second newest snapshot.
+after that older ones go. So at every instant a sound file holds the model as it was at the newest or the second newest
+snapshot, and the journal holds what came after either. When something was erased, the older generation holds what must
+be gone: then the new snapshot is written twice, and both copies are the generations.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,6 +26,62 @@ _NAME = re.compile(r"snapshot-(\d{8,})\.safetensors")
 
 
 @dataclass(frozen=True, slots=True)
+class Facts:
+    """What a snapshot says besides the model.
+
+    Attributes
+    ----------
+    model_version, epoch
+        See `app.live.Live`.
+    next_id
+        Generated ids are at least this number.
+    lineage
+        Names the history that versions belong to.
+    seq
+        Number of the last journal record that the model has taken in.
+    exports
+        How many times a snapshot had been handed out.
+    ledger_index, ledger_hash
+        The newest entry of the ledger then; an older ledger does not belong to this snapshot.
+    restore_notes
+        Of a snapshot that a restore wrote: what the journal has to note of it.
+    """
+
+    model_version: int = 0
+    next_id: int = 0
+    lineage: str = ""
+    epoch: int | None = None
+    seq: int = 0
+    exports: int = 0
+    ledger_index: int = 0
+    ledger_hash: str = ""
+    restore_notes: str = ""
+
+    def to_notes(self) -> dict[str, str]:
+        """Return everything as texts."""
+        return {name: str(value) for name, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_notes(cls, notes: Mapping[str, str]) -> Facts:
+        """Read texts; a model file that the service did not write has version 0 and no lineage.
+
+        Raises
+        ------
+        ValueError
+            When a number is none.
+        """
+        epoch = notes.get("epoch")
+        numbers = ("model_version", "next_id", "seq", "exports", "ledger_index")
+        return cls(
+            **{name: int(notes.get(name, "0")) for name in numbers},
+            epoch=None if epoch is None else int(epoch),
+            lineage=notes.get("lineage", ""),
+            ledger_hash=notes.get("ledger_hash", ""),
+            restore_notes=notes.get("restore_notes", ""),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """What is known of a snapshot file."""
 
@@ -32,9 +91,7 @@ class Snapshot:
     bytes: int
     created_at: datetime
     path: Path
-    next_id: int
-    lineage: str
-    epoch: int | None
+    facts: Facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +129,17 @@ class SnapshotStore:
             raise NoSnapshotError
         return self._newest
 
-    def newest_version(self) -> int | None:
-        """Return the model version of the newest snapshot, None when there is none."""
-        return None if self._newest is None else self._newest.model_version
+    def newest_seq(self) -> int | None:
+        """Return the number of the last journal record in the newest snapshot, None when there is none."""
+        return None if self._newest is None else self._newest.facts.seq
+
+    def oldest_at(self) -> datetime | None:
+        """Return when the oldest snapshot that is kept was written, None when there is none."""
+        times = []
+        for path in self._files():
+            with contextlib.suppress(FileError):
+                times.append(describe(path, read_notes(path)).created_at)
+        return min(times, default=None)
 
     def holds_model(self) -> bool:
         """Whether the directory holds a model, readable or not."""
@@ -102,43 +167,72 @@ class SnapshotStore:
             self._newest = snapshot
             notes = [*problems]
             if problems:
-                written = f"{snapshot.created_at:%Y-%m-%d %H:%M} UTC"
-                notes.append(f"fell back to {path.name}, written {written}: later changes are lost")
+                notes.append(f"fell back to {path.name}; what came after it is read from the journal")
             return Recovered(model, snapshot, tuple(notes))
         raise StartError(
             f"no snapshot in {self._directory.path} can be read. " + "; ".join(problems) + ". Restore the files from a "
             "backup, or start with another --data-dir (or an empty one) to train again"
         )
 
-    def write(self, model: ServedModel, *, model_version: int, next_id: int, lineage: str, epoch: int) -> Snapshot:
-        """Write a snapshot of a model without lazy tags that nobody changes meanwhile.
+    def write(self, model: ServedModel, facts: Facts) -> Snapshot:
+        """Write a snapshot of a model without lazy tags that nobody changes meanwhile; older ones stay.
 
         Raises
         ------
         StorageError
             When it cannot be written or read back; the files that were there are untouched.
         """
-        number = max(map(_number, self._files()), default=0) + 1
-        name = f"snapshot-{number:08d}.safetensors"
+        number = self._next_number()
         extra = {
+            **facts.to_notes(),
             "snapshot_id": f"{number:08d}",
-            "model_version": str(model_version),
             "created_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "next_id": str(next_id),
-            "lineage": lineage,
-            "epoch": str(epoch),
         }
         with storage_errors(), self._directory.temporary() as temporary:
             model.save(temporary, extra=extra)
-            temporary.chmod(0o600)
-            try:
-                notes = read_notes(temporary, whole=True)
-            except FileError:
-                raise StorageError("the snapshot read back is damaged") from None
-            path = self._directory.publish(temporary, name)
-            self._newest = describe(path, notes)
-            self._directory.remove(self._files()[GENERATIONS:])
+            self._newest = self._publish(temporary, number)
         return self._newest
+
+    def write_again(self) -> None:
+        """Write the newest snapshot a second time, as a generation of its own.
+
+        Raises
+        ------
+        StorageError
+            When it cannot be written or read back.
+        """
+        with storage_errors(), self._directory.temporary() as temporary:
+            shutil.copyfile(self.newest.path, temporary)
+            self._publish(temporary, self._next_number())
+
+    def keep_newest(self, n: int = GENERATIONS) -> int:
+        """Remove all but the newest files; return the smallest journal number that those kept have taken in.
+
+        Raises
+        ------
+        StorageError
+            When they cannot be removed.
+        """
+        with storage_errors():
+            files = self._files()
+            self._directory.remove(files[n:])
+            seqs = []
+            for path in files[:n]:
+                with contextlib.suppress(FileError):  # a damaged one is no reason to keep the journal
+                    seqs.append(describe(path, read_notes(path)).facts.seq)
+        return min(seqs, default=0)
+
+    def _publish(self, temporary: Path, number: int) -> Snapshot:
+        """Check a finished file and give it its name."""
+        temporary.chmod(0o600)
+        try:
+            notes = read_notes(temporary, whole=True)
+        except FileError:
+            raise StorageError("the snapshot read back is damaged") from None
+        return describe(self._directory.publish(temporary, f"snapshot-{number:08d}.safetensors"), notes)
+
+    def _next_number(self) -> int:
+        return max(map(_number, self._files()), default=0) + 1
 
     def _files(self) -> list[Path]:
         """Return the snapshot files, newest first."""
@@ -147,7 +241,7 @@ class SnapshotStore:
 
 
 def describe(path: Path, notes: Mapping[str, str]) -> Snapshot:
-    """Read a snapshot's metadata; a model file that the service did not write has version 0 and no lineage.
+    """Read a snapshot's metadata.
 
     Raises
     ------
@@ -156,18 +250,16 @@ def describe(path: Path, notes: Mapping[str, str]) -> Snapshot:
     """
     size = path.stat()
     try:
-        epoch = notes.get("epoch")
+        facts = Facts.from_notes(notes)
         created_at = notes.get("created_at")
         return Snapshot(
             id=notes.get("snapshot_id", ""),
-            model_version=int(notes.get("model_version", "0")),
+            model_version=facts.model_version,
             digest=notes.get("digest", ""),
             bytes=size.st_size,
             created_at=datetime.fromisoformat(created_at) if created_at else datetime.fromtimestamp(size.st_mtime, UTC),
             path=path,
-            next_id=int(notes.get("next_id", "0")),
-            lineage=notes.get("lineage", ""),
-            epoch=None if epoch is None else int(epoch),
+            facts=facts,
         )
     except ValueError:
         raise FileError("its metadata is damaged: take another copy of the file") from None

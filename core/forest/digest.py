@@ -78,7 +78,8 @@ def tree_digest(trees: Trees, tree: int, is_regression: bool, class_order: npt.N
     while size == NIL:
         words = np.empty(2 * len(words), np.uint64)
         size = write_tree(trees, tree, is_regression, class_order, stack, words)
-    return hashlib.sha256(words[:size].astype("<u8", copy=False).tobytes()).hexdigest()
+    # A view: a copy as bytes would keep other threads waiting.
+    return hashlib.sha256(words[:size].astype("<u8", copy=False).view(np.uint8).data).hexdigest()
 
 
 def forest_digest(header: dict[str, Any], tree_digests: list[str]) -> str:

@@ -147,6 +147,24 @@ class DynamicForest(Estimator, ABC):
         self.refresh_targets()
         return self
 
+    def fit_held(self, store: SampleStore) -> Self:
+        """Fit on the samples of a store, which belongs to this model from now on; as `fit` on the same samples.
+
+        Raises
+        ------
+        InputError
+            When a parameter does not fit.
+        CapacityError
+            When there are too many samples.
+        """
+        settings = self._read_settings(store.schema)
+        self._check_capacity(settings, len(store))
+        store.build_index()
+        self.begin(store.schema, settings, store)
+        self.refresh_targets()
+        self.grow_all()
+        return self
+
     def _read_settings(self, schema: Schema) -> ForestSettings:
         if schema.task != self.task:
             raise InputError(
@@ -259,7 +277,7 @@ class DynamicForest(Estimator, ABC):
         self._settle()
 
     def replace(self, sample_id: str | int, x: Any, y: Any) -> None:
-        """Rectify one sample: new features and label under the id it has; its subject stays.
+        """Rectify one sample: new features and label under the id it has; subject and expiry stay.
 
         Raises
         ------
@@ -269,12 +287,15 @@ class DynamicForest(Estimator, ABC):
             When the new content is refused; nothing has changed.
         """
         self._check_is_fitted()
-        subject = self.samples_.subject(sample_id)
+        store = self.samples_
+        subject, expiry, origin = store.subject(sample_id), store.expiry(sample_id), store.origin(sample_id)
         row = x if getattr(x, "ndim", 1) == 2 else [x]
         prepared = self.samples_.prepare(row, [y], [sample_id], allow_held=True)
         self.delete([sample_id])
         self.add_prepared(prepared)
-        self.samples_.set_subject(sample_id, subject)
+        store.set_subject(sample_id, subject)
+        store.set_expiry(sample_id, expiry)
+        store.set_origins([sample_id], origin)
 
     def resolve(self, max_tags: int | None = None) -> int:
         """Resolve all lazy tags and return how many there were; or work on `max_tags` of them at most.
@@ -286,6 +307,16 @@ class DynamicForest(Estimator, ABC):
         """
         self._check_is_fitted()
         return self.ensemble_.resolve(self.data(), max_tags)
+
+    def wipe(self) -> None:
+        """Overwrite what is kept of samples no longer held; resolves all tags. O(largest tree) beyond that.
+
+        That is the working space. What a sample leaves in slots, tables, leaves and pools is overwritten when it
+        goes, and what its ranges and thresholds leave behind, when the tags that it leaves are resolved.
+        """
+        self._check_is_fitted()
+        self.resolve()
+        self.ensemble_.wipe_working_space()
 
     def _settle(self) -> None:
         if not self.lazy:
@@ -319,6 +350,9 @@ class DynamicForest(Estimator, ABC):
     def _let_go_of_targets(self, slots: npt.NDArray[np.int64]) -> bool:
         """Let go of the targets of samples about to leave; whether the scale will move."""
         return False
+
+    def _copy_targets(self, other: Self) -> None:
+        """Take over what another model has derived from the same samples."""
 
     def _requantise(self) -> None:
         """Bring all targets to the scale of those held."""
@@ -440,12 +474,15 @@ class DynamicForest(Estimator, ABC):
     # -- keeping --------------------------------------------------------------------------------
 
     def copy(self) -> Self:
-        """An independent copy; O(size), without resolving anything."""
+        """An independent copy; O(size), without resolving anything.
+
+        Other threads may read the model meanwhile, and are not kept waiting.
+        """
         self._check_is_fitted()
         other = self._unfitted()
         other.begin(self.schema_, self.ensemble_.settings, self.samples_.copy())
         other.ensemble_ = self.ensemble_.copy()
-        other.refresh_targets()
+        other._copy_targets(self)
         return other
 
     def _unfitted(self) -> Self:
@@ -459,7 +496,8 @@ class DynamicForest(Estimator, ABC):
         """Write the model to one file; resolves all tags.
 
         The file is complete or not there: it is written beside the place and moved there. It holds
-        nothing of deleted samples.
+        nothing of deleted samples. Other threads may read the model meanwhile, if it has no tags, and are not
+        kept waiting.
 
         Parameters
         ----------

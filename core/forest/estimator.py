@@ -1,7 +1,7 @@
 """The forest's estimators, as users meet them."""
 
 import math
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -205,6 +205,11 @@ class DynamicForestRegressor(DynamicForest):
         self._scale = quantisation.TargetScale()
         self._scale.count(self.samples_.y[self.samples_.slots()], 1)
         self._requantise()
+
+    def _copy_targets(self, other: Self) -> None:
+        self._scale = other._scale.copy()
+        self._quantised_exponent = other._quantised_exponent
+        self._quantised = other._quantised.copy()
 
     def _requantise(self) -> None:
         self._quantised_exponent = self._scale.exponent

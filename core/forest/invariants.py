@@ -157,13 +157,13 @@ def _check_free_nodes(ensemble: Ensemble, reached: set[int]) -> None:
     _require(len(free) == 2 * trees.meta[n.N_FREE_PAIRS], "the free pairs must be counted")
     for node in free:
         record = trees.nodes[node]
-        _require(
-            record["category"] == 0 and record["n_samples"] == 0 and record["attribute"] == 0,
-            f"free node {node} must be zeroed",
-        )
+        split = record["category"], record["n_samples"], record["attribute"], record["kind"]
+        _require(not any(split), f"free node {node} must be zeroed")
     n_roots = ensemble.settings.n_trees + ensemble.settings.n_trees % 2
     known = len(reached | free | set(range(n_roots)))
     _require(known == trees.meta[n.N_NODES], "every node must be in a tree or free")
+    for field in ("category", "n_samples", "attribute", "kind"):
+        _require(not trees.nodes[field][trees.meta[n.N_NODES] :].any(), "nodes never used must be zero")
 
 
 def _check_free_leaves(ensemble: Ensemble, leaves: set[int]) -> None:
@@ -177,6 +177,7 @@ def _check_free_leaves(ensemble: Ensemble, leaves: set[int]) -> None:
         leaf = int(trees.starts[leaf])
     _require(len(free) == trees.meta[n.N_FREE_LEAVES], "the free leaves must be counted")
     _require(len(free | leaves) == trees.meta[n.N_LEAVES], "every leaf must be in a tree or free")
+    _require(not trees.statistics[trees.meta[n.N_LEAVES] :].any(), "leaves never used must be zero")
     _check_rooms(ensemble, leaves)
 
 
@@ -211,3 +212,4 @@ def _check_free_blocks(ensemble: Ensemble, blocks: set[int]) -> None:
         block = int(longs[block, NEXT_FREE])
     _require(len(free) == meta[n.N_FREE_BLOCKS], "the free blocks must be counted")
     _require(len(free | blocks) == meta[n.N_BLOCKS], "every block must have an owner or be free")
+    _require(not longs[meta[n.N_BLOCKS] :].any(), "blocks never used must be zero")

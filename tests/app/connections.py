@@ -19,8 +19,10 @@ from app.protocol import protocol_for
 from app.service import ModelService
 from tests.app.support import make_service, make_settings
 
-# What two servers may say differently about the same request: when it was.
-_TIMES = re.compile(rb'"(received_at|unlearned_at)":"[^"]+"')
+# What two servers may say differently about the same request: when it was, and what follows from that and from chance.
+_TIMES = re.compile(
+    rb'"(received_at|unlearned_at|key_id|ledger_head|signature)":"[^"]+"|"id":"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"'
+)
 
 
 class Transport(asyncio.Transport):
@@ -74,16 +76,18 @@ class Host:
         self.config.load()
         self.state = ServerState()
         self.state.default_headers = [(b"date", b"today")]
+        self._connections: list[Connection] = []
 
     def connect(self) -> Connection:
         transport = Transport()
         protocol: Any = self.config.http_protocol_class(config=self.config, server_state=self.state, app_state={})
         protocol.connection_made(transport)
-        return Connection(protocol, transport)
+        self._connections.append(Connection(protocol, transport))
+        return self._connections[-1]
 
     async def settle(self, most: int | None = None) -> None:
         """Wait until everything asked for is answered, or for so many steps of the loop."""
-        while self.state.tasks and most != 0:
+        while (self.state.tasks or any(each.is_awaiting for each in self._connections)) and most != 0:
             await asyncio.sleep(0)
             most = None if most is None else most - 1
         for _ in range(3):
@@ -98,6 +102,12 @@ class Connection:
     def send(self, data: bytes) -> None:
         if not self.transport.closed:
             self.protocol.data_received(data)
+
+    @property
+    def is_awaiting(self) -> bool:
+        """Whether an answer is due that no task will bring."""
+        cycle = self.protocol.cycle
+        return cycle is not None and not cycle.response_complete and not self.transport.closed
 
     @property
     def answers(self) -> list[Answered]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ from starlette.testclient import TestClient
 from app.main import create_app
 from app.service import Limits, ModelService
 from app.settings import Settings
-from app.store.directory import DataDirectory
-from app.store.keeper import Keeper
+from app.store.opening import open_directory, open_nothing
+from app.upkeep import UpkeepPolicy
 from core import DynamicForestClassifier, DynamicForestRegressor
 from core.schema import Column, ColumnType, LabelType, Schema, Task
 
@@ -50,11 +50,20 @@ def forest(n: int = 60, schema: Schema = CLASSES, n_estimators: int = 5) -> Any:
 
 
 def make_service(
-    model: Any = None, directory: Path | None = None, *, max_queue: int = 1024, idle_resolve: bool = False
+    model: Any = None,
+    directory: Path | None = None,
+    *,
+    max_queue: int = 1024,
+    idle_resolve: bool = False,
+    policy: UpkeepPolicy | None = None,
+    warm_up: Callable[[], object] | None = None,
 ) -> ModelService:
-    keeper = Keeper(None if directory is None else DataDirectory(directory))
+    opened = open_nothing() if directory is None else open_directory(directory)
+    live, records = opened.begin(model or forest())
     limits = Limits(max_queue=max_queue, page_size_max=50)
-    return ModelService(model or forest(), keeper, model_version=1, limits=limits, idle_resolve=idle_resolve)
+    return ModelService(
+        live, opened.keeper, records, limits=limits, policy=policy, idle_resolve=idle_resolve, warm_up=warm_up
+    )
 
 
 def make_settings(**values: Any) -> Settings:

@@ -10,7 +10,6 @@ from app.bootstrap import build_service
 from app.errors import StartError
 from app.service import ModelService
 from app.settings import Settings, SettingsError
-from app.store.reservations import BLOCK
 from tests.app.support import CLASSES, NUMBERS, rows, samples, served
 
 
@@ -33,6 +32,7 @@ def settings(tmp_path: Path, data: Path | None = None, **more: Any) -> Settings:
 
 def crash(service: ModelService) -> None:
     """Let the directory go as the death of the process would, without a last snapshot."""
+    service._records.store.close()
     service._keeper.close()
 
 
@@ -42,11 +42,9 @@ def test_trains_and_writes_a_first_snapshot(tmp_path, data):
         assert client.get("/model").json()["n_samples"] == 40
         assert client.get("/samples/p7").json()["subject"] == "s2"
         assert client.get("/snapshot").json()["model_version"] == 1
-    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [
-        "lock",
-        "reserved.json",
-        "snapshot-00000001.safetensors",
-    ]
+    names = sorted(path.name for path in (tmp_path / "data").iterdir())
+    assert {"lock", "keys", "ledger.sqlite", "snapshot-00000001.safetensors"} <= set(names)
+    assert any(name.startswith("journal-") for name in names)
 
 
 def test_what_was_changed_is_there_after_a_stop(tmp_path, data, capsys):
@@ -62,7 +60,6 @@ def test_what_was_changed_is_there_after_a_stop(tmp_path, data, capsys):
     said = capsys.readouterr().err.replace("\n", " ")
     assert "Recovered the model" in said
     assert "is not read again" in said
-    assert "did not stop in order" not in said
     with served(service) as client:
         assert client.post("/predict", json={"instances": [[i, "a"] for i in range(20)]}).json() == before
         assert client.get("/samples?limit=50&format=csv").text == listed
@@ -75,59 +72,45 @@ def test_parameters_of_a_recovered_model_stay_and_that_is_said(tmp_path, data, c
     capsys.readouterr()
     service = build_service(settings(tmp_path, data, n_estimators=7))
     assert "keeps its own n_estimators;" in capsys.readouterr().err.replace("\n", " ")
-    assert service._model.get_params()["n_estimators"] == 5
+    assert service._live.model.get_params()["n_estimators"] == 5
     crash(service)
 
 
-def test_a_start_without_changes_writes_nothing(tmp_path, data):
+def test_a_start_without_changes_writes_no_snapshot(tmp_path, data):
     with served(build_service(settings(tmp_path, data))):
         pass
-    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "data").iterdir() if path.name != "lock"}
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "data").glob("snapshot-*")}
     with served(build_service(settings(tmp_path))) as client:
         client.post("/predict", json={"instances": [[1, "a"]]})
-    assert {p.name: p.stat().st_mtime_ns for p in (tmp_path / "data").iterdir() if p.name != "lock"} == before
+    assert {p.name: p.stat().st_mtime_ns for p in (tmp_path / "data").glob("snapshot-*")} == before
 
 
-def test_after_a_crash_no_version_and_no_id_comes_back(tmp_path, data, capsys):
+def test_after_a_crash_everything_acknowledged_is_there(tmp_path, data, capsys):
     service = build_service(settings(tmp_path, data))
     sample = {"features": [3, "new"], "label": "yes"}
+
+    async def no_snapshot() -> None:
+        service._live.pending.clear()
+
     with served(service) as client:
         for i in range(3):
             answer = client.post("/samples", json={"samples": [sample]}).json()
-            assert (answer["ids"], answer["model_version"]) == ([str(i)], 2 + i)
-        service._keeper.is_current = lambda version: True  # so that stopping does not write what a crash would lose
+            assert (answer["ids"], answer["model_version"], answer["durable"]) == ([str(i)], 2 + i, True)
+        receipt = client.delete("/samples/1").json()
+        client.put("/samples/p1", json={"features": [9, "z"], "label": "no", "subject": "other"})
+        before = client.post("/predict", json={"instances": [[i, "a"] for i in range(20)]}).json()
+        listed = client.get("/samples?limit=50&format=csv").text
+        service._upkeep.write_snapshot = no_snapshot  # so that stopping does not write what a crash would not
     service = build_service(settings(tmp_path, data))
-    assert "did not stop in order" in capsys.readouterr().err.replace("\n", " ")
+    assert "5 records of the journal" in capsys.readouterr().err.replace("\n", " ")
     with served(service) as client:
-        model = client.get("/model").json()
-        assert model["n_samples"] == 40, "what was not durable is lost, as the answers said"
-        assert model["model_version"] > 4
-        answer = client.post("/samples", json={"samples": [sample]}).json()
-        assert int(answer["ids"][0]) >= 3
-        assert answer["model_version"] == model["model_version"] + 1
-        last = answer
-    with served(build_service(settings(tmp_path, data))) as client:
-        assert client.get("/model").json()["model_version"] == last["model_version"]
+        assert client.post("/predict", json={"instances": [[i, "a"] for i in range(20)]}).json() == before
+        assert client.get("/samples?limit=50&format=csv").text == listed
+        kept = client.get(f"/erasures/{receipt['id']}").json()
+        assert kept == receipt
         again = client.post("/samples", json={"samples": [sample]}).json()
-        assert int(again["ids"][0]) == int(last["ids"][0]) + 1
-
-
-def test_crashes_do_not_run_away_with_the_version(tmp_path, data):
-    crash(build_service(settings(tmp_path, data)))
-    for _ in range(3):
-        service = build_service(settings(tmp_path, data))
-        assert service.model_version == 1, "nothing was given out, so nothing is skipped"
-        crash(service)
-    service = build_service(settings(tmp_path, data))
-    with served(service) as client:
-        client.delete("/samples/p1")
-        service._keeper.is_current = lambda version: True
-    versions = set()
-    for _ in range(3):
-        service = build_service(settings(tmp_path, data))
-        versions.add(service.model_version)
-        crash(service)
-    assert versions == {2 + BLOCK + 1}
+        assert (again["ids"], again["model_version"]) == (["3"], before["model_version"] + 1)
+    assert service._live.model.verify().ok
 
 
 def test_a_second_server_is_refused(tmp_path, data):
@@ -183,12 +166,15 @@ def test_an_open_address_needs_a_key_or_a_word(tmp_path, data):
 def test_a_damaged_snapshot_is_told_about(tmp_path, data, capsys):
     with served(build_service(settings(tmp_path, data))) as client:
         client.delete("/samples/p1")
+        client.post("/samples", json={"samples": [{"id": "x", "features": [3, "new"], "label": "yes"}]})
+        client.post("/snapshot")
+        client.post("/samples", json={"samples": [{"id": "y", "features": [4, "new"], "label": "yes"}]})
     newest = max((tmp_path / "data").glob("snapshot-*"))
     newest.write_bytes(newest.read_bytes()[:-100])
     with served(build_service(settings(tmp_path, data))) as client:
         model = client.get("/model").json()
-        assert (model["n_samples"], model["model_version"]) == (40, 3), "never back to a version that was answered"
-    assert "fell back to snapshot-00000001" in capsys.readouterr().err.replace("\n", " ")
+        assert (model["n_samples"], model["model_version"]) == (41, 4), "the journal has what the older one lacks"
+    assert "fell back to snapshot-" in capsys.readouterr().err.replace("\n", " ")
 
 
 def test_progress_is_reported(tmp_path, data):

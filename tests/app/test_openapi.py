@@ -16,7 +16,17 @@ ROUTES = {
     "/samples/{id}": {"get", "put", "delete"},
     "/snapshot": {"get", "post"},
     "/snapshot/file": {"get", "put"},
+    "/erasures": {"get"},
+    "/erasures/{id}": {"get"},
+    "/ledger": {"get"},
+    "/keys": {"get"},
     "/model": {"get"},
+    "/model/verify": {"post"},
+    "/model/scrub": {"post"},
+    "/model/fit": {"post"},
+    "/jobs/{id}": {"get"},
+    "/jobs/{id}/events": {"get"},
+    "/expiry/confirm": {"post"},
     "/healthz": {"get"},
     "/readyz": {"get"},
 }
@@ -39,7 +49,7 @@ def test_every_operation_is_described_and_shows_its_answers(page):
     for name, operation in operations(page):
         assert operation["summary"], name
         assert operation["description"], name
-        [success] = [answer for status, answer in operation["responses"].items() if status in ("200", "201")][:1]
+        [success] = [answer for status, answer in operation["responses"].items() if status[0] == "2"][:1]
         assert success["content"], name
 
 

@@ -3,13 +3,14 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from app.outcomes import KEEP
+from app.outcomes import KEEP, Replacement
 from app.payloads import Reader, explain, one_value, parse_id, parse_limit, parse_names, parse_query, parse_ref
 from app.problems import ProblemError
 from core.errors import InputError
 from tests.app.support import CLASSES
 
-READER = Reader(CLASSES, max_rows=3, max_depth=8)
+NOW_MS = 1_900_000_000_000  # in March 2030
+READER = Reader(CLASSES, max_rows=3, max_depth=8, now_ms=lambda: NOW_MS)
 SAMPLE = {"features": [1, "a", True], "label": "yes"}
 UUID = "123e4567-e89b-12d3-a456-426614174000"
 
@@ -131,9 +132,13 @@ def test_an_id_may_occur_once_in_a_request():
 
 
 def test_replacements():
-    assert READER.replacement(dumps(SAMPLE), "7") == ([1, "a", True], "yes", KEEP, [1, "a", True])
-    assert READER.replacement(dumps({**SAMPLE, "subject": None, "id": 7}), "7")[2] is None
-    assert READER.replacement(dumps({**SAMPLE, "subject": "p"}), "7")[2] == "p"
+    row = [1, "a", True]
+    assert READER.replacement(dumps(SAMPLE), "7") == (Replacement("7", row, "yes", KEEP, KEEP), row)
+    assert READER.replacement(dumps({**SAMPLE, "subject": None, "id": 7}), "7")[0].subject is None
+    assert READER.replacement(dumps({**SAMPLE, "subject": "p"}), "7")[0].subject == "p"
+    assert READER.replacement(dumps({**SAMPLE, "expires_at": None}), "7")[0].expires is None
+    later = {**SAMPLE, "expires_at": "2031-01-01T00:00:00Z"}
+    assert READER.replacement(dumps(later), "7")[0].expires == 1_924_992_000_000
     assert places(READER.replacement, dumps({**SAMPLE, "id": "SECRET"}), "7") == ["/id"]
     assert places(READER.replacement, dumps({"label": "SECRET"}), "7") == ["/features"]
     assert places(READER.replacement, dumps({"features": [1, "a", True]}), "7") == ["/label"]

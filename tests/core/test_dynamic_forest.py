@@ -418,11 +418,14 @@ def test_replace_is_a_delete_and_an_add_under_the_same_id(task: str) -> None:
     X, y = samples(task)
     model, other = fitted(task), fitted(task)
     model.samples_.set_subject("s3", "somebody")
+    model.samples_.set_expiry("s3", 1700)
+    model.samples_.set_origins(["s3"], 2)
     model.replace("s3", X[9], y[9])
     other.delete("s3")
     other.add(X[9:10], y[9:10], ids=["s3"])
     assert model.digest() == other.digest()
     assert model.samples_.subject("s3") == "somebody"
+    assert (model.samples_.expiry("s3"), model.samples_.origin("s3")) == (1700, 2)
     assert model.samples_.get("s3").features == [float(x) for x in X[9]]
 
 

@@ -71,6 +71,8 @@ def aged(task: str = "classification", **parameters: Any) -> Any:
     model = fitted(task, **parameters)
     for i in (1, 5, 60, 61):
         model.samples_.set_subject(f"sample {i}", "person" if i < 50 else "autre")
+        model.samples_.set_expiry(f"sample {i}", 4_102_444_800_000 + i)
+    model.samples_.set_origins(["sample 1", "sample 60"], 2)
     for i in range(20, 45):
         model.delete(f"sample {i}")
         model.resolve()
@@ -88,6 +90,8 @@ def assert_same(model: Any, other: Any) -> None:
     assert other.samples_.ids() == model.samples_.ids()
     for name in model.samples_.ids():
         assert other.samples_.get(name) == model.samples_.get(name)
+        assert other.samples_.origin(name) == model.samples_.origin(name)
+    assert other.samples_.next_expiry() == model.samples_.next_expiry()
     assert other.samples_.next_id == model.samples_.next_id
     assert other.verify().ok
     other.check_invariants()
@@ -303,7 +307,7 @@ def test_a_model_made_today_as_the_golden_ones_were_is_the_same() -> None:
 # Writing is all or nothing
 
 
-@pytest.mark.parametrize("step", ["core.persistence.save_file", "os.fsync", "pathlib.Path.replace", "json.dumps"])
+@pytest.mark.parametrize("step", ["core.persistence.write_tensors", "os.fsync", "pathlib.Path.replace", "json.dumps"])
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path, step: str) -> None:
     path = tmp_path / "model"
     model = fitted()
@@ -327,11 +331,11 @@ def test_an_interruption_half_way_leaves_the_old_file_and_nothing_else(tmp_path:
     fitted().save(path)
     before = path.read_bytes()
 
-    def interrupted(arrays: Arrays, name: str, metadata: dict[str, str]) -> None:
-        Path(name).write_bytes(before[:1000])
+    def interrupted(handle: int, arrays: Arrays, metadata: dict[str, str]) -> None:
+        os.write(handle, before[:1000])
         raise KeyboardInterrupt
 
-    with patch("core.persistence.save_file", interrupted), pytest.raises(KeyboardInterrupt):
+    with patch("core.persistence.write_tensors", interrupted), pytest.raises(KeyboardInterrupt):
         fitted("regression").save(path)
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["model"]

@@ -39,6 +39,7 @@ LABELS = {
     "integer": [0, 1, 2],
 }
 IDS = ["id-a", "id-b", "id-c", "7", "007", "12", "-3", "id-é"]
+MOMENTS = [4_102_444_800_001, 4_102_444_800_007, -3, 2**62]
 SUBJECTS = ["subject-ann", "subject-bob"]
 
 
@@ -79,7 +80,7 @@ class StoreHistory(RuleBasedStateMachine):
     def hold(self, ids, rows, labels, added):
         for name, row, label, slot in zip(ids, rows, labels, added.tolist(), strict=True):
             features = [as_held(c, v) for c, v in zip(self.schema.columns, row, strict=True)]
-            self.model[name] = [features, label, None]
+            self.model[name] = [features, label, None, None]
             self.slots[name] = slot
             if name.isdecimal() and str(int(name)) == name:
                 self.counter = max(self.counter, int(name) + 1)
@@ -160,6 +161,21 @@ class StoreHistory(RuleBasedStateMachine):
         self.store.set_subject(name, subject)
         self.model[name][2] = subject
 
+    @precondition(lambda self: self.model)
+    @rule(data=st.data(), moment=st.sampled_from([None, *MOMENTS]))
+    def set_expiry(self, data, moment):
+        name = data.draw(st.sampled_from(sorted(self.model)))
+        self.store.set_expiry(name, moment)
+        self.model[name][3] = moment
+
+    @rule(now=st.sampled_from(MOMENTS), limit=st.integers(0, 5))
+    def ask_what_is_due(self, now, limit):
+        moments = {name: moment for name, (*_, moment) in self.model.items() if moment is not None}
+        due = self.store.due(now, limit)
+        assert len(set(due)) == len(due) == min(limit, sum(moment <= now for moment in moments.values()))
+        assert [moments[name] for name in due] == sorted(m for m in moments.values() if m <= now)[: len(due)]
+        assert self.store.next_expiry() == min(moments.values(), default=None)
+
     @rule(data=st.data())
     def query(self, data):
         rows, _ = self.draw_rows(data, data.draw(st.integers(1, 3)))
@@ -193,22 +209,23 @@ class StoreHistory(RuleBasedStateMachine):
         assert len(store) == len(self.model)
         assert store.next_id == self.counter
         assert store.slots().tolist() == sorted(self.slots.values())
-        for name, (features, label, subject) in self.model.items():
+        for name, (features, label, subject, moment) in self.model.items():
             sample = store.get(name)
             assert sample.features == features
             assert [type(v) for v in sample.features] == [type(v) for v in features]
             assert (sample.label, type(sample.label), sample.subject) == (label, type(label), subject)
+            assert sample.expires_ms == store.expiry(name) == moment
         for subject in SUBJECTS:
             assert sorted(store.ids_of_subject(subject)) == sorted(n for n, s in self.model.items() if s[2] == subject)
         if self.schema.task == "classification":
-            classes = {(type(label).__name__, label) for _, label, _ in self.model.values()}
+            classes = {(type(label).__name__, label) for _, label, *_ in self.model.values()}
             held = store.classes.values(store.classes.order())
             assert [(type(v).__name__, v) for v in held] == sorted(classes)
 
     @invariant()
     def nothing_is_left_of_what_is_not_held(self):
-        kept = set(self.model) | {s for _, _, s in self.model.values()}
-        for features, label, _ in self.model.values():
+        kept = set(self.model) | {s for _, _, s, _ in self.model.values()}
+        for features, label, *_ in self.model.values():
             kept.update(v for v in (*features, label) if isinstance(v, str))
         left = {
             text
@@ -219,6 +236,8 @@ class StoreHistory(RuleBasedStateMachine):
         memory = array_bytes(self.store)
         for text in {*IDS, "job-clerk", "job-cook", "town-Paris", "shared"} - kept:
             assert hash_text(text).to_bytes(8, "little") not in memory
+        for moment in set(MOMENTS[:2]) - {moment for *_, moment in self.model.values()}:
+            assert np.int64(moment).tobytes() not in memory
 
 
 StoreHistory.TestCase.settings = settings(deadline=None, max_examples=60, stateful_step_count=25)

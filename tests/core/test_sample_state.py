@@ -20,8 +20,16 @@ def linked():
     store = filled()
     store.set_subject("c", "ann")
     store.set_subject("a", "ann")
+    store.set_expiry("c", 1700)
+    store.set_origins(["a"], 4)
     store.remove(store.find(["b"]))
     return store
+
+
+def older(state):
+    """What files held before there were expiries."""
+    later = ("samples.expiry_slots", "samples.expiries", "samples.origin_slots", "samples.origins")
+    return {key: array for key, array in state.items() if key not in later}
 
 
 @pytest.mark.parametrize("make", [linked, regression, lambda: SampleStore(mixed_schema())])
@@ -64,6 +72,18 @@ def test_capacity_is_trimmed_and_the_arrays_are_not_shared():
 def test_the_order_of_a_subjects_ids_is_kept():
     other = SampleStore.from_state(mixed_schema(), linked().state())
     assert other.ids_of_subject("ann") == ["c", "a"]
+
+
+def test_expiries_and_origins_come_back():
+    other = SampleStore.from_state(mixed_schema(), linked().state())
+    assert [(other.expiry(name), other.origin(name)) for name in other.ids()] == [(None, 4), (1700, 0)]
+
+
+def test_older_state_has_no_expiries_and_no_origins():
+    store = SampleStore.from_state(mixed_schema(), older(linked().state()))
+    store.check_invariants()
+    assert [(store.expiry(name), store.origin(name)) for name in store.ids()] == [(None, 0), (None, 0)]
+    assert store.next_expiry() is None
 
 
 def test_state_of_free_slots_is_not_written():
@@ -132,6 +152,13 @@ def f4(values):
         {"subject_rows": np.array([0, -1])},
         {"subjects": np.frombuffer(b"annan\xff", np.uint8)},
         {"subject_offsets": np.array([0, 0, 6])},
+        {"expiries": np.array([5, 6])},
+        {"expiry_slots": np.array([1])},
+        {"expiry_slots": np.array([0, 0]), "expiries": np.array([5, 5])},
+        {"expiries": np.array([2**63 - 1])},
+        {"origin_slots": np.array([5])},
+        {"origin_slots": np.array([-1])},
+        {"origins": np.zeros(0, np.int64)},
         {"next_id": np.array([-1])},
         {"next_id": np.array([1, 2])},
     ],

@@ -9,7 +9,7 @@ import pytest
 from core import slots
 from core.errors import CapacityError, DuplicateIdError, FeatureCountError, InputError, UnknownIdError
 from core.rng import hash_text
-from core.samples import HeldSample, SampleStore, normalise_id
+from core.samples import HeldSample, Prepared, SampleStore, normalise_id
 from core.schema import Column, Schema
 from tests.reach import array_bytes, texts
 
@@ -189,6 +189,34 @@ def test_rows_can_be_taken_from_a_prepared_batch():
     regression = SampleStore(numeric_schema(task="regression"))
     assert regression.prepare(np.zeros((3, 2)), [1, 2, 3]).take([1]).labels.tolist() == [2.0]
     assert regression.prepare(np.zeros((3, 2)), [1, 2, 3]).take([1]).ids is None
+
+
+def test_batches_can_be_put_together():
+    store = filled()
+    parts = [store.prepare(ROWS[:2], LABELS[:2], ["d", "e"]), store.prepare(ROWS[2:], LABELS[2:], ["f"])]
+    whole = store.prepare(ROWS, LABELS, ["d", "e", "f"])
+    merged = Prepared.merged(parts)
+    assert (merged.n, merged.ids, merged.labels, merged.texts) == (3, whole.ids, whole.labels, whole.texts)
+    assert merged.cells.tobytes() == whole.cells.tobytes()
+    store.commit(merged)
+    assert [store.get(name).features for name in "def"] == [store.get(name).features for name in "abc"]
+    store.check_invariants()
+    regression = SampleStore(numeric_schema(task="regression"))
+    merged = Prepared.merged([regression.prepare([[i, i]], [i / 2]) for i in range(3)])
+    assert (merged.ids, merged.labels.tolist()) == (None, [0.0, 0.5, 1.0])
+    assert regression.commit(merged).tolist() == [0, 1, 2]
+    assert merged.ids == ["0", "1", "2"]
+
+
+def test_batches_that_do_not_fit_together():
+    store = filled()
+    named, unnamed = store.prepare(ROWS, LABELS, ["d", "e", "f"]), store.prepare(ROWS, LABELS)
+    with pytest.raises(DuplicateIdError) as info:
+        Prepared.merged([named, store.prepare(ROWS[:2], LABELS[:2], ["g", "e"])])
+    assert info.value.row == 4
+    for parts in ([named, unnamed], [unnamed, named]):
+        with pytest.raises(ValueError, match="in all parts or in none"):
+            Prepared.merged(parts)
 
 
 BAD = [
@@ -529,6 +557,70 @@ def test_subjects_that_are_refused(subject):
     assert unchanged(store, lambda: store.ids_of_subject(subject), InputError).field == "subject"
 
 
+# Expiries and origins -----------------------------------------------------------------------------
+
+
+def test_expiries():
+    store = filled()
+    assert (store.expiry("a"), store.next_expiry(), store.due(2**62, 10)) == (None, None, [])
+    for name, moment in (("c", 300), ("a", 100), ("b", 200)):
+        store.set_expiry(name, moment)
+    assert (store.expiry("b"), store.get("b").expires_ms, store.next_expiry()) == (200, 200, 100)
+    assert store.due(99, 10) == []
+    assert store.due(250, 10) == ["a", "b"]
+    assert store.due(300, 2) == ["a", "b"]
+    store.set_expiry("a", None)
+    assert (store.expiry("a"), store.get("a").expires_ms, store.next_expiry()) == (None, None, 200)
+    store.set_expiry("c", 150)
+    assert store.due(1000, 10) == ["c", "b"]
+    store.check_invariants()
+
+
+def test_origins():
+    store = filled()
+    assert store.origin("a") == 0
+    store.set_origins(["a", "c"], 3)
+    store.set_origins([], 9)
+    assert list(map(store.origin, "abc")) == [3, 0, 3]
+    with pytest.raises(UnknownIdError):
+        store.set_origins(["b", "x"], 5)
+    assert store.origin("b") == 0
+    store.check_invariants()
+
+
+@pytest.mark.parametrize("bulk", [True, False])
+def test_expiries_and_origins_leave_with_their_samples(bulk):
+    store = filled()
+    for name in "abc":
+        store.set_expiry(name, 4_102_444_800_123)
+    store.set_origins(["a", "b", "c"], 7_654_321_987)
+    store.remove(store.find(["a", "c"] if bulk else ["a"]))
+    add(store, ROWS[:1], ["no"], ["a"])
+    assert (store.expiry("a"), store.origin("a")) == (None, 0)
+    store.remove(store.slots())
+    assert store.next_expiry() is None
+    memory = array_bytes(store)
+    assert np.int64(4_102_444_800_123).tobytes() not in memory
+    assert np.int64(7_654_321_987).tobytes() not in memory
+    store.check_invariants()
+
+
+@pytest.mark.parametrize("moment", [1.5, "5", True, 2**63 - 1, -(2**63) - 1, 2**64])
+def test_expiries_that_are_refused(moment):
+    store = filled()
+    store.set_expiry("a", 5)
+    with pytest.raises(InputError):
+        store.set_expiry("a", moment)
+    assert store.expiry("a") == 5
+
+
+def test_what_is_kept_with_samples_asks_for_their_ids():
+    store = filled()
+    for call in (store.expiry, store.origin, lambda name: store.set_expiry(name, 1)):
+        with pytest.raises(UnknownIdError):
+            call("x")
+
+
 # Queries ------------------------------------------------------------------------------------------
 
 
@@ -592,6 +684,8 @@ def pickled(store):
 def test_copies_are_equal_and_independent(way):
     store = filled()
     store.set_subject("b", "ann")
+    store.set_expiry("c", 50)
+    store.set_origins(["b"], 2)
     store.remove(store.find(["a"]))
     other = way(store)
     other.check_invariants()
@@ -605,6 +699,7 @@ def test_copies_are_equal_and_independent(way):
     for name in "bc":
         assert other.get(name) == store.get(name)
     assert other.ids_of_subject("ann") == ["b"]
+    assert (other.expiry("c"), other.next_expiry(), other.origin("b"), other.origin("c")) == (50, 50, 2, 0)
     store.remove(store.slots())
     add(store, [[1, True, "x", "y"]], ["z"], ["b"])
     assert other.ids() == ["b", "c"]
@@ -612,6 +707,36 @@ def test_copies_are_equal_and_independent(way):
     other.check_invariants()
     add(other, ROWS, LABELS)
     assert len(store) == 1
+
+
+def test_a_copy_can_be_read_and_changed_whatever_was_asked_first():
+    store = filled()
+    store.set_subject("c", "ann")
+    store.remove(store.find(["a"]))
+    add(store, ROWS[:1], ["no"], ["z"])
+    first = {
+        "length": len,
+        "ids": lambda s: s.ids(),
+        "state": lambda s: s.state(),
+        "size": lambda s: s.nbytes,
+        "copy": lambda s: s.copy(),
+        "an id": lambda s: s.contains("b"),
+        "a subject": lambda s: s.ids_of_subject("ann"),
+        "removal": lambda s: s.remove(s.slots()[:1]),
+        "addition": lambda s: add(s, ROWS[:1], ["no"]),
+    }
+    for call in first.values():
+        ours, theirs = store.copy(), saved(store)
+        for other in (ours, theirs):
+            call(other)
+            other.check_invariants()
+        assert ours.ids() == theirs.ids()
+        assert len(ours) == len(ours.ids())
+        assert [ours.get(name) for name in ours.ids()] == [theirs.get(name) for name in theirs.ids()]
+        add(ours, ROWS[:1], ["no"], ["new"])
+        assert ours.ids()[-1] == "new"
+        ours.check_invariants()
+    assert store.ids() == ["b", "c", "z"]
 
 
 def test_memory_is_accounted_for():
@@ -640,7 +765,9 @@ def test_memory_is_accounted_for():
         lambda s: s._ids.__setitem__(0, "x"),
         lambda s: s._slot_of.update(x=5),
         lambda s: s._free.append(0),
-        lambda s: s._subjects.link(5, "x", "ann"),
+        lambda s: s._subjects.link(5, "ann"),
+        lambda s: s._expiries.set(5, 1),
+        lambda s: s.origins.__setitem__(5, 1),
         lambda s: s.categories.counts.__setitem__(0, 9),
         lambda s: setattr(s, "cells", np.asfortranarray(s.cells)),
         lambda s: setattr(s, "id_hashes", s.id_hashes[:-1]),

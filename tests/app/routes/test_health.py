@@ -6,9 +6,7 @@ import threading
 import httpx2
 
 from app.main import create_app
-from app.service import ModelService
-from app.store.keeper import Keeper
-from tests.app.support import BASE, forest, make_settings, rows, served, served_here
+from tests.app.support import BASE, make_service, make_settings, rows, served, served_here
 
 
 def test_alive_and_ready():
@@ -19,7 +17,7 @@ def test_alive_and_ready():
 
 def test_not_ready_before_the_kernels_are_compiled():
     compiled = threading.Event()
-    service = ModelService(forest(), Keeper(None), model_version=1, warm_up=lambda: compiled.wait(10))
+    service = make_service(warm_up=lambda: compiled.wait(10))
 
     async def run() -> None:
         app = create_app(make_settings(), service)
@@ -44,7 +42,7 @@ def test_not_ready_before_the_kernels_are_compiled():
 
 def test_not_ready_while_it_drains_but_requests_are_answered():
     async def run() -> None:
-        service = ModelService(forest(), Keeper(None), model_version=1)
+        service = make_service()
         async with served_here(service) as client:
             service.drain()
             response = await client.get("/readyz")

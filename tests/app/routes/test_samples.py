@@ -93,6 +93,7 @@ def test_reads_what_is_held(client):
         "subject": "s1",
         "features": {"age": 7.0, "job": "b", "member": False},
         "label": "yes",
+        "expires_at": None,
         "model_version": 1,
     }
     assert client.get("/samples/nobody").status_code == 404
@@ -112,7 +113,8 @@ def test_ids_are_any_text(client, name):
     put = client.put(path, json={"features": [2, "a", True], "label": "yes"})
     assert put.json()["unlearned"] == 1
     assert client.delete("/samples", params={"id": name}).json()["unlearned"] == 1
-    assert add(client, id=name).status_code == 201
+    assert add(client, id=name).status_code == 409, "it was erased a moment ago"
+    assert add(client, id=name, readd=True).status_code == 201
     assert client.delete(path).json()["unlearned"] == 1
 
 
@@ -174,14 +176,14 @@ def test_csv(client):
     response = client.get("/samples?limit=50", headers={"Accept": "text/csv"})
     assert response.headers["content-type"].startswith("text/csv")
     assert list(csv.reader(io.StringIO(response.text)))[:2] == [
-        ["id", "subject", "age", "job", "member", "income"],
-        ["c0", "s0", "0.0", "a", "true", "no"],
+        ["id", "subject", "expires_at", "age", "job", "member", "income"],
+        ["c0", "s0", "", "0.0", "a", "true", "no"],
     ]
     rest = client.get("/samples", params={"cursor": response.headers["next-cursor"], "format": "csv"})
     assert "next-cursor" not in rest.headers
-    assert rest.text.splitlines()[-1] == '"a,""b""",p,,"",,yes'
+    assert rest.text.splitlines()[-1] == '"a,""b""",p,,,"",,yes'
     one = client.get("/samples/c0?format=csv").text
-    assert one == "id,subject,age,job,member,income\r\nc0,s0,0.0,a,true,no\r\n"
+    assert one == "id,subject,expires_at,age,job,member,income\r\nc0,s0,,0.0,a,true,no\r\n"
     assert client.get("/samples?format=xml").status_code == 422
 
 
@@ -236,7 +238,10 @@ def test_rectifying_never_creates(client):
 def test_a_receipt(client):
     receipt = client.delete(f"/samples/c1?ref={UUID}").json()
     Receipt.model_validate(receipt)
-    fixed = {key: receipt[key] for key in receipt if not key.endswith("ed_at") or key == "erased_at"}
+    assert client.get(f"/erasures/{receipt['id']}").json() == receipt
+    assert client.get(f"/erasures?ref={UUID}").json()["erasures"] == [receipt]
+    varying = {"id", "received_at", "unlearned_at", "key_id", "ledger_head", "signature"}
+    fixed = {key: receipt[key] for key in receipt if key not in varying}
     assert fixed == {
         "ref": UUID,
         "kind": "deletion",
@@ -245,9 +250,11 @@ def test_a_receipt(client):
         "requested": 1,
         "unlearned": 1,
         "absent": 0,
+        "exported_snapshots": 0,
         "model_version": 2,
         "erased_at": None,
         "overdue": False,
+        "ledger_index": 3,
         "durable": False,
     }
     assert receipt["received_at"] <= receipt["unlearned_at"]
@@ -264,10 +271,14 @@ def test_what_was_deleted_is_in_no_later_prediction(client):
 
 
 def test_a_retry_does_not_fail(client):
-    assert client.delete("/samples/c1").json()["unlearned"] == 1
+    receipt = client.delete("/samples/c1").json()
+    assert receipt["unlearned"] == 1
+    client.delete("/samples/c2")
     again = client.delete("/samples/c1")
     assert again.status_code == 200
-    assert (again.json()["unlearned"], again.json()["absent"], again.json()["model_version"]) == (0, 1, 2)
+    assert again.json() == receipt, "of the last erasure of exactly this"
+    other = client.delete("/samples?id=c1&id=c2").json()
+    assert (other["unlearned"], other["absent"], other["model_version"]) == (0, 2, 3)
 
 
 def test_what_is_not_held_is_counted_and_the_rest_deleted(client):

@@ -12,13 +12,6 @@ def client(tmp_path):
         yield client
 
 
-def test_there_is_none_at_first(client):
-    for path in ("/snapshot", "/snapshot/file"):
-        response = client.get(path)
-        assert response.status_code == 404
-        assert "POST /snapshot" in response.json()["detail"]
-
-
 def test_writes_one_and_describes_it(client, tmp_path):
     response = client.post("/snapshot")
     assert response.status_code == 201
@@ -26,7 +19,7 @@ def test_writes_one_and_describes_it(client, tmp_path):
     assert response.json() == client.get("/snapshot").json()
     assert response.json()["model_version"] == 1
     assert response.json()["digest"] == forest().digest()
-    [path] = (tmp_path / "data").glob("snapshot-*")
+    path = max((tmp_path / "data").glob("snapshot-*"))
     assert path.stat().st_size == response.json()["bytes"]
     assert client.get("/snapshot/file").content == path.read_bytes()
 
@@ -35,7 +28,10 @@ def test_two_generations_are_kept(client, tmp_path):
     ids = [client.post("/snapshot").json()["id"] for _ in range(4)]
     assert len(set(ids)) == 4
     names = sorted(path.name for path in (tmp_path / "data").iterdir())
-    assert names == ["lock", "reserved.json", "snapshot-00000003.safetensors", "snapshot-00000004.safetensors"]
+    assert [name for name in names if name.startswith("snapshot")] == [
+        "snapshot-00000004.safetensors",
+        "snapshot-00000005.safetensors",
+    ]
 
 
 def test_restores_what_was_downloaded(client):
@@ -50,7 +46,7 @@ def test_restores_what_was_downloaded(client):
         "n_samples": 60,
         "dropped": {"erased": 0, "rectified": 0, "expired": 0},
         "no_longer_held": 10,
-        "durable": False,
+        "durable": True,
     }
     assert client.get("/snapshot").json()["model_version"] == 3
     assert client.get("/snapshot").json()["digest"] == forest().digest()
@@ -113,8 +109,9 @@ def test_a_file_with_another_schema_replaces_the_model(client, tmp_path):
 
 
 def test_nothing_is_left_of_an_upload(client, tmp_path):
+    before = sorted(path.name for path in (tmp_path / "data").iterdir())
     client.put("/snapshot/file", content=b"not a model" * 1000)
-    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["lock", "reserved.json"]
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == before
 
 
 def test_ephemeral():

@@ -3,8 +3,10 @@ from __future__ import annotations
 import pytest
 
 from app.errors import NoSnapshotError, StartError, StorageError
+from app.model import read_notes
 from app.store.directory import DataDirectory
-from app.store.snapshots import SnapshotStore
+from app.store.snapshots import Facts, SnapshotStore, describe
+from core.errors import FileError
 from tests.app.support import forest
 
 
@@ -21,7 +23,11 @@ def store(directory):
 
 
 def write(store, model=None, version=1):
-    return store.write(model or forest(10), model_version=version, next_id=7, lineage="line", epoch=5)
+    """Write as the service does: a new one, then the oldest goes."""
+    facts = Facts(version, 7, "line", 5, seq=10 * version, exports=2, ledger_index=3, ledger_hash="ab")
+    written = store.write(model or forest(10), facts)
+    store.keep_newest()
+    return written
 
 
 def files(directory):
@@ -36,13 +42,14 @@ def test_what_is_written_is_recovered(directory, store):
     assert recovered.model.samples_.subject("c1") == "s1"
     assert recovered.snapshot == written
     assert recovered.notes == ()
-    assert (written.model_version, written.next_id, written.lineage, written.epoch) == (3, 7, "line", 5)
+    assert written.model_version == 3
+    assert written.facts == Facts(3, 7, "line", 5, 30, 2, 3, "ab")
     assert written.bytes == written.path.stat().st_size
 
 
 def test_there_is_none_at_first(store):
     assert not store.holds_model()
-    assert store.newest_version() is None
+    assert store.newest_seq() is None
     with pytest.raises(NoSnapshotError):
         _ = store.newest
 
@@ -55,7 +62,39 @@ def test_two_generations_stay(directory, store):
     for version in range(1, 5):
         write(store, version=version)
     assert files(directory) == ["lock", "snapshot-00000003.safetensors", "snapshot-00000004.safetensors"]
-    assert store.newest_version() == 4
+    assert store.newest_seq() == 40
+
+
+def test_a_snapshot_can_be_written_twice(directory, store):
+    for version in (1, 2):
+        write(store, version=version)
+    model = forest(20)
+    written = store.write(model, Facts(3, seq=30))
+    store.write_again()
+    assert store.keep_newest() == 30
+    assert files(directory) == ["lock", "snapshot-00000003.safetensors", "snapshot-00000004.safetensors"]
+    written.path.unlink()
+    assert SnapshotStore(directory).recover().model.digest() == model.digest()
+
+
+def test_the_journal_is_needed_from_the_older_generation_on(store):
+    write(store, version=4)
+    store.write(forest(3), Facts(5, seq=50))
+    assert store.keep_newest() == 40
+
+
+def test_a_file_that_no_service_wrote_has_no_history(tmp_path):
+    forest(10).save(tmp_path / "model")
+    assert describe(tmp_path / "model", read_notes(tmp_path / "model")).facts == Facts()
+
+
+@pytest.mark.parametrize(
+    "extra", [{"model_version": "x"}, {"next_id": ""}, {"created_at": "yesterday"}, {"epoch": "-"}]
+)
+def test_notes_that_make_no_sense_are_refused(tmp_path, extra):
+    forest(10).save(tmp_path / "model", extra=extra)
+    with pytest.raises(FileError, match="metadata is damaged"):
+        describe(tmp_path / "model", read_notes(tmp_path / "model"))
 
 
 @pytest.mark.parametrize("damage", ["truncated", "altered", "foreign", "empty"])
@@ -113,7 +152,7 @@ def test_a_file_that_reads_back_wrong_is_not_kept(directory, store):
     with pytest.raises(StorageError, match="damaged"):
         write(store, Model(), 2)
     assert files(directory) == ["lock", "snapshot-00000001.safetensors"]
-    assert store.newest_version() == 1
+    assert store.newest_seq() == 10
 
 
 def test_a_full_disk_leaves_what_was_there(directory, store):

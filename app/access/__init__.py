@@ -1,0 +1,1 @@
+"""Who may ask for what: API keys with scopes, and the scope that each route needs."""

@@ -1,0 +1,120 @@
+"""The keys that a server asks for, as the file has them at the moment."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from app.access.key_file import FILE_NAME, PREFIX, AccessKey, KeyFileError, hashed, now_ms, read_keys
+
+SECONDS_BETWEEN_LOOKS = 1.0
+_PREFIX = PREFIX.encode("ascii")
+_NO_DIGEST = bytes(32)
+
+log = logging.getLogger("oubli.access")
+
+
+class AccessKeys:
+    """The keys that a server asks for.
+
+    Once it has seen a key it asks for one until it ends: a file that is removed or damaged opens nothing.
+
+    Parameters
+    ----------
+    path
+        The file; None when there is no data directory.
+    now_ms
+        The time, for keys that expire.
+    monotonic
+        Seconds, for the time between two looks at the file.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        now_ms: Callable[[], int] = now_ms,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._path = path
+        self._now_ms = now_ms
+        self._monotonic = monotonic
+        self._keys: dict[bytes, AccessKey] = {}
+        self._grants: dict[bytes, frozenset[str]] = {}
+        self._asked_for = False
+        self._seen: tuple[int, ...] | None = None
+        self._next_expiry: int | None = None
+        self._epoch = 0
+        self._next_look = float("-inf")
+        self._look()
+
+    @property
+    def asked_for(self) -> bool:
+        """Whether callers must send a key."""
+        self._look()
+        return self._asked_for
+
+    @property
+    def epoch(self) -> int:
+        """A number that grows when what was decided about a key may be different now."""
+        self._look()
+        return self._epoch
+
+    def grants(self, given: bytes) -> frozenset[str] | None:
+        """Return what a key allows; None when it is unknown, expired or revoked."""
+        self._look()
+        prefix, _, rest = given.partition(b"_")
+        key_id, _, secret = rest.partition(b"_")
+        key = self._keys.get(key_id)
+        # Always compared, so that the time taken tells nobody which ids there are.
+        is_known = hmac.compare_digest(hashed(secret), _NO_DIGEST if key is None else key.secret_sha256)
+        if key is None or not is_known or prefix != _PREFIX or not key.is_live(self._now_ms()):
+            return None
+        return self._grants[key_id]
+
+    def _look(self) -> None:
+        """Notice that the file has changed or a key has expired, now and then."""
+        now = self._monotonic()
+        if self._path is None or now < self._next_look:
+            return
+        self._next_look = now + SECONDS_BETWEEN_LOOKS
+        seen = _version_of(self._path)
+        if seen != self._seen:
+            self._seen = seen
+            self._read(self._path)
+        elif self._next_expiry is not None and self._now_ms() >= self._next_expiry:
+            self._changed()
+
+    def _read(self, path: Path) -> None:
+        try:
+            keys = read_keys(path)
+        except KeyFileError as error:
+            log.error("%s %s: no key opens anything until it is mended", FILE_NAME, error)
+            self._asked_for, keys = True, ()
+        else:
+            if self._asked_for and not keys:
+                log.error("%s holds no keys any more: no key opens anything until it does", FILE_NAME)
+            self._asked_for = self._asked_for or bool(keys)
+        self._keys = {key.id.encode("ascii"): key for key in keys}
+        self._grants = {key_id: key.grants for key_id, key in self._keys.items()}
+        self._changed()
+
+    def _changed(self) -> None:
+        self._epoch += 1
+        now = self._now_ms()
+        ends = [key.expires_ms for key in self._keys.values() if key.expires_ms is not None and key.expires_ms > now]
+        self._next_expiry = min(ends, default=None)
+
+
+def _version_of(path: Path) -> tuple[int, ...] | None:
+    """Return what changes with a file's content; None when it is not there."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,72 @@
+"""What keys may be allowed to do, and what each route asks for.
+
+    predict    POST /predict
+    write      add and rectify samples
+    erase      delete samples, and see what became of it; no sample can be read with it
+    read       samples, snapshots, receipts, the ledger, influence
+    admin      all of these, and what concerns the model as a whole
+
+A path is written here as the application sees it, percent-decoded. What is not listed needs a key, any key: among it
+are paths that lead nowhere, so that without one nobody learns which do.
+"""
+
+from __future__ import annotations
+
+ADMIN = "admin"
+SCOPES = ("predict", "write", "erase", "read", ADMIN)
+ALL_SCOPES = frozenset(SCOPES)
+
+_PREDICT = frozenset({"predict"})
+_WRITE = frozenset({"write"})
+_ERASE = frozenset({"erase"})
+_READ = frozenset({"read"})
+_RECEIPTS = frozenset({"erase", "read"})
+_ADMIN = frozenset({ADMIN})
+ANY_KEY: frozenset[str] = frozenset()
+
+_ROUTES: dict[tuple[str, str], frozenset[str]] = {
+    ("POST", "/predict"): _PREDICT,
+    ("POST", "/samples"): _WRITE,
+    ("POST", "/samples/search"): _READ,
+    ("POST", "/samples/batch-delete"): _ERASE,
+    ("DELETE", "/samples"): _ERASE,
+    ("GET", "/samples"): _READ,
+    ("GET", "/erasures"): _RECEIPTS,
+    ("GET", "/ledger"): _READ,
+    ("GET", "/snapshot"): _READ,
+    ("POST", "/snapshot"): _ADMIN,
+    ("GET", "/snapshot/file"): _READ,
+    ("PUT", "/snapshot/file"): _ADMIN,
+    ("POST", "/influence"): _READ,
+    ("POST", "/expiry/confirm"): _ADMIN,
+    ("GET", "/model"): ANY_KEY,
+    ("GET", "/keys"): ANY_KEY,
+    ("GET", "/metrics"): ANY_KEY,
+}
+_FOLDERS: tuple[tuple[str, str, frozenset[str]], ...] = (
+    ("DELETE", "/samples/", _ERASE),
+    ("PUT", "/samples/", _WRITE),
+    ("GET", "/samples/", _READ),
+    ("GET", "/erasures/", _RECEIPTS),
+    ("POST", "/model/", _ADMIN),
+    ("GET", "/jobs/", ANY_KEY),
+)
+
+
+def needed_scopes(method: str, path: str) -> frozenset[str]:
+    """Return the scopes of which a key must have one; none of them: any key will do."""
+    rule = rule_for(method, path)
+    return ANY_KEY if rule is None else rule
+
+
+def rule_for(method: str, path: str) -> frozenset[str] | None:
+    """Return what is written down for a route; None when nothing is."""
+    if method == "HEAD":
+        method = "GET"
+    found = _ROUTES.get((method, path))
+    if found is not None:
+        return found
+    for of_method, folder, scopes in _FOLDERS:
+        if method == of_method and path.startswith(folder):
+            return scopes
+    return None

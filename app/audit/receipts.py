@@ -1,0 +1,174 @@
+"""Receipts: what became of one erasure, signed.
+
+Each state of a receipt is signed over the RFC 8785 form of everything in it but the signature, `overdue` included. So a
+signature fits exactly what was answered, whenever that was: a receipt that becomes overdue while it waits is another
+state, and is signed anew when it is read. `receipt_of` makes a receipt from the ledger's entry; the two cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from app.audit.canonical import canonical
+from app.audit.chain import Entry
+from app.audit.keys import AuditKeys
+from app.retention.parse import parse_time, to_text
+
+ReceiptKind = Literal["deletion", "rectification", "expiry", "restore"]
+Status = Literal["unlearned", "erased"]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+# Fields of a receipt that its entry has under the same name.
+_FROM_ENTRY = (
+    "ref",
+    "kind",
+    "guarantee",
+    "requested",
+    "unlearned",
+    "absent",
+    "exported_snapshots",
+    "model_version",
+    "received_at",
+    "unlearned_at",
+    "key_id",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of one erasure. Times are RFC 3339 in UTC with milliseconds.
+
+    Attributes
+    ----------
+    id
+        A random UUID.
+    ref
+        The caller's case number, a UUID.
+    kind
+        What was asked for.
+    status
+        How far it is.
+    guarantee
+        Of the model that unlearned.
+    requested, unlearned, absent
+        Ids or subjects named, samples unlearned, names that were not held.
+    exported_snapshots
+        Snapshots that were handed out while one of the samples was held.
+    model_version
+        After the erasure.
+    received_at, unlearned_at, erased_at
+        When.
+    overdue
+        Whether it was erased too late, or is not erased although it should be.
+    key_id
+        Of the key that signed.
+    ledger_index, ledger_head
+        Index and hash of the entry of this state.
+    signature
+        Ed25519, in base64.
+    """
+
+    id: str
+    ref: str | None
+    kind: ReceiptKind
+    status: Status
+    guarantee: str
+    requested: int
+    unlearned: int
+    absent: int
+    exported_snapshots: int
+    model_version: int
+    received_at: str
+    unlearned_at: str
+    erased_at: str | None
+    overdue: bool
+    key_id: str
+    ledger_index: int
+    ledger_head: str
+    signature: str
+
+    def content(self) -> dict[str, Any]:
+        """Return it as an object, in the order in which it is answered."""
+        return {name: getattr(self, name) for name in FIELDS}
+
+    def signed_form(self) -> bytes:
+        """Return what is signed."""
+        return canonical({name: getattr(self, name) for name in FIELDS[:-1]})
+
+    @classmethod
+    def from_content(cls, content: Mapping[str, Any]) -> Receipt:
+        """Return the receipt with this content.
+
+        Raises
+        ------
+        KeyError
+            When a field is missing.
+        """
+        return cls(**{name: content[name] for name in FIELDS})
+
+
+FIELDS = tuple(Receipt.__dataclass_fields__)
+
+
+def receipt_of(entry: Entry, signature: str = "") -> Receipt:
+    """Return the receipt, in its first state, that an entry of the type `unlearned` is about."""
+    return Receipt(
+        id=entry["receipt"],
+        status="unlearned",
+        erased_at=None,
+        overdue=False,
+        ledger_index=entry["index"],
+        ledger_head=entry["hash"],
+        signature=signature,
+        **{name: entry[name] for name in _FROM_ENTRY},
+    )
+
+
+def erased_state(receipt: Receipt, entry: Entry) -> Receipt:
+    """Return a receipt, not signed, as an entry of the type `erased` leaves it."""
+    return replace(
+        receipt,
+        status="erased",
+        erased_at=entry["erased_at"],
+        overdue=is_overdue(receipt, parse_time(entry["erased_at"]), entry["deadline_ms"]),
+        key_id=entry["key_id"],
+        ledger_index=entry["index"],
+        ledger_head=entry["hash"],
+        signature="",
+    )
+
+
+def state_at(receipt: Receipt, now_ms: int, deadline_ms: int, keys: AuditKeys) -> Receipt:
+    """Return a stored receipt as it is to be answered now: one that waits too long is overdue, and signed as such."""
+    if receipt.status == "erased" or not is_overdue(receipt, now_ms, deadline_ms):
+        return receipt
+    return signed(replace(receipt, overdue=True), keys)
+
+
+def is_overdue(receipt: Receipt, moment_ms: int, deadline_ms: int) -> bool:
+    """Whether a moment is later than the deadline that runs from the acknowledgement."""
+    return moment_ms > parse_time(receipt.unlearned_at) + deadline_ms
+
+
+def signed(receipt: Receipt, keys: AuditKeys) -> Receipt:
+    """Return a receipt with its signature, by the key that it names.
+
+    A key that was retired signs nothing any more: then the current one does, and the receipt names that.
+    """
+    key = keys.signer(receipt.key_id)
+    if key.id != receipt.key_id:
+        receipt = replace(receipt, key_id=key.id)
+    return replace(receipt, signature=key.sign(receipt.signed_form()))
+
+
+def to_ms(moment: datetime | int) -> int:
+    """Return a moment in milliseconds since 1970."""
+    return moment if isinstance(moment, int) else (moment - _EPOCH) // _MILLISECOND
+
+
+def to_time(moment: datetime | int) -> str:
+    """Return a moment as it is signed."""
+    return to_text(to_ms(moment))

@@ -1,0 +1,501 @@
+"""Mutations on their way into the model: planned, written to the journal, made, answered.
+
+    waiting   1 2 3 4 5 6 ...        requests, in the order in which they came
+              +---+ +-----+
+    commit      |      next          as many as touch nothing in common
+                v
+              plan all -> one record each -> journal (one flush to the disk for all) -> make all -> answer all
+
+What was refused by its plan is answered at once. What the disk refuses is answered with that, and is not in the model:
+the model changes after the flush, never before it. A flush that fails leaves the disk in doubt; then nothing is changed
+any more until a restart reads what is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from app.audit.auditor import Auditor, Head
+from app.audit.notes import with_idempotency
+from app.audit.receipts import Receipt
+from app.claims import Claim
+from app.errors import BusyError, ServiceError, StorageError, UnavailableError
+from app.folding import Folder
+from app.grace import Grace
+from app.journal.journal import Journal, JournalError, JournalFullError, Record
+from app.journal.records import AddBody, encode
+from app.live import Live, Pending
+from app.model import ServedModel
+from app.mutations import Change, Done, Request, Settle
+from app.plans import Ground, Plan, make_all
+from app.retention.parse import moment
+from app.turns import Turns
+from app.workers import Workers
+from core.errors import OubliError
+
+log = logging.getLogger("oubli.service")
+
+LOOP_BUDGET = 0.010  # seconds of work that may run on the event loop in one piece
+_MOST_AT_ONCE = 256
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A change that waits, and whom to tell."""
+
+    change: Change[Any]
+    settle: Settle[Any]
+
+
+@dataclass(slots=True)
+class _Made:
+    """A change that is being committed."""
+
+    waiting: _Waiting
+    plan: Plan[Any]
+    version: int
+    receipt: Receipt | None
+
+
+@dataclass(slots=True)
+class _Commit:
+    """Changes that are committed together."""
+
+    head: Head
+    made: list[_Made] = field(default_factory=list)
+    n_changes: int = 0
+    n_added: int = 0
+    next_id: int = 0
+    records: list[Record] = field(default_factory=list)
+    names: set[tuple[str, str]] = field(default_factory=set)
+    seconds: float = 0.0
+
+
+class Committer:
+    """The queue of mutations and the one place where the model changes.
+
+    Parameters
+    ----------
+    live
+        What is changed.
+    journal
+        What makes it durable.
+    auditor
+        Makes receipts and the entries of the ledger.
+    folder
+        Brings the ledger's file up to what the journal holds.
+    grace
+        Which ids were erased lately.
+    turns
+        Who may touch the model.
+    workers
+        The threads.
+    now_ms
+        The time, in milliseconds since 1970; never runs backwards.
+    default_expiry
+        Returns when samples expire that say nothing; None for never.
+    changed
+        Called after each commit.
+    """
+
+    def __init__(
+        self,
+        live: Live,
+        journal: Journal,
+        auditor: Auditor,
+        folder: Folder,
+        grace: Grace,
+        turns: Turns,
+        workers: Workers,
+        *,
+        max_queue: int,
+        now_ms: Callable[[], int],
+        default_expiry: Callable[[], int | None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._live = live
+        self._journal = journal
+        self._auditor = auditor
+        self._folder = folder
+        self._grace = grace
+        self._turns = turns
+        self._workers = workers
+        self._max_queue = max_queue
+        self._now_ms = now_ms
+        self._default_expiry = default_expiry
+        self._changed = changed
+        self._waiting: deque[_Waiting] = deque()
+        self._followers: list[list[Plan[Any]]] = []
+        self._use_reserve = False
+        self._wake = asyncio.Event()
+
+    @property
+    def n_waiting(self) -> int:
+        """How many changes wait."""
+        return len(self._waiting)
+
+    # --- asking for a change
+
+    def submit(self, change: Change[T], settle: Settle[T]) -> None:
+        """Have a short change made; `settle` is called when it is, perhaps before this returns.
+
+        Raises
+        ------
+        BusyError
+            When as many wait as may.
+        """
+        if not self._journal.is_durable and not self._waiting and self._turns.free:
+            # Nothing is written, so nobody has to be waited for.
+            self._commit_now(_Waiting(change, settle))
+            return
+        if change.refusable and len(self._waiting) >= self._max_queue:
+            raise BusyError
+        self._waiting.append(_Waiting(change, settle))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Commit what waits, until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._waiting:
+                async with self._turns.mutation(refusable=False):
+                    await self._commit_waiting()
+
+    async def commit_aside(self, change: Change[T]) -> Done[T]:
+        """Make a long change on a copy in a thread; then the copy replaces the model in one step."""
+        async with self._turns.mutation(refusable=change.refusable):
+            self._require_sound()
+            model, ground = self._live.model, self._ground(_Commit(self._auditor.head))
+            with self._turns.reading():
+                plan, copy = await self._workers.save(partial(_make_on_copy, model, ground, change))
+            return await self._commit_one(change, plan, copy)
+
+    async def note(self, notes: Callable[[], bytes]) -> None:
+        """Take notes to the journal that change no sample.
+
+        Parameters
+        ----------
+        notes
+            Makes them, in their turn.
+
+        Raises
+        ------
+        JournalError
+            When they are not in the journal.
+        """
+        async with self._turns.mutation(refusable=False):
+            await self.record(notes)
+
+    async def record(
+        self,
+        notes: Callable[[], bytes],
+        *,
+        body: bytes = b"",
+        changes: int = 0,
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        """Write one record to the journal, inside a mutation's turn.
+
+        Parameters
+        ----------
+        notes
+            Makes the entries of the ledger.
+        body
+            For the replay.
+        changes
+            Added to the model's version.
+        then
+            Changes what is served, in the same step of the loop in which the version goes up.
+
+        Raises
+        ------
+        JournalError
+            When it is not in the journal.
+        """
+        head, live = self._auditor.head, self._live
+        record = Record(live.seq + 1, live.version + changes, body, notes())
+        try:
+            await self._workers.write(partial(self._journal.append, [record], reserve=True))
+        except JournalError:
+            self._auditor.rewind(head)
+            live.failed = live.failed or self._journal.failed
+            raise
+        if then is not None:
+            then()
+        self.committed([record], changes)
+
+    def follow(self) -> list[Plan[Any]]:
+        """Return a list to which every plan that is made from now on is added, for a model that is built aside."""
+        followed: list[Plan[Any]] = []
+        self._followers.append(followed)
+        return followed
+
+    def unfollow(self, followed: list[Plan[Any]]) -> None:
+        """Add no more plans to a list."""
+        self._followers = [other for other in self._followers if other is not followed]
+
+    async def drain(self) -> None:
+        """Commit what waits and return when nothing does."""
+        while self._waiting:  # noqa: ASYNC110 - at the end of the server, for a moment
+            await asyncio.sleep(0.001)
+
+    # --- one commit
+
+    def _commit_now(self, waiting: _Waiting) -> None:
+        commit = _Commit(self._auditor.head)
+        if self._take(commit, waiting):
+            self._journal.append(commit.records)
+            self._make(commit)
+
+    async def _commit_waiting(self) -> None:
+        commit = self._plan_waiting()
+        if not commit.made:
+            return
+        try:
+            await self._workers.write(partial(self._journal.append, commit.records, reserve=self._use_reserve))
+        except JournalFullError:
+            self._auditor.rewind(commit.head)
+            self._give_way(commit)
+            return
+        except JournalError as error:
+            self._auditor.rewind(commit.head)
+            self._fail(commit, error)
+            return
+        self._use_reserve = False
+        await self._turns.exclusive()
+        self._make(commit)
+
+    async def _commit_one(self, change: Change[T], plan: Plan[T], copy: ServedModel | None) -> Done[T]:
+        """Commit a change that was made on a copy."""
+        settled: asyncio.Future[Done[T]] = asyncio.get_running_loop().create_future()
+        commit = _Commit(self._auditor.head)
+        waiting = _Waiting(change, partial(settle_future, settled))
+        if plan.body is None and change.request is None and change.claim is None:
+            return Done(plan.outcome, self._live.model.n_samples_, self._live.version)
+        self._record(commit, waiting, plan, b"" if plan.body is None else encode(plan.body))
+        try:
+            await self._workers.write(partial(self._journal.append, commit.records, reserve=not change.refusable))
+        except JournalFullError:
+            self._auditor.rewind(commit.head)
+            raise StorageError("no room on the disk") from None
+        except JournalError as error:
+            self._auditor.rewind(commit.head)
+            self._fail(commit, error)
+            return await settled
+        if copy is not None:
+            self._live.model = copy
+        self._answer(commit)
+        return await settled
+
+    def _plan_waiting(self) -> _Commit:
+        """Plan changes in their order, until two touch the same or making them all would take too long."""
+        commit = _Commit(self._auditor.head)
+        while self._waiting and len(commit.made) < _MOST_AT_ONCE and commit.seconds < LOOP_BUDGET:
+            waiting = self._waiting[0]
+            if self._use_reserve and waiting.change.refusable:
+                break
+            if not self._take(commit, waiting):
+                break
+            self._waiting.popleft()
+        return commit
+
+    def _take(self, commit: _Commit, waiting: _Waiting) -> bool:
+        """Plan a change and take it into a commit; false when it has to wait for the next one."""
+        change, live = waiting.change, self._live
+        try:
+            self._require_sound()
+            plan = change.plan(live.model, self._ground(commit))
+            body = b"" if plan.body is None else encode(plan.body)
+        except (OubliError, ServiceError) as refused:
+            waiting.settle(None, refused)
+            return True
+        except Exception as mistake:  # planning changes nothing, so that only this request is lost
+            waiting.settle(None, mistake)
+            return True
+        if not commit.names.isdisjoint(plan.names):
+            return False
+        commit.names |= plan.names
+        if plan.body is None and change.request is None and change.claim is None:
+            waiting.settle(Done(plan.outcome, live.model.n_samples_, live.version), None)
+            return True
+        self._record(commit, waiting, plan, body)
+        return True
+
+    def _record(self, commit: _Commit, waiting: _Waiting, plan: Plan[Any], body: bytes) -> None:
+        """Write the record of a planned change, with its receipt."""
+        change, live = waiting.change, self._live
+        version = live.version + commit.n_changes + int(plan.body is not None)
+        receipt, notes = None, b""
+        if change.request is not None:
+            receipt, notes = self._receipt(change, change.request, plan, version)
+        commit.n_added += (0 if plan.adds is None else plan.adds.n) - len(plan.deletes)
+        if change.claim is not None:
+            n_samples = live.model.n_samples_ + commit.n_added
+            notes = _with_claim(
+                change.claim, notes, plan, receipt, version=version, n_samples=n_samples, now_ms=self._now_ms()
+            )
+        commit.n_changes += int(plan.body is not None)
+        commit.next_id = max(commit.next_id, plan.next_id)
+        commit.seconds += change.cost.guess(change.n_items)
+        commit.records.append(Record(live.seq + len(commit.records) + 1, version, body, notes))
+        commit.made.append(_Made(waiting, plan, version, receipt))
+
+    def _receipt(
+        self, change: Change[Any], request: Request, plan: Plan[Any], version: int
+    ) -> tuple[Receipt | None, bytes]:
+        if request.kind == "rectification" and plan.body is None:
+            unlearned: Sequence[str] = ()
+        else:
+            unlearned = plan.gone
+        return self._auditor.unlearned(
+            kind=request.kind,
+            guarantee=self._live.model.guarantee,
+            requested=len(request.targets),
+            unlearned_ids=unlearned,
+            targets=request.targets,
+            by=request.by,
+            absent=0 if change.absent is None else change.absent(plan.outcome),
+            ref=request.ref,
+            model_version=version,
+            received_at=request.received_at,
+            unlearned_at=moment(self._now_ms()),
+            exported=self._exported(plan.gone),
+        )
+
+    def _exported(self, gone: Sequence[str]) -> int:
+        """How many snapshots were handed out while one of some samples was held."""
+        total = self._live.exports
+        if not total or not gone:
+            return 0
+        store = self._live.model.samples_
+        return total - min(store.origin(name) for name in gone)
+
+    def _ground(self, commit: _Commit) -> Ground:
+        live = self._live
+        return Ground(
+            first_id=max(live.next_id, commit.next_id),
+            erased_lately=self._grace.holds,
+            origin=live.exports,
+            default_expiry=self._default_expiry(),
+        )
+
+    def _make(self, commit: _Commit) -> None:
+        """Change the model by what is on the disk now, and answer."""
+        live, made = self._live, commit.made
+        started = time.perf_counter()
+        try:
+            make_all(live.model, [one.plan for one in made if one.plan.body is not None])
+        except BaseException as mistake:
+            # Nobody knows how far it got: a snapshot or a further change could make it worse.
+            log.error("a mutation failed inside the model: no further mutation is accepted until a restart")
+            self._fail(commit, mistake)
+            if not isinstance(mistake, Exception):
+                raise
+            return
+        if len(made) == 1:
+            change = made[0].waiting.change
+            change.cost.observe(change.n_items, time.perf_counter() - started)
+        self._answer(commit)
+
+    def _answer(self, commit: _Commit) -> None:
+        """Answer what is on the disk and in the model."""
+        live = self._live
+        self.committed(commit.records, commit.n_changes)
+        live.next_id = max(live.next_id, commit.next_id)
+        plans = [one.plan for one in commit.made if one.plan.body is not None]
+        for followed in self._followers:
+            followed.extend(plans)
+        for one in commit.made:
+            self._note_gone(one)
+            done = Done(one.plan.outcome, live.model.n_samples_, one.version, one.receipt)
+            one.waiting.settle(done, None)
+
+    def committed(self, records: Sequence[Record], n_changes: int) -> None:
+        """Note that records are in the journal and the model is as they say."""
+        live = self._live
+        if records:
+            live.seq = records[-1].seq
+        live.version += n_changes
+        self._folder.fold(records)
+        if n_changes:
+            self._changed()
+
+    def _note_gone(self, one: _Made) -> None:
+        receipt, now = one.receipt, self._now_ms()
+        if receipt is None:
+            return
+        # Also when nothing was held: files from before may hold what an earlier erasure took.
+        self._live.pending[receipt.id] = Pending(self._live.seq, now)
+        if one.waiting.change.request is not None and one.waiting.change.request.kind != "rectification":
+            self._grace.add(one.plan.gone, now)
+
+    def _give_way(self, commit: _Commit) -> None:
+        """On a full disk: refuse what may be refused, and let erasures try again with the reserve."""
+        erasures = [one.waiting for one in commit.made if not one.waiting.change.refusable]
+        for one in commit.made:
+            if one.waiting.change.refusable or self._use_reserve:
+                one.waiting.settle(None, StorageError("no room on the disk"))
+        if not self._use_reserve and erasures:
+            self._waiting.extendleft(reversed(erasures))
+        self._use_reserve = not self._use_reserve and bool(erasures)
+
+    def _fail(self, commit: _Commit, error: BaseException) -> None:
+        """Nothing is changed from now on: the disk or the model is in doubt until a restart."""
+        self._live.failed = True
+        known = isinstance(error, JournalError)
+        for one in commit.made:
+            one.waiting.settle(None, UnavailableError("failed") if known else error)
+        if known:
+            log.error("the journal could not be written: no mutation is accepted until a restart")
+
+    def _require_sound(self) -> None:
+        if self._live.failed:
+            raise UnavailableError("failed")
+
+
+def settle_future(future: asyncio.Future[Done[T]], done: Done[T] | None, error: BaseException | None) -> None:
+    """Settle a change whose caller awaits a future; the caller may have gone."""
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    elif done is not None:
+        future.set_result(done)
+
+
+def _make_on_copy(model: ServedModel, ground: Ground, change: Change[T]) -> tuple[Plan[T], ServedModel | None]:
+    """Plan a change and make it on a copy; None where nothing changes."""
+    plan = change.plan(model, ground)
+    if plan.body is None:
+        return plan, None
+    copy = model.copy()
+    make_all(copy, [cast("Plan[object]", plan)])
+    # Resolved here, or the first predictions would rebuild half the forest on the event loop.
+    copy.resolve()
+    return plan, copy
+
+
+def _with_claim(
+    claim: Claim, notes: bytes, plan: Plan[Any], receipt: Receipt | None, *, version: int, n_samples: int, now_ms: int
+) -> bytes:
+    """Return notes with what a repeated request is known by."""
+    n_new = len(plan.body.ids) if isinstance(plan.body, AddBody) else 0
+    record = claim.record(
+        now_ms=now_ms,
+        model_version=version,
+        n_samples=n_samples,
+        n_new=n_new,
+        first_id=plan.first_generated,
+        receipt=None if receipt is None else receipt.id,
+    )
+    return with_idempotency(notes, record)

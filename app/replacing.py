@@ -1,0 +1,229 @@
+"""Another model in place of the live one: restored from a snapshot, or fitted anew with other parameters.
+
+Both are built in a thread beside the live model, made durable, and swapped in with one step of the event loop.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from app.audit.auditor import Auditor
+from app.audit.store import AuditStore
+from app.commits import Committer
+from app.errors import UnavailableError
+from app.folding import Folder
+from app.jobs.board import Report
+from app.journal.records import FitBody, encode
+from app.live import Live
+from app.model import ServedModel, load_model, read_notes
+from app.outcomes import Restored
+from app.plans import Plan, make_all
+from app.store.keeper import Keeper
+from app.store.snapshots import Snapshot, describe
+from app.training import another_estimator, refit
+from app.turns import Turns
+from app.upkeep import Upkeep
+from app.workers import Workers
+
+_FEW_CHANGES = 32  # are made on the event loop, while nobody else changes anything
+
+
+@dataclass(slots=True)
+class _Filtered:
+    """A model from a snapshot file, less what must not come back."""
+
+    model: ServedModel
+    snapshot: Snapshot
+    dropped: dict[str, int]
+
+
+class Replacing:
+    """Builds models aside and swaps them in.
+
+    Parameters
+    ----------
+    live
+        What is replaced.
+    keeper, committer, upkeep
+        Make it durable.
+    auditor, folder
+        The ledger: what was erased, and the entry of what is done here.
+    turns, workers
+        Who may touch the model, and the threads.
+    now_ms
+        The time, in milliseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        live: Live,
+        keeper: Keeper,
+        committer: Committer,
+        upkeep: Upkeep,
+        auditor: Auditor,
+        folder: Folder,
+        turns: Turns,
+        workers: Workers,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._live = live
+        self._keeper = keeper
+        self._committer = committer
+        self._upkeep = upkeep
+        self._auditor = auditor
+        self._folder = folder
+        self._turns = turns
+        self._workers = workers
+        self._now_ms = now_ms
+
+    async def restore(self, path: Path) -> Restored:
+        """Replace the model by that of a snapshot file, less what was erased, rectified or expired since.
+
+        Raises
+        ------
+        FileError
+            When the file is not a sound model file; nothing has changed.
+        StorageError
+            When it cannot be written; nothing has changed.
+        """
+        async with self._turns.mutation():
+            self._require_sound()
+            with self._turns.reading():
+                loaded = await self._workers.save(partial(self._load, path))
+                gone = await self._folder.read(loaded.erased_since)
+                filtered = await self._workers.save(partial(loaded.without, gone, self._now_ms()))
+            live, old = self._live, self._live.model.samples_
+            store = filtered.model.samples_
+            n_lost = sum(not store.contains(name) for name in old.ids())
+            dropped = filtered.dropped
+            notes = partial(
+                self._auditor.event,
+                "restore",
+                {
+                    "model_version": live.version + 1,
+                    "snapshot_model_version": filtered.snapshot.model_version,
+                    "dropped_erased": dropped["deletion"],
+                    "dropped_rectified": dropped["rectification"],
+                    "dropped_expired": dropped["expiry"],
+                    "no_longer_held": n_lost,
+                },
+            )
+            next_id = max(live.next_id, old.next_id, filtered.snapshot.facts.next_id, store.next_id)
+            epoch = new_epoch()
+            await self._upkeep.replace_all(filtered.model, notes, epoch=epoch, next_id=next_id)
+            return Restored(
+                snapshot_model_version=filtered.snapshot.model_version,
+                n_samples=filtered.model.n_samples_,
+                dropped_erased=dropped["deletion"],
+                dropped_rectified=dropped["rectification"],
+                dropped_expired=dropped["expiry"],
+                no_longer_held=n_lost,
+                model_version=live.version,
+            )
+
+    async def fit(self, kind: str, parameters: dict[str, Any], report: Report) -> dict[str, Any]:
+        """Fit another model on the samples held; mutations meanwhile are made on both.
+
+        Raises
+        ------
+        InputError
+            When the parameters do not fit together.
+        """
+        live = self._live
+        async with self._turns.mutation(refusable=False):
+            self._require_sound()
+            meanwhile = self._committer.follow()
+            with self._turns.reading():
+                copy = await self._workers.save(live.model.samples_.copy)
+        report(0.05)
+        try:
+            chosen = another_estimator(kind, parameters, live.model).get_params()
+            model = await self._workers.save(partial(refit, kind, chosen, live.model, copy))
+            report(0.9)
+            while len(meanwhile) > _FEW_CHANGES:
+                plans = list(meanwhile)
+                del meanwhile[: len(plans)]
+                await self._workers.save(partial(make_all, model, plans))
+            # From here on it must not be cut: what is in the journal must be in the model.
+            await self._workers.finish(self._swap(model, kind, chosen, meanwhile))
+        finally:
+            self._committer.unfollow(meanwhile)
+        return {"model_version": live.version, "n_samples": model.n_samples_, "parameters": model.get_params()}
+
+    async def _swap(
+        self, model: ServedModel, kind: str, parameters: dict[str, Any], meanwhile: list[Plan[Any]]
+    ) -> None:
+        """Make the last changes on a fitted model, and put it in place of the live one."""
+        live = self._live
+
+        def swap() -> None:
+            live.model = model
+
+        async with self._turns.mutation(refusable=False):
+            self._require_sound()
+            make_all(model, meanwhile)
+            self._committer.unfollow(meanwhile)
+            notes = partial(self._auditor.event, "fit", {"model_version": live.version + 1, "kind": kind})
+            body = encode(FitBody(kind, parameters))
+            await self._committer.record(notes, body=body, changes=1, then=swap)
+
+    async def verify(self, report: Report) -> dict[str, Any]:
+        """Compare the live model with a fresh fit on the samples held."""
+        async with self._turns.mutation(refusable=False):
+            copy = await self._upkeep.copied()
+            version = self._live.version
+        report(0.1)
+        result = await self._workers.save(copy.verify)
+        return {
+            "ok": result.ok,
+            "live_digest": result.live_digest,
+            "fresh_digest": result.fresh_digest,
+            "model_version": version,
+            "n_samples": copy.n_samples_,
+        }
+
+    def _load(self, path: Path) -> _Loaded:
+        taken = describe(path, read_notes(path))
+        # Versions of another history cannot be compared: then everything known to be erased is dropped.
+        since = taken.facts.model_version if taken.facts.lineage == self._keeper.lineage else -1
+        return _Loaded(load_model(path), taken, since)
+
+    def _require_sound(self) -> None:
+        if self._live.failed:
+            raise UnavailableError("failed")
+
+
+@dataclass(slots=True)
+class _Loaded:
+    """A model from a snapshot file."""
+
+    model: ServedModel
+    snapshot: Snapshot
+    since: int
+
+    def erased_since(self, store: AuditStore) -> dict[str, str]:
+        """Return those of its samples that were erased after it was written, and how."""
+        return dict(store.erased_since(self.model.samples_.ids(), self.since))
+
+    def without(self, gone: dict[str, str], now_ms: int) -> _Filtered:
+        """Drop samples, and those that have expired."""
+        store = self.model.samples_
+        kinds = dict.fromkeys(store.due(now_ms, len(store)), "expiry") | gone
+        if kinds:
+            self.model.delete(list(kinds))
+        self.model.resolve()
+        self.model.wipe()
+        counts = dict.fromkeys(("deletion", "rectification", "expiry"), 0)
+        for kind in kinds.values():
+            counts[kind] += 1
+        return _Filtered(self.model, self.snapshot, counts)
+
+
+def new_epoch() -> int:
+    """Name an order of samples; cursors of another order are refused."""
+    return secrets.randbits(48)

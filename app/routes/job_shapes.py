@@ -1,0 +1,45 @@
+"""The shapes of jobs, for the OpenAPI page and for answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from app.jobs.board import Job
+from app.routes.shapes import Shape
+
+Parameter = str | int | float | bool | None
+
+
+class FitRequest(Shape):
+    """How to fit anew. What is left out stays as it is."""
+
+    kind: Literal["forest"] | None = None
+    """The kind of model."""
+    parameters: dict[str, Parameter] | None = None
+    """As `GET /model` lists them."""
+
+
+class JobAnswer(Shape):
+    """A job as it is now."""
+
+    id: str
+    kind: Literal["verify", "scrub", "fit"]
+    status: Literal["queued", "running", "succeeded", "failed"]
+    progress: Annotated[float, Field(ge=0, le=1)]
+    """The share that is done."""
+    result: dict[str, Any] | None = None
+    """When it has succeeded. Of `verify`: `ok` with the digests compared; of `fit`: the new `model_version`."""
+    error: str | None = None
+    """When it has failed."""
+
+
+def job_content(job: Job) -> dict[str, Any]:
+    """Return a job as an object; without result and error while there are none."""
+    content: dict[str, Any] = {"id": job.id, "kind": job.kind, "status": job.status, "progress": job.progress}
+    if job.result is not None:
+        content["result"] = job.result
+    if job.error is not None:
+        content["error"] = job.error
+    return content

@@ -1,0 +1,122 @@
+"""Long work on the model as a whole: verify, scrub, fit. Each answers at once with the job that it began."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from app.context import context_of
+from app.jobs.board import Job
+from app.openapi import body, problems
+from app.problems import ProblemError, invalid, pointer
+from app.routes.answers import json_answer
+from app.routes.job_shapes import FitRequest, JobAnswer, job_content
+from app.training import ESTIMATORS
+from core.errors import InputError
+from core.schema import Schema
+
+router = APIRouter(tags=["model"])
+_KINDS = sorted({kind for kind, _ in ESTIMATORS})
+
+
+@router.post(
+    "/model/verify",
+    summary="Verify the model",
+    status_code=202,
+    response_model=JobAnswer,
+    responses=problems("queue-full"),
+)
+async def verify(request: Request) -> Response:
+    """Begin to compare the model with a fresh one on the samples held; the result says `ok` and both digests."""
+    return _begun(context_of(request).service.verify_job())
+
+
+@router.post(
+    "/model/scrub",
+    summary="Erase now",
+    status_code=202,
+    response_model=JobAnswer,
+    responses=problems("queue-full", "ephemeral", "changes-stopped"),
+)
+async def scrub(request: Request) -> Response:
+    """Begin to erase from all files what was unlearned, without waiting for the deadline."""
+    return _begun(context_of(request).service.scrub_job())
+
+
+@router.post(
+    "/model/fit",
+    summary="Fit anew",
+    status_code=202,
+    response_model=JobAnswer,
+    responses=problems("broken-json", "body-too-large", "invalid-input", "queue-full", "changes-stopped"),
+    openapi_extra=body(FitRequest),
+)
+async def fit(request: Request) -> Response:
+    """Begin to fit anew on the samples held, with other parameters; the new model then takes the place of the old.
+
+    Predictions and changes go on meanwhile, and the changes are in the new model as well.
+    """
+    service = context_of(request).service
+    kind, parameters = _read(await request.body())
+    described = service.describe()
+    kind = described.kind if kind is None else kind
+    check_parameters(kind, parameters, service.schema)
+    return _begun(service.fit_job(kind, parameters))
+
+
+def check_parameters(kind: str, parameters: dict[str, Any], schema: Schema) -> None:
+    """Have each parameter checked by the estimator that is to take it.
+
+    Raises
+    ------
+    ProblemError
+        When the estimator does not know one, or does not take its value.
+    """
+    estimator = ESTIMATORS[kind, schema.task]
+    known = estimator().get_params()
+    errors = []
+    for name, value in parameters.items():
+        if name not in known:
+            raise invalid("/parameters", f"has a name that is not known; known are {', '.join(sorted(known))}")
+        try:
+            estimator(**{"n_estimators": 1, name: value}).start(schema)
+        except InputError as error:
+            errors.append((pointer("parameters", name), _rule(error, name, value)))
+    if errors:
+        raise ProblemError("invalid-input", errors=errors)
+
+
+def _read(content: bytes) -> tuple[str | None, dict[str, Any]]:
+    """Return kind and parameters of a body; one that is empty leaves all as it is."""
+    try:
+        sent = orjson.loads(content) if content else {}
+    except orjson.JSONDecodeError:
+        raise ProblemError("broken-json") from None
+    if not isinstance(sent, dict):
+        raise invalid("", "must be a JSON object")
+    if not FitRequest.model_fields.keys() >= sent.keys():
+        raise invalid("", "has a key that is not known; known are 'kind', 'parameters'")
+    kind, parameters = sent.get("kind"), sent.get("parameters")
+    if kind is not None and kind not in _KINDS:
+        raise invalid("/kind", f"must be one of {', '.join(map(repr, _KINDS))}")
+    if parameters is None:
+        return kind, {}
+    if not isinstance(parameters, dict):
+        raise invalid("/parameters", "must be an object")
+    return kind, parameters
+
+
+def _rule(error: InputError, name: str, value: Any) -> str:
+    """Return what the estimator says of a parameter, without the value that it repeats."""
+    for repeated in (f"{name}={value!r} ", f"{name} "):
+        if error.rule.startswith(repeated):
+            return error.rule.removeprefix(repeated)
+    return "has a value that the model does not take"
+
+
+def _begun(job: Job) -> Response:
+    answer = json_answer(job_content(job), 202)
+    answer.headers["Location"] = f"/jobs/{job.id}"
+    return answer

@@ -1,0 +1,113 @@
+"""The data directory with everything that is in it, opened; or what stands in for it where nothing is kept."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.audit.auditor import Auditor
+from app.audit.keys import AuditKeys
+from app.audit.store import AuditStore
+from app.journal.journal import Record
+from app.journal.memory import MemoryJournal
+from app.journal.sqlite_journal import SqliteJournal
+from app.live import Live
+from app.model import ServedModel
+from app.replacing import new_epoch
+from app.retention.clock import Clock
+from app.service import Records
+from app.store.directory import DataDirectory
+from app.store.keeper import Keeper
+from app.store.recovery import LedgerChoice, recover
+from app.store.snapshots import Recovered, SnapshotStore
+from app.upkeep import facts_of
+
+LEDGER_NAME = "ledger.sqlite"
+KEYS_NAME = "keys"
+
+
+@dataclass(slots=True)
+class Opened:
+    """What is kept, and what keeps it.
+
+    Attributes
+    ----------
+    keeper
+        Snapshots and journal.
+    keys
+        Of the ledger.
+    store
+        The ledger's file.
+    snapshots
+        None where nothing is kept.
+    """
+
+    keeper: Keeper
+    keys: AuditKeys
+    store: AuditStore
+    snapshots: SnapshotStore | None
+
+    @property
+    def holds_model(self) -> bool:
+        """Whether there is something to recover."""
+        return self.snapshots is not None and self.snapshots.holds_model()
+
+    def begin(self, model: ServedModel) -> tuple[Live, Records]:
+        """Begin a history with a model, and write its first snapshot.
+
+        Raises
+        ------
+        StorageError, JournalError
+            When it cannot be written.
+        """
+        clock, live = Clock(self.store.highest_ms()), Live(model, 1, new_epoch(), seq=1)
+        auditor = Auditor.of(self.store, self.keys, clock.now_ms)
+        model.resolve()
+        notes = auditor.event("begin", {"model_version": live.version, "kind": model.kind})
+        self.keeper.journal.append([Record(live.seq, live.version, b"", notes)])
+        self.store.fold_many([(live.seq, notes)])
+        if not self.keeper.is_ephemeral:
+            self.store.flush()
+            self.keeper.write(model, facts_of(live, self.keeper, auditor))
+        return live, Records(auditor, self.store, clock)
+
+    def recover(self, recovered: Recovered, choice: LedgerChoice | None = None) -> tuple[Live, Records, int]:
+        """Go on where the directory ends; see `recovery.recover`."""
+        clock = Clock(self.store.highest_ms())
+        live, auditor, n_records = recover(
+            recovered, self.keeper, self.store, self.keys, clock.now_ms, choice or LedgerChoice()
+        )
+        clock.witness(self.store.highest_ms() or 0)  # the journal may have held later entries
+        return live, Records(auditor, self.store, clock), n_records
+
+    def close(self) -> None:
+        """Let the next server have the directory."""
+        self.store.close()
+        self.keeper.close()
+
+
+def open_directory(path: Path, key_dir: Path | None = None) -> Opened:
+    """Open a data directory.
+
+    Raises
+    ------
+    StartError
+        When it cannot be used, or another server uses it.
+    """
+    with contextlib.ExitStack() as opened:
+        directory = DataDirectory(path)
+        opened.callback(directory.close)
+        snapshots = SnapshotStore(directory)
+        keys = AuditKeys(key_dir or path / KEYS_NAME)
+        journal = SqliteJournal(path)
+        opened.callback(journal.close)
+        store = AuditStore(path / LEDGER_NAME, keys)
+        opened.pop_all()
+    return Opened(Keeper(directory, snapshots, journal), keys, store, snapshots)
+
+
+def open_nothing() -> Opened:
+    """Return what stands in for a data directory where nothing is kept."""
+    keys = AuditKeys(None)
+    return Opened(Keeper(None, None, MemoryJournal()), keys, AuditStore(None, keys), None)

@@ -1,0 +1,97 @@
+"""Measure what durability costs.
+
+    python -m benchmarks.bench_durability [--quick] [--rounds 5] [--write-results]
+
+Servers are processes on one core, the client is on another. In each round the durable server is measured before and
+after the one that keeps nothing (A/B/A); figures are medians of the rounds, ratios are formed within a round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import higgs_like
+from benchmarks.durability import probe, rates, recovery
+from benchmarks.durability.places import higgs
+from benchmarks.problems import SETTINGS
+from benchmarks.results import machine_line, table, write_section
+from benchmarks.serving.servers import run_here
+
+RATES_TITLE = "Durability: mutations a second"
+RATES_TEXT = (
+    "Higgs-like, {rate_rows:,} rows; one sample a request. Each answer of the durable server is sent after its record "
+    "is flushed to the disk; requests that wait at the same time share a flush. `--ephemeral` writes no journal. "
+    "Snapshots and erasures go on as the defaults have them."
+)
+RECOVERY_TITLE = "Durability: time to recover"
+RECOVERY_TEXT = (
+    "Higgs-like, setting fast; from the start of the process until it is ready. After a kill the newest snapshot is "
+    "read and the journal is replayed: half of the mutations are deletions, half bring the same samples back."
+)
+PROBE_TITLE = "Durability: pauses while a snapshot is written"
+PROBE_TEXT = (
+    "Higgs-like, setting fast; a prediction is asked for every millisecond, and the longest time between two answers "
+    "is taken: as long as `POST /snapshot` takes, and before and after it for as long."
+)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
+
+    rate_rows: int
+    rows: int
+    rounds: int
+    n_mutations: int  # of one measurement of rates
+    n_journal: int
+
+
+def run(cache: Path, sizes: Sizes) -> dict[str, tuple[str, str, str]]:
+    """Measure everything; return title, text and table of each section by its name."""
+    small, large = higgs(cache, sizes.rate_rows), higgs(cache, sizes.rows)
+    run_here()
+    # Not in memory, as temporary directories often are: the disk is what is measured.
+    with tempfile.TemporaryDirectory(dir=cache) as name:
+        folder = Path(name)
+        rate_rows = [
+            row
+            for setting in SETTINGS
+            for row in rates.run(small, setting, folder / setting, sizes.rounds, sizes.n_mutations)
+        ]
+        big = folder / "big"
+        recovered = recovery.run(large, sizes.rows, big, min(sizes.rounds, 3), sizes.n_journal)
+        probed = probe.run(large, sizes.rows, big, sizes.rounds)
+    rates_text = RATES_TEXT.format(rate_rows=sizes.rate_rows)
+    return {
+        "durability-rates": (RATES_TITLE, rates_text, table(rates.HEAD, rate_rows)),
+        "durability-recovery": (RECOVERY_TITLE, RECOVERY_TEXT, table(recovery.HEAD, [recovered])),
+        "durability-probe": (PROBE_TITLE, PROBE_TEXT, table(probe.HEAD, [probed])),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run, print the tables, and write them when asked."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--cache", type=Path, default=higgs_like.CACHE, help="keeps generated data; on a real disk")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="little data, two rounds: whether it works")
+    parser.add_argument("--write-results", action="store_true")
+    options = parser.parse_args(arguments)
+    if options.quick and options.write_results:
+        parser.error("--quick measures too little to be written down: leave out one of --quick and --write-results")
+    sizes = Sizes(50_000, higgs_like.N_TRAIN, options.rounds, 2_000, 10_000)
+    if options.quick:
+        sizes = Sizes(2_000, 3_000, 2, 100, 200)
+    for name, (title, text, rows) in run(options.cache, sizes).items():
+        print(f"\n{title}\n\n{rows}")
+        if options.write_results:
+            facts = f"{text} Median of {sizes.rounds} rounds. {machine_line()}"
+            write_section(name, f"\n{facts}\n\n{rows}\n", title)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""Long work in slices, so that a thread at it does not keep other threads waiting.
+
+The interpreter runs one thread at a time. A thread gives way between two steps, never inside one call
+of a built-in function, and `dict.copy()` of half a million entries is one call. So large
+containers are gone through in slices of about a millisecond, with a rest in between. Plain arrays need no
+care: NumPy lets others run while it copies them.
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+
+ITEMS = 4096  # objects that a slice handles
+# A rest of no time at all would often end before a waiting thread has woken up.
+_REST = 1e-4
+
+
+def cut(n: int, size: int = ITEMS) -> Iterator[slice]:
+    """Cut range(n) into slices, with a rest between two of them."""
+    for start in range(0, n, size):
+        if start:
+            time.sleep(_REST)
+        yield slice(start, min(start + size, n))
+
+
+def lists(values: Iterable[T], size: int = ITEMS) -> Iterator[list[T]]:
+    """Cut what can be iterated over into lists, with a rest between two of them."""
+    iterator = iter(values)
+    part = list(islice(iterator, size))
+    while part:
+        yield part
+        time.sleep(_REST)
+        part = list(islice(iterator, size))
+
+
+def copied_list(values: list[T]) -> list[T]:
+    """Copy a list."""
+    result: list[T] = []
+    for part in cut(len(values)):
+        result += values[part]
+    return result
+
+
+def copied_dict(values: dict[K, V]) -> dict[K, V]:
+    """Copy a dictionary, in its order."""
+    result: dict[K, V] = {}
+    # Not by items: thousands of pairs at a time would set off the garbage collector, which stops everything.
+    for part in lists(values):
+        result.update(zip(part, map(values.__getitem__, part), strict=True))
+    return result
+
+
+def integers(values: Iterable[int], n: int) -> npt.NDArray[np.int64]:
+    """Return `n` integers as an array."""
+    result = np.empty(n, np.int64)
+    start = 0
+    for part in lists(values):
+        result[start : start + len(part)] = part
+        start += len(part)
+    return result

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from app.access.key_file import FILE_NAME, create_key, revoke_key, write_keys
+from app.access.keys import SECONDS_BETWEEN_LOOKS, AccessKeys
+from app.access.scopes import ALL_SCOPES
+
+NOW = 1_900_000_000_000
+
+
+class Watched:
+    """The keys of a directory, with clocks that stand still until they are moved."""
+
+    def __init__(self, path) -> None:
+        self.path = path
+        self.now = NOW
+        self.seconds = 0.0
+        self.keys = AccessKeys(path, now_ms=lambda: self.now, monotonic=lambda: self.seconds)
+
+    def wait(self) -> None:
+        self.seconds += SECONDS_BETWEEN_LOOKS
+
+    def make(self, *scopes: str, expires_ms: int | None = None) -> tuple[str, bytes]:
+        key, text = create_key(self.path, name="n", scopes=scopes, expires_ms=expires_ms)
+        return key.id, text.encode()
+
+
+@pytest.fixture
+def watched(tmp_path):
+    return Watched(tmp_path / FILE_NAME)
+
+
+def test_without_keys_nobody_is_asked(watched):
+    assert not watched.keys.asked_for
+    assert watched.keys.grants(b"") is None
+    nowhere = AccessKeys(None)
+    assert not nowhere.asked_for
+    assert nowhere.grants(b"oubli_00000000_" + b"0" * 64) is None
+    assert nowhere.epoch == nowhere.epoch
+
+
+def test_a_key_opens_what_its_scopes_say(watched):
+    _, reading = watched.make("read")
+    _, admin = watched.make("admin")
+    watched.wait()
+    assert watched.keys.asked_for
+    assert watched.keys.grants(reading) == {"read"}
+    assert watched.keys.grants(admin) == ALL_SCOPES
+
+
+def test_what_is_no_key_opens_nothing(watched):
+    key_id, text = watched.make("read")
+    other_id, other = watched.make("read")
+    watched.wait()
+    secret = text.rpartition(b"_")[2]
+    for given in (
+        b"",
+        b"_",
+        b"__",
+        text[:-1],
+        text + b"0",
+        text.upper(),
+        text + b" ",
+        b"x" + text,
+        b"oubli" + secret,
+        b"oubli__" + secret,
+        b"oubli_" + key_id.encode() + b"_",
+        b"oubli_" + other_id.encode() + b"_" + secret,
+        b"other_" + key_id.encode() + b"_" + secret,
+        b"\xff" * 80,
+        bytes(32),
+    ):
+        assert watched.keys.grants(given) is None, given
+    assert watched.keys.grants(text) == watched.keys.grants(other) == {"read"}
+
+
+def test_a_hash_out_of_the_file_is_no_key(watched):
+    key_id, text = watched.make("read")
+    watched.wait()
+    stolen = watched.path.read_text().partition('"secret_sha256": "')[2][:64]
+    assert watched.keys.grants(f"oubli_{key_id}_{stolen}".encode()) is None
+    assert watched.keys.grants(text) is not None
+
+
+def test_the_file_is_looked_at_once_a_second(watched):
+    _, first = watched.make("read")
+    watched.seconds += SECONDS_BETWEEN_LOOKS * 0.99
+    assert not watched.keys.asked_for
+    watched.seconds += SECONDS_BETWEEN_LOOKS * 0.01
+    assert watched.keys.asked_for
+    key_id, second = watched.make("write")
+    assert watched.keys.grants(second) is None
+    watched.wait()
+    assert watched.keys.grants(second) == {"write"}
+    revoke_key(watched.path, key_id)
+    assert watched.keys.grants(second) == {"write"}
+    watched.wait()
+    assert watched.keys.grants(second) is None
+    assert watched.keys.grants(first) == {"read"}
+
+
+def test_a_key_ends_at_its_time(watched):
+    _, text = watched.make("read", expires_ms=NOW + 1000)
+    watched.wait()
+    watched.now = NOW + 999
+    assert watched.keys.grants(text) == {"read"}
+    watched.now = NOW + 1000
+    assert watched.keys.grants(text) is None
+    assert watched.keys.asked_for
+
+
+def test_the_epoch_grows_when_something_has_changed(watched):
+    def look():
+        watched.wait()
+        return watched.keys.epoch
+
+    empty = look()
+    assert look() == empty
+    watched.make("read", expires_ms=NOW + 1000)
+    key_id, _ = watched.make("read", expires_ms=NOW + 2000)
+    made = look()
+    assert made > empty
+    assert look() == made
+    watched.now = NOW + 1000
+    one_ended = look()
+    assert one_ended > made
+    assert look() == one_ended
+    watched.now = NOW + 2000
+    both_ended = look()
+    assert both_ended > one_ended
+    watched.now = NOW + 10**9
+    assert look() == both_ended
+    revoke_key(watched.path, key_id)
+    assert look() > both_ended
+
+
+def test_a_revoked_key_still_asks_for_one(watched):
+    key_id, text = watched.make("read")
+    revoke_key(watched.path, key_id)
+    watched.wait()
+    assert watched.keys.asked_for
+    assert watched.keys.grants(text) is None
+    assert Watched(watched.path).keys.asked_for
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"format": 1, "keys": 3}', b"\x00" * 100])
+def test_a_damaged_file_turns_everybody_away_and_says_so(watched, content, caplog):
+    _, text = watched.make("admin")
+    watched.wait()
+    assert watched.keys.grants(text) is not None
+    watched.path.write_bytes(content)
+    watched.wait()
+    with caplog.at_level(logging.ERROR):
+        assert watched.keys.asked_for
+        watched.wait()
+        assert watched.keys.grants(text) is None
+    assert caplog.text.count("is damaged") == 1
+    assert str(watched.path.parent) not in caplog.text
+
+
+def test_a_damaged_file_is_damaged_from_the_start(tmp_path):
+    path = tmp_path / FILE_NAME
+    path.write_text("{")
+    watched = Watched(path)
+    assert watched.keys.asked_for
+    path.unlink()
+    _, text = watched.make("read")
+    watched.wait()
+    assert watched.keys.grants(text) == {"read"}
+
+
+def test_a_file_that_is_gone_opens_nothing(watched, caplog):
+    _, text = watched.make("read")
+    watched.wait()
+    assert watched.keys.grants(text) is not None
+    watched.path.unlink()
+    watched.wait()
+    with caplog.at_level(logging.ERROR):
+        assert watched.keys.asked_for
+    assert watched.keys.grants(text) is None
+    assert "no keys any more" in caplog.text
+
+
+def test_a_file_whose_keys_are_gone_opens_nothing(watched):
+    _, text = watched.make("read")
+    watched.wait()
+    assert watched.keys.asked_for
+    write_keys(watched.path, ())
+    watched.wait()
+    assert watched.keys.asked_for
+    assert watched.keys.grants(text) is None

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+from typer.testing import CliRunner
+
+from app.access.key_file import FILE_NAME, now_ms, read_keys
+from app.access.keys import AccessKeys
+from app.access.keys_cli import keys_cli
+from app.errors import StartError
+from app.settings import SettingsError, load_settings
+
+DAY = 86_400_000
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Run a command in an empty folder; return stdout and stderr (lines joined), or raise what it raises."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[str, str]:
+        result = CliRunner().invoke(keys_cli, list(arguments))
+        if result.exception is not None:
+            raise result.exception
+        return result.stdout, capsys.readouterr().err.replace("\n", " ") + result.stderr.replace("\n", " ")
+
+    return run
+
+
+def test_a_key_is_written_to_stdout_once(run, tmp_path):
+    out, _ = run("create", "--scopes", "write, predict", "--name", "shop", "--data-dir", "d")
+    assert re.fullmatch(r"oubli_[0-9a-f]{8}_[0-9a-f]{64}\n", out)
+    path = tmp_path / "d" / FILE_NAME
+    [key] = read_keys(path)
+    assert (key.name, key.scopes, key.expires_ms, key.revoked_ms) == ("shop", ("predict", "write"), None, None)
+    assert AccessKeys(path).grants(out.strip().encode()) == {"predict", "write"}
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    listed, _ = run("list", "--data-dir", "d")
+    assert listed.split("\t")[:3] == [key.id, "live", "predict,write"]
+    assert out.strip().rpartition("_")[2] not in listed
+
+
+def test_the_data_directory_comes_from_the_settings(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("OUBLI_DATA_DIR", "elsewhere")
+    run("create", "--scopes", "read")
+    assert len(read_keys(tmp_path / "elsewhere" / FILE_NAME)) == 1
+
+
+def test_a_key_can_end(run, tmp_path):
+    before = now_ms()
+    run("create", "--scopes", "read", "--expires", "90d")
+    run("create", "--scopes", "read", "--expires", "2999-01-31T12:00:00+01:00")
+    first, second = read_keys(tmp_path / "oubli-data" / FILE_NAME)
+    assert first.expires_ms is not None
+    assert before + 90 * DAY <= first.expires_ms <= now_ms() + 90 * DAY
+    assert second.expires_ms == round(datetime(2999, 1, 31, 11, tzinfo=UTC).timestamp()) * 1000
+    listed, _ = run("list")
+    assert "2999-01-31T11:00:00.000Z" in listed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("--scopes", "SECRET"), "--scopes must name"),
+        (("--scopes", ""), "--scopes must name"),
+        (("--scopes", ","), "--scopes must name"),
+        (("--scopes", "read,SECRET"), "--scopes must name"),
+        (("--scopes", "read", "--name", "SECRET@example.org"), "--name must be"),
+        (("--scopes", "read", "--expires", "SECRET"), "--expires must be"),
+        (("--scopes", "read", "--expires", "90"), "unit"),
+        (("--scopes", "read", "--expires", "2999-01-31T12:00:00"), "zone"),
+        (("--scopes", "read", "--expires", "2001-01-31T12:00:00Z"), "future"),
+    ],
+)
+def test_what_makes_no_key(run, tmp_path, arguments, part):
+    with pytest.raises(StartError) as caught:
+        run("create", *arguments)
+    assert part in str(caught.value)
+    assert "SECRET" not in str(caught.value)
+    assert not (tmp_path / "oubli-data").exists()
+
+
+def test_revoking(run, tmp_path):
+    out, _ = run("create", "--scopes", "read")
+    key_id = out.split("_")[1]
+    run("revoke", key_id)
+    run("revoke", key_id)  # a second time is no mistake
+    listed, _ = run("list")
+    assert listed.split("\t")[:2] == [key_id, "revoked"]
+    assert AccessKeys(tmp_path / "oubli-data" / FILE_NAME).grants(out.strip().encode()) is None
+
+
+def test_revoking_what_is_not_there(run):
+    with pytest.raises(StartError, match="no key with this id"):
+        run("revoke", "00000000")
+    run("create", "--scopes", "read")
+    with pytest.raises(StartError, match="no key with this id"):
+        run("revoke", "00000000")
+
+
+def test_an_expired_key_is_listed_as_such(run, monkeypatch):
+    run("create", "--scopes", "read", "--expires", "1h")
+    later = now_ms() + DAY
+    monkeypatch.setattr("app.access.keys_cli.now_ms", lambda: later)
+    listed, _ = run("list")
+    assert listed.split("\t")[1] == "expired"
+
+
+def test_a_list_of_none(run):
+    assert run("list")[0] == ""
+
+
+def test_a_damaged_file_is_not_overwritten(run, tmp_path):
+    run("create", "--scopes", "read")
+    path = tmp_path / "oubli-data" / FILE_NAME
+    path.write_text("{")
+    for arguments in (("list",), ("create", "--scopes", "read"), ("revoke", "00000000")):
+        with pytest.raises(StartError, match="is damaged"):
+            run(*arguments)
+    assert path.read_text() == "{"
+
+
+def test_a_directory_that_cannot_be_used(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StartError, match="cannot be"):
+        run("create", "--scopes", "read", "--data-dir", "file")
+
+
+def test_an_ephemeral_server_has_no_keys_of_its_own(run, monkeypatch):
+    monkeypatch.setenv("OUBLI_EPHEMERAL", "true")
+    with pytest.raises(StartError, match="api_key_file"):
+        run("create", "--scopes", "read")
+
+
+def test_a_live_key_is_enough_beyond_loopback(run, tmp_path, monkeypatch):
+    monkeypatch.delenv("WEB_CONCURRENCY", raising=False)
+    settings = load_settings(host="0.0.0.0")
+    with pytest.raises(SettingsError, match="oubli keys create"):
+        settings.require_servable()
+    out, _ = run("create", "--scopes", "predict")
+    settings.require_servable()
+    with pytest.raises(SettingsError, match="oubli keys create"):
+        load_settings(host="0.0.0.0", ephemeral=True).require_servable()
+    run("revoke", out.split("_")[1])
+    with pytest.raises(SettingsError, match="oubli keys create"):
+        settings.require_servable()
+    (tmp_path / "oubli-data" / FILE_NAME).write_text("{")
+    with pytest.raises(SettingsError, match="is damaged"):
+        settings.require_servable()

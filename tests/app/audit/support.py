@@ -1,0 +1,101 @@
+"""A ledger with its two sides, and a time that tests set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from app.audit.auditor import Auditor
+from app.audit.keys import AuditKeys
+from app.audit.receipts import Receipt
+from app.audit.store import AuditStore
+
+START = 1_763_700_000_000  # in November 2025
+DEADLINE = 60_000
+
+
+@dataclass
+class Ledger:
+    """Makes and folds in one step, as a service does in two; keeps what a journal would."""
+
+    path: Path | None
+    keys: AuditKeys
+    now: int = START
+    version: int = 0
+    records: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.open()
+
+    def open(self) -> None:
+        self.store = AuditStore(self.path, self.keys)
+        self.auditor = Auditor.of(self.store, self.keys, lambda: self.now)
+
+    def reopen(self) -> None:
+        self.store.close()
+        self.open()
+
+    def record(self, notes: bytes, *, fold: bool = True) -> None:
+        last = self.records[-1][0] if self.records else self.store.applied_seq()
+        self.records.append((last + 1, notes))
+        if fold:
+            self.store.fold_many(self.records[-1:])
+
+    def unlearned(self, *ids: str, fold: bool = True, targets: Sequence[str] | None = None, **more: Any) -> Receipt:
+        self.now += 10
+        self.version += bool(ids)
+        asked: dict[str, Any] = {
+            "kind": "deletion",
+            "guarantee": "exact",
+            "requested": len(ids),
+            "unlearned_ids": ids,
+            "targets": ids if targets is None else targets,
+            "by": "ids",
+            "absent": 0,
+            "ref": None,
+            "model_version": self.version,
+            "received_at": self.now - 1,
+            "unlearned_at": self.now,
+            "exported": 0,
+        }
+        receipt, notes = self.auditor.unlearned(**{**asked, **more})
+        self.record(notes, fold=fold)
+        return receipt
+
+    def erased(self, *receipts: Receipt, fold: bool = True) -> None:
+        self.now += 10
+        names = [receipt.id for receipt in receipts]
+        self.record(self.auditor.erased(names, erased_at=self.now, deadline_ms=DEADLINE), fold=fold)
+
+    def event(self, kind: str, /, *, fold: bool = True, **fields: Any) -> None:
+        self.now += 10
+        self.record(self.auditor.event(kind, fields), fold=fold)
+
+    def now_of(self, receipt: Receipt) -> Receipt:
+        found = self.store.receipt(receipt.id, self.now, DEADLINE)
+        assert found is not None
+        return found
+
+    def entries(self) -> list[dict[str, Any]]:
+        return self.store.entries(0, 10**6)
+
+
+def make_ledger(folder: Path | None = None, **more: Any) -> Ledger:
+    if folder is None:
+        return Ledger(None, AuditKeys(None, lambda: START), **more)
+    return Ledger(folder / "ledger.sqlite", AuditKeys(folder / "keys", lambda: START), **more)
+
+
+def write_lines(path: Path, entries: Sequence[Any]) -> Path:
+    path.write_bytes(b"".join(orjson.dumps(entry) + b"\n" for entry in entries))
+    return path
+
+
+def as_objects(entries: Sequence[Any]) -> list[Any]:
+    """A copy that shares nothing."""
+    copied: list[Any] = orjson.loads(orjson.dumps(list(entries)))
+    return copied

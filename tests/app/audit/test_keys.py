@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import base64
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from app.audit.key_files import HASHING, SIGNING, files_of, is_signed
+from app.audit.keys import AuditKeys
+from app.errors import StartError
+
+START = 1_763_700_000_000
+
+
+def open_keys(directory: Path, now: int = START) -> AuditKeys:
+    return AuditKeys(directory, lambda: now)
+
+
+def test_are_made_once_and_for_their_owner_only(tmp_path):
+    directory = tmp_path / "deep" / "keys"
+    first, again = open_keys(directory), open_keys(directory, START + 5)
+    assert (again.signing.id, again.hashing) == (first.signing.id, first.hashing)
+    assert again.signing.created_ms == START
+    assert directory.stat().st_mode & 0o777 == 0o700
+    files = sorted(directory.iterdir())
+    assert [file.name for file in files] == [f"hashing-{first.hashing[0].id}.key", f"signing-{first.signing.id}.pem"]
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+    assert first.signing.sign(b"x") == again.signing.sign(b"x")
+
+
+def test_files_and_directory_are_flushed_before_a_key_is_used(tmp_path, monkeypatch):
+    flushed: list[str] = []
+    fsync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        flushed.append("directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    open_keys(tmp_path / "keys")
+    assert flushed == ["file", "directory", "file", "directory"]
+
+
+def test_the_file_of_a_signing_key_is_what_others_read_as_one(tmp_path):
+    keys = open_keys(tmp_path)
+    (path,) = files_of(tmp_path, SIGNING)
+    private = load_pem_private_key(path.read_bytes(), None)
+    assert isinstance(private, Ed25519PrivateKey)
+    assert private.public_key().public_bytes_raw() == keys.signing.public
+
+
+def test_rotated_signing_keys_overlap(tmp_path):
+    keys = open_keys(tmp_path)
+    old, signature = keys.signing, keys.signing.sign(b"receipt")
+    new = keys.rotate("signing")
+    for known in (keys, open_keys(tmp_path)):
+        assert known.signing.id == new != old.id
+        assert known.signer(old.id).id == new, "a retired key signs nothing"
+        listed = known.public_keys()
+        assert [key["key_id"] for key in listed] == [new, old.id]
+        assert [key["status"] for key in listed] == ["current", "retired"]
+        assert [key["retired_at"] is None for key in listed] == [True, False]
+        public = base64.b64decode(listed[1]["public_key"])
+        Ed25519PublicKey.from_public_bytes(public).verify(base64.b64decode(signature), b"receipt")
+        assert is_signed(public, signature, b"receipt")
+        assert not is_signed(public, signature, b"another")
+        assert not is_signed(public, "no base64!", b"receipt")
+    texts = {path.name: path.read_text() for path in files_of(tmp_path, SIGNING)}
+    assert "PRIVATE" not in texts[f"signing-{old.id}.pem"]
+    with pytest.raises(ValueError, match="retired"):
+        open_keys(tmp_path)._signing[1].sign(b"x")
+
+
+def test_rotated_hashing_keys_find_old_hashes(tmp_path):
+    keys = open_keys(tmp_path)
+    before = keys.hashing[0].hash(b"person")
+    assert len(bytes.fromhex(before)) == 16
+    keys.rotate("hashing")
+    keys.rotate("hashing")
+    again = open_keys(tmp_path)
+    assert [key.id for key in again.hashing] == [key.id for key in keys.hashing]
+    assert [key.retired_ms is None for key in again.hashing] == [True, False, False]
+    assert [key.hash(b"person") == before for key in again.hashing] == [False, False, True]
+
+
+@pytest.mark.parametrize("kind", ["signing", "hashing"])
+def test_a_rotation_that_was_cut_short_is_finished(kind, tmp_path):
+    keys = open_keys(tmp_path)
+    files = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    new = keys.rotate(kind)
+    for path, content in files.items():
+        path.write_bytes(content)
+    again = open_keys(tmp_path)
+    assert new == (again.signing.id if kind == "signing" else again.hashing[0].id)
+    names = [key["status"] for key in again.public_keys()]
+    retired = [key.retired_ms is not None for key in again.hashing]
+    assert (names, retired) == (
+        (["current", "retired"], [False]) if kind == "signing" else (["current"], [False, True])
+    )
+    assert open_keys(tmp_path).public_keys() == again.public_keys()
+
+
+def test_a_key_is_destroyed_only_when_no_snapshot_of_its_time_is_left(tmp_path):
+    keys = open_keys(tmp_path)
+    old = keys.hashing[0].id
+    with pytest.raises(StartError, match="in use"):
+        keys.destroy_hashing_key(old, None)
+    with pytest.raises(StartError, match="no hashing key"):
+        keys.destroy_hashing_key("0" * 16, None)
+    keys.rotate("hashing", START + 1000)
+    retired = keys.hashing[1].retired_ms
+    assert retired == START + 1000
+    for since in (START, retired):
+        with pytest.raises(StartError, match="snapshot"):
+            keys.destroy_hashing_key(old, since)
+    assert len(files_of(tmp_path, HASHING)) == 2
+    (path,) = [path for path in files_of(tmp_path, HASHING) if old in path.name]
+    with path.open("rb") as file:
+        secret = bytes.fromhex(file.read().split()[-1].decode())
+        keys.destroy_hashing_key(old, retired + 1)
+        file.seek(0)
+        assert secret.hex().encode() not in file.read(), "the old blocks were overwritten"
+    assert [key.id for key in keys.hashing] == [key.id for key in open_keys(tmp_path).hashing] != [old]
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o666])
+def test_a_key_that_others_may_touch_is_refused(mode, tmp_path):
+    open_keys(tmp_path)
+    path = next(tmp_path.iterdir())
+    path.chmod(mode)
+    with pytest.raises(StartError, match="chmod 600") as caught:
+        open_keys(tmp_path)
+    assert path.name in str(caught.value)
+    path.chmod(0o400)
+    open_keys(tmp_path)
+
+
+@pytest.mark.parametrize("kind", [SIGNING, HASHING])
+@pytest.mark.parametrize("how", ["cut", "other name", "empty", "no time"])
+def test_a_damaged_key_is_refused(kind, how, tmp_path):
+    open_keys(tmp_path)
+    (path,) = files_of(tmp_path, kind)
+    content = path.read_bytes()
+    if how == "other name":
+        path.rename(path.with_name(path.name[:-20] + "0" * 16 + path.suffix))
+    else:
+        path.write_bytes({"cut": content[:-20], "empty": b"", "no time": content.replace(b"Created", b"Made")}[how])
+    with pytest.raises(StartError, match="damaged"):
+        open_keys(tmp_path)
+
+
+def test_a_directory_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StartError, match="--key-dir"):
+        open_keys(tmp_path / "file" / "keys")
+
+
+def test_without_a_directory_nothing_is_kept(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    keys = AuditKeys(None)
+    keys.rotate("signing")
+    keys.rotate("hashing")
+    keys.destroy_hashing_key(keys.hashing[1].id, None)
+    assert (len(keys.public_keys()), len(keys.hashing)) == (2, 1)
+    assert list(tmp_path.iterdir()) == []

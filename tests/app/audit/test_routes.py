@@ -1,0 +1,164 @@
+"""The routes of receipts, ledger and keys, over a ledger without a model."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import orjson
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from app.audit.receipts import Receipt
+from app.audit.verify import check_ledger, check_receipt, read_public_keys
+from app.errors import NoReceiptError, ServiceError
+from app.problems import ProblemError, to_problem
+from app.routes import erasures, ledger
+from app.routes.audit_shapes import ErasuresAnswer, KeysAnswer, LedgerAnswer
+from app.routes.shapes import Receipt as ReceiptAnswer
+from tests.app.audit.support import DEADLINE, Ledger, make_ledger
+
+
+@dataclass
+class Service:
+    """What the routes need of a service."""
+
+    kept: Ledger
+    is_durable: bool = True
+    limits: Any = field(default_factory=lambda: SimpleNamespace(page_size_max=50))
+
+    async def receipt(self, receipt_id: str) -> Receipt:
+        found = self.kept.store.receipt(receipt_id, self.kept.now, DEADLINE)
+        if found is None:
+            raise NoReceiptError
+        return found
+
+    async def receipts_of(self, ref: str) -> list[Receipt]:
+        return self.kept.store.receipts_of(ref, self.kept.now, DEADLINE)
+
+    async def ledger_page(self, after: int, limit: int) -> list[dict[str, Any]]:
+        return self.kept.store.entries(after, limit)
+
+    def public_keys(self) -> list[dict[str, Any]]:
+        return self.kept.auditor.public_keys()
+
+
+@pytest.fixture
+def kept() -> Ledger:
+    return make_ledger()
+
+
+@pytest.fixture
+def client(kept) -> Iterator[TestClient]:
+    app = FastAPI()
+    app.state.context = SimpleNamespace(service=Service(kept))
+    app.include_router(erasures.router)
+    app.include_router(ledger.router)
+
+    async def answer(_: Any, error: Exception) -> Any:
+        problem = to_problem(error)
+        assert problem is not None
+        return problem.response()
+
+    for kind in (ProblemError, ServiceError):
+        app.add_exception_handler(kind, answer)
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+def test_a_receipt(client, kept):
+    receipt = kept.unlearned("a", ref=str(uuid.uuid4()))
+    answer = client.get(f"/erasures/{receipt.id}")
+    assert (answer.status_code, answer.json()) == (200, {**receipt.content(), "durable": True})
+    assert answer.headers["cache-control"] == "no-store"
+    ReceiptAnswer.model_validate_json(answer.content)
+    assert client.get(f"/erasures/{receipt.id.upper()}").json() == answer.json()
+    kept.erased(receipt)
+    erased = client.get(f"/erasures/{receipt.id}").json()
+    ReceiptAnswer.model_validate_json(orjson.dumps(erased))
+    assert erased["status"] == "erased"
+    check_receipt(erased, check_ledger(kept.entries()))
+
+
+@pytest.mark.parametrize("name", [str(uuid.UUID(int=0)), "x", "SECRET", "%00", "a" * 999])
+def test_no_such_receipt(name, client):
+    answer = client.get(f"/erasures/{name}")
+    assert answer.status_code == 404
+    assert answer.json()["type"].endswith("no-receipt")
+    assert "SECRET" not in answer.text
+
+
+def test_receipts_of_a_case(client, kept):
+    ref = uuid.uuid4()
+    receipts = [kept.unlearned(name, ref=str(ref)) for name in "ab"]
+    kept.unlearned("c")
+    for text in (str(ref), str(ref).upper()):
+        answer = client.get(f"/erasures?ref={text}")
+        ErasuresAnswer.model_validate_json(answer.content)
+        assert [one["id"] for one in answer.json()["erasures"]] == [receipt.id for receipt in receipts]
+    nothing = client.get(f"/erasures?ref={uuid.uuid4()}")
+    assert (nothing.status_code, nothing.json()) == (200, {"erasures": []})
+
+
+@pytest.mark.parametrize("query", ["", "?ref=", "?ref=SECRET", "?ref=a&ref=b", "?more=1"])
+def test_a_case_number_is_needed(query, client):
+    answer = client.get(f"/erasures{query}")
+    assert answer.status_code == 422
+    assert "SECRET" not in answer.text
+
+
+def test_pages_of_any_size_make_up_the_ledger(client, kept):
+    for i in range(9):
+        kept.unlearned(str(i))
+    for limit in (1, 3, 5, 10, 50):
+        entries, cursor = [], None
+        while True:
+            page = client.get("/ledger", params={"limit": limit, **({} if cursor is None else {"cursor": cursor})})
+            LedgerAnswer.model_validate_json(page.content)
+            entries += page.json()["entries"]
+            assert 0 < len(page.json()["entries"]) <= limit
+            cursor = page.json()["next"]
+            if cursor is None:
+                break
+        assert entries == kept.entries()
+    check_ledger(entries)
+
+
+def test_an_empty_ledger(client):
+    assert client.get("/ledger").json() == {"entries": [], "next": None}
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=51", "limit=x", "cursor=SECRET", "cursor=-1", "cursor=1e3", "x=1"])
+def test_wrong_pages(query, client):
+    answer = client.get(f"/ledger?{query}")
+    assert answer.status_code == 422
+    assert "SECRET" not in answer.text
+
+
+def test_the_public_keys(client, kept):
+    receipt = kept.unlearned("a")
+    kept.keys.rotate("signing")
+    answer = client.get("/keys")
+    KeysAnswer.model_validate_json(answer.content)
+    assert [key["status"] for key in answer.json()["keys"]] == ["current", "retired"]
+    check_receipt(receipt.content(), check_ledger(kept.entries()), read_public_keys(answer.json()))
+
+
+def test_every_error_has_an_example(client):
+    paths = client.get("/openapi.json").json()["paths"]
+    assert set(paths) == {"/erasures", "/erasures/{id}", "/ledger", "/keys"}
+    examples = {
+        path: {
+            name
+            for answer in operations["get"]["responses"].values()
+            for name in answer.get("content", {}).get("application/problem+json", {}).get("examples", ())
+        }
+        for path, operations in paths.items()
+    }
+    assert "no-receipt" in examples["/erasures/{id}"]
+    assert "invalid-input" in examples["/erasures"] & examples["/ledger"]
+    assert all("key-needed" in names for names in examples.values())

@@ -1,0 +1,53 @@
+"""Records whose content follows from their number, and ways to look at a journal that was killed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from app.journal.journal import Record
+from app.journal.sqlite_journal import SqliteJournal
+
+RESERVE_BYTES = 2**16  # enough for what the tests write, and quick to make
+
+
+def record(seq: int) -> Record:
+    """Some are longer than a page, some have no body, some no notes."""
+    body = b"" if seq % 7 == 0 else b'{"body":%d}' % seq * (900 if seq % 5 == 0 else 3)
+    notes = b"" if seq % 3 == 0 else b'{"notes":%d}' % seq
+    return Record(seq, seq // 2 + 1, body, notes)
+
+
+def batch(first: int, last: int) -> list[Record]:
+    return [record(seq) for seq in range(first, last + 1)]
+
+
+def seqs(records: Iterable[Record]) -> list[int]:
+    return [one.seq for one in records]
+
+
+def journal_in(directory: Path) -> SqliteJournal:
+    directory.mkdir(exist_ok=True)
+    return SqliteJournal(directory, reserve_bytes=RESERVE_BYTES)
+
+
+def killed(directory: Path, copy: Path) -> Path:
+    """Return what the disk would hold if the process were killed now."""
+    shutil.copytree(directory, copy)
+    return copy
+
+
+def contents(directory: Path) -> list[Record]:
+    """Return all records of a journal that nobody has open."""
+    journal = journal_in(directory)
+    try:
+        found = list(journal.records(journal.first_seq - 1))
+        assert journal.last_seq == (found[-1].seq if found else journal.first_seq - 1)
+        return found
+    finally:
+        journal.close()
+
+
+def names(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}

@@ -1,0 +1,83 @@
+import json
+import os
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file
+
+from core import tensors
+from core.tensors import read_tensor, write_tensors
+
+ARRAYS = {
+    "a.bytes": np.arange(13, dtype=np.uint8),
+    "b.wide": np.linspace(-1, 1, 7),
+    "c.table": np.arange(12, dtype=np.float32).reshape(4, 3),
+    "d.nothing": np.zeros(0, np.int64),
+    "e.no rows": np.zeros((0, 5), np.float32),
+    "f.empty rows": np.zeros((3, 0), np.float32),
+    "g.one": np.array([2**63], np.uint64),
+    "h.half": np.array([0.5, -2], np.float16),
+    "i.flags": np.array([True, False, True]),
+    "j.short": np.array([[-3, 4]], np.int16),
+    "k.cube": np.arange(24, dtype=np.int32).reshape(2, 3, 4),
+}
+METADATA = {"format": "test", "text": 'Chartreuse-\u00c9clair "quoted"'}
+
+
+def written(path, arrays=ARRAYS):
+    with path.open("wb") as file:
+        write_tensors(file.fileno(), arrays, METADATA)
+    return path
+
+
+def assert_equal(arrays, others):
+    assert arrays.keys() == others.keys()
+    for name, array in arrays.items():
+        assert (others[name].dtype, others[name].shape) == (array.dtype, array.shape), name
+        assert others[name].tobytes() == array.tobytes(), name
+
+
+def test_the_library_reads_what_is_written(tmp_path):
+    path = written(tmp_path / "file")
+    assert_equal(ARRAYS, load_file(path))
+    with safe_open(path, framework="numpy") as file:
+        assert file.metadata() == METADATA
+
+
+def test_the_header_follows_the_rules(tmp_path):
+    content = written(tmp_path / "file").read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    assert length % 8 == 0
+    assert len(content) == 8 + length + sum(array.nbytes for array in ARRAYS.values())
+    spans = sorted(entry["data_offsets"] for name, entry in header.items() if name != "__metadata__")
+    assert [start for start, _ in spans] == [0, *(end for _, end in spans[:-1])]
+    for name, array in ARRAYS.items():
+        assert header[name]["data_offsets"][0] % array.itemsize == 0, name
+
+
+def test_arrays_of_another_byte_order_are_turned_round(tmp_path):
+    arrays = {"a": np.arange(5, dtype=">f8"), "b": np.arange(5, dtype=">i4")}
+    assert_equal({name: array.astype(array.dtype.newbyteorder("=")) for name, array in arrays.items()},
+                 load_file(written(tmp_path / "file", arrays)))  # fmt: skip
+
+
+def test_the_system_may_take_a_few_bytes_at_a_time(tmp_path):
+    write = os.write
+    with patch("os.write", lambda handle, data: write(handle, data[:7])):
+        path = written(tmp_path / "file")
+    assert_equal(ARRAYS, load_file(path))
+
+
+@pytest.mark.parametrize("piece", [1, 24, 100, 2**20])
+def test_large_arrays_are_read_piece_by_piece(tmp_path, monkeypatch, piece):
+    monkeypatch.setattr(tensors, "_PIECE", piece)
+    with safe_open(written(tmp_path / "file"), framework="numpy") as file:
+        assert_equal(ARRAYS, {name: read_tensor(file, name) for name in file.keys()})  # noqa: SIM118
+
+
+def test_no_file_holds_what_it_cannot_name(tmp_path):
+    with pytest.raises(KeyError):
+        written(tmp_path / "file", {"a": np.zeros(2, complex)})
