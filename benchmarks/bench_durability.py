@@ -3,7 +3,7 @@
     python -m benchmarks.bench_durability [--quick] [--rounds 5] [--write-results]
 
 Servers are processes on one core, the client is on another. In each round the durable server is measured before and
-after the one that keeps nothing (A/B/A); figures are medians of the rounds, ratios are formed within a round.
+after those whose journal is off (A/B/A); figures are medians of the rounds, ratios are formed within a round.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from benchmarks.serving.servers import run_here
 RATES_TITLE = "Durability: mutations a second"
 RATES_TEXT = (
     "Higgs-like, {rate_rows:,} rows; one sample a request. Each answer of the durable server is sent after its record "
-    "is flushed to the disk; requests that wait at the same time share a flush. `--ephemeral` writes no journal. "
-    "Snapshots and erasures go on as the defaults have them."
+    "is flushed to the disk; requests that wait at the same time share a flush, and are made as one change. "
+    "`--ephemeral` has no journal and makes each change by itself; `nothing written` is the durable server but for the "
+    "bytes and the flush of its journal. Snapshots and erasures go on as the defaults have them."
 )
 RECOVERY_TITLE = "Durability: time to recover"
 RECOVERY_TEXT = (

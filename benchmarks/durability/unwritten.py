@@ -1,0 +1,28 @@
+"""The command line with a journal that writes nothing: `python -m benchmarks.durability.unwritten serve ...`.
+
+The server commits as the durable one does, requests that wait together included, but for the bytes and the flush.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from app.cli import main
+from app.journal.memory import MemoryJournal
+from app.store import opening
+
+
+class _Unwritten(MemoryJournal):
+    """Says that it is durable, so that all is done as if it were."""
+
+    is_durable = True
+
+    def __init__(self, directory: Path) -> None:
+        del directory
+        super().__init__()
+
+
+if __name__ == "__main__":
+    vars(opening)["SqliteJournal"] = _Unwritten
+    main(sys.argv[1:])

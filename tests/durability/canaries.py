@@ -1,0 +1,108 @@
+"""Samples that cannot be mistaken for anything else, and every form in which something of them could be left."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+# In the order of the columns: the numbers are beyond all others of their column, or between two of them, and exact in
+# float32 with a pattern that no whole number has.
+_NUMBERS = (2, 10, 11)  # fnlwgt, capital_gain, capital_loss
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """A sample, or one that never was."""
+
+    id: str
+    subject: str
+    numbers: tuple[float, float, float]
+    word: str
+    features: tuple[Any, ...]
+
+    def as_json(self, **more: Any) -> dict[str, Any]:
+        content = {"id": self.id, "subject": self.subject, "features": list(self.features), "label": ">50K"}
+        return content | more
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What it has of text that nobody else has."""
+        return self.id, self.subject, self.word
+
+
+def canary(number: int, row: tuple[Any, ...], *, extreme: bool = True) -> Canary:
+    """Make one up, on the ground of somebody's row."""
+    sign = -1 if number % 2 else 1
+    size = 3_000_000 if extreme else 30_000
+    numbers = tuple(sign * (size + 4096.0 * number + 517 * j + 0.8125) / (1 + 6 * j) for j in range(3))
+    exact = tuple(struct.unpack("<f", struct.pack("<f", value))[0] for value in numbers)
+    # Signs that URLs, JSON and CSV all have to escape.
+    mark = f"{number:03d}"
+    features = list(row)
+    for place, value in zip(_NUMBERS, exact, strict=True):
+        features[place] = value
+    word = f'Wörd-{mark} "qüöted", \\ 字'
+    features[6] = word
+    return Canary(f'canäry/{mark} "x"&%', f"Sübject {mark} <ö@example.org>", exact, word, tuple(features))
+
+
+def forms_of_text(text: str) -> Iterator[bytes]:
+    """Yield a text in every encoding it could be left in."""
+    yield text.encode("utf-8")
+    yield text.encode("utf-16-le")
+    yield text.encode("utf-16-be")
+    yield text.encode("utf-32-le")
+    escaped = json.dumps(text)[1:-1]
+    yield escaped.encode("ascii")
+    yield json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8")
+    yield json.dumps(escaped)[1:-1].encode("ascii")
+    yield repr(text)[1:-1].encode("utf-8")
+    for quoted in (quote(text, safe=""), quote(text), quote_plus(text)):
+        yield quoted.encode("ascii")
+        yield re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), quoted).encode("ascii")
+    yield text.encode("utf-8").hex().encode("ascii")
+    # In base64 its bytes can begin at three places; what depends on their neighbours is cut off.
+    for shift in range(3):
+        encoded = base64.b64encode(bytes(shift) + text.encode("utf-8"))
+        yield encoded[(shift * 8 + 5) // 6 + 1 : -4]
+
+
+def forms_of_number(value: float) -> Iterator[bytes]:
+    """Yield a number as bytes and as text."""
+    for form in ("<f", ">f", "<d", ">d"):
+        yield struct.pack(form, value)
+    yield repr(value).encode("ascii")
+    yield struct.pack("<f", value).hex().encode("ascii")
+
+
+def forms(one: Canary) -> dict[str, list[bytes]]:
+    """Return what could be left of a canary, by what it is."""
+    found = {name: list(forms_of_text(text)) for name, text in zip(("id", "subject", "word"), one.texts, strict=True)}
+    for j, value in enumerate(one.numbers):
+        found[f"number {j}"] = list(forms_of_number(value))
+    return found
+
+
+def traces(one: Canary, content: bytes) -> list[str]:
+    """Return what of a canary is in some bytes."""
+    return [name for name, patterns in forms(one).items() if any(pattern in content for pattern in patterns)]
+
+
+def files_with(canaries: Iterable[Canary], *places: Path) -> list[str]:
+    """Search files, and all files of directories; return where something was found, and what."""
+    every = [path for place in places for path in ([place] if place.is_file() else sorted(place.rglob("*")))]
+    found = []
+    searched = list(canaries)
+    for path in every:
+        if path.is_file():
+            # Files of room that is kept are all zeros.
+            content = path.read_bytes().rstrip(b"\0") + path.name.encode("utf-8")
+            found += [f"{path.name}: {what}" for one in searched for what in traces(one, content)]
+    return found

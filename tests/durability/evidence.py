@@ -1,0 +1,87 @@
+"""Receipts and the ledger, checked with nothing but what is written about them: no code of the service is used.
+
+receipt   Ed25519 over its RFC 8785 form without `signature`, by the key that `key_id` names in `GET /keys`
+entry     `hash` is the SHA-256 of its RFC 8785 form without `hash`; `previous` is the hash of the one before
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from tests.serving import Running
+
+_FIRST_PREVIOUS = "0" * 64
+# What an answer says besides the receipt.
+_BESIDE = ("signature", "durable")
+
+
+def canonical(content: Any) -> bytes:
+    """Return the RFC 8785 form of something without fractions, whose keys are ASCII."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+
+
+def public_keys(server: Running) -> dict[str, Ed25519PublicKey]:
+    """Return the signing keys that a server publishes, by id."""
+    status, content = server.get("/keys")
+    assert status == 200
+    keys = {
+        key["key_id"]: Ed25519PublicKey.from_public_bytes(base64.b64decode(key["public_key"]))
+        for key in content["keys"]
+    }
+    assert keys
+    return keys
+
+
+def check_receipt(receipt: Mapping[str, Any], keys: Mapping[str, Ed25519PublicKey]) -> None:
+    """Check the signature of a receipt; raises `InvalidSignature`."""
+    content = {name: value for name, value in receipt.items() if name not in _BESIDE}
+    keys[receipt["key_id"]].verify(base64.b64decode(receipt["signature"]), canonical(content))
+
+
+def read_ledger(server: Running, limit: int = 500) -> list[dict[str, Any]]:
+    """Return all entries of the ledger, page by page."""
+    entries: list[dict[str, Any]] = []
+    cursor: str | None = None
+    while True:
+        query = f"?limit={limit}" + ("" if cursor is None else f"&cursor={cursor}")
+        status, page = server.get(f"/ledger{query}")
+        assert status == 200, page
+        entries.extend(page["entries"])
+        cursor = page["next"]
+        if cursor is None:
+            return entries
+
+
+def check_chain(entries: Sequence[Mapping[str, Any]]) -> None:
+    """Check that every entry is whole and follows the one before."""
+    previous = _FIRST_PREVIOUS
+    first = int(entries[0]["index"])
+    for index, entry in enumerate(entries, first):
+        content = {name: value for name, value in entry.items() if name != "hash"}
+        assert entry["index"] == index
+        assert entry["previous"] == previous
+        assert entry["hash"] == hashlib.sha256(canonical(content)).hexdigest()
+        previous = str(entry["hash"])
+
+
+def check_evidence(server: Running, receipts: Sequence[Mapping[str, Any]]) -> None:
+    """Check that receipts handed out before are still there, signed and in the ledger, and that they say the same."""
+    keys = public_keys(server)
+    entries = read_ledger(server)
+    check_chain(entries)
+    listed = json.dumps(entries)
+    for given in receipts:
+        status, now = server.get(f"/erasures/{given['id']}")
+        assert status == 200, "a receipt is gone"
+        check_receipt(now, keys)
+        check_receipt(given, keys)
+        assert now["status"] in ("unlearned", "erased")
+        lasting = ("id", "ref", "kind", "guarantee", "requested", "unlearned", "absent", "model_version", "received_at")
+        assert {name: now[name] for name in lasting} == {name: given[name] for name in lasting}
+        assert given["id"] in listed, "a receipt is not in the ledger"

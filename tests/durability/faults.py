@@ -1,0 +1,72 @@
+"""Disks that are full or may not be written, and servers that refuse to start on what they find."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.serving import environment, free_port
+
+_REFUSAL_SECONDS = 60
+REFUSED = 2
+
+
+def why_no_mounts() -> str | None:
+    """Return why no small file system can be had here; None when it can."""
+    return None if os.geteuid() == 0 and sys.platform == "linux" else "only root can mount a small file system"
+
+
+@contextmanager
+def small_file_system(place: Path, size: str) -> Iterator[Path]:
+    """Mount a file system in memory until the end of the block."""
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def make_read_only(place: Path) -> None:
+    """Let nobody write to a mounted file system."""
+    subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
+
+
+def fill(place: Path) -> Path:
+    """Use up all room on the file system of a folder; return the file that does."""
+    filler = place / "filler"
+    with filler.open("wb", buffering=0) as file:
+        for size in (2**20, 4096, 1):
+            try:
+                while file.write(bytes(size)) == size:
+                    pass
+            except OSError:
+                continue
+    return filler
+
+
+def refusal(folder: Path, *flags: str) -> str:
+    """Start a server that must refuse to serve; return what it says."""
+    output = folder / "refusal.txt"
+    with output.open("w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "app", "serve", "--port", str(free_port()), *flags],
+            cwd=folder,
+            env=environment(),
+            stdout=file,
+            stderr=file,
+            stdin=subprocess.DEVNULL,
+        )
+        try:
+            code = process.wait(_REFUSAL_SECONDS)
+        finally:
+            process.kill()
+            process.wait()
+    said = output.read_text(encoding="utf-8")
+    assert code == REFUSED, said
+    assert "Traceback" not in said
+    return " ".join(said.split())

@@ -1,0 +1,45 @@
+"""What was acknowledged survives SIGKILL at any instant, and what was deleted does not come back."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.durability.crash import Figures, Lives
+
+LANES = 2  # data directories at the same time
+
+
+def kill_many(tmp_path: Path, n_kills: int, seed: int) -> Figures:
+    """Kill servers on some directories side by side."""
+
+    def lane(number: int) -> Figures:
+        folder = tmp_path / f"lane{number}"
+        folder.mkdir()
+        return Lives(folder, seed + number).run(n_kills // LANES)
+
+    with ThreadPoolExecutor(LANES) as pool:
+        return sum(pool.map(lane, range(LANES)), Figures())
+
+
+def check(figures: Figures, n_kills: int) -> None:
+    assert figures.kills == n_kills
+    assert figures.n_wrong == 0
+    # It was a load: most of what was sent was answered, and plenty of it.
+    assert figures.acknowledged > 20 * n_kills
+    assert figures.receipts > 5 * n_kills
+
+
+def test_killed_at_random_moments(tmp_path, tell):
+    figures = kill_many(tmp_path, 20, seed=4)
+    tell(f"killed at random: {figures}")
+    check(figures, 20)
+
+
+@pytest.mark.slow
+def test_killed_at_many_random_moments(tmp_path, tell):
+    figures = kill_many(tmp_path, 200, seed=40)
+    tell(f"killed at random: {figures}")
+    check(figures, 200)

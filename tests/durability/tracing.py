@@ -1,0 +1,136 @@
+"""What a server asked of the operating system, in order, as `strace` saw it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.serving import Running
+
+# All that changes files, makes changes last, or sends answers.
+FILE_CALLS = (
+    "openat,open,creat,close,lseek,write,writev,pwrite64,pwritev,pwritev2,ftruncate,fallocate,copy_file_range,sendfile,"
+    "fsync,fdatasync,sync_file_range,msync,rename,renameat,renameat2,link,linkat,unlink,unlinkat,mkdir,mkdirat,rmdir"
+)
+SOCKET_CALLS = "accept,accept4,sendto,sendmsg"
+_WHOLE = re.compile(r"(?P<pid>\d+) +(?P<name>\w+)\((?P<arguments>.*)\) += (?P<result>-?\w+)")
+_BEGUN = re.compile(r"(?P<pid>\d+) +(?P<name>\w+)\((?P<arguments>.*?),? *<unfinished \.\.\.>$")
+_RESUMED = re.compile(r"(?P<pid>\d+) +<\.\.\. (?P<name>\w+) resumed>(?P<arguments>.*)\) += (?P<result>-?\w+)")
+_TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
+
+
+@dataclass(slots=True)
+class Call:
+    """A system call.
+
+    Attributes
+    ----------
+    name, result
+        Of the call; a failed one has -1.
+    arguments
+        As strace writes them, texts in hexadecimal.
+    begin, end
+        Its places in the order of all that was seen: it happened between them.
+    """
+
+    name: str
+    arguments: str
+    begin: int
+    end: int = -1
+    result: int = -1
+
+    def texts(self) -> list[bytes]:
+        """Return the arguments that are texts or data."""
+        return [bytes.fromhex(text.replace("\\x", "")) for text in _TEXT.findall(self.arguments)]
+
+    def data(self) -> bytes:
+        """Return what was written, all pieces of it."""
+        return b"".join(self.texts())[: max(self.result, 0)]
+
+    def numbers(self) -> list[int]:
+        """Return the arguments that are plain numbers, in order, texts and flags left out."""
+        plain = _TEXT.sub("", self.arguments)
+        return [int(part, 0) for part in re.split(r"[,\s]+", plain) if re.fullmatch(r"-?\d+|0x[0-9a-f]+", part)]
+
+
+def read_trace(path: Path) -> list[Call]:
+    """Return the calls in the order in which they began; those that never returned are left out."""
+    calls: list[Call] = []
+    begun: dict[str, Call] = {}
+    with path.open(encoding="ascii") as lines:
+        for place, line in enumerate(lines):
+            found = _RESUMED.match(line)
+            if found is not None:
+                call = begun.pop(found["pid"])
+                call.arguments += found["arguments"]
+                call.end, call.result = place, _number(found["result"])
+                continue
+            found = _WHOLE.match(line)
+            if found is not None:
+                call = Call(found["name"], found["arguments"], place, place, _number(found["result"]))
+                calls.append(call)
+                continue
+            found = _BEGUN.match(line)
+            if found is not None:
+                call = Call(found["name"], found["arguments"], place)
+                begun[found["pid"]] = call
+                calls.append(call)
+    return [call for call in calls if call.end >= 0]
+
+
+def _number(text: str) -> int:
+    return -1 if text == "?" else int(text, 0)
+
+
+def command(trace: Path) -> tuple[str, ...]:
+    """Return the command line, traced into a file."""
+    # Everything in hexadecimal and nothing cut short, so that files can be put together again.
+    options = ("-f", "--seccomp-bpf", "-xx", "-s", "100000000", "-e", f"trace={FILE_CALLS},{SOCKET_CALLS}")
+    return "strace", *options, "-e", "signal=none", "-o", str(trace), sys.executable, "-m", "app"
+
+
+@cache
+def why_not() -> str | None:
+    """Return why nothing can be traced here; None when it can."""
+    if shutil.which("strace") is None:
+        return "strace is not installed"
+    tried = subprocess.run(
+        ["strace", "-f", "--seccomp-bpf", "-o", os.devnull, "true"], capture_output=True, check=False
+    )
+    return None if tried.returncode == 0 else "strace may not trace here"
+
+
+def kill_traced(server: Running) -> None:
+    """Kill a server that strace has started, and wait until all that it did is written down."""
+    pid = server.process.pid
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split():
+        os.kill(int(child), signal.SIGKILL)
+    server.process.wait(timeout=60)
+
+
+def attached(server: Running, *options: str) -> subprocess.Popen[bytes]:
+    """Trace a server that runs already; returns when all its threads are watched."""
+    arguments = ["strace", "-f", *options, "-o", os.devnull, "-p", str(server.process.pid)]
+    tracer = subprocess.Popen(arguments, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 30
+    while not all(_tracers(server.process.pid)):
+        assert tracer.poll() is None, "strace could not attach"
+        assert time.monotonic() < deadline, "strace did not attach"
+        time.sleep(0.02)
+    return tracer
+
+
+def _tracers(pid: int) -> Iterator[bool]:
+    """Whether each thread of a process is traced."""
+    for status in Path(f"/proc/{pid}/task").glob("*/status"):
+        found = re.search(r"^TracerPid:\s+(\d+)", status.read_text(encoding="ascii"), re.MULTILINE)
+        yield found is not None and found[1] != "0"
