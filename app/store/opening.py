@@ -9,6 +9,7 @@ from pathlib import Path
 from app.audit.auditor import Auditor
 from app.audit.keys import AuditKeys
 from app.audit.store import AuditStore
+from app.errors import StartError
 from app.journal.journal import Record
 from app.journal.memory import MemoryJournal
 from app.journal.sqlite_journal import SqliteJournal
@@ -19,7 +20,7 @@ from app.retention.clock import Clock
 from app.service import Records
 from app.store.directory import DataDirectory
 from app.store.keeper import Keeper
-from app.store.recovery import LedgerChoice, recover
+from app.store.recovery import LedgerChoice, fold_journal, recover
 from app.store.snapshots import Recovered, SnapshotStore
 from app.upkeep import facts_of
 
@@ -56,12 +57,23 @@ class Opened:
     def begin(self, model: ServedModel) -> tuple[Live, Records]:
         """Begin a history with a model, and write its first snapshot.
 
+        A start that was cut short before its first snapshot has left records without changes; this one goes on after.
+
         Raises
         ------
         StorageError, JournalError
             When it cannot be written.
+        StartError
+            When the journal holds changes to a model that is not there.
         """
-        clock, live = Clock(self.store.highest_ms()), Live(model, 1, new_epoch(), seq=1)
+        journal = self.keeper.journal
+        if any(record.body for record in journal.records((journal.first_seq or 1) - 1)):
+            raise StartError(
+                "the journal in the data directory holds changes to a model whose snapshots are gone: restore all "
+                "files of the data directory from one backup, or begin with an empty one"
+            )
+        fold_journal(self.store, journal)
+        clock, live = Clock(self.store.highest_ms()), Live(model, 1, new_epoch(), seq=journal.last_seq + 1)
         auditor = Auditor.of(self.store, self.keys, clock.now_ms)
         model.resolve()
         notes = auditor.event("begin", {"model_version": live.version, "kind": model.kind})

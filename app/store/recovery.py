@@ -68,7 +68,7 @@ def recover(
     if choice.newer is not None:
         store.adopt(choice.newer)
     _finish_restore(snapshot, journal)
-    _fold(store, journal, across_gap=choice.accept_missing)
+    fold_journal(store, journal, across_gap=choice.accept_missing)
     accepted = _check_ledger(store, snapshot, choice)
     live_model = Replayed(recovered.model, facts.model_version, facts.next_id, facts.exports, facts.seq)
     live_model.make(journal.records(facts.seq))
@@ -105,7 +105,7 @@ def _finish_restore(snapshot: Snapshot, journal: Journal) -> None:
         )
 
 
-def _fold(store: AuditStore, journal: Journal, *, across_gap: bool) -> None:
+def fold_journal(store: AuditStore, journal: Journal, *, across_gap: bool = False) -> None:
     """Bring the ledger's file up to the journal."""
     applied = store.applied_seq()
     first = journal.first_seq

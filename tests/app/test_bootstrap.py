@@ -113,6 +113,31 @@ def test_after_a_crash_everything_acknowledged_is_there(tmp_path, data, capsys):
     assert service._live.model.verify().ok
 
 
+def test_a_first_start_that_was_cut_short_is_begun_again(tmp_path, data):
+    crash(build_service(settings(tmp_path, data)))
+    for path in (tmp_path / "data").glob("snapshot-*"):
+        path.unlink()  # as if it had been killed before it was there
+    with served(build_service(settings(tmp_path, data))) as client:
+        assert client.delete("/samples/p1").json()["model_version"] == 2
+        kinds = [entry["type"] for entry in client.get("/ledger").json()["entries"]]
+        assert kinds == ["signing-key", "begin", "begin", "unlearned"]
+
+
+def test_a_journal_without_its_model_is_not_begun_upon(tmp_path, data):
+    service = build_service(settings(tmp_path, data))
+
+    async def no_snapshot() -> None:
+        service._live.pending.clear()
+
+    with served(service) as client:
+        client.delete("/samples/p1")
+        service._upkeep.write_snapshot = no_snapshot
+    for path in (tmp_path / "data").glob("snapshot-*"):
+        path.unlink()
+    with pytest.raises(StartError, match="snapshots are gone"):
+        build_service(settings(tmp_path, data))
+
+
 def test_a_second_server_is_refused(tmp_path, data):
     service = build_service(settings(tmp_path, data))
     with pytest.raises(StartError, match="in use by another Oubli server"):

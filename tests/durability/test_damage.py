@@ -110,6 +110,13 @@ def test_without_any_sound_snapshot_it_refuses(killed, tmp_path):
     check_explained(refusal(tmp_path / "damaged", *FLAGS))
 
 
+def test_where_all_snapshots_are_gone_nobody_is_trained_again(killed, tmp_path):
+    directory = killed.copy(tmp_path / "damaged")
+    for path in directory.glob("snapshot-*.safetensors"):
+        path.unlink()
+    check_explained(refusal(tmp_path / "damaged", *FLAGS))
+
+
 def test_a_missing_segment_is_refused(killed, tmp_path):
     directory = killed.copy(tmp_path / "damaged")
     for path in directory.glob("journal-*.sqlite*"):

@@ -104,6 +104,23 @@ def _erase_all_sorts(server: Running) -> list[dict[str, Any]]:
     return [receipt for _, receipt in asked]
 
 
+@needs_mounts
+def test_a_first_start_without_room_is_refused_and_can_be_repeated(begun, tmp_path):
+    with small_file_system(tmp_path / "empty", "24m") as place:
+        here = flags("--data-dir", str(place / "oubli-data"))
+        filler = fill(place)
+        said = refusal(begun, *here)
+        assert "room" in said
+        with filler.open("ab") as file:
+            file.truncate(filler.stat().st_size - 4_500_000)  # room to begin, and not to end
+        said = refusal(begun, *here)
+        assert "room" in said
+        filler.unlink()
+        with serving(*here, cwd=begun) as server:
+            assert read_held(server)[0] == people()
+            assert server.stop() == 0
+
+
 @needs_strace
 def test_a_failed_flush_stops_changes_until_a_restart(begun, strangers):
     with serving(*flags(), cwd=begun) as server:

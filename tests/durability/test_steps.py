@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.durability.model_of_truth import Truth
-from tests.durability.people import write_csv
+from tests.durability.people import people, write_csv
 from tests.durability.steps import FLAGS, History, Kill, Plan, kills_for, started, thinned
 from tests.serving import serving
 
@@ -90,23 +90,42 @@ def test_killed_at_every_step(begun, truth, tmp_path, tell):
     assert reached > 0.9 * len(kills)
 
 
+@pytest.fixture
+def beginning(tmp_path: Path) -> Path:
+    """A folder with nothing but the data."""
+    folder = tmp_path / "beginning"
+    folder.mkdir()
+    write_csv(folder / "people.csv")
+    return folder
+
+
+def begin_again_after(kill: Kill, beginning: Path, folder: Path) -> bool:
+    """Die in the first start, and start a second time; whether the step was reached."""
+    shutil.copytree(beginning, folder)
+    plan = Plan(folder, kill)
+    with started(plan) as server:
+        lived = server is not None and server.process.poll() is None
+    with serving(*FLAGS, cwd=folder) as server:
+        history = History(Truth(people(), server.get("/model")[1]["model_version"]))
+        assert len(history.check(server)) == 0, kill
+        assert server.stop() == 0
+    return not lived
+
+
+@pytest.mark.parametrize("step", ["SqliteJournal.append", "SnapshotStore.write", "AuditStore.flush"])
+def test_a_first_start_that_was_killed_is_repeated(step, beginning, tmp_path):
+    assert begin_again_after(Kill(step, 1, "before"), beginning, tmp_path / "before")
+    assert begin_again_after(Kill(step, 1, "after"), beginning, tmp_path / "after")
+
+
 @pytest.mark.slow
-def test_killed_at_every_step_of_the_first_start(tmp_path, tell):
-    begin = tmp_path / "begin"
-    begin.mkdir()
-    write_csv(begin / "people.csv")
-    plan = Plan(shutil.copytree(begin, tmp_path / "dry"))
+def test_killed_at_every_step_of_the_first_start(beginning, tmp_path, tell):
+    plan = Plan(shutil.copytree(beginning, tmp_path / "dry"))
     with started(plan) as server:
         assert server is not None
-        version = server.get("/model")[1]["model_version"]
         server.process.kill()
     kills = kills_for(plan.steps_taken())
-    for number, kill in enumerate(kills):
-        folder = shutil.copytree(begin, tmp_path / f"kill{number}")
-        with started(Plan(folder, kill)) as server:
-            assert server is None or server.process.poll() is None
-        with serving(*FLAGS, cwd=folder) as server:
-            model = server.get("/model")[1]
-            assert (model["n_samples"], model["model_version"] >= version) == (300, True)
-    tell(f"killed at the first start: {len(kills)} kills survived")
-    assert len(kills) > 5
+    reached = [begin_again_after(kill, beginning, tmp_path / f"kill{i}") for i, kill in enumerate(kills)]
+    tell(f"killed at the first start: {sum(reached)} kills survived")
+    assert all(reached)
+    assert len(kills) > 20
