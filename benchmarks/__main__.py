@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from benchmarks import bench_accuracy, bench_http, bench_operations, bench_paper, higgs_like
+from benchmarks import bench_accuracy, bench_durability, bench_http, bench_operations, bench_paper, higgs_like
 
 
 def main() -> None:
@@ -18,6 +18,7 @@ def main() -> None:
     dare = [] if options.dare_python is None else ["--dare-python", str(options.dare_python)]
     bench_operations.main([*cached, *dare])
     bench_http.main(["--cache", str(options.cache), "--write-results"])
+    bench_durability.main(["--cache", str(options.cache), "--write-results"])
     bench_paper.main(cached)
     bench_accuracy.main(common)
 
