@@ -1,6 +1,8 @@
 """Brings the ledger's file up to what the journal holds, aside, several records at a time.
 
 The journal is what makes things durable; the ledger's file is made from it and may lag behind it, also across a crash.
+So it is written when nobody asks anything, or when much has come together: a thread at work beside the event loop makes
+every request wait for its turn at the interpreter.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from app.journal.journal import Record
 from app.workers import Workers
 
 _RETRY = 1.0  # seconds
+_WAIT = 0.02  # seconds between two looks whether nobody asks anything
+_MOST = 2000  # records that may wait
 
 log = logging.getLogger("oubli.service")
 T = TypeVar("T")
@@ -31,13 +35,18 @@ class Folder:
         The ledger's file.
     workers
         Has a thread for it.
+    is_idle
+        Whether nobody asks anything at present.
     failed
         Called when the file and the journal do not fit together.
     """
 
-    def __init__(self, store: AuditStore, workers: Workers, failed: Callable[[], None]) -> None:
+    def __init__(
+        self, store: AuditStore, workers: Workers, is_idle: Callable[[], bool], failed: Callable[[], None]
+    ) -> None:
         self._store = store
         self._workers = workers
+        self._is_idle = is_idle
         self._failed = failed
         self._due: list[tuple[int, bytes]] = []
 
@@ -60,6 +69,8 @@ class Folder:
 
     async def _fold_due(self) -> None:
         told = False
+        while len(self._due) < _MOST and not self._is_idle():  # noqa: ASYNC110 - time is what is waited for
+            await asyncio.sleep(_WAIT)
         while True:
             try:
                 await self._workers.audit(self._drain)

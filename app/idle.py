@@ -79,13 +79,14 @@ class IdleResolver:
         """Work until cancelled."""
         while True:
             await self._tagged.wait()
-            if not self._is_idle():
+            if not self.is_idle():
                 await asyncio.sleep(QUIET_SECONDS)
             elif not self._slices.step(self._model()):
                 self._tagged.clear()
             else:
                 await asyncio.sleep(0)
 
-    def _is_idle(self) -> bool:
+    def is_idle(self) -> bool:
+        """Whether there has been no request for a moment, and nobody is at work on the model."""
         quiet_for = time.monotonic() - self._last_request
         return not self._in_flight and quiet_for >= QUIET_SECONDS and self._turns.quiet

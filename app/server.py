@@ -28,6 +28,7 @@ from app.settings import Settings
 from app.sockets import bind
 
 DRAIN_SECONDS = 0.3
+SWITCH_SECONDS = 0.0005
 BACKLOG = 2048
 
 log = logging.getLogger("oubli.server")
@@ -92,6 +93,8 @@ def run(settings: Settings, service: ModelService, sockets: list[socket.socket] 
     configure_logging()
     app = create_app(settings, service)
     config = server_config(app, _protocol(app))
+    # Threads write snapshots meanwhile: the loop must not wait five milliseconds for its turn at the interpreter.
+    sys.setswitchinterval(SWITCH_SECONDS)
     # What the model is made of stays: the collector need not look at it again.
     gc.collect()
     gc.freeze()

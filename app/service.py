@@ -144,7 +144,7 @@ class ModelService:
         now_ms, auditor = records.clock.now_ms, records.auditor
         grace_ms = round(self.limits.readd_grace * 1000)
         erased = records.store.recently_erased(now_ms() - grace_ms) if grace_ms else []
-        self._folder = Folder(records.store, self._workers, self._fail)
+        self._folder = Folder(records.store, self._workers, self._idle.is_idle, self._fail)
         self.claims = Claims(auditor, self._folder, now_ms)
         self._committer = Committer(
             live,

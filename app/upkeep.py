@@ -15,9 +15,11 @@ any two steps, the server begins anew at its next start: receipts that are not `
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -136,7 +138,7 @@ class Upkeep:
         StorageError
             When it cannot be written.
         """
-        async with self._one_at_a_time:
+        async with self._one_at_a_time, _without_collector():
             started = time.monotonic()
             async with self._turns.mutation(refusable=False):
                 self._require_sound()
@@ -279,6 +281,18 @@ class Upkeep:
     def _require_sound(self) -> None:
         if self._live.failed:
             raise UnavailableError("failed")
+
+
+@asynccontextmanager
+async def _without_collector() -> AsyncIterator[None]:
+    """Keep Python's collector off a copy of the model: going through it takes longer than a request may wait."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def facts_of(live: Live, keeper: Keeper, auditor: Auditor) -> Facts:

@@ -90,8 +90,9 @@ class DataDirectory:
                 f"{f' (process {holder})' if holder.isdigit() else ''}: one directory belongs to one server, because "
                 "two would overwrite each other's model. Stop the other server, or give this one another --data-dir"
             ) from None
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, f"{os.getpid()}\n".encode("ascii"), 0)
+        with contextlib.suppress(OSError):  # on a full disk: it only helps the next one to say who has the lock
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"{os.getpid()}\n".encode("ascii"), 0)
 
     def _remove_temporary_files(self) -> None:
         """A server that was killed while it wrote leaves these; nothing refers to them."""
