@@ -55,6 +55,13 @@ class _Waiting:
     change: Change[Any]
     settle: Settle[Any]
 
+    def tell(self, done: Done[Any] | None, error: BaseException | None) -> None:
+        """Tell the outcome; a mistake in an answer must not keep the others from theirs."""
+        try:
+            self.settle(done, error)
+        except Exception as mistake:
+            log.error("an answer could not be made (%s)", type(mistake).__name__)
+
 
 @dataclass(slots=True)
 class _Made:
@@ -248,6 +255,8 @@ class Committer:
         """Commit what waits and return when nothing does."""
         while self._waiting:  # noqa: ASYNC110 - at the end of the server, for a moment
             await asyncio.sleep(0.001)
+        async with self._turns.mutation(refusable=False):
+            pass  # what was taken from the queue last has been answered
 
     # --- one commit
 
@@ -267,7 +276,7 @@ class Committer:
             self._auditor.rewind(commit.head)
             self._give_way(commit)
             return
-        except JournalError as error:
+        except Exception as error:  # also a mistake of ours: what waits must be told, and what comes later be served
             self._auditor.rewind(commit.head)
             self._fail(commit, error)
             return
@@ -303,7 +312,9 @@ class Committer:
         while self._waiting and len(commit.made) < _MOST_AT_ONCE and commit.seconds < LOOP_BUDGET:
             waiting = self._waiting[0]
             if self._use_reserve and waiting.change.refusable:
-                break
+                if commit.made:
+                    break
+                self._use_reserve = False  # the erasure that asked for it has been refused meanwhile
             if not self._take(commit, waiting):
                 break
             self._waiting.popleft()
@@ -317,16 +328,16 @@ class Committer:
             plan = change.plan(live.model, self._ground(commit))
             body = b"" if plan.body is None else encode(plan.body)
         except (OubliError, ServiceError) as refused:
-            waiting.settle(None, refused)
+            waiting.tell(None, refused)
             return True
         except Exception as mistake:  # planning changes nothing, so that only this request is lost
-            waiting.settle(None, mistake)
+            waiting.tell(None, mistake)
             return True
         if not commit.names.isdisjoint(plan.names):
             return False
         commit.names |= plan.names
         if plan.body is None and change.request is None and change.claim is None:
-            waiting.settle(Done(plan.outcome, live.model.n_samples_, live.version), None)
+            waiting.tell(Done(plan.outcome, live.model.n_samples_, live.version), None)
             return True
         self._record(commit, waiting, plan, body)
         return True
@@ -418,7 +429,7 @@ class Committer:
         for one in commit.made:
             self._note_gone(one)
             done = Done(one.plan.outcome, live.model.n_samples_, one.version, one.receipt)
-            one.waiting.settle(done, None)
+            one.waiting.tell(done, None)
 
     def committed(self, records: Sequence[Record], n_changes: int) -> None:
         """Note that records are in the journal and the model is as they say."""
@@ -444,7 +455,7 @@ class Committer:
         erasures = [one.waiting for one in commit.made if not one.waiting.change.refusable]
         for one in commit.made:
             if one.waiting.change.refusable or self._use_reserve:
-                one.waiting.settle(None, StorageError("no room on the disk"))
+                one.waiting.tell(None, StorageError("no room on the disk"))
         if not self._use_reserve and erasures:
             self._waiting.extendleft(reversed(erasures))
         self._use_reserve = not self._use_reserve and bool(erasures)
@@ -454,7 +465,7 @@ class Committer:
         self._live.failed = True
         known = isinstance(error, JournalError)
         for one in commit.made:
-            one.waiting.settle(None, UnavailableError("failed") if known else error)
+            one.waiting.tell(None, UnavailableError("failed") if known else error)
         if known:
             log.error("the journal could not be written: no mutation is accepted until a restart")
 

@@ -6,8 +6,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from app.errors import ServiceError
-from app.journal.journal import JournalError
 from app.live import Live
 from app.retention.clock import Clock
 from app.retention.sweeper import refuses
@@ -60,8 +58,8 @@ class Expiring:
             await asyncio.sleep(_TICK)
             try:
                 await self.sweep()
-            except (ServiceError, JournalError):
-                log.error("samples that have expired could not be deleted: it is tried again")
+            except Exception as error:  # whatever it was: it must be tried again
+                log.error("samples that have expired could not be deleted (%s)", type(error).__name__)
 
     async def sweep(self) -> None:
         """Delete what is due, unless the clock or the number of samples says that something is wrong."""

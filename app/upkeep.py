@@ -119,11 +119,11 @@ class Upkeep:
                 continue
             try:
                 await self._workers.finish(self.write_snapshot())
-            except (ServiceError, JournalError):
+            except Exception as error:  # whatever it was: erasures are owed, and it must be tried again
                 # The journal's counters may have begun anew, so that they do not ask for it again.
                 self._is_owed = True
                 self._not_before = time.monotonic() + _RETRY
-                log.error("a snapshot could not be written: it is tried again")
+                log.error("a snapshot could not be written (%s): it is tried again", type(error).__name__)
 
     async def write_snapshot(self, *, erase: bool = False) -> Snapshot:
         """Write a snapshot now, and finish all erasures that were acknowledged before.

@@ -206,3 +206,53 @@ def test_generated_ids_are_never_given_out_twice(service):
         assert sorted(ids, key=int) == [str(i) for i in range(24)]
 
     run(service, work)
+
+
+def test_an_erasure_that_is_gone_after_a_full_disk_keeps_nobody_waiting(service):
+    """It asked for the reserve, and is refused when its turn comes; what waits behind it goes on without."""
+    appends = Appends(service)
+
+    async def work() -> None:
+        appends.refusals = [JournalFullError("full")]
+        committer = service._committer
+        give_way = committer._give_way
+
+        def broken_afterwards(commit: Any) -> None:
+            give_way(commit)
+            committer._waiting[0].change.plan = lambda model, ground: 1 // 0
+
+        committer._give_way = broken_afterwards
+        deleting = asyncio.create_task(service.delete(ids=["c1"]))
+        await asyncio.sleep(0)
+        adding = asyncio.create_task(service.add(new_samples(1)))
+        with pytest.raises(ZeroDivisionError):
+            await deleting
+        assert (await asyncio.wait_for(adding, 10)).n_new == 1
+        assert appends.reserved[-1] is False
+
+    run(service, work)
+
+
+def test_a_mistake_in_one_answer_keeps_no_other_from_its_own(service):
+    async def work() -> None:
+        def broken(added: Any, error: Any) -> None:
+            raise RuntimeError("SECRET")
+
+        assert service.submit_addition(new_samples(1, "a"), broken)
+        assert (await asyncio.wait_for(service.add(new_samples(1, "b")), 10)).n_new == 1
+        assert service._live.model.samples_.contains("a0")
+
+    run(service, work)
+
+
+def test_a_mistake_in_the_journal_is_told_and_stops_changes(service):
+    appends = Appends(service)
+
+    async def work() -> None:
+        appends.refusals = [ValueError("SECRET")]
+        with pytest.raises(ValueError, match="SECRET"):
+            await asyncio.wait_for(service.delete(ids=["c1"]), 10)
+        assert service.failed
+        assert service._live.model.samples_.contains("c1")
+
+    run(service, work)

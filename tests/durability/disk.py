@@ -229,7 +229,7 @@ class Disk:
         if len(numbers) == 4:  # without a flag, which would be a word
             self._resize(numbers[0], numbers[2] + numbers[3], shrink=False)
         elif numbers[0] in self._opened and "KEEP_SIZE" not in call.arguments:
-            raise NotImplementedError("fallocate with a flag: teach this model what it does")
+            raise AssertionError("fallocate with a flag: teach this model what it does")
 
     def _resize(self, descriptor: int, length: int, *, shrink: bool = True) -> None:
         opened = self._opened.get(descriptor)
@@ -280,7 +280,7 @@ class Disk:
         if any(number in self._opened for number in call.numbers()[:3]) or any(
             self._is_ours(self._path(text)) for text in call.texts()
         ):
-            raise NotImplementedError(f"{call.name} on a file of the directory: teach this model what it does")
+            raise AssertionError(f"{call.name} on a file of the directory: teach this model what it does")
 
     def _path(self, text: bytes) -> str:
         return os.path.normpath(os.path.join(self._cwd, os.fsdecode(text)))  # noqa: PTH118 - nothing is there to ask
