@@ -100,5 +100,9 @@ class StaleCursorError(ServiceError):
     """A cursor was not made by this server, or its list was replaced by a restore."""
 
 
+class SupersededError(ServiceError):
+    """A restore replaced the model while another was fitted on the samples from before: the fit is dropped."""
+
+
 class StartError(Exception):
     """The server cannot start: the text names the cause and the remedy."""

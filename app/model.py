@@ -77,6 +77,10 @@ class ServedModel(Protocol):
         """Overwrite what is kept of samples no longer held; without tags."""
         ...
 
+    def scrub(self) -> None:
+        """Leave no trace of samples that were deleted, by building the model anew if it is not exact."""
+        ...
+
     def verify(self) -> Verification:
         """Compare with a fresh fit on the samples held."""
         ...

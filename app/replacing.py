@@ -5,6 +5,7 @@ Both are built in a thread beside the live model, made durable, and swapped in w
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any
 from app.audit.auditor import Auditor
 from app.audit.store import AuditStore
 from app.commits import Committer
-from app.errors import UnavailableError
+from app.errors import SupersededError, UnavailableError
 from app.folding import Folder
 from app.jobs.board import Report
 from app.journal.records import FitBody, encode
@@ -40,6 +41,14 @@ class _Filtered:
     model: ServedModel
     snapshot: Snapshot
     dropped: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    """A model that was fitted anew and swapped in: its version, and the unfinished erasures it has no trace of."""
+
+    version: int
+    traceless: list[str]
 
 
 class Replacing:
@@ -80,6 +89,7 @@ class Replacing:
         self._turns = turns
         self._workers = workers
         self._now_ms = now_ms
+        self._one_fit = asyncio.Lock()
 
     async def restore(self, path: Path) -> Restored:
         """Replace the model by that of a snapshot file, less what was erased, rectified or expired since.
@@ -134,31 +144,55 @@ class Replacing:
         InputError
             When the parameters do not fit together.
         """
+        fitted = await self._fit(kind, parameters, report)
+        model = self._live.model
+        return {"model_version": fitted.version, "n_samples": model.n_samples_, "parameters": model.get_params()}
+
+    async def rebuild(self) -> list[str]:
+        """Fit the live model anew as it is; return the receipts of unfinished erasures that it then has no trace of.
+
+        Those are the erasures from before: what is unlearned meanwhile leaves its traces in the new model too.
+        """
+        return (await self._fit(None, {}, _nobody)).traceless
+
+    async def _fit(self, kind: str | None, parameters: dict[str, Any], report: Report) -> _Fitted:
+        # One at a time: the second must begin with what the first has put in place.
+        async with self._one_fit:
+            return await self._fit_alone(kind, parameters, report)
+
+    async def _fit_alone(self, kind: str | None, parameters: dict[str, Any], report: Report) -> _Fitted:
         live = self._live
         async with self._turns.mutation(refusable=False):
             self._require_sound()
             meanwhile = self._committer.follow()
+            traceless, epoch = list(live.pending), live.epoch
             with self._turns.reading():
                 copy = await self._workers.save(live.model.samples_.copy)
         report(0.05)
+        kind = kind or live.model.kind
         try:
             chosen = another_estimator(kind, parameters, live.model).get_params()
-            model = await self._workers.save(partial(refit, kind, chosen, live.model, copy))
+            model = await self._workers.build(partial(refit, kind, chosen, live.model, copy))
             report(0.9)
             while len(meanwhile) > _FEW_CHANGES:
+                self._require_same(epoch)
                 plans = list(meanwhile)
                 del meanwhile[: len(plans)]
-                await self._workers.save(partial(make_all, model, plans))
+                await self._workers.build(partial(make_all, model, plans))
             # From here on it must not be cut: what is in the journal must be in the model.
-            await self._workers.finish(self._swap(model, kind, chosen, meanwhile))
+            version = await self._workers.finish(self._swap(model, FitBody(kind, chosen), meanwhile, epoch))
         finally:
             self._committer.unfollow(meanwhile)
-        return {"model_version": live.version, "n_samples": model.n_samples_, "parameters": model.get_params()}
+        return _Fitted(version, traceless)
 
-    async def _swap(
-        self, model: ServedModel, kind: str, parameters: dict[str, Any], meanwhile: list[Plan[Any]]
-    ) -> None:
-        """Make the last changes on a fitted model, and put it in place of the live one."""
+    async def _swap(self, model: ServedModel, fitted: FitBody, meanwhile: list[Plan[Any]], epoch: int) -> int:
+        """Make the last changes on a fitted model, and put it in place of the live one; return its version.
+
+        Raises
+        ------
+        SupersededError
+            When the samples are not those any more that it was fitted on, with the changes since; nothing has changed.
+        """
         live = self._live
 
         def swap() -> None:
@@ -166,11 +200,13 @@ class Replacing:
 
         async with self._turns.mutation(refusable=False):
             self._require_sound()
+            self._require_same(epoch)
             make_all(model, meanwhile)
             self._committer.unfollow(meanwhile)
-            notes = partial(self._auditor.event, "fit", {"model_version": live.version + 1, "kind": kind})
-            body = encode(FitBody(kind, parameters))
+            notes = partial(self._auditor.event, "fit", {"model_version": live.version + 1, "kind": fitted.kind})
+            body = encode(fitted)
             await self._committer.record(notes, body=body, changes=1, then=swap)
+            return live.version
 
     async def verify(self, report: Report) -> dict[str, Any]:
         """Compare the live model with a fresh fit on the samples held."""
@@ -178,7 +214,7 @@ class Replacing:
             copy = await self._upkeep.copied()
             version = self._live.version
         report(0.1)
-        result = await self._workers.save(copy.verify)
+        result = await self._workers.build(copy.verify)
         return {
             "ok": result.ok,
             "live_digest": result.live_digest,
@@ -192,6 +228,10 @@ class Replacing:
         # Versions of another history cannot be compared: then everything known to be erased is dropped.
         since = taken.facts.model_version if taken.facts.lineage == self._keeper.lineage else -1
         return _Loaded(load_model(path), taken, since)
+
+    def _require_same(self, epoch: int) -> None:
+        if self._live.epoch != epoch:
+            raise SupersededError("a restore replaced the samples meanwhile: begin again")
 
     def _require_sound(self) -> None:
         if self._live.failed:
@@ -216,12 +256,18 @@ class _Loaded:
         kinds = dict.fromkeys(store.due(now_ms, len(store)), "expiry") | gone
         if kinds:
             self.model.delete(list(kinds))
+            if self.model.guarantee != "exact":
+                self.model.scrub()  # what was deleted has left its traces
         self.model.resolve()
         self.model.wipe()
         counts = dict.fromkeys(("deletion", "rectification", "expiry"), 0)
         for kind in kinds.values():
             counts[kind] += 1
         return _Filtered(self.model, self.snapshot, counts)
+
+
+def _nobody(share: float) -> None:
+    """Take in progress that nobody follows."""
 
 
 def new_epoch() -> int:

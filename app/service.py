@@ -165,6 +165,7 @@ class ModelService:
         self._replacing = Replacing(
             live, keeper, self._committer, self._upkeep, auditor, self._folder, self._turns, self._workers, now_ms
         )
+        self._upkeep.scrub_with(self._replacing.rebuild)
         self._expiring = Expiring(live, records.clock, self.limits.max_expiry_share, self._expire)
 
     # --- life

@@ -8,8 +8,10 @@
                                    ledger flushed, older files removed
                                    receipts say `erased`
 
-An erasure is finished by the first snapshot that begins after it, when all files from before are gone. Killed between
-any two steps, the server begins anew at its next start: receipts that are not `erased` are known from the ledger.
+An erasure is finished by the first snapshot that begins after it, when all files from before are gone. A model that is
+not exact keeps traces of what it has unlearned: before the snapshot that finishes erasures it is fitted anew. Killed
+between any two steps, the server begins anew at its next start: receipts that are not `erased` are known from the
+ledger.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -104,11 +106,16 @@ class Upkeep:
         self._workers = workers
         self._policy = policy
         self._now_ms = now_ms
+        self._rebuild: Callable[[], Awaitable[list[str]]] | None = None
         self._one_at_a_time = asyncio.Lock()
         self._lasted = 0.0
         self._not_before = 0.0
         self._is_owed = False
         self._witnessed_ms = 0
+
+    def scrub_with(self, rebuild: Callable[[], Awaitable[list[str]]]) -> None:
+        """Say how a model that is not exact is rid of traces; it returns the receipts of which there are none left."""
+        self._rebuild = rebuild
 
     async def run(self) -> None:
         """Do what is due, until cancelled."""
@@ -140,12 +147,12 @@ class Upkeep:
         """
         async with self._one_at_a_time, _without_collector():
             started = time.monotonic()
+            traceless = await self._scrubbed(erase)
             async with self._turns.mutation(refusable=False):
                 self._require_sound()
                 copy = await self.copied()
                 facts = self.facts()
-                # Of other kinds traces are left until the model is built anew.
-                finished = list(self._live.pending) if copy.guarantee == "exact" else []
+                finished = [one for one in self._live.pending if traceless is None or one in traceless]
                 await self._write(partial(self._keeper.journal.rotate, facts.seq + 1))
             twice = erase or bool(finished)
             snapshot = await self._workers.save(partial(self._keeper.write, copy, facts, twice=twice))
@@ -155,6 +162,15 @@ class Upkeep:
             self._lasted = time.monotonic() - started
             self._is_owed = False
             return snapshot
+
+    async def _scrubbed(self, erase: bool) -> list[str] | None:
+        """Rid the model of traces when an erasure is due; return the receipts without any left, None for all."""
+        live = self._live
+        if live.model.guarantee == "exact":
+            return None
+        if self._rebuild is None or not (erase or self._is_erasure_due()):
+            return []
+        return await self._rebuild()
 
     async def replace_all(self, model: ServedModel, notes: Callable[[], bytes], *, epoch: int, next_id: int) -> None:
         """Put another model in place of the live one, on the disk and in memory; inside a mutation's turn.

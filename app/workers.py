@@ -13,13 +13,14 @@ T = TypeVar("T")
 class Workers:
     """One thread each for what must not wait for one another.
 
-    The writer has the journal and long mutations, the saver snapshot files, the auditor the ledger's file, the reader
-    long predictions.
+    The writer has the journal and long mutations, the saver snapshot files, the builder models that are fitted aside,
+    the auditor the ledger's file, the reader long predictions.
     """
 
     def __init__(self) -> None:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="oubli-writer")
         self._saver = ThreadPoolExecutor(1, thread_name_prefix="oubli-saver")
+        self._builder = ThreadPoolExecutor(1, thread_name_prefix="oubli-builder")
         self._auditor = ThreadPoolExecutor(1, thread_name_prefix="oubli-auditor")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="oubli-reader")
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -32,6 +33,10 @@ class Workers:
     async def save(self, work: Callable[[], T]) -> T:
         """Do what reads a model for long or writes a snapshot, in its thread."""
         return await asyncio.get_running_loop().run_in_executor(self._saver, work)
+
+    async def build(self, work: Callable[[], T]) -> T:
+        """Do what fits a model, in its thread: snapshots and erasures must not wait for that."""
+        return await asyncio.get_running_loop().run_in_executor(self._builder, work)
 
     async def audit(self, work: Callable[[], T]) -> T:
         """Do what reads or writes the ledger's file, in its thread."""
@@ -62,7 +67,7 @@ class Workers:
 
     def close(self) -> None:
         """End the threads."""
-        for pool in (self._writer, self._saver, self._auditor, self._reader):
+        for pool in (self._writer, self._saver, self._builder, self._auditor, self._reader):
             pool.shutdown()
 
     def _ended(self, task: asyncio.Task[Any]) -> None:

@@ -30,7 +30,7 @@ class Sent:
 class Operation:
     """A request that may change something, and its answer; without one it was in flight when the server died."""
 
-    kind: Literal["add", "put", "delete"]
+    kind: Literal["add", "put", "delete", "rebuild"]
     samples: tuple[Sent, ...] = ()
     ids: tuple[str, ...] = ()
     subjects: tuple[str, ...] = ()
@@ -60,6 +60,8 @@ class Operation:
         """Whether its answer says that something has changed."""
         if self.kind == "add":
             return self.status == 201
+        if self.kind == "rebuild":
+            return True
         # A rectification that repeats what is held unlearns nothing; this load never clears a subject alone.
         return bool(self.answer["unlearned"])
 
@@ -85,6 +87,8 @@ class World:
             return self._add(operation)
         if operation.kind == "put":
             return self._put(operation)
+        if operation.kind == "rebuild":
+            return 1  # the model; the samples are what they were
         return self._delete(operation)
 
     def _add(self, operation: Operation) -> int | None:

@@ -27,6 +27,7 @@ _SEED = 11
 # Between them the clients' requests: what makes the service rewrite its files.
 _UPKEEP: tuple[str, ...] = ("/snapshot", "/model/scrub", "/snapshot", "/model/scrub")
 _REQUESTS_BETWEEN = 6
+_REQUESTS_MEANWHILE = 3
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,8 @@ class History:
                 for _ in range(_REQUESTS_BETWEEN):
                     self._ask(connection, self._chooser.next())
                 self._keep_up(connection, path)
+            self._fit_anew(connection)
+            self._restore(connection)
         except (OSError, http.client.HTTPException):
             return False
         finally:
@@ -111,8 +114,36 @@ class History:
         """Have files rewritten, and wait for the end of it."""
         status, content = _talk(connection, "POST", path)
         assert status in (201, 202), content
-        while status == 202 or content.get("status") in ("queued", "running"):
-            status, content = _talk(connection, "GET", f"/jobs/{content['id']}")
+        if status == 202:
+            _finished(connection, content["id"])
+
+    def _fit_anew(self, connection: http.client.HTTPConnection) -> None:
+        """Have the model fitted aside with the parameters it has, and change it meanwhile."""
+        operation = self._begin_rebuild()
+        status, content = _talk(connection, "POST", "/model/fit")
+        assert status == 202, content
+        for _ in range(_REQUESTS_MEANWHILE):
+            self._ask(connection, self._chooser.next())
+        operation.answer = _finished(connection, content["id"])["result"]
+        operation.status = 200
+
+    def _restore(self, connection: http.client.HTTPConnection) -> None:
+        """Take the model out and put it back."""
+        self._keep_up(connection, "/snapshot")
+        connection.request("GET", "/snapshot/file")
+        snapshot = connection.getresponse().read()
+        operation = self._begin_rebuild()
+        connection.request("PUT", "/snapshot/file", snapshot, {"Content-Type": "application/octet-stream"})
+        answer = connection.getresponse()
+        operation.answer = json.loads(answer.read())
+        operation.status = answer.status
+        assert operation.status == 200, operation.answer
+        assert operation.answer["no_longer_held"] == 0
+
+    def _begin_rebuild(self) -> Operation:
+        operation = Operation("rebuild")
+        self.operations.append(operation)
+        return operation
 
     def check(self, server: Running) -> Differences:
         """Compare the server that came after with what was acknowledged before."""
@@ -122,6 +153,15 @@ class History:
         assert live_digest(server, by_snapshot=True) == fresh_digest(read_schema(server), held)
         self.operations = []
         return differences
+
+
+def _finished(connection: http.client.HTTPConnection, job_id: str) -> dict[str, Any]:
+    """Wait for the end of a job."""
+    while True:
+        _, job = _talk(connection, "GET", f"/jobs/{job_id}")
+        if job["status"] not in ("queued", "running"):
+            assert job["status"] == "succeeded", job
+            return job
 
 
 def _talk(connection: http.client.HTTPConnection, method: str, path: str) -> tuple[int, dict[str, Any]]:
