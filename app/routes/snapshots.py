@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 from pathlib import Path
+from typing import BinaryIO
 
 from fastapi import APIRouter, Request, Response
 from starlette.responses import FileResponse
+from starlette.types import Receive, Scope, Send
 
 from app.context import context_of
 from app.openapi import FILE_BODY, problems
@@ -20,6 +23,25 @@ from app.store.snapshots import Snapshot
 router = APIRouter(tags=["snapshots"])
 MEDIA_TYPE = "application/octet-stream"
 _CHUNK = 4 * 2**20  # written to the file at once, in a thread
+
+
+class _OpenedFile(FileResponse):
+    """A file that is sent whole even if its name is gone before the end, as snapshots go when something is erased."""
+
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self._file = file
+        super().__init__(
+            f"/dev/fd/{file.fileno()}",
+            media_type=MEDIA_TYPE,
+            filename=name,
+            headers={"Cache-Control": "no-store"},
+            stat_result=os.fstat(file.fileno()),
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it, and close it whatever happens."""
+        with self._file:
+            await super().__call__(scope, receive, send)
 
 
 @router.post(
@@ -50,13 +72,14 @@ async def download(request: Request) -> Response:
 
     The ledger notes that it was handed out, and later receipts count it: what is erased here is not erased there.
     """
-    snapshot = await context_of(request).service.export()
-    return FileResponse(
-        snapshot.path,
-        media_type=MEDIA_TYPE,
-        filename=f"oubli-{snapshot.model_version}.safetensors",
-        headers={"Cache-Control": "no-store"},
-    )
+    service = context_of(request).service
+    while True:
+        snapshot = await service.export()
+        try:
+            file = snapshot.path.open("rb")
+        except FileNotFoundError:
+            continue  # newer ones have taken its place meanwhile
+        return _OpenedFile(file, f"oubli-{snapshot.model_version}.safetensors")
 
 
 @router.put(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from app.routes.shapes import RestoreAnswer, SnapshotAnswer
+from app.upkeep import Upkeep
 from tests.app.support import NUMBERS, forest, make_service, rows, samples, served
 
 
@@ -32,6 +33,25 @@ def test_two_generations_are_kept(client, tmp_path):
         "snapshot-00000004.safetensors",
         "snapshot-00000005.safetensors",
     ]
+
+
+def test_a_download_goes_on_when_newer_snapshots_take_its_place(client, tmp_path, monkeypatch):
+    """The one that was to be handed out is gone before it is opened: the next one is, and the ledger knows of both."""
+    export, handed_out = Upkeep.export, []
+
+    async def overtaken(self):
+        handed_out.append(await export(self))
+        if len(handed_out) == 1:
+            await self.write_snapshot()
+            await self.write_snapshot()
+        return handed_out[-1]
+
+    monkeypatch.setattr(Upkeep, "export", overtaken)
+    content = client.get("/snapshot/file").content
+    assert content == max((tmp_path / "data").glob("snapshot-*")).read_bytes()
+    assert not handed_out[0].path.exists()
+    types = [entry["type"] for entry in client.get("/ledger").json()["entries"]]
+    assert types.count("export") == len(handed_out) == 2
 
 
 def test_restores_what_was_downloaded(client):
