@@ -1,6 +1,6 @@
 """Measure what durability costs.
 
-    python -m benchmarks.bench_durability [--quick] [--rounds 5] [--write-results]
+    python -m benchmarks.bench_durability [--quick] [--rounds 5] [--only rates|recovery|probe] [--write-results]
 
 Servers are processes on one core, the client is on another. In each round the durable server is measured before and
 after those whose journal is off (A/B/A); figures are medians of the rounds, ratios are formed within a round.
@@ -51,27 +51,30 @@ class Sizes:
     n_journal: int
 
 
-def run(cache: Path, sizes: Sizes) -> dict[str, tuple[str, str, str]]:
-    """Measure everything; return title, text and table of each section by its name."""
+def run(cache: Path, sizes: Sizes, only: str | None = None) -> dict[str, tuple[str, str, str]]:
+    """Measure everything, or one thing; return title, text and table of each section by its name."""
     small, large = higgs(cache, sizes.rate_rows), higgs(cache, sizes.rows)
     run_here()
+    sections = {}
     # Not in memory, as temporary directories often are: the disk is what is measured.
     with tempfile.TemporaryDirectory(dir=cache) as name:
         folder = Path(name)
-        rate_rows = [
-            row
-            for setting in SETTINGS
-            for row in rates.run(small, setting, folder / setting, sizes.rounds, sizes.n_mutations)
-        ]
         big = folder / "big"
-        recovered = recovery.run(large, sizes.rows, big, min(sizes.rounds, 3), sizes.n_journal)
-        probed = probe.run(large, sizes.rows, big, sizes.rounds)
-    rates_text = RATES_TEXT.format(rate_rows=sizes.rate_rows)
-    return {
-        "durability-rates": (RATES_TITLE, rates_text, table(rates.HEAD, rate_rows)),
-        "durability-recovery": (RECOVERY_TITLE, RECOVERY_TEXT, table(recovery.HEAD, [recovered])),
-        "durability-probe": (PROBE_TITLE, PROBE_TEXT, table(probe.HEAD, [probed])),
-    }
+        if only in (None, "rates"):
+            rate_rows = [
+                row
+                for setting in SETTINGS
+                for row in rates.run(small, setting, folder / setting, sizes.rounds, sizes.n_mutations)
+            ]
+            rates_text = RATES_TEXT.format(rate_rows=sizes.rate_rows)
+            sections["durability-rates"] = (RATES_TITLE, rates_text, table(rates.HEAD, rate_rows))
+        if only in (None, "recovery"):
+            recovered = recovery.run(large, sizes.rows, big, min(sizes.rounds, 3), sizes.n_journal)
+            sections["durability-recovery"] = (RECOVERY_TITLE, RECOVERY_TEXT, table(recovery.HEAD, [recovered]))
+        if only in (None, "probe"):
+            probed = probe.run(large, sizes.rows, big, sizes.rounds)
+            sections["durability-probe"] = (PROBE_TITLE, PROBE_TEXT, table(probe.HEAD, [probed]))
+    return sections
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -79,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--cache", type=Path, default=higgs_like.CACHE, help="keeps generated data; on a real disk")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=("rates", "recovery", "probe"), help="measure nothing else")
     parser.add_argument("--quick", action="store_true", help="little data, two rounds: whether it works")
     parser.add_argument("--write-results", action="store_true")
     options = parser.parse_args(arguments)
@@ -87,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sizes = Sizes(50_000, higgs_like.N_TRAIN, options.rounds, 2_000, 10_000)
     if options.quick:
         sizes = Sizes(2_000, 3_000, 2, 100, 200)
-    for name, (title, text, rows) in run(options.cache, sizes).items():
+    for name, (title, text, rows) in run(options.cache, sizes, options.only).items():
         print(f"\n{title}\n\n{rows}")
         if options.write_results:
             facts = f"{text} Median of {sizes.rounds} rounds. {machine_line()}"
