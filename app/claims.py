@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from app.problems import invalid
 HEADER = "Idempotency-Key"
 KEPT_MS = 86_400_000
 LONGEST = 255
+_KEYS = uuid.UUID("6f75626c-692d-4a6f-8273-2d6279206b65")  # the name space of keyed requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,19 @@ class Claim:
     mask: int
     earlier: IdempotencyRecord | None = None
 
+    def as_uuid(self) -> str:
+        """Return an id that is the same whenever the request comes."""
+        return str(uuid.uuid5(_KEYS, self.key))
+
     def record(
-        self, *, now_ms: int, model_version: int, n_samples: int, n_new: int, first_id: int | None, receipt: str | None
+        self,
+        *,
+        now_ms: int,
+        model_version: int,
+        n_samples: int,
+        n_new: int = 0,
+        first_id: int | None = None,
+        receipt: str | None = None,
     ) -> IdempotencyRecord:
         """Return what to keep of the answer."""
         return IdempotencyRecord(

@@ -13,8 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from app.audit.auditor import Auditor
+from app.audit.auditor import Auditor, Field
+from app.audit.notes import with_idempotency
 from app.audit.store import AuditStore
+from app.claims import Claim
 from app.commits import Committer
 from app.errors import SupersededError, UnavailableError
 from app.folding import Folder
@@ -136,15 +138,19 @@ class Replacing:
                 model_version=live.version,
             )
 
-    async def fit(self, kind: str, parameters: dict[str, Any], report: Report) -> dict[str, Any]:
+    async def fit(
+        self, kind: str, parameters: dict[str, Any], report: Report, *, claim: Claim | None = None
+    ) -> dict[str, Any]:
         """Fit another model on the samples held; mutations meanwhile are made on both.
+
+        What was claimed is committed with the new model.
 
         Raises
         ------
         InputError
             When the parameters do not fit together.
         """
-        fitted = await self._fit(kind, parameters, report)
+        fitted = await self._fit(kind, parameters, report, claim)
         model = self._live.model
         return {"model_version": fitted.version, "n_samples": model.n_samples_, "parameters": model.get_params()}
 
@@ -155,12 +161,16 @@ class Replacing:
         """
         return (await self._fit(None, {}, _nobody)).traceless
 
-    async def _fit(self, kind: str | None, parameters: dict[str, Any], report: Report) -> _Fitted:
+    async def _fit(
+        self, kind: str | None, parameters: dict[str, Any], report: Report, claim: Claim | None = None
+    ) -> _Fitted:
         # One at a time: the second must begin with what the first has put in place.
         async with self._one_fit:
-            return await self._fit_alone(kind, parameters, report)
+            return await self._fit_alone(kind, parameters, report, claim)
 
-    async def _fit_alone(self, kind: str | None, parameters: dict[str, Any], report: Report) -> _Fitted:
+    async def _fit_alone(
+        self, kind: str | None, parameters: dict[str, Any], report: Report, claim: Claim | None
+    ) -> _Fitted:
         live = self._live
         async with self._turns.mutation(refusable=False):
             self._require_sound()
@@ -180,12 +190,15 @@ class Replacing:
                 del meanwhile[: len(plans)]
                 await self._workers.build(partial(make_all, model, plans))
             # From here on it must not be cut: what is in the journal must be in the model.
-            version = await self._workers.finish(self._swap(model, FitBody(kind, chosen), meanwhile, epoch))
+            swap = self._swap(model, FitBody(kind, chosen), meanwhile, epoch, claim)
+            version = await self._workers.finish(swap)
         finally:
             self._committer.unfollow(meanwhile)
         return _Fitted(version, traceless)
 
-    async def _swap(self, model: ServedModel, fitted: FitBody, meanwhile: list[Plan[Any]], epoch: int) -> int:
+    async def _swap(
+        self, model: ServedModel, fitted: FitBody, meanwhile: list[Plan[Any]], epoch: int, claim: Claim | None
+    ) -> int:
         """Make the last changes on a fitted model, and put it in place of the live one; return its version.
 
         Raises
@@ -203,10 +216,18 @@ class Replacing:
             self._require_same(epoch)
             make_all(model, meanwhile)
             self._committer.unfollow(meanwhile)
-            notes = partial(self._auditor.event, "fit", {"model_version": live.version + 1, "kind": fitted.kind})
-            body = encode(fitted)
-            await self._committer.record(notes, body=body, changes=1, then=swap)
-            return live.version
+            version = live.version + 1
+            fields: dict[str, Field] = {"model_version": version, "kind": fitted.kind}
+
+            def notes() -> bytes:
+                noted = self._auditor.event("fit", fields)
+                if claim is None:
+                    return noted
+                now_ms, n_samples = self._now_ms(), model.n_samples_
+                return with_idempotency(noted, claim.record(now_ms=now_ms, model_version=version, n_samples=n_samples))
+
+            await self._committer.record(notes, body=encode(fitted), changes=1, then=swap)
+            return version
 
     async def verify(self, report: Report) -> dict[str, Any]:
         """Compare the live model with a fresh fit on the samples held."""

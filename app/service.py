@@ -460,10 +460,17 @@ class ModelService:
         self._require_kept()
         return self.jobs.start("scrub", self._scrub)
 
-    def fit_job(self, kind: str, parameters: dict[str, Any]) -> Job:
-        """Begin to fit anew, with other parameters, on the samples held."""
+    def fit_job(self, kind: str, parameters: dict[str, Any], claim: Claim | None = None) -> Job:
+        """Begin to fit anew, with other parameters, on the samples held; or return the job that the claim began."""
         self._require_changeable()
-        return self.jobs.start("fit", partial(self._replacing.fit, kind, parameters))
+        work = partial(self._replacing.fit, kind, parameters, claim=claim)
+        if claim is None:
+            return self.jobs.start("fit", work)
+        job_id = claim.as_uuid()
+        if claim.earlier is None:
+            return self.jobs.start("fit", work, job_id, claim.body)
+        result = {"model_version": claim.earlier.model_version, "n_samples": claim.earlier.n_samples}
+        return self.jobs.get(job_id) or Job(job_id, "fit", "succeeded", 1.0, result)
 
     # --- how work gets done
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from app.errors import BusyError, ServiceError
+from app.errors import BusyError, RepeatedKeyError, ServiceError
 
 log = logging.getLogger("oubli.jobs")
 
@@ -54,6 +54,7 @@ class _Entry:
     """A job's newest state, and the event that is set when there is a newer one."""
 
     job: Job
+    body: str = ""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
 
@@ -77,19 +78,37 @@ class JobBoard:
         self._is_closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def start(self, kind: str, work: Work) -> Job:
+    def start(self, kind: str, work: Work, job_id: str | None = None, body: str = "") -> Job:
         """Begin a job, or queue it behind the one that runs.
+
+        Parameters
+        ----------
+        kind
+            What sort of job it is.
+        work
+            Does it.
+        job_id
+            Of a request that may come again: while its job is known and has not failed, that is returned.
+        body
+            Stands for what was asked for under this id.
 
         Raises
         ------
         BusyError
             When too many wait already, or the server is stopping.
+        RepeatedKeyError
+            When something else was asked for under this id.
         """
+        known = None if job_id is None else self._entries.get(job_id)
+        if known is not None and known.job.status != "failed":
+            if known.body != body:
+                raise RepeatedKeyError
+            return known.job
         n_open = sum(not entry.job.has_ended for entry in self._entries.values())
         if self._is_closing or n_open > self._max_queue:
             raise BusyError
         self._loop = asyncio.get_running_loop()
-        entry = _Entry(Job(str(uuid.uuid4()), kind))
+        entry = _Entry(Job(job_id or str(uuid.uuid4()), kind), body)
         self._entries[entry.job.id] = entry
         self._forget()
         entry.task = self._loop.create_task(self._run(entry, work))

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from app.context import context_of
 from app.jobs.board import Job
-from app.openapi import body, problems
+from app.openapi import IDEMPOTENCY_KEY, body, problems
 from app.problems import ProblemError, invalid, pointer
 from app.routes.answers import json_answer
 from app.routes.job_shapes import FitRequest, JobAnswer, job_content
@@ -51,19 +51,21 @@ async def scrub(request: Request) -> Response:
     status_code=202,
     response_model=JobAnswer,
     responses=problems("broken-json", "body-too-large", "invalid-input", "queue-full", "changes-stopped"),
-    openapi_extra=body(FitRequest),
+    openapi_extra={"parameters": [IDEMPOTENCY_KEY], **body(FitRequest)},
 )
 async def fit(request: Request) -> Response:
     """Begin to fit anew on the samples held, with other parameters; the new model then takes the place of the old.
 
-    Predictions and changes go on meanwhile, and the changes are in the new model as well.
+    Predictions and changes go on meanwhile, and the changes are in the new model as well. A request that comes again
+    with the same `Idempotency-Key` is answered with the job of the first.
     """
-    service = context_of(request).service
-    kind, parameters = _read(await request.body())
+    service, sent_body = context_of(request).service, await request.body()
+    kind, parameters = _read(sent_body)
     described = service.describe()
     kind = described.kind if kind is None else kind
     check_parameters(kind, parameters, service.schema)
-    return _begun(service.fit_job(kind, parameters))
+    async with service.claims.claimed(request.headers, "POST /model/fit", sent_body) as claim:
+        return _begun(service.fit_job(kind, parameters, claim))
 
 
 def check_parameters(kind: str, parameters: dict[str, Any], schema: Schema) -> None:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 
 import app.replacing
+from app.service import ModelService
+from app.store.opening import open_directory
 from tests.app.support import JSON, make_service, samples, served_here
 
 
@@ -26,8 +29,6 @@ async def begin_fit(client: Any, **parameters: Any) -> dict[str, Any]:
 @pytest.fixture
 def held_up(monkeypatch):
     """Fits that do not begin before they are let go, in their thread."""
-    import threading
-
     gate = threading.Event()
     refit = app.replacing.refit
 
@@ -55,6 +56,30 @@ def test_changes_during_a_fit_are_in_the_fitted_model(tmp_path, held_up):
             assert service.model_version == result["model_version"] == 43
 
     asyncio.run(work())
+
+
+def test_a_fit_that_is_asked_for_again_is_the_first(tmp_path, held_up):
+    """While it waits or runs, after it has ended, and after a restart."""
+    asked = {"json": {"parameters": {"n_estimators": 3}}, "headers": {"Idempotency-Key": "again"}}
+
+    async def work(service: ModelService) -> dict[str, Any]:
+        async with served_here(service) as client:
+            first = (await client.post("/model/fit", **asked)).json()
+            assert (await client.post("/model/fit", **asked)).json()["id"] == first["id"]
+            other = await client.post("/model/fit", json={}, headers=asked["headers"])
+            assert (other.status_code, other.json()["errors"][0]["pointer"]) == (422, "/Idempotency-Key")
+            held_up.set()
+            job = await finished(client, first)
+            assert (await client.post("/model/fit", **asked)).json() == job
+            assert service.model_version == job["result"]["model_version"] == 2
+            return job
+
+    before = asyncio.run(work(make_service(directory=tmp_path / "data")))
+    opened = open_directory(tmp_path / "data")
+    live, records, _ = opened.recover(opened.snapshots.recover())
+    after = asyncio.run(work(ModelService(live, opened.keeper, records, idle_resolve=False)))
+    assert after["id"] == before["id"]
+    assert after["result"] == {"model_version": 2, "n_samples": 60}
 
 
 def test_a_restore_during_a_fit_wins(tmp_path, held_up):

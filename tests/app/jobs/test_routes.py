@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +26,11 @@ from tests.app.support import CLASSES, NUMBERS
 BASE = "http://127.0.0.1"
 
 
+@asynccontextmanager
+async def no_claim(*request: Any) -> AsyncIterator[None]:
+    yield None
+
+
 @dataclass
 class Service:
     """Begins jobs that wait until they are let go."""
@@ -34,6 +41,7 @@ class Service:
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     report: Report | None = None
+    claims: Any = field(default_factory=lambda: SimpleNamespace(claimed=no_claim))
 
     async def work(self, report: Report) -> dict[str, Any]:
         self.report = report
@@ -50,7 +58,7 @@ class Service:
     def scrub_job(self) -> Job:
         return self.jobs.start("scrub", self.work)
 
-    def fit_job(self, kind: str, parameters: dict[str, Any]) -> Job:
+    def fit_job(self, kind: str, parameters: dict[str, Any], claim: None) -> Job:
         self.fitted.append((kind, parameters))
         return self.jobs.start("fit", self.work)
 
