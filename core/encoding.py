@@ -108,12 +108,14 @@ class Encoder:
         self.categorical = tuple(np.flatnonzero(schema.categorical_mask).tolist())
         self._boolean = tuple(j for j, c in enumerate(schema.columns) if c.type is ColumnType.BOOLEAN)
         self.only_numeric = all(c.type is ColumnType.NUMERIC for c in schema.columns)
-        self._limit = FLOAT32_LIMIT if self.cell_dtype == np.float32 else math.inf
+        self.limit = FLOAT32_LIMIT if self.cell_dtype == np.float32 else math.inf
         # float32 columns in a float64 matrix are rounded all the same.
         wide = self.cell_dtype == np.float64
         self._rounded = [
             j for j, c in enumerate(schema.columns) if wide and c.type is ColumnType.NUMERIC and c.dtype == "float32"
         ]
+        # Whether plain numbers can go into the cells as they are, categories apart.
+        self.is_plain = not self._boolean and not self._rounded
         self._scalars = [scalar_encoder(column) for column in schema.columns]
 
     def encode(self, X: Any) -> Encoded:
@@ -230,7 +232,13 @@ class Encoder:
                     values[j] = 1.0 if value else 0.0
         if not PLAIN_NUMBERS.issuperset(map(type, values)):
             return None
-        return self._plain_rows([values])
+        # An array of a list of one list takes twice as long.
+        source = np.empty((1, self.n_features))
+        try:
+            source[0] = values
+        except OverflowError:
+            return None
+        return self._converted(source, (values,))
 
     def _matrix_cells(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if values.dtype.kind in "biu":
@@ -240,7 +248,7 @@ class Encoder:
         # One layout only, so that the kernel is compiled for one.
         source = values if values.flags.carray else np.array(values, order="C")
         cells = np.empty(source.shape, self.cell_dtype)
-        if convert(source, cells, self._limit) & REFUSED:
+        if convert(source, cells, self.limit) & REFUSED:
             self._refuse_first(source)
         self._round(cells)
         return cells
@@ -257,7 +265,7 @@ class Encoder:
 
     def _refuse_first(self, source: npt.NDArray[Any]) -> None:
         with np.errstate(over="ignore"):
-            refused = np.isinf(source) | (np.abs(source) >= self._limit)
+            refused = np.isinf(source) | (np.abs(source) >= self.limit)
         row, j = (int(k) for k in np.argwhere(refused)[0])
         refuse_number(source[row, j].item(), row, self.schema.columns[j])
 
@@ -280,11 +288,16 @@ class Encoder:
             source = np.array(rows, dtype=np.float64)
         except OverflowError:
             return None
+        return self._converted(source, rows)
+
+    def _converted(self, source: npt.NDArray[np.float64], rows: Sequence[Sequence[Any]]) -> npt.NDArray[Any] | None:
+        """Convert numbers that came as Python's `rows`; None when one needs a closer look."""
         cells = np.empty(source.shape, self.cell_dtype)
-        flags = convert(source, cells, self._limit)
+        flags = convert(source, cells, self.limit)
         if flags and (flags & REFUSED or any(int in map(type, row) for row in rows)):
             return None
-        self._round(cells)
+        if self._rounded:
+            self._round(cells)
         return cells
 
     def _encode_cells(self, rows: Sequence[Sequence[Any]]) -> Encoded:
@@ -305,7 +318,7 @@ class Encoder:
                 raise InputError(refused.rule, row=i, field=self.schema.columns[j].name, value=row[j]) from None
         # Every number has been checked to fit its column.
         cells = np.empty((len(rows), self.n_features), self.cell_dtype)
-        convert(np.array(source, np.float64).reshape(cells.shape), cells, self._limit)
+        convert(np.array(source, np.float64).reshape(cells.shape), cells, self.limit)
         self._round(cells)
         return Encoded(cells, texts)
 

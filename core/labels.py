@@ -22,6 +22,8 @@ from core.schema import LabelType
 from core.targets import Label, canonical_label
 
 _MAX_CLASSES = 2**31 - 1
+# What labels of these types are held as; a label of this type is itself.
+_PLAIN_TYPES = {LabelType.STRING: str, LabelType.INTEGER: int, LabelType.BOOLEAN: bool}
 
 
 class ClassTable:
@@ -41,6 +43,7 @@ class ClassTable:
         self._free = [1, 0]
         self._order = np.zeros(0, np.int64)
         self._array: npt.NDArray[Any] | None = None
+        self._plain_type = _PLAIN_TYPES.get(label_type)
         # 1, 1.0 and True are different classes, but equal as keys.
         self._typed = label_type is LabelType.SCALAR
 
@@ -63,6 +66,10 @@ class ClassTable:
     def code(self, value: Label) -> int | None:
         """Return the code of a class, None when it is not held."""
         return self._codes.get(self._key(value))
+
+    def plain_code(self, label: Any) -> int | None:
+        """Return the code of a label that is seen at once to be the value of a class that is held; else None."""
+        return self._codes.get(label) if type(label) is self._plain_type else None
 
     def value(self, code: int) -> Label:
         """Return the value of a held class."""
@@ -103,6 +110,10 @@ class ClassTable:
         array = np.empty(len(values), dtype=object)
         array[:] = values
         return array
+
+    def has_room(self) -> bool:
+        """Tell whether one further class can be held without asking for more memory."""
+        return bool(self._free)
 
     def reserve(self, values: Iterable[Label]) -> None:
         """Make room for the classes of these values, so that `acquire` cannot fail."""

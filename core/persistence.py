@@ -166,14 +166,11 @@ def load(path: str | PathLike[str]) -> Any:
     FileError
         When the file is unreadable, truncated, altered, foreign or of a newer format.
     """
-    from core.forest.estimator import DynamicForestClassifier, DynamicForestRegressor
+    from core.kinds import KINDS  # the estimators import this module
 
     document, arrays, version = _read(path)
-    estimators = {
-        ("forest", "classification"): DynamicForestClassifier,
-        ("forest", "regression"): DynamicForestRegressor,
-    }
-    estimator = estimators.get((str(document.get("kind")), str(document.get("task"))))
+    task: Any = str(document.get("task"))  # which is equal to the Task of this name
+    estimator = KINDS.get((str(document.get("kind")), task))
     if estimator is None:
         raise FileError("the file holds a kind of model that this program does not know: upgrade oubli")
     try:

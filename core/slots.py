@@ -195,6 +195,8 @@ class SlotTable:
 
         A journal can record them and `prepare` again with them: the counter moves all the same.
         """
+        if n == 1 and (name := str(self._next_id)) not in self._slot_of:
+            return [name]
         names = list(map(str, range(self._next_id, self._next_id + n)))
         if not self._slot_of or self._slot_of.keys().isdisjoint(names):
             return names

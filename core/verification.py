@@ -1,6 +1,6 @@
-"""What `verify` answers: the live model beside a fresh fit on the samples held."""
+"""What `verify` answers: the live model beside what the samples held say."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,10 @@ class TreeComparison:
 
 @dataclass(frozen=True)
 class Verification:
-    """Outcome of comparing a model with a fresh fit on the samples it holds.
+    """Outcome of checking a model against the samples it holds.
+
+    Of a model that is exact, the other one is a fresh fit. Of one that is not, it has the same splits, and all that
+    is counted is counted anew; after a fit or a `scrub` it is a fresh fit as well.
 
     Attributes
     ----------
@@ -38,14 +41,17 @@ class Verification:
     wrong_counters : list of str
         What the live model keeps beside the trees (counters, ranges, memberships) that a recount
         does not confirm. Such an error does not show in the digest until a later mutation.
+    broken_promises : list of str
+        Nodes that are not what the guarantee says.
     """
 
     live_digest: str
     fresh_digest: str
     trees: list[TreeComparison]
     wrong_counters: list[str]
+    broken_promises: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        """Whether the live model is the fresh one, down to the last counter."""
-        return self.live_digest == self.fresh_digest and not self.wrong_counters
+        """Whether the live model is the other one, down to the last counter, and what it says it is."""
+        return self.live_digest == self.fresh_digest and not self.wrong_counters and not self.broken_promises

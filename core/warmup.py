@@ -11,20 +11,22 @@ from typing import Any
 import numpy as np
 
 from core.encoding import convert, is_clean
-from core.forest.estimator import DynamicForestClassifier, DynamicForestRegressor
-from core.forest.storing import take_apart
+from core.kinds import KINDS
 from core.schema import Column, ColumnType, LabelType, Schema, Task
 
 STEPS = ("encode", "grow", "predict", "add", "delete", "resolve", "check", "load")
 _N_SAMPLES = 64  # so many that one more is learned in place and not by planting anew
+_PARAMETERS: dict[str, dict[str, Any]] = {"forest": {"n_estimators": 2, "random_state": 0}}
 
 
 def warm_up(
     task: Task | str = Task.CLASSIFICATION,
     cell_dtype: Any = np.float32,
     progress: Callable[[int, int], None] | None = None,
+    *,
+    kind: str = "forest",
 ) -> None:
-    """Compile every kernel that a model of this task and cell type uses.
+    """Compile every kernel that a model of this kind, task and cell type uses.
 
     Parameters
     ----------
@@ -32,9 +34,9 @@ def warm_up(
     cell_dtype : float32 or float64, `Schema.cell_dtype` of the model to come.
     progress : callable(done, total), optional
         Called after each of `len(STEPS)` steps.
+    kind : forest or tree.
     """
     task = Task(task)
-    estimator = DynamicForestClassifier if task is Task.CLASSIFICATION else DynamicForestRegressor
     label_type = LabelType.INTEGER if task is Task.CLASSIFICATION else LabelType.NUMBER
     columns = (
         Column("x0", ColumnType.NUMERIC, "float64" if np.dtype(cell_dtype) == np.float64 else "float32"),
@@ -43,7 +45,7 @@ def warm_up(
     schema = Schema(columns, task, label_type)
     rows = [[float(i), str(i % 3)] for i in range(_N_SAMPLES)]
     labels = [i % 2 for i in range(_N_SAMPLES)]
-    model = estimator(n_estimators=2, random_state=0)
+    model: Any = KINDS[kind, task](**_PARAMETERS.get(kind, {}))
 
     def encode() -> None:
         cells = np.zeros((1, 1), cell_dtype)
@@ -62,7 +64,7 @@ def warm_up(
         "delete": delete,
         "resolve": lambda: (model.query(rows[:1], frozen=True), model.query(rows[:1]), model.resolve()),
         "check": lambda: (model.digest(), model.feature_importances_, model.verify()),
-        "load": lambda: type(model).from_parts(*take_apart(model)),
+        "load": lambda: type(model).from_parts(*model.to_parts()),
     }
     for done, step in enumerate(STEPS):
         steps[step]()

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from core.digests import model_digest, named_classes
 from core.forest.compare import Part, compare_forests
-from core.forest.digest import forest_digest, tree_digest
+from core.forest.digest import tree_digest
 from core.verification import TreeComparison, Verification
 
 if TYPE_CHECKING:
@@ -29,14 +30,9 @@ def header(model: "DynamicForest") -> dict[str, Any]:
         "max_features": settings.max_features,
         "criterion": settings.criterion,
         "types": [f"{column.type.value}:{column.dtype}" for column in model.schema_.columns],
-        "classes": [[type(value).__name__, _canonical_text(value)] for value in classes],
+        "classes": named_classes(classes),
         "exponent": model.exponent(),
     }
-
-
-def _canonical_text(value: Any) -> str:
-    """Text of a label that tells any two values of a type apart on every platform."""
-    return value.hex() if isinstance(value, float) else str(value)
 
 
 def tree_digests(model: "DynamicForest") -> list[str]:
@@ -52,7 +48,7 @@ def tree_digests(model: "DynamicForest") -> list[str]:
 
 def digest(model: "DynamicForest") -> str:
     """Digest of the whole forest; resolves all tags."""
-    return forest_digest(header(model), tree_digests(model))
+    return model_digest(header(model), tree_digests(model))
 
 
 def fresh_fit(model: "DynamicForest") -> "DynamicForest":
@@ -79,8 +75,8 @@ def verify(model: "DynamicForest") -> Verification:
     live = tree_digests(model)
     fresh_model = fresh_fit(model)
     fresh = tree_digests(fresh_model)
-    live_digest = forest_digest(header(model), live)
-    fresh_digest = forest_digest(header(fresh_model), fresh)
+    live_digest = model_digest(header(model), live)
+    fresh_digest = model_digest(header(fresh_model), fresh)
     wrong_counters: list[str] = []
     if live_digest == fresh_digest:
         wrong_counters = compare_forests(_part(model), _part(fresh_model))

@@ -11,8 +11,6 @@ All tags must have been resolved.
 """
 
 import hashlib
-import json
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -80,10 +78,3 @@ def tree_digest(trees: Trees, tree: int, is_regression: bool, class_order: npt.N
         size = write_tree(trees, tree, is_regression, class_order, stack, words)
     # A view: a copy as bytes would keep other threads waiting.
     return hashlib.sha256(words[:size].astype("<u8", copy=False).view(np.uint8).data).hexdigest()
-
-
-def forest_digest(header: dict[str, Any], tree_digests: list[str]) -> str:
-    """SHA-256 of the header's canonical JSON and the trees' digests, hexadecimal."""
-    text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    lines = [text, *tree_digests]
-    return hashlib.sha256("\n".join(lines).encode("ascii")).hexdigest()

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from core.data import Data
 from core.forest import inputs, nodes
 from core.forest.blocks import (
     ATTRIBUTE,
@@ -25,7 +26,7 @@ from core.forest.blocks import (
     relaid,
 )
 from core.forest.build import FULL
-from core.forest.inputs import Data, Parameters, Scratch, UpdateScratch, empty_scratch
+from core.forest.inputs import Parameters, Scratch, UpdateScratch, empty_scratch
 from core.forest.nodes import NIL, Trees, empty_trees
 from core.forest.predict import sum_leaves, sum_leaves_frozen
 from core.forest.resolve import resolve_paths, resolve_tree

@@ -1,20 +1,20 @@
 """The forest's estimators, as users meet them."""
 
-import math
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from core.classification import Classifier
 from core.forest import quantisation
-from core.forest.dynamic_forest import DynamicForest, QueryResult
-from core.schema import Task
-from core.targets import encode_labels, encode_targets
+from core.forest.dynamic_forest import DynamicForest
+from core.model import QueryResult
+from core.regression import Regressor
 
 __all__ = ["DynamicForestClassifier", "DynamicForestRegressor", "QueryResult"]
 
 
-class DynamicForestClassifier(DynamicForest):
+class DynamicForestClassifier(DynamicForest, Classifier):
     """A forest of extremely randomized trees that learns and unlearns single samples exactly.
 
     After any history of `add` and `delete` the trees, the digest and every prediction are those of
@@ -70,8 +70,6 @@ class DynamicForestClassifier(DynamicForest):
     True
     """
 
-    task = Task.CLASSIFICATION
-    _estimator_type = "classifier"
     _criteria = ("gini", "entropy")
 
     def __init__(
@@ -99,52 +97,14 @@ class DynamicForestClassifier(DynamicForest):
             random_state,
         )
 
-    def _targets(self) -> npt.NDArray[np.int64]:
-        return self.samples_.class_codes
-
-    @property
-    def classes_(self) -> npt.NDArray[Any]:
-        """The classes held, ordered by type and value."""
-        self._check_is_fitted()
-        return self.samples_.classes.classes_array().copy()
-
-    def query(self, X: Any, *, frozen: bool = False) -> QueryResult:  # noqa: D102 - inherited
-        probabilities = self._probabilities(X, frozen)
-        classes = self.samples_.classes.classes_array()
-        return QueryResult(classes[probabilities.argmax(axis=1)], probabilities, classes)
-
     def _probabilities(self, X: Any, frozen: bool) -> npt.NDArray[np.float64]:
         sums, n_planted = self._sum_leaves(X, frozen)
         probabilities: npt.NDArray[np.float64] = sums.take(self.class_order(), axis=1)
         probabilities /= n_planted
         return probabilities
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Predict the most probable class of each row; the smaller class wins a tie."""
-        self._check_names(X)
-        return self.query(X).labels
 
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
-        """Predict class probabilities, float64[n, n_classes], in the order of `classes_`."""
-        self._check_names(X)
-        return self._probabilities(X, frozen=False)
-
-    def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
-        """Natural logarithm of `predict_proba`."""
-        self._check_names(X)
-        with np.errstate(divide="ignore"):
-            return np.log(self._probabilities(X, frozen=False))
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of rows (of their weights) whose predicted class is y."""
-        self._check_names(X)
-        predicted = self.query(X).labels.tolist()
-        labels = encode_labels(y, len(predicted), self.schema_.label_type, self.schema_.label_name)
-        hits = [type(a) is type(b) and a == b for a, b in zip(predicted, labels, strict=True)]
-        return float(np.average(hits, weights=sample_weight))
-
-
-class DynamicForestRegressor(DynamicForest):
+class DynamicForestRegressor(DynamicForest, Regressor):
     """The regression counterpart of `DynamicForestClassifier`: variance reduction, mean leaves.
 
     Targets are held in float64 and summed in fixed point (`core/forest/quantisation.py`), with an
@@ -162,8 +122,6 @@ class DynamicForestRegressor(DynamicForest):
     criterion : "squared_error"
     """
 
-    task = Task.REGRESSION
-    _estimator_type = "regressor"
     _criteria = ("squared_error",)
 
     _quantised: npt.NDArray[np.int64]
@@ -239,19 +197,3 @@ class DynamicForestRegressor(DynamicForest):
         sums, n_planted = self._sum_leaves(X, frozen)
         means = sums[:, 0] / n_planted
         return QueryResult(quantisation.restore(means, self._quantised_exponent), None, None)
-
-    def predict(self, X: Any) -> npt.NDArray[np.float64]:
-        """Predict the target of each row, float64[n]."""
-        self._check_names(X)
-        return self.query(X).labels
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Coefficient of determination R^2 of the predictions; NaN for less than two rows."""
-        self._check_names(X)
-        predicted = self.query(X).labels
-        y = encode_targets(y, len(predicted), self.schema_.label_name)
-        if len(y) < 2:
-            return math.nan
-        residual = float(np.average((y - predicted) ** 2, weights=sample_weight))
-        total = float(np.average((y - np.average(y, weights=sample_weight)) ** 2, weights=sample_weight))
-        return 1.0 - residual / total if total > 0 else float(residual == 0)

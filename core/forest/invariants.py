@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from core.data import Data
 from core.forest import nodes as n
 from core.forest.blocks import ATTRIBUTE, ATTRIBUTE_SIZE, IS_COUNTED, N_ATTRIBUTES, NEXT_FREE
 from core.forest.ensemble import Ensemble
-from core.forest.inputs import Data
 from core.forest.split import side_of
 from core.rng import draw_trees
 

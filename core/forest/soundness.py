@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core._jit import inner, kernel
+from core.data import Data
 from core.errors import FileError
 from core.forest.blocks import NEXT_FREE, layout_of
 from core.forest.ensemble import Ensemble
@@ -23,7 +24,6 @@ from core.forest.inputs import (
     OCCURRENCES,
     OWNERS,
     UNLIMITED_DEPTH,
-    Data,
     Parameters,
 )
 from core.forest.leaves import count_in

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from core import DynamicForestClassifier, DynamicForestRegressor, load
+from core import DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier, load
 from core.forest import dynamic_forest
 from core.forest.ensemble import Ensemble
 from core.schema import Column, ColumnType, LabelType, Schema, Task
@@ -30,8 +30,14 @@ def rows(n: int, dtype: str, seed: int) -> list[list[Any]]:
     ]
 
 
-def history(task: Task, dtype: str) -> list[str]:
+def forest(task: Task) -> Any:
+    estimator = DynamicForestClassifier if task is Task.CLASSIFICATION else DynamicForestRegressor
+    return estimator(n_estimators=3, occurrence=0.6, n_thresholds=3, max_features=2, random_state=9)
+
+
+def history(model: Any, dtype: str) -> list[str]:
     """Everything that a model can do, on some 40 samples; what it answers, to the bit."""
+    task = model.task
     columns = (
         Column("number", ColumnType.NUMERIC, "float64" if dtype == "float64" else "float32"),
         Column("category", ColumnType.CATEGORICAL),
@@ -39,10 +45,8 @@ def history(task: Task, dtype: str) -> list[str]:
     )
     classes = task is Task.CLASSIFICATION
     schema = Schema(columns, task, LabelType.STRING if classes else LabelType.NUMBER)
-    estimator = DynamicForestClassifier if classes else DynamicForestRegressor
     X = rows(48, dtype, seed=1)
     y: list[Any] = [("p", "q", "r")[i * i % 3] if classes else float(i * 7 % 11) / 4 for i in range(48)]
-    model = estimator(n_estimators=3, occurrence=0.6, n_thresholds=3, max_features=2, random_state=9)
     model.fit(X[:32], y[:32], schema=schema)
     told = [model.digest()]
     for i in range(32, 40):
@@ -74,7 +78,7 @@ def answers(result: Any) -> list[str]:
 
 
 def run() -> list[str]:
-    """Both tasks and both types of cells; with counters at every node and at none, and planting anew."""
+    """Forests of both tasks, with counters at every node and at none, and planting anew; trees; both types of cells."""
     told = []
     with np.errstate(all="ignore"):  # interpreted, the hashes' overflow would warn
         for task, dtype in ((Task.CLASSIFICATION, "float32"), (Task.REGRESSION, "float64")):
@@ -84,9 +88,12 @@ def run() -> list[str]:
                     patch.object(Ensemble, "_block_minimum", lambda self, minimum=smallest: minimum),
                     patch.object(dynamic_forest, "_REPLANT_SHARE", replant_share),
                 ):
-                    ways.add("\n".join(history(task, dtype)))
+                    ways.add("\n".join(history(forest(task), dtype)))
             assert len(ways) == 1
             told += ways
+        for dtype in ("float32", "float64"):
+            for lazy in (False, True):
+                told.append("\n".join(history(DynamicTreeClassifier(lazy=lazy, epsilon=0.3), dtype)))
     return told
 
 

@@ -71,6 +71,7 @@ print(json.dumps({{name: dispatcher.targetoptions for name, dispatcher in dispat
 def test_a_second_process_compiles_nothing() -> None:
     warm_up("classification", np.float32)
     warm_up("regression", np.float64)
+    warm_up("classification", np.float32, kind="tree")
     smoke.run()
     script = f"""{DISPATCHERS}
 import numpy as np
@@ -79,6 +80,7 @@ from tests.core import smoke
 
 warm_up("classification", np.float32)
 warm_up("regression", np.float64)
+warm_up("classification", np.float32, kind="tree")
 smoke.run()
 stats = {{name: dispatcher.stats for name, dispatcher in dispatchers().items()}}
 print(json.dumps({{
@@ -88,23 +90,26 @@ print(json.dumps({{
 """
     found = json.loads(run_python("-c", script))
     assert found["compiled"] == []
-    assert {"core.forest.update.update_samples", "core.forest.resolve.resolve_tree"} <= set(found["loaded"])
+    kernels = {"core.forest.update.update_samples", "core.forest.resolve.resolve_tree", "core.tree.update.run_updates"}
+    assert kernels <= set(found["loaded"])
 
 
 OPERATIONS = """
 import tempfile
 import numpy as np
-from core import DynamicForestClassifier, DynamicForestRegressor, load
+from core import load
+from core.kinds import KINDS
 
-def operations(task, dtype):
+PARAMETERS = {"forest": {"n_estimators": 3, "max_depth": 9, "random_state": 0}, "tree": {"lazy": True}}
+
+def operations(kind, task, dtype):
     rng = np.random.default_rng(0)
     n, scale = 300, 1e200 if dtype == "float64" else 1.0
     numbers = rng.normal(size=(n, 2)) * scale
     mixed = [[float(a), "abc"[i % 3], None if i % 7 == 0 else float(b), i % 2 == 0] for i, (a, b) in enumerate(numbers)]
     y = rng.normal(size=n) if task == "regression" else rng.integers(0, 5, n)
-    estimator = DynamicForestRegressor if task == "regression" else DynamicForestClassifier
     for X in (mixed, numbers, numbers if dtype == "float64" else numbers.astype("float32")):
-        model = estimator(n_estimators=3, max_depth=9, random_state=0)
+        model = KINDS[kind, task](**PARAMETERS[kind])
         yield "fit", lambda: model.fit(X, y)
         yield "predict", lambda: (model.predict(X), model.predict(X[:1]), model.query(X[:3], frozen=True))
         yield "add one", lambda: model.add(X[:1], y[:1])
@@ -122,24 +127,26 @@ def operations(task, dtype):
 
 @compiled
 @pytest.mark.parametrize(
-    ("task", "dtype"),
+    ("kind", "task", "dtype"),
     [
-        ("classification", "float32"),
-        ("regression", "float32"),
-        pytest.param("classification", "float64", marks=pytest.mark.slow),
-        pytest.param("regression", "float64", marks=pytest.mark.slow),
+        ("forest", "classification", "float32"),
+        ("forest", "regression", "float32"),
+        ("tree", "classification", "float32"),
+        pytest.param("forest", "classification", "float64", marks=pytest.mark.slow),
+        pytest.param("forest", "regression", "float64", marks=pytest.mark.slow),
+        pytest.param("tree", "classification", "float64", marks=pytest.mark.slow),
     ],
 )
-def test_nothing_is_compiled_after_the_warm_up(task: str, dtype: str) -> None:
+def test_nothing_is_compiled_after_the_warm_up(kind: str, task: str, dtype: str) -> None:
     script = f"""{DISPATCHERS}{OPERATIONS}
 from core.warmup import warm_up
 
 def signatures():
     return {{(name, str(s)) for name, dispatcher in dispatchers().items() for s in dispatcher.signatures}}
 
-warm_up("{task}", np.{dtype})
+warm_up("{task}", np.{dtype}, kind="{kind}")
 known, found = signatures(), []
-for step, operation in operations("{task}", "{dtype}"):
+for step, operation in operations("{kind}", "{task}", "{dtype}"):
     operation()
     found += [(step, name) for name, _ in sorted(signatures() - known)]
     known = signatures()

@@ -40,17 +40,24 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from sklearn.utils.validation import check_is_fitted
 
-from core import DynamicForestClassifier, DynamicForestRegressor
+from core import DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier
 from core.errors import DataConversionWarning, InputError, NotFittedError
 
 ROOT = Path(__file__).resolve().parents[2]
-ESTIMATORS = (DynamicForestClassifier, DynamicForestRegressor)
+ESTIMATORS = (DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier)
+NAMES = {"classification": ESTIMATORS[0], "regression": ESTIMATORS[1], "tree": ESTIMATORS[2]}
+CLASSIFIERS = ("classification", "tree")
+FORESTS = ESTIMATORS[:2]
+PARAMETERS: dict[type[Any], tuple[dict[str, Any], ...]] = {
+    **dict.fromkeys(FORESTS, ({"n_estimators": 5}, {"n_estimators": 4, "occurrence": 0.5, "lazy": False})),
+    DynamicTreeClassifier: ({}, {"alpha": 0.1, "beta": 0.3, "epsilon": None, "lazy": True}),
+}
 
 
 def all_checks() -> Iterator[Any]:
     """Every check that scikit-learn has for these estimators; none is expected to fail."""
-    for parameters in ({"n_estimators": 5}, {"n_estimators": 4, "occurrence": 0.5, "lazy": False}):
-        for estimator in ESTIMATORS:
+    for estimator in ESTIMATORS:
+        for parameters in PARAMETERS[estimator]:
             with warnings.catch_warnings():
                 # The estimators have no base class of scikit-learn's, because they work without it.
                 warnings.filterwarnings("ignore", message=".*does not inherit from `sklearn.base.BaseEstimator`")
@@ -70,7 +77,7 @@ def test_scikit_learns_checks(estimator: Any, check: Callable[[Any], None]) -> N
 def test_scikit_learns_check_with_array_api_dispatch() -> None:
     """It is only made when SciPy was imported with this variable set, hence in a process of its own."""
     script = """
-from core import DynamicForestClassifier, DynamicForestRegressor
+from core import DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier
 from sklearn.utils.estimator_checks import check_array_api_input
 for model in (DynamicForestClassifier(n_estimators=5), DynamicForestRegressor(n_estimators=5)):
     check_array_api_input(
@@ -88,20 +95,21 @@ def samples(task: str = "classification", n: int = 60) -> tuple[np.ndarray, np.n
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 4)).astype(np.float32)
     signal = X[:, 0] + 2.0 * X[:, 1]
-    return X, np.where(signal > 0, "yes", "no") if task == "classification" else signal.astype(np.float64)
+    return X, signal.astype(np.float64) if task == "regression" else np.where(signal > 0, "yes", "no")
 
 
 def make(task: str = "classification", **parameters: Any) -> Any:
-    estimator = DynamicForestClassifier if task == "classification" else DynamicForestRegressor
-    return estimator(**{"n_estimators": 5, "random_state": 0, **parameters})
+    defaults = {"random_state": 0} if task == "tree" else {"n_estimators": 5, "random_state": 0}
+    return NAMES[task](**{**defaults, **parameters})
 
 
+@pytest.mark.parametrize("task", CLASSIFIERS)
 @pytest.mark.parametrize("method", ["fit", "partial_fit", "predict", "predict_proba", "predict_log_proba", "score"])
-def test_an_infinity_is_refused_by_every_method(method: str) -> None:
+def test_an_infinity_is_refused_by_every_method(method: str, task: str) -> None:
     X, y = samples()
     bad = X.copy()
     bad[7, 2] = np.inf
-    model = make() if method == "fit" else make().fit(X, y)
+    model = make(task) if method == "fit" else make(task).fit(X, y)
     arguments = (bad, y) if method in {"fit", "partial_fit", "score"} else (bad,)
     with pytest.raises(ValueError, match="row 7, 'x2': must be a finite number") as caught:
         getattr(model, method)(*arguments)
@@ -109,19 +117,20 @@ def test_an_infinity_is_refused_by_every_method(method: str) -> None:
     assert caught.value.field == "x2"
 
 
-def test_missing_values_and_text_are_taken_as_the_tags_say() -> None:
-    tags = get_tags(make()).input_tags
+@pytest.mark.parametrize("task", CLASSIFIERS)
+def test_missing_values_and_text_are_taken_as_the_tags_say(task: str) -> None:
+    tags = get_tags(make(task)).input_tags
     assert (tags.allow_nan, tags.categorical, tags.string) == (True, True, True)
     X = np.array([["red", 1.0], ["blue", None], [None, 2.0], ["red", float("nan")]] * 5, dtype=object)
     y = ["a", "b", "c", "a"] * 5
-    model = make(n_estimators=20).fit(X, y)
+    model = make(task, **({} if task == "tree" else {"n_estimators": 20})).fit(X, y)
     assert [column.type.value for column in model.schema_.columns] == ["categorical", "numeric"]
     assert model.score(X, y) == 1.0
 
 
-@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("task", NAMES)
 def test_the_kind_of_estimator(task: str) -> None:
-    assert is_classifier(make(task)) == (task == "classification")
+    assert is_classifier(make(task)) == (task != "regression")
     assert is_regressor(make(task)) == (task == "regression")
     assert get_tags(make(task)).target_tags.required
 
@@ -132,7 +141,8 @@ def test_every_parameter_and_fitted_attribute_is_documented(estimator: type[Any]
     parameters = estimator.__doc__.partition("Parameters\n")[2].partition("Attributes\n")[0]
     documented = set(re.findall(r"\w+", "\n".join(re.findall(r"^    (\w.*?)(?: :.*)?$", parameters, re.MULTILINE))))
     assert set(estimator().get_params()) <= documented
-    fitted = estimator(n_estimators=1).fit(*samples("regression" if estimator is ESTIMATORS[1] else "classification"))
+    task = next(name for name in NAMES if NAMES[name] is estimator)
+    fitted = make(task).fit(*samples(task))
     public = {name for name in vars(fitted) if not name.startswith("_")} - set(fitted.get_params())
     assert all(name.endswith("_") for name in public)
 
@@ -140,7 +150,8 @@ def test_every_parameter_and_fitted_attribute_is_documented(estimator: type[Any]
 # Errors and warnings are scikit-learn's, too.
 
 
-def test_not_fitted_is_scikit_learns_error_and_ours() -> None:
+@pytest.mark.parametrize("task", CLASSIFIERS)
+def test_not_fitted_is_scikit_learns_error_and_ours(task: str) -> None:
     X, y = samples()
     for call in (
         lambda m: m.predict(X),
@@ -151,6 +162,8 @@ def test_not_fitted_is_scikit_learns_error_and_ours() -> None:
         lambda m: m.delete("0"),
         lambda m: m.replace("0", X[:1], y[0]),
         lambda m: m.resolve(),
+        lambda m: m.wipe(),
+        lambda m: m.scrub(),
         lambda m: m.digest(),
         lambda m: m.verify(),
         lambda m: m.copy(),
@@ -159,13 +172,13 @@ def test_not_fitted_is_scikit_learns_error_and_ours() -> None:
         lambda m: m.nbytes_,
     ):
         with pytest.raises(sklearn.exceptions.NotFittedError, match="call 'fit' with samples") as caught:
-            call(make())
+            call(make(task))
         assert isinstance(caught.value, NotFittedError)
     with pytest.raises(sklearn.exceptions.NotFittedError):
-        check_is_fitted(make())
-    check_is_fitted(make().fit(X, y))
-    assert not hasattr(make(), "classes_")
-    assert not hasattr(make(), "feature_importances_")
+        check_is_fitted(make(task))
+    check_is_fitted(make(task).fit(X, y))
+    assert not hasattr(make(task), "classes_")
+    assert not hasattr(make(task), "feature_importances_")
 
 
 def test_not_fitted_passes_between_processes() -> None:
@@ -176,7 +189,7 @@ def test_not_fitted_passes_between_processes() -> None:
     assert str(copy) == str(caught.value)
 
 
-@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("task", NAMES)
 def test_a_column_vector_is_taken_with_one_warning_that_is_scikit_learns_and_ours(task: str) -> None:
     X, y = samples(task)
     expected = make(task).fit(X, y).digest()
@@ -201,9 +214,10 @@ def frame() -> tuple[pd.DataFrame, np.ndarray]:
     return pd.DataFrame(X, columns=["age", "height", "weight", "pulse"]), y
 
 
-def test_feature_names_are_kept_only_when_there_are_any() -> None:
+@pytest.mark.parametrize("task", CLASSIFIERS)
+def test_feature_names_are_kept_only_when_there_are_any(task: str) -> None:
     X, y = frame()
-    model = make().fit(X, y)
+    model = make(task).fit(X, y)
     assert model.feature_names_in_.dtype == object
     assert model.feature_names_in_.tolist() == ["age", "height", "weight", "pulse"]
     assert model.n_features_in_ == 4
@@ -225,33 +239,36 @@ def calls(model: Any, X: Any, y: Any) -> list[Callable[[], Any]]:
     ]
 
 
-def test_names_without_names_at_fit_and_the_reverse_are_warned_of() -> None:
+@pytest.mark.parametrize("task", CLASSIFIERS)
+def test_names_without_names_at_fit_and_the_reverse_are_warned_of(task: str) -> None:
     X, y = frame()
-    for call in calls(make().fit(X, y), X.to_numpy(), y):
-        with pytest.warns(UserWarning, match="X does not have valid feature names, but DynamicForestClassifier was"):
+    for call in calls(make(task).fit(X, y), X.to_numpy(), y):
+        with pytest.warns(UserWarning, match=f"X does not have valid feature names, but {NAMES[task].__name__} was"):
             call()
-    for call in calls(make().fit(X.to_numpy(), y), X, y):
-        with pytest.warns(UserWarning, match="X has feature names, but DynamicForestClassifier was fitted without"):
+    for call in calls(make(task).fit(X.to_numpy(), y), X, y):
+        with pytest.warns(UserWarning, match=f"X has feature names, but {NAMES[task].__name__} was fitted without"):
             call()
-    silent = [*calls(make().fit(X, y), X, y), *calls(make().fit(X.to_numpy(), y), X.to_numpy(), y)]
+    silent = [*calls(make(task).fit(X, y), X, y), *calls(make(task).fit(X.to_numpy(), y), X.to_numpy(), y)]
     # Lists of rows are in the order of the features; that is what they are for.
-    silent += calls(make().fit(X, y), X.to_numpy().tolist(), y)
+    silent += calls(make(task).fit(X, y), X.to_numpy().tolist(), y)
     for call in silent:
         call()  # warnings are errors
 
 
-def test_the_warning_points_at_the_caller() -> None:
+@pytest.mark.parametrize("task", CLASSIFIERS)
+def test_the_warning_points_at_the_caller(task: str) -> None:
     X, y = frame()
-    model = make().fit(X, y)
+    model = make(task).fit(X, y)
     for call in calls(model, X.to_numpy(), y)[:5]:
         with pytest.warns(UserWarning, match="valid feature names") as caught:
             call()
         assert caught[0].filename == __file__
 
 
-def test_other_names_are_refused_and_another_order_is_not() -> None:
+@pytest.mark.parametrize("task", CLASSIFIERS)
+def test_other_names_are_refused_and_another_order_is_not(task: str) -> None:
     X, y = frame()
-    model = make().fit(X, y)
+    model = make(task).fit(X, y)
     expected = model.predict_proba(X)
     assert np.array_equal(model.predict_proba(X[["pulse", "weight", "height", "age"]]), expected)
     for call in calls(model, X.rename(columns={"age": "years"}), y):
@@ -267,17 +284,18 @@ def test_other_names_are_refused_and_another_order_is_not() -> None:
     assert np.array_equal(model.predict_proba(X), expected)
 
 
-def test_another_number_of_features_is_refused_by_every_method() -> None:
+@pytest.mark.parametrize("task", CLASSIFIERS)
+def test_another_number_of_features_is_refused_by_every_method(task: str) -> None:
     X, y = samples()
-    for call in calls(make().fit(X, y), X[:, :3], y):
-        with pytest.raises(ValueError, match="X has 3 features, but DynamicForestClassifier is expecting 4 features"):
+    for call in calls(make(task).fit(X, y), X[:, :3], y):
+        with pytest.raises(ValueError, match=f"X has 3 features, but {NAMES[task].__name__} is expecting 4 features"):
             call()
 
 
 # Parameters
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("estimator", FORESTS)
 def test_get_params_set_params_and_clone(estimator: type[Any]) -> None:
     model = estimator(n_estimators=7, lazy=False)
     assert model.get_params() == {**estimator().get_params(), "n_estimators": 7, "lazy": False}
@@ -312,6 +330,7 @@ def test_the_constructor_and_set_params_accept_anything_until_fit() -> None:
         (DynamicForestRegressor(max_features=1.0), "DynamicForestRegressor()"),
         # One feature is not all of them.
         (DynamicForestRegressor(max_features=1), "DynamicForestRegressor(max_features=1)"),
+        (DynamicTreeClassifier(epsilon=0.1, alpha=0.2), "DynamicTreeClassifier(alpha=0.2)"),
         (DynamicForestRegressor(max_features=np.arange(2)), "DynamicForestRegressor(max_features=array([0, 1]))"),
     ],
 )
@@ -334,7 +353,7 @@ def test_clones_and_copies_do_not_share_a_random_state() -> None:
 # Pickles
 
 
-@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("task", NAMES)
 def test_pickles_and_joblib_keep_the_model_and_lead_their_own_lives(task: str, tmp_path: Path) -> None:
     X, y = samples(task)
     model = make(task).fit(X, y, ids=[f"person {i}" for i in range(len(X))])
@@ -365,9 +384,12 @@ def test_an_unfitted_model_and_parameters_set_after_the_fit_are_pickled() -> Non
     assert copy.digest() == model.digest()
 
 
-def test_a_pickle_holds_nothing_of_deleted_samples() -> None:
+@pytest.mark.parametrize("task", CLASSIFIERS)
+def test_a_pickle_holds_nothing_of_deleted_samples(task: str) -> None:
     X, y = samples()
-    model = make().fit(np.vstack([X, [[1234.5678] * 4]]), [*y, "vanished class"], ids=[*range(60), "vanished person"])
+    model = make(task).fit(
+        np.vstack([X, [[1234.5678] * 4]]), [*y, "vanished class"], ids=[*range(60), "vanished person"]
+    )
     control = pickle.dumps(model)
     model.delete("vanished person")
     written = pickle.dumps(model)
@@ -458,6 +480,11 @@ def test_learning_curve_with_partial_fit() -> None:
         OneVsRestClassifier(make()),
         RFE(make(), n_features_to_select=2),
         make_pipeline(SelectFromModel(make()), make()),
+        CalibratedClassifierCV(make("tree"), cv=3, method="sigmoid"),
+        BaggingClassifier(make("tree"), n_estimators=2, random_state=0),
+        OneVsRestClassifier(make("tree")),
+        RFE(make("tree"), n_features_to_select=2),
+        make_pipeline(SelectFromModel(make("tree")), make("tree")),
     ],
     ids=lambda tool: type(tool).__name__,
 )
@@ -525,7 +552,7 @@ def test_r2_is_scikit_learns() -> None:
     assert np.isnan(model.score(X[:1], constant[:1]))  # where r2_score gives NaN and a warning
 
 
-@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("task", NAMES)
 def test_score_refuses_another_number_of_labels(task: str) -> None:
     X, y = samples(task)
     model = make(task).fit(X, y)

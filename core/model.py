@@ -1,0 +1,536 @@
+"""What every kind of model shares: samples that come and go, and all that surrounds the trees.
+
+    estimator.py    what users see: parameters, documentation
+    Model           checks input, owns the sample store, translates ids, labels and categories into slots and
+                    codes, copies, saves, loads
+    a kind          says what the trees are (`forest/dynamic_forest.py`, `tree/dynamic_tree.py`)
+
+A kind fills in the methods that raise nothing here, the abstract ones. What a service needs of a model is public.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from os import PathLike
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from core import persistence
+from core.base import Estimator
+from core.data import Data
+from core.errors import EmptyModelError, FileError, InputError
+from core.samples import Prepared, SampleStore
+from core.schema import Schema, Task
+from core.targets import read_label_column
+from core.verification import Verification
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+class QueryResult(NamedTuple):
+    """Predictions for n rows.
+
+    Attributes
+    ----------
+    labels : the predicted classes, or float64[n] values.
+    probabilities : float64[n, n_classes]; None for regression.
+    classes : the classes held, in the order of the columns; None for regression.
+    """
+
+    labels: npt.NDArray[Any]
+    probabilities: npt.NDArray[np.float64] | None
+    classes: npt.NDArray[Any] | None
+
+
+class Model(Estimator, ABC):
+    """Trees over a sample store.
+
+    Attributes
+    ----------
+    kind : name of the kind, in model files and settings.
+    task : classification or regression.
+    schema_ : types of columns and label.
+    samples_ : the samples held.
+    seed_ : what the trees draw from, if they draw anything.
+    """
+
+    kind: ClassVar[str]
+    task: ClassVar[Task]
+
+    schema_: Schema
+    samples_: SampleStore
+    seed_: int
+    lazy: bool
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> str:
+        """What the trees are, compared with a fresh fit: "exact", "epsilon-feasible" or "approximate"."""
+
+    # -- learning -------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        ids: Iterable[Any] | None = None,
+        categorical_features: Any = None,
+        schema: Schema | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Self:
+        """Grow the trees on samples, forgetting whatever was held before.
+
+        Parameters
+        ----------
+        X : array, DataFrame or list of rows, shape (n, d)
+            NaN and None are missing values. Numbers are held as float32, see `Schema.infer`.
+        y : array or list, shape (n,)
+        ids : sequence of str or int, length n, optional
+            Names to delete the samples by; "0", "1", ... when left out.
+        categorical_features : list of indices or names, or mask of shape (d,), optional
+            Columns to treat as categories; inferred from their types when left out.
+        schema : Schema, optional
+            Column and label types, instead of inferring them.
+        progress : callable(done, total), optional
+            Called after each tree.
+
+        Raises
+        ------
+        InputError
+            With the row, the field and the rule; the estimator is as it was.
+        """
+        if schema is None:
+            schema = Schema.infer(X, y, task=self.task, categorical_features=categorical_features)
+        settings = self._checked_settings(schema)
+        store = SampleStore(schema, owner=type(self).__name__)
+        prepared = store.prepare(X, y, ids)
+        self._check_capacity(settings, prepared.n)
+        store.commit(prepared)
+        self.begin(schema, settings, store)
+        self.grow_all(progress)
+        return self
+
+    def start(self, schema: Schema) -> Self:
+        """Begin with no samples; `add` does the rest.
+
+        Raises
+        ------
+        InputError
+            When a parameter or the schema does not fit.
+        """
+        self.begin(schema, self._checked_settings(schema))
+        return self
+
+    def fit_held(self, store: SampleStore) -> Self:
+        """Fit on the samples of a store, which belongs to this model from now on; as `fit` on the same samples.
+
+        Raises
+        ------
+        InputError
+            When a parameter does not fit.
+        CapacityError
+            When there are too many samples.
+        """
+        settings = self._checked_settings(store.schema)
+        self._check_capacity(settings, len(store))
+        store.build_index()
+        self.begin(store.schema, settings, store)
+        self.grow_all()
+        return self
+
+    def _checked_settings(self, schema: Schema) -> Any:
+        if schema.task != self.task:
+            raise InputError(
+                f"the schema is for {schema.task.value}, {type(self).__name__} is for {self.task.value}: "
+                "use the other estimator"
+            )
+        if not isinstance(self.lazy, bool | np.bool_):
+            raise InputError(f"lazy={self.lazy!r} must be True or False")
+        return self._read_settings(schema)
+
+    def begin(self, schema: Schema, settings: Any, store: SampleStore | None = None) -> None:
+        """Hold the samples of a store (none when left out), over trees yet to be grown.
+
+        settings : what `_read_settings` returned, of this model or of another one of its kind.
+        """
+        if store is None:
+            store = SampleStore(schema, owner=type(self).__name__)
+        self.schema_ = schema
+        self.samples_ = store
+        self.seed_ = settings.seed
+        self.n_features_in_ = schema.n_features
+        if schema.named:
+            self.feature_names_in_ = np.array(schema.names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        self._begin_trees(settings)
+
+    def add(self, X: Any, y: Any, *, ids: Iterable[Any] | None = None) -> list[str]:
+        """Learn samples in place.
+
+        Returns
+        -------
+        list of str
+            The ids, generated when none were given.
+
+        Raises
+        ------
+        InputError
+            Also when an id is held already (`DuplicateIdError`); nothing has changed.
+        """
+        self._check_names(X)
+        if ids is None and type(X) is list and len(X) == 1:
+            store = self.samples_
+            n_before = len(store)
+            self._check_capacity(self._settings, n_before + 1)
+            slot = store.admit(X[0], y)
+            if slot is not None:
+                name = store.id_of(slot)
+                self._learn(np.array([slot]), n_before)
+                return [name]
+        return self.add_prepared(self.samples_.prepare(X, y, ids))
+
+    def add_prepared(self, prepared: Prepared) -> list[str]:
+        """Learn samples that `samples_.prepare` has checked."""
+        self._check_is_fitted()
+        n_before = len(self.samples_)
+        self._check_capacity(self._settings, n_before + prepared.n)
+        self._learn(self.samples_.commit(prepared), n_before)
+        return list(prepared.ids or ())
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+        """Add samples, or fit when nothing has been fitted yet.
+
+        `classes` is only checked: labels outside it are refused. The classes follow the samples.
+        """
+        if classes is not None:
+            self._check_classes(y, classes)
+        if not self.__sklearn_is_fitted__():
+            return self.fit(X, y)
+        self.add(X, y)
+        return self
+
+    def _check_classes(self, y: Any, classes: Any) -> None:
+        field = self.schema_.label_name if self.__sklearn_is_fitted__() else "label"
+        labels, listed = read_label_column(y, field, warn=False), read_label_column(classes, "classes")
+        allowed = set(map(listed.value, range(len(listed))))
+        for row, label in enumerate(map(labels.value, range(len(labels)))):
+            if label not in allowed:
+                raise InputError(
+                    "must be one of `classes`: add it there or correct it", row=row, field=field, value=label
+                )
+
+    def delete(self, ids: Any) -> None:
+        """Unlearn samples in place.
+
+        Parameters
+        ----------
+        ids : str, int, or iterable of them
+
+        Raises
+        ------
+        UnknownIdError
+            (a KeyError) when an id is not held; nothing has changed.
+        """
+        self._check_is_fitted()
+        slots = self.samples_.find([ids] if isinstance(ids, (str, int, np.integer)) else ids)
+        if len(slots):
+            self._unlearn(slots)
+
+    def replace(self, sample_id: str | int, x: Any, y: Any) -> None:
+        """Rectify one sample: new features and label under the id it has; subject and expiry stay.
+
+        Raises
+        ------
+        UnknownIdError
+            When the id is not held.
+        InputError
+            When the new content is refused; nothing has changed.
+        """
+        self._check_is_fitted()
+        store = self.samples_
+        subject, expiry, origin = store.subject(sample_id), store.expiry(sample_id), store.origin(sample_id)
+        row = x if getattr(x, "ndim", 1) == 2 else [x]
+        prepared = self.samples_.prepare(row, [y], [sample_id], allow_held=True)
+        self.delete([sample_id])
+        self.add_prepared(prepared)
+        store.set_subject(sample_id, subject)
+        store.set_expiry(sample_id, expiry)
+        store.set_origins([sample_id], origin)
+
+    def takes_long(self, adds: Prepared | None, deletes: Sequence[str], n_others: int, seconds: float) -> bool:
+        """Whether a change may set off building for more than some seconds, and had better be made on a copy.
+
+        Parameters
+        ----------
+        adds : what `samples_.prepare` returned, or None.
+        deletes : ids that are held.
+        n_others : how many other samples come or go before.
+        seconds : what is not long yet, roughly.
+        """
+        return False
+
+    # -- what a kind says -----------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def _settings(self) -> Any:
+        """The parameters in force, as numbers; `seed` is one of them."""
+
+    @abstractmethod
+    def _read_settings(self, schema: Schema) -> Any:
+        """Check the parameters; InputError names the one that does not fit."""
+
+    @staticmethod
+    @abstractmethod
+    def _check_capacity(settings: Any, n_samples: int) -> None:
+        """CapacityError when so many samples are too many."""
+
+    @abstractmethod
+    def _begin_trees(self, settings: Any) -> None:
+        """Make empty trees for the samples in the store, to be grown or restored."""
+
+    @abstractmethod
+    def grow_all(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Grow the trees from nothing on the samples in the store."""
+
+    @abstractmethod
+    def _learn(self, slots: npt.NDArray[np.int64], n_before: int) -> None:
+        """Take samples into the trees that have just joined the `n_before` others in the store."""
+
+    @abstractmethod
+    def _unlearn(self, slots: npt.NDArray[np.int64]) -> None:
+        """Take samples out of the trees, and out of the store."""
+
+    @abstractmethod
+    def _trees_nbytes(self) -> int:
+        """Bytes of the trees."""
+
+    @abstractmethod
+    def _copy_trees_to(self, other: Self) -> None:
+        """Give the trees to a copy, which holds a copy of the samples."""
+
+    @abstractmethod
+    def _take_apart(self) -> tuple[dict[str, Any], Arrays]:
+        """Describe the trees by JSON-able values and arrays, without tags."""
+
+    @classmethod
+    @abstractmethod
+    def _check_description(cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool) -> None:
+        """Check what a file says before anything is made of it; FileError says what is wrong."""
+
+    @abstractmethod
+    def _put_together(
+        self, document: Mapping[str, Any], arrays: Arrays, store: SampleStore, *, with_trees: bool
+    ) -> None:
+        """Begin with the samples of a store, and take the trees over that `_take_apart` gave; or grow them anew."""
+
+    @abstractmethod
+    def _check_trees(self) -> None:
+        """Check that trees from a file can be trusted; FileError says what is wrong."""
+
+    # -- reading --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def resolve(self, max_tags: int | None = None) -> int:
+        """Rebuild what has been put off and return how many tags there were; or work on `max_tags` at most.
+
+        Queries do this by themselves, for their own paths. Resolving ahead keeps them fast.
+        """
+
+    @abstractmethod
+    def wipe(self) -> None:
+        """Overwrite what is kept of samples no longer held; resolves all tags.
+
+        That is the working space. What a sample leaves in slots, tables, leaves and pools is overwritten when it
+        goes.
+        """
+
+    @abstractmethod
+    def scrub(self) -> None:
+        """Leave no trace of samples that were deleted, not even in the choice of splits; resolves all tags."""
+
+    @abstractmethod
+    def query(self, X: Any, *, frozen: bool = False) -> QueryResult:
+        """Predict labels and probabilities at once.
+
+        Parameters
+        ----------
+        X : array, DataFrame or list of rows, shape (n, d)
+        frozen : bool
+            Write nothing, not even resolved tags: the trees may be read by another thread
+            meanwhile (but not with `frozen`, which uses the working space).
+
+        Raises
+        ------
+        InputError
+            When the input is refused.
+        EmptyModelError
+            With no samples left.
+        """
+
+    def _targets(self) -> npt.NDArray[np.int64]:
+        """The targets by slot, as the kernels count them: class codes unless a kind says otherwise."""
+        return self.samples_.class_codes
+
+    def data(self) -> Data:
+        """The samples as the kernels read them; anew after each mutation."""
+        store = self.samples_
+        return Data(
+            store.cells, self._targets(), store.id_hashes, store.categories.hashes, self.schema_.categorical_mask
+        )
+
+    def class_order(self) -> npt.NDArray[np.int64]:
+        """Codes of the classes held, in the order of their values."""
+        return self.samples_.classes.order()
+
+    def _encode_queries(self, X: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint64]]:
+        """Encode rows to be predicted; see `SampleStore.encode_queries`."""
+        self._check_is_fitted()
+        encoded = self.samples_.encode_queries(X)
+        if len(self.samples_) == 0:
+            raise EmptyModelError("the model holds no samples: add some before predicting")
+        return encoded
+
+    @property
+    def n_samples_(self) -> int:
+        """Number of samples held."""
+        self._check_is_fitted()
+        return len(self.samples_)
+
+    @property
+    @abstractmethod
+    def n_lazy_tags_(self) -> int:
+        """Number of tagged nodes."""
+
+    @property
+    def nbytes_(self) -> int:
+        """Bytes of trees and samples, unused capacity included."""
+        self._check_is_fitted()
+        return self._trees_nbytes() + self.samples_.nbytes
+
+    # -- checking -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def digest(self) -> str:
+        """Hash of everything that can influence a prediction; resolves all tags."""
+
+    @abstractmethod
+    def verify(self) -> Verification:
+        """Check all that is kept against the samples held; resolves all tags."""
+
+    @abstractmethod
+    def check_invariants(self) -> None:
+        """Check samples and trees for internal soundness; slow, for tests.
+
+        Raises
+        ------
+        AssertionError
+            Naming what is broken.
+        """
+
+    # -- keeping --------------------------------------------------------------------------------
+
+    def copy(self) -> Self:
+        """An independent copy; O(size), without resolving anything.
+
+        Other threads may read the model meanwhile, and are not kept waiting.
+        """
+        self._check_is_fitted()
+        other = self._unfitted()
+        other.begin(self.schema_, self._settings, self.samples_.copy())
+        self._copy_trees_to(other)
+        return other
+
+    def _unfitted(self) -> Self:
+        # A RandomState is copied as well: drawing from one model's must not move the other's.
+        return type(self)(**deepcopy(self.get_params()))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.copy() if self.__sklearn_is_fitted__() else self._unfitted()
+
+    def to_parts(self) -> tuple[dict[str, Any], Arrays]:
+        """Describe a fitted model by JSON-able values and arrays, for files and pickles; resolves all tags."""
+        self._check_is_fitted()
+        self.resolve()
+        kind_document, arrays = self._take_apart()
+        parameters = {**self.get_params(), "random_state": self.seed_}
+        document = {
+            "kind": self.kind,
+            "task": self.task.value,
+            "guarantee": self.guarantee,
+            # A search over np.arange(...) sets NumPy's numbers, which JSON does not know.
+            "parameters": {name: v.item() if isinstance(v, np.generic) else v for name, v in parameters.items()},
+            "schema": self.schema_.to_dict(),
+            "n_samples": self.n_samples_,
+            **kind_document,
+        }
+        return document, {**arrays, **self.samples_.state()}
+
+    def _restore(self, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool = True) -> None:
+        """Take over the fitted state that `to_parts` gave; FileError when the parts do not fit together."""
+        schema = Schema.from_dict(document["schema"])
+        store = SampleStore.from_state(schema, arrays, owner=type(self).__name__)
+        self._put_together(document, arrays, store, with_trees=with_trees)
+
+    def save(self, path: str | PathLike[str], extra: Mapping[str, str] | None = None) -> None:
+        """Write the model to one file; resolves all tags.
+
+        The file is complete or not there: it is written beside the place and moved there. It holds
+        nothing of deleted samples. Other threads may read the model meanwhile, if it has no tags, and are not
+        kept waiting.
+
+        Parameters
+        ----------
+        path : where to.
+        extra : text to keep with the model, for the caller.
+        """
+        self._check_is_fitted()
+        digest = self.digest()
+        document, arrays = self.to_parts()
+        persistence.write(path, arrays, {**document, "digest": digest, "extra": dict(extra or {})})
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read a model that `save` wrote.
+
+        Raises
+        ------
+        FileError
+            When the file is unreadable, truncated, altered, foreign or of a newer format, or holds
+            another kind of model.
+        """
+        model = persistence.load(path)
+        if not isinstance(model, cls):
+            raise FileError(f"the file holds a {type(model).__name__}: use its `load`, or `core.load`")
+        return model
+
+    @classmethod
+    def from_parts(cls, document: dict[str, Any], arrays: Arrays, *, with_trees: bool = True) -> Self:
+        """Put a model together from what a model file holds, checked; for `core.persistence`.
+
+        Without `with_trees` the trees are grown anew from the samples: those in the file are of another format.
+        """
+        cls._check_description(document, arrays, with_trees=with_trees)
+        model = cls(**document["parameters"])
+        model._restore(document, arrays, with_trees=with_trees)
+        if with_trees:
+            model._check_trees()
+        return model
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled by scikit-learn's tools (never by `save`): the fitted state as plain arrays."""
+        if not self.__sklearn_is_fitted__():
+            return {"parameters": self.get_params()}
+        document, arrays = self.to_parts()
+        return {"parameters": self.get_params(), "document": document, "arrays": arrays}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Undo `__getstate__`."""
+        for name, value in state["parameters"].items():
+            setattr(self, name, value)
+        if "document" in state:
+            self._restore(state["document"], state["arrays"])

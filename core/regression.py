@@ -1,0 +1,34 @@
+"""What regressors of every kind share."""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from core.model import Model
+from core.schema import Task
+from core.targets import encode_targets
+
+
+class Regressor(Model):
+    """Predictions that are numbers."""
+
+    task = Task.REGRESSION
+    _estimator_type = "regressor"
+
+    def predict(self, X: Any) -> npt.NDArray[np.float64]:
+        """Predict the target of each row, float64[n]."""
+        self._check_names(X)
+        return self.query(X).labels
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Coefficient of determination R^2 of the predictions; NaN for less than two rows."""
+        self._check_names(X)
+        predicted = self.query(X).labels
+        y = encode_targets(y, len(predicted), self.schema_.label_name)
+        if len(y) < 2:
+            return math.nan
+        residual = float(np.average((y - predicted) ** 2, weights=sample_weight))
+        total = float(np.average((y - np.average(y, weights=sample_weight)) ** 2, weights=sample_weight))
+        return 1.0 - residual / total if total > 0 else float(residual == 0)

@@ -1,0 +1,155 @@
+"""Whether a tree is (alpha, beta)-feasible for the samples held (Definition 3.1), asked of the samples themselves.
+
+Nothing that the tree has counted is used, and none of the kernels that build it: samples are sent down the splits, and
+at each node the gain of every split is computed anew, in array operations. O(samples x columns x depth), with
+a sort of each column at each node.
+
+Condition 3, that a leaf answers with a majority label, holds by the way answers are made: from the class counts.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from core.data import Data
+from core.rng import MISSING_CATEGORY
+from core.tree.nodes import MISSING_LEFT, NIL, ONE_VS_REST, ROOT, TreeArrays
+from core.tree.parameters import TreeParameters
+
+IntArray = npt.NDArray[np.int64]
+
+_ROUNDING = 1e-12  # of gains, which are computed in float64
+
+
+def find_broken_promises(tree: TreeArrays, parameters: TreeParameters, data: Data, slots: IntArray) -> list[str]:
+    """List the nodes for which a condition of Definition 3.1 does not hold; the tree has no tags.
+
+    A leaf whose samples could not be told apart when it was built is right, although condition 1 knows no such
+    exception, because the paper's splits may have an empty side. It becomes wrong as such a split does: when
+    another gains more than beta.
+    """
+    found: list[str] = []
+    waiting = [(ROOT, 0, slots)]
+    while waiting:
+        node, depth, rows = waiting.pop()
+        found += _check_node(tree, parameters, data, node, depth, rows)
+        child = int(tree.nodes["child"][node])
+        if child != NIL:
+            right = goes_right(tree, node, data, rows)
+            waiting += [(child + 1, depth + 1, rows[right]), (child, depth + 1, rows[~right])]
+    return found
+
+
+def _check_node(
+    tree: TreeArrays, parameters: TreeParameters, data: Data, node: int, depth: int, rows: IntArray
+) -> Iterator[str]:
+    settings = parameters.tree
+    where = f"at depth {depth}, with {len(rows)} samples"
+    targets = data.targets[rows]
+    impurity = _gini(targets)
+    must_be_leaf = len(rows) <= settings.pruning_size or impurity == 0.0 or depth == settings.max_depth
+    is_leaf = tree.nodes["child"][node] == NIL
+    if must_be_leaf and is_leaf:
+        return
+    if must_be_leaf:
+        yield f"a node {where} is split and must be a leaf"
+    best = max((gain for column in range(data.cells.shape[1]) for gain in _gains(data, column, rows)), default=0.0)
+    if is_leaf:
+        is_excused = best <= parameters.beta + _ROUNDING and _were_alike(data, rows, settings.epsilon)
+        if impurity >= settings.alpha and not is_excused:
+            yield f"a leaf {where} must be split: its impurity is {impurity}, and {best} can be gained"
+        return
+    gained = _gain_of(targets, goes_right(tree, node, data, rows))
+    if gained < best - parameters.beta - _ROUNDING:
+        yield f"the split of a node {where} gains {gained}, and the best one {best}"
+
+
+def _were_alike(data: Data, rows: IntArray, epsilon: float) -> bool:
+    """Whether all samples of a node can have been alike when it was built, at most epsilon s(v) updates ago."""
+    cells = np.ascontiguousarray(data.cells[rows])
+    _, counts = np.unique(cells.view(np.dtype((np.void, cells.itemsize * cells.shape[1]))), return_counts=True)
+    return epsilon >= 1 or len(rows) - int(counts.max(initial=0)) <= epsilon / (1 - epsilon) * len(rows)
+
+
+def goes_right(tree: TreeArrays, node: int, data: Data, rows: IntArray) -> npt.NDArray[np.bool_]:
+    """Sides of samples at an inner node."""
+    record = tree.nodes[node]
+    values = data.cells[rows, record["attribute"]]
+    is_missing = np.isnan(values)
+    if record["kind"] == ONE_VS_REST:
+        hashes = np.full(len(rows), MISSING_CATEGORY, np.uint64)
+        hashes[~is_missing] = data.category_hashes[values[~is_missing].astype(np.int64)]
+        is_right: npt.NDArray[np.bool_] = hashes != record["category"]
+        return is_right
+    missing_goes_right = bool(record["kind"] != MISSING_LEFT)
+    return np.where(is_missing, missing_goes_right, values > float(record["threshold"]))
+
+
+def _squares(targets: IntArray) -> int:
+    counts = np.bincount(targets)
+    return int((counts * counts).sum())
+
+
+def _gini(targets: IntArray) -> float:
+    n = len(targets)
+    return 1.0 - _squares(targets) / (n * n) if n else 0.0
+
+
+def _gain_of(targets: IntArray, is_right: npt.NDArray[np.bool_]) -> float:
+    """The Gini gain of one split, 0 when a side is empty."""
+    n, total = len(targets), _squares(targets)
+    sides = [side for side in (targets[~is_right], targets[is_right]) if len(side)]
+    return sum(_squares(side) / len(side) for side in sides) / n - total / (n * n)
+
+
+def _gains(data: Data, column: int, rows: IntArray) -> Iterator[float]:
+    """The largest gains of the splits of a column; nothing when no split parts the samples."""
+    values, targets = data.cells[rows, column], data.targets[rows]
+    is_missing = np.isnan(values)
+    if data.categorical[column]:
+        yield from _category_gains(np.where(is_missing, -1, values).astype(np.int64), targets)
+        return
+    present = np.argsort(values[~is_missing], kind="stable")
+    ordered, labels = values[~is_missing][present], targets[~is_missing][present]
+    missing = targets[is_missing]
+    is_end = np.append(ordered[1:] != ordered[:-1], True)[: len(ordered)]  # of equal values
+    # With missing ones on the right, all others may go left.
+    yield from _cut_gains(np.concatenate([labels, missing]), np.flatnonzero(is_end) + 1)
+    if len(missing):
+        yield from _cut_gains(np.concatenate([missing, labels]), np.flatnonzero(is_end) + 1 + len(missing))
+
+
+def _cut_gains(targets: IntArray, cuts: IntArray) -> Iterator[float]:
+    """The largest gain of splits into targets[:cut] and targets[cut:]."""
+    n = len(targets)
+    cuts = cuts[cuts < n]
+    if len(cuts) == 0:
+        return
+    left = np.cumsum(2 * _earlier(targets) + 1)[cuts - 1]
+    right = np.cumsum(2 * _earlier(targets[::-1]) + 1)[n - cuts - 1]
+    yield float((left / cuts + right / (n - cuts)).max()) / n - _squares(targets) / (n * n)
+
+
+def _earlier(targets: IntArray) -> IntArray:
+    """How many of the entries before each are equal to it: a sum of squared counts grows by twice that, and 1."""
+    order = np.argsort(targets, kind="stable")
+    counts = np.bincount(targets)
+    firsts = np.cumsum(counts) - counts
+    earlier = np.empty(len(targets), np.int64)
+    earlier[order] = np.arange(len(targets)) - firsts[targets[order]]
+    return earlier
+
+
+def _category_gains(categories: IntArray, targets: IntArray) -> Iterator[float]:
+    """The largest gain of a category against all others."""
+    _, numbers = np.unique(categories, return_inverse=True)
+    n, n_left = len(targets), np.bincount(numbers)
+    if len(n_left) < 2:
+        return
+    totals = np.bincount(targets)
+    pairs, counts = np.unique(numbers * len(totals) + targets, return_counts=True)
+    owners, classes = pairs // len(totals), pairs % len(totals)
+    left = np.bincount(owners, counts * counts)
+    right = left + _squares(targets) - 2 * np.bincount(owners, counts * totals[classes])
+    yield float((left / n_left + right / (n - n_left)).max()) / n - _squares(targets) / (n * n)

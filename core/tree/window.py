@@ -1,0 +1,36 @@
+"""A sliding window: the samples in the order of their arrival, so that the oldest can leave."""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+
+class Window:
+    """Slots in the order of arrival; every method takes constant time a slot.
+
+    Parameters
+    ----------
+    size : samples held at most.
+    slots : those held, the oldest first.
+    """
+
+    def __init__(self, size: int, slots: Iterable[int] = ()) -> None:
+        self.size = size
+        # Unlike those of a dict, the entries that have left cost nothing when the first one is asked for.
+        self._slots: OrderedDict[int, None] = OrderedDict.fromkeys(slots)
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def slots(self) -> list[int]:
+        """Return the slots, the oldest first."""
+        return list(self._slots)
+
+    def append(self, slot: int) -> int | None:
+        """Take in the newest sample, and return the slot of the one that has to leave, if any."""
+        self._slots[slot] = None
+        return self._slots.popitem(last=False)[0] if len(self._slots) > self.size else None
+
+    def remove(self, slots: Iterable[int]) -> None:
+        """Take out samples that leave by themselves."""
+        for slot in slots:
+            del self._slots[slot]

@@ -1,0 +1,431 @@
+"""What every kind of model does, whatever its trees are."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import core
+from core import load, persistence
+from core.errors import DuplicateIdError, EmptyModelError, FileError, InputError, UnknownIdError
+from core.kinds import KINDS
+from core.model import Model
+from core.schema import Column, ColumnType, LabelType, Schema, Task
+
+N = 70
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kind with parameters, and labels for it."""
+
+    kind: str
+    task: Task
+    parameters: dict[str, Any]
+
+    def make(self) -> Any:
+        return KINDS[self.kind, self.task](**self.parameters)
+
+    def schema(self) -> Schema:
+        columns = (
+            Column("a", ColumnType.NUMERIC),
+            Column("b", ColumnType.CATEGORICAL),
+            Column("c", ColumnType.NUMERIC, "float64"),
+            Column("d", ColumnType.BOOLEAN),
+        )
+        return Schema(columns, self.task, LabelType.STRING if self.task is Task.CLASSIFICATION else LabelType.NUMBER)
+
+    def row(self, rng: random.Random) -> list[Any]:
+        return [
+            rng.choice([None, rng.gauss(0, 1), float(rng.randrange(4))]),
+            rng.choice(["red", "green", "blue", None]),
+            rng.random() * 1e6,
+            rng.choice([True, False, None]),
+        ]
+
+    def samples(self, n: int = N, seed: int = 0) -> tuple[list[list[Any]], list[Any]]:
+        rng = random.Random(seed)
+        rows = [self.row(rng) for _ in range(n)]
+        if self.task is Task.REGRESSION:
+            return rows, [rng.gauss(0, 10) for _ in rows]
+        return rows, [rng.choice("ab") if row[1] == "red" else rng.choice("bc") for row in rows]
+
+    def fitted(self, n: int = N) -> Any:
+        X, y = self.samples(n)
+        return self.make().fit(X, y, ids=[f"id {i}" for i in range(n)], schema=self.schema())
+
+    def __str__(self) -> str:
+        """Name of a test."""
+        return f"{self.kind}-{self.task.value}-{'lazy' if self.parameters['lazy'] else 'eager'}"
+
+
+PARAMETERS: dict[str, dict[str, Any]] = {
+    "forest": {"n_estimators": 6, "random_state": 0},
+    "tree": {"max_depth": 6, "random_state": 0},
+}
+CASES = [
+    Case(kind, task, {**PARAMETERS[kind], "lazy": lazy, **more})
+    for kind, task in KINDS
+    for lazy, more in [(False, {}), (True, {})]
+]
+FEASIBLE = Case(
+    "tree", Task.CLASSIFICATION, {"alpha": 0.1, "beta": 0.3, "epsilon": None, "pruning_size": 3, "lazy": False}
+)
+
+
+@pytest.fixture(params=[*CASES, FEASIBLE], ids=lambda case: f"{case}{'-feasible' if case is FEASIBLE else ''}")
+def case(request: pytest.FixtureRequest) -> Case:
+    found: Case = request.param
+    return found
+
+
+def answers(model: Any, case: Case) -> list[Any]:
+    """All predictions for rows that are not held, comparable."""
+    result = model.query(case.samples(25, seed=9)[0])
+    return [None if part is None else part.tolist() for part in result]
+
+
+def facts(model: Any) -> list[Any]:
+    """Everything that a refused call must leave alone."""
+    store = model.samples_
+    held = [store.get(name) for name in store.ids()]
+    return [held, store.next_id, store.slots_in_order().tolist(), model.digest(), model.class_order().tolist()]
+
+
+def same(model: Any, other: Any, case: Case) -> None:
+    assert model.digest() == other.digest()
+    assert answers(model, case) == answers(other, case)
+    assert model.samples_.ids() == other.samples_.ids()
+
+
+def history(model: Any, case: Case, seed: int = 3) -> None:
+    """Adds, deletes and replacements, with queries in between."""
+    rng = random.Random(seed)
+    X, y = case.samples(60, seed)
+    model.add(X[:20], y[:20])
+    for i in range(20, 40):
+        model.add([X[i]], [y[i]], ids=[f"one {i} of {seed}"])
+        if i % 5 == 0:
+            model.query([X[i]])
+    for name in rng.sample(model.samples_.ids(), 30):
+        model.delete(name)
+    model.delete(rng.sample(model.samples_.ids(), 12))
+    for i, name in enumerate(rng.sample(model.samples_.ids(), 8)):
+        model.replace(name, X[40 + i], y[40 + i])
+    model.add([X[55]], [y[55]])
+
+
+def test_every_estimator_is_a_kind() -> None:
+    exported = [getattr(core, name) for name in core.__all__]
+    assert set(KINDS.values()) == {one for one in exported if inspect.isclass(one) and issubclass(one, Model)}
+    assert all((one.kind, one.task) == key for key, one in KINDS.items())
+
+
+def test_the_parameters_are_those_of_the_class(case: Case) -> None:
+    model = case.fitted()
+    assert (model.kind, model.task) == (case.kind, case.task)
+    assert {**model.get_params(), **case.parameters} == model.get_params()
+    assert model.n_samples_ == N == len(model.samples_)
+    assert model.nbytes_ > model.samples_.nbytes > 0
+    assert model.guarantee in {"exact", "epsilon-feasible", "approximate"}
+
+
+# Learning and unlearning
+
+
+def test_after_any_history_a_scrub_gives_the_fresh_fit(case: Case) -> None:
+    model = case.fitted()
+    history(model, case)
+    model.check_invariants()
+    assert model.verify().ok
+    model.scrub()
+    model.check_invariants()
+    assert model.verify().ok
+    held = [model.samples_.get(name) for name in reversed(model.samples_.ids())]
+    fresh = case.make().fit(
+        [one.features for one in held], [one.label for one in held], ids=[one.id for one in held], schema=case.schema()
+    )
+    assert fresh.digest() == model.digest()
+    assert answers(fresh, case) == answers(model, case)
+
+
+def test_fit_held_is_fit(case: Case) -> None:
+    model = case.fitted()
+    other = case.make().fit_held(model.samples_.copy())
+    same(other, case.fitted(), case)
+
+
+def test_a_model_that_starts_empty_learns_all_the_same(case: Case) -> None:
+    X, y = case.samples()
+    model = case.make().start(case.schema())
+    with pytest.raises(EmptyModelError):
+        model.query(X)
+    assert model.add(X, y, ids=[f"id {i}" for i in range(N)]) == [f"id {i}" for i in range(N)]
+    model.scrub()
+    same(model, case.fitted(), case)
+    model.delete(model.samples_.ids())
+    model.check_invariants()
+    assert model.verify().ok
+    assert model.n_samples_ == 0
+    with pytest.raises(EmptyModelError):
+        model.query(X)
+    assert model.add(X[:1], y[:1]) == ["0"]
+    answered = model.query(X).labels.tolist()
+    assert answered == (pytest.approx([y[0]] * N) if case.task is Task.REGRESSION else [y[0]] * N)
+
+
+def test_partial_fit_fits_and_adds(case: Case) -> None:
+    X, y = np.random.default_rng(0).normal(size=(60, 3)), case.samples(60)[1]
+    model = case.make().partial_fit(X[:40], y[:40])
+    assert model.partial_fit(X[40:], y[40:]) is model
+    assert model.n_samples_ == 60
+    model.scrub()
+    assert model.digest() == case.make().fit(X, y).digest()
+    with pytest.raises(InputError, match="must be one of `classes`"):
+        model.partial_fit(X[:1], y[:1], classes=["never"] if case.task is Task.CLASSIFICATION else [1e9])
+
+
+def test_replacing_keeps_the_id_the_subject_and_the_expiry(case: Case) -> None:
+    model = case.fitted()
+    model.samples_.set_subject("id 5", "ada")
+    model.samples_.set_expiry("id 5", 12345)
+    X, y = case.samples(1, seed=4)
+    model.replace("id 5", X[0], y[0])
+    held = model.samples_.get("id 5")
+    assert (held.subject, held.expires_ms, held.label) == ("ada", 12345, y[0])
+    assert model.n_samples_ == N
+    model.check_invariants()
+
+
+def test_what_is_refused_changes_nothing(case: Case) -> None:
+    model = case.fitted()
+    history(model, case)
+    model.resolve()
+    before = facts(model)
+    X, y = case.samples(3, seed=5)
+    known = model.samples_.ids()[0]
+    bad = [X[0], [float("inf"), *X[1][1:]], X[2]]
+    attempts: list[tuple[type[Exception], Callable[[], object]]] = [
+        (InputError, lambda: model.add(bad, y)),
+        (InputError, lambda: model.add([bad[1]], y[:1])),
+        (InputError, lambda: model.add([[*X[0], 1.0]], y[:1])),
+        (InputError, lambda: model.add(X, [y[0], None, y[2]])),
+        (InputError, lambda: model.add(X[:1], [None])),
+        (InputError, lambda: model.add(X, y[:2])),
+        (DuplicateIdError, lambda: model.add(X, y, ids=["x", "y", "x"])),
+        (DuplicateIdError, lambda: model.add(X, y, ids=["x", "y", known])),
+        (UnknownIdError, lambda: model.delete([known, "never"])),
+        (DuplicateIdError, lambda: model.delete([known, known])),
+        (UnknownIdError, lambda: model.replace("never", X[0], y[0])),
+        (InputError, lambda: model.replace(known, bad[1], y[0])),
+        (InputError, lambda: model.query(bad)),
+        (InputError, lambda: model.fit(bad, y)),
+        (InputError, lambda: model.start(Schema(case.schema().columns, other_task(case), LabelType.NUMBER))),
+    ]
+    for error, attempt in attempts:
+        with pytest.raises(error):
+            attempt()
+        assert facts(model) == before
+    model.check_invariants()
+
+
+def other_task(case: Case) -> Task:
+    return Task.REGRESSION if case.task is Task.CLASSIFICATION else Task.CLASSIFICATION
+
+
+def test_an_empty_deletion_changes_nothing(case: Case) -> None:
+    model = case.fitted()
+    before = facts(model)
+    model.delete([])
+    assert facts(model) == before
+
+
+def test_classes_follow_the_samples() -> None:
+    for case in CASES:
+        if case.task is Task.CLASSIFICATION:
+            model = case.fitted()
+            X, _ = case.samples(3)
+            model.add(X, ["z", "A", "z"], ids=["1", "2", "3"])
+            assert model.classes_.tolist() == ["A", "a", "b", "c", "z"]
+            model.delete(["1", "2"])
+            assert model.predict_proba(X).shape == (3, 4)
+            model.delete("3")
+            assert model.classes_.tolist() == ["a", "b", "c"]
+            assert set(model.predict(case.samples()[0])) <= set("abc")
+
+
+# Reading
+
+
+def test_a_row_is_answered_as_in_a_batch_and_frozen_as_otherwise(case: Case) -> None:
+    model = case.fitted()
+    history(model, case)
+    n_tags = model.n_lazy_tags_
+    assert (n_tags > 0) == case.parameters["lazy"]
+    X, _ = case.samples(25, seed=9)
+    frozen = [model.query([row], frozen=True) for row in X]
+    together = model.query(X, frozen=True)
+    assert model.n_lazy_tags_ == n_tags  # nothing was written
+    singly = [model.query([row]) for row in X]
+    whole = model.query(X)
+    for i, (a, b) in enumerate(zip(frozen, singly, strict=True)):
+        for result in (a, b):
+            assert result.labels.tolist() == whole.labels[i : i + 1].tolist() == together.labels[i : i + 1].tolist()
+            if whole.probabilities is not None:
+                assert result.probabilities.tolist() == whole.probabilities[i : i + 1].tolist()
+    assert model.predict(X).tolist() == whole.labels.tolist()
+    assert [model.predict([row])[0] for row in X] == whole.labels.tolist()
+    assert model.predict([X[0]]).dtype == whole.labels.dtype
+    model.predict([X[0]])[0] = whole.labels[0]  # is the caller's to change
+
+
+def test_resolving_step_by_step_resolves_everything(case: Case) -> None:
+    model = case.fitted()
+    history(model, case)
+    other = model.copy()
+    for _ in range(10_000):
+        if not model.n_lazy_tags_:
+            break
+        assert model.resolve(max_tags=1) == 1
+    assert model.resolve() == 0
+    same(model, other, case)
+
+
+def test_importances_are_shares(case: Case) -> None:
+    model = case.fitted()
+    assert model.feature_importances_.shape == (4,)
+    assert model.feature_importances_.sum() == pytest.approx(1.0)
+    assert (model.feature_importances_ >= 0).all()
+
+
+# Keeping
+
+
+@pytest.mark.parametrize("way", ["save", "pickle", "copy", "deepcopy"])
+def test_what_is_kept_goes_on_as_the_original_would(case: Case, way: str, tmp_path: Path) -> None:
+    model = case.fitted()
+    history(model, case)
+    model.samples_.set_subject("id 1" if "id 1" in model.samples_ else model.samples_.ids()[0], "ada")
+    ways: dict[str, Callable[[], Any]] = {
+        "save": lambda: (model.save(tmp_path / "model", {"note": "text"}), load(tmp_path / "model"))[1],
+        "pickle": lambda: pickle.loads(pickle.dumps(model)),  # noqa: S301 - ours
+        "copy": model.copy,
+        "deepcopy": lambda: copy.deepcopy(model),
+    }
+    kept = ways[way]()
+    assert type(kept) is type(model)
+    assert kept.get_params() == {**model.get_params(), "random_state": kept.random_state}
+    assert kept.guarantee == model.guarantee
+    same(kept, model, case)
+    kept.check_invariants()
+    for one in (model, kept):
+        history(one, case, seed=8)
+    same(kept, model, case)
+    assert [kept.samples_.get(i) for i in kept.samples_.ids()] == [model.samples_.get(i) for i in model.samples_.ids()]
+    kept.check_invariants()
+    before = facts(model)
+    history(kept, case, seed=11)
+    assert facts(model) == before
+
+
+def test_a_file_says_what_it_holds(case: Case, tmp_path: Path) -> None:
+    model = case.fitted()
+    model.save(tmp_path / "model", {"note": "text"})
+    document = persistence.read_metadata(tmp_path / "model")
+    assert document["kind"] == case.kind
+    assert document["task"] == case.task.value
+    assert document["guarantee"] == model.guarantee
+    assert document["digest"] == model.digest()
+    assert document["n_samples"] == N
+    assert document["extra"] == {"note": "text"}
+    assert type(model).load(tmp_path / "model").digest() == model.digest()
+    others = [estimator for estimator in KINDS.values() if estimator is not type(model)]
+    with pytest.raises(FileError, match=f"holds a {type(model).__name__}"):
+        others[0].load(tmp_path / "model")
+
+
+def test_a_file_holds_nothing_of_deleted_samples(case: Case, tmp_path: Path) -> None:
+    model = case.fitted()
+    label = "vanished class" if case.task is Task.CLASSIFICATION else 1234.5678
+    model.add([[77.125, "vanished colour", 7.0, True]], [label], ids=["vanished person"])
+    model.save(tmp_path / "with")
+    traces = [b"vanished person", b"vanished colour", np.float32(77.125).tobytes()]
+    assert any(np.float64(77.125).tobytes() in (tmp_path / "with").read_bytes() for _ in traces)
+    assert b"vanished person" in (tmp_path / "with").read_bytes()
+    model.delete("vanished person")
+    model.scrub()
+    model.save(tmp_path / "without")
+    written = (tmp_path / "without").read_bytes()
+    for trace in [b"vanished", np.float64(77.125).tobytes(), np.float32(77.125).tobytes()]:
+        assert trace not in written
+
+
+def test_a_file_without_its_trees_is_grown_anew(case: Case) -> None:
+    model = case.fitted()
+    model.scrub()
+    document, arrays = model.to_parts()
+    if case.kind == "forest":
+        arrays = {**arrays, "forest.links": arrays["forest.places"]}
+    grown = type(model).from_parts(document, arrays, with_trees=False)
+    grown.check_invariants()
+    same(grown, model, case)
+
+
+def test_files_that_were_written_wrong_are_refused_or_sound(case: Case, tmp_path: Path) -> None:
+    """Every number of the trees' arrays may be another one: kernels must not follow it anywhere."""
+    model = case.fitted()
+    history(model, case)
+    document, arrays = model.to_parts()
+    rng = np.random.default_rng(0)
+    n_refused = 0
+    names = [name for name in arrays if name.startswith((f"{case.kind}.", "samples.slots", "class_table.codes"))]
+    for name in [*names, *names]:
+        wrong = {key: array.copy() for key, array in arrays.items()}
+        flat = wrong[name].reshape(-1)
+        if flat.size == 0:
+            continue
+        place = rng.integers(flat.size)
+        raw = flat[place : place + 1].view(np.uint8)
+        raw[:] = ~raw if flat.dtype == np.bool_ else rng.integers(0, 256, len(raw), np.uint8)
+        if flat.dtype == np.bool_:
+            raw[:] &= 1
+        persistence.write(tmp_path / "wrong", wrong, {**document, "digest": "", "extra": {}})
+        try:
+            loaded = load(tmp_path / "wrong")
+        except FileError:
+            n_refused += 1
+            continue
+        answers(loaded, case)
+        loaded.add(*case.samples(5, seed=1))
+    assert n_refused > len(names) // 2
+
+
+def test_a_description_that_is_wrong_is_refused(case: Case, tmp_path: Path) -> None:
+    document, arrays = case.fitted().to_parts()
+
+    def edits(value: Any) -> list[Any]:
+        if isinstance(value, bool):
+            return ["yes"]
+        if isinstance(value, int | float):
+            return [-1, "1", 2**70, None]
+        return (
+            [{**value, name: new} for name in value for new in edits(value[name])] if isinstance(value, dict) else [7]
+        )
+
+    settings = document["settings"]
+    wrong = [{**document, "settings": {**settings, name: new}} for name in settings for new in edits(settings[name])]
+    wrong += [{**document, name: new} for name in ("n_samples", "task", "kind", "schema") for new in (-1, None, "x")]
+    wrong += [{key: value for key, value in document.items() if key != name} for name in ("settings", "schema", "kind")]
+    for description in wrong:
+        persistence.write(tmp_path / "wrong", arrays, {**description, "digest": "", "extra": {}})
+        with pytest.raises(FileError):
+            load(tmp_path / "wrong")

@@ -1,0 +1,153 @@
+"""The short way into a store gives what the long way gives, or nothing at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core import DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier
+from core.errors import InputError
+from core.samples import SampleStore
+from core.schema import Column, ColumnType, LabelType, Schema, Task
+
+COLUMNS = (
+    (Column("a", ColumnType.NUMERIC), Column("d", ColumnType.NUMERIC)),
+    (Column("a", ColumnType.NUMERIC, "float64"), Column("d", ColumnType.NUMERIC)),
+    (Column("a", ColumnType.CATEGORICAL), Column("d", ColumnType.NUMERIC), Column("e", ColumnType.CATEGORICAL)),
+    (Column("a", ColumnType.BOOLEAN), Column("d", ColumnType.NUMERIC)),
+)
+LABELS = {
+    LabelType.STRING: ["x", "y", "new", 1, None, np.str_("x"), True],
+    LabelType.INTEGER: [1, 2, 3, 1.0, True, 2**70, None, np.int64(1)],
+    LabelType.BOOLEAN: [True, False, 1, None, "x"],
+    LabelType.SCALAR: [1, 1.0, True, "x", None],
+    LabelType.NUMBER: [1.0, 2.0, 1, 0.5, float("nan"), None],
+}
+VALUES = st.one_of(
+    st.integers(-40, 40),
+    st.floats(allow_nan=True, allow_infinity=True),
+    st.sampled_from(["u", "v", "new", "", None, True, 2**24 + 1, 10**400, 1e39, -0.0, np.float32(0.1), []]),
+)
+
+
+def store_of(schema: Schema) -> SampleStore:
+    """A store with free slots, free codes, and the values "u" and "v"."""
+    store = SampleStore(schema)
+    first = {ColumnType.CATEGORICAL: "u", ColumnType.BOOLEAN: True, ColumnType.NUMERIC: 1.0}
+    second = {ColumnType.CATEGORICAL: "v", ColumnType.BOOLEAN: None, ColumnType.NUMERIC: None}
+    rows = [[values[column.type] for column in schema.columns] for values in (first, second)]
+    labels = LABELS[schema.label_type][:2]
+    store.commit(store.prepare([*rows, *rows], [*labels, *labels], ["a", "b", "c", "5"]))
+    store.remove(store.find(["b"]))
+    return store
+
+
+def facts(store: SampleStore) -> list[Any]:
+    """Everything there is to know."""
+    parts = [array.tobytes() for array in store._arrays()]
+    parts += [array.tobytes() for array in (store.classes.counts, store.classes.order(), store.categories.counts)]
+    return [*parts, store.ids(), store.next_id, store.slots_in_order().tolist(), sorted(store._free), store._top]
+
+
+def long_way(store: SampleStore, X: Any, y: Any) -> Any:
+    try:
+        slots = store.commit(store.prepare(X, y))
+    except InputError as error:
+        return type(error), error.rule, error.row, error.field
+    return slots.tolist()
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(COLUMNS), st.sampled_from(sorted(LABELS, key=str)), st.data())
+def test_it_is_the_long_way_or_none(columns: tuple[Column, ...], label_type: LabelType, data: st.DataObject) -> None:
+    schema = Schema(columns, Task.CLASSIFICATION, label_type)
+    short, long = store_of(schema), store_of(schema)
+    for _ in range(data.draw(st.integers(1, 4))):
+        row = [data.draw(VALUES) for _ in columns]
+        y = [data.draw(st.sampled_from(LABELS[label_type]))]
+        given_row = list(row)
+        before = facts(short)
+        slot = short.admit(row, y)
+        assert list(map(repr, row)) == list(map(repr, given_row))  # what was sent stays as it was
+        if slot is None:
+            assert facts(short) == before
+            assert long_way(short, [row], y) == long_way(long, [row], y)
+        else:
+            assert [slot] == long_way(long, [row], y)
+        assert facts(short) == facts(long)
+        short.check_invariants()
+
+
+def test_plain_rows_take_it() -> None:
+    """So that the comparison above compares something."""
+    schema = Schema(COLUMNS[2], Task.CLASSIFICATION, LabelType.STRING)
+    store = store_of(schema)
+    for row in (["u", 1.5, "v"], [None, None, "u"], ["v", 3, None]):
+        assert store.admit(row, ["x"]) is not None
+    store.check_invariants()
+    assert store.ids() == ["a", "c", "5", "6", "7", "8"]
+
+
+@pytest.mark.parametrize(
+    ("row", "y"),
+    [
+        (["u", 1.5], ["x"]),
+        (("u", 1.5, "v"), ["x"]),
+        (["never held", 1.5, "v"], ["x"]),
+        (["u", float("inf"), "v"], ["x"]),
+        (["u", 1e39, "v"], ["x"]),
+        (["u", 2**24 + 1, "v"], ["x"]),
+        (["u", True, "v"], ["x"]),
+        (["u", "1", "v"], ["x"]),
+        ([1, 1.0, "v"], ["x"]),
+        (["u", 1.0, "v"], ["never held"]),
+        (["u", 1.0, "v"], [1]),
+        (["u", 1.0, "v"], ["x", "x"]),
+        (["u", 1.0, "v"], "x"),
+    ],
+)
+def test_whatever_is_not_plain_does_not_take_it(row: Any, y: Any) -> None:
+    store = store_of(Schema(COLUMNS[2], Task.CLASSIFICATION, LabelType.STRING))
+    before = facts(store)
+    assert store.admit(row, y) is None
+    assert facts(store) == before
+
+
+def test_a_full_store_and_a_copy_take_the_long_way() -> None:
+    store = store_of(Schema(COLUMNS[2], Task.CLASSIFICATION, LabelType.STRING))
+    assert store.copy().admit(["u", 1.0, "v"], ["x"]) is None  # a copy is made ready by its first `commit`
+    n = 0
+    while store.admit(["u", float(n), "v"], ["x"]) is not None:
+        n += 1
+    assert len(store) == store.capacity
+    assert store.commit(store.prepare([["u", 1.0, "v"]], ["x"])).tolist() == [len(store) - 1]
+    store.check_invariants()
+
+
+def test_a_number_that_is_an_id_is_passed_over() -> None:
+    store = store_of(Schema(COLUMNS[2], Task.CLASSIFICATION, LabelType.STRING))
+    store._next_id = 5  # which is held
+    assert store.admit(["u", 1.0, "v"], ["x"]) is None
+
+
+@pytest.mark.parametrize("model", [DynamicForestClassifier(4, random_state=0), DynamicTreeClassifier(epsilon=0.0)])
+def test_a_model_does_not_care(model: Any) -> None:
+    rng = np.random.default_rng(0)
+    rows = [[float(a), "uv"[int(a > 0)], float(b)] for a, b in rng.normal(size=(80, 2))]
+    labels = ["x" if row[2] > 0 else "y" for row in rows]
+    model.fit(rows[:40], labels[:40])
+    other = model.copy()
+    for i in range(40, 80):
+        assert model.add([rows[i]], [labels[i]]) == other.add((rows[i],), labels[i : i + 1]) == [str(i)]
+    assert model.digest() == other.digest()
+    model.check_invariants()
+
+
+def test_targets_of_a_regression_take_the_long_way() -> None:
+    model = DynamicForestRegressor(4, random_state=0).fit([[1.0], [2.0], [3.0]], [1.0, 2.0, 3.0])
+    assert model.samples_.admit([4.0], [1.0]) is None
+    assert model.add([[4.0]], [1.0]) == ["3"]

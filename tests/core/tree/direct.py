@@ -1,0 +1,119 @@
+"""Trees without an estimator: random samples as kernels read them, and the tree as the oracle's nodes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from core.data import Data
+from core.rng import MISSING_CATEGORY
+from core.tree.nodes import MISSING_LEFT, NEXT, NIL, ONE_VS_REST, ROOT, TAGGED
+from core.tree.tree import Tree, TreeSettings
+from tests.oracles import tree as oracle
+from tests.oracles.forest import Column
+from tests.oracles.tree import Node, Sample, Split
+
+Slots = npt.NDArray[np.int64]
+
+
+def make_data(
+    seed: int,
+    n: int,
+    *,
+    n_numeric: int = 3,
+    n_categories: tuple[int, ...] = (),
+    n_classes: int = 2,
+    n_values: int | None = 12,
+    missing: float = 0.0,
+    cell_dtype: Any = np.float32,
+) -> Data:
+    """Random samples, of which some features say something about the class; the last columns are categorical."""
+    rng = np.random.default_rng(seed)
+    targets = rng.integers(0, n_classes, n)
+    numeric = rng.normal(size=(n, n_numeric)) + 0.7 * targets[:, np.newaxis] * rng.integers(0, 2, n_numeric)
+    if n_values is not None:
+        numeric = np.round(numeric * n_values / 6)
+    cells = np.zeros((n, n_numeric + len(n_categories)), cell_dtype)
+    cells[:, :n_numeric] = numeric + 0.0
+    first = 0
+    for column, size in enumerate(n_categories, n_numeric):
+        cells[:, column] = first + np.where(rng.random(n) < 0.5, targets, rng.integers(0, size, n)) % size
+        first += size
+    cells[rng.random(cells.shape) < missing] = np.nan
+    hashes = rng.integers(1, 2**63, first + 1).astype(np.uint64) * np.uint64(2)
+    mask = np.arange(cells.shape[1]) >= n_numeric
+    return Data(cells, targets, np.zeros(n, np.uint64), hashes, mask)
+
+
+def make_tree(data: Data, n_classes: int, **settings: Any) -> Tree:
+    chosen = TreeSettings(**{"max_depth": 10, "pruning_size": 1, "alpha": 0.0, "epsilon": 0.1, **settings})
+    return Tree(chosen, data.cells.shape[1], n_classes, data.cells.dtype, data.categorical)
+
+
+def columns_of(data: Data) -> list[Column]:
+    dtype = str(data.cells.dtype)
+    return [Column("categorical") if mask else Column("numeric", dtype) for mask in data.categorical]
+
+
+def sample_at(data: Data, slot: int) -> Sample:
+    cells: list[Any] = []
+    for x, is_category in zip(data.cells[slot].tolist(), data.categorical, strict=True):
+        if is_category:
+            cells.append(int(MISSING_CATEGORY) if math.isnan(x) else int(data.category_hashes[int(x)]))
+        else:
+            cells.append(None if math.isnan(x) else x)
+    return Sample(tuple(cells), ("int", int(data.targets[slot])))
+
+
+def read(tree: Tree, data: Data, row: int = ROOT) -> Node:
+    """The tree as the oracle's nodes."""
+    record = tree.arrays_.nodes[row]
+    node = Node(
+        int(record["depth"]), int(record["built"]), int(record["touched"]), tagged=bool(record["flags"] & TAGGED)
+    )
+    child = int(record["child"])
+    if child == NIL:
+        slot = int(record["head"])
+        while slot != NIL:
+            node.samples[str(slot)] = sample_at(data, slot)
+            slot = int(tree.arrays_.links[slot, NEXT])
+        return node
+    attribute = int(record["attribute"])
+    if record["kind"] == ONE_VS_REST:
+        node.split = Split(attribute, category=int(record["category"]))
+    else:
+        node.split = Split(attribute, float(record["threshold"]), missing_left=bool(record["kind"] == MISSING_LEFT))
+    node.children = (read(tree, data, child), read(tree, data, child + 1))
+    return node
+
+
+def plain(node: Node) -> list[Any]:
+    """All of a tree as nested lists, without s and c where there is a tag."""
+    counters = () if node.tagged else (node.s, node.c)
+    children = [plain(child) for child in node.children or ()]
+    return [node.depth, counters, node.tagged, node.split, sorted(node.samples), children]
+
+
+def build_slowly(data: Data, slots: Slots, tree: Tree) -> oracle.Tree:
+    samples = {str(slot): sample_at(data, slot) for slot in slots.tolist()}
+    settings = tree.settings
+    parameters = oracle.Parameters(settings.max_depth, settings.pruning_size, settings.alpha, 0.0, settings.epsilon)
+    return oracle.Tree(samples, parameters, columns_of(data))
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "two classes": {},
+    "few values": {"n_values": 3},
+    "distinct values": {"n_values": None},
+    "float64": {"n_values": None, "cell_dtype": np.float64},
+    "five classes": {"n_classes": 5},
+    "missing values": {"missing": 0.2},
+    "missing values, three classes": {"missing": 0.3, "n_classes": 3, "n_values": 4},
+    "only categories": {"n_numeric": 0, "n_categories": (3, 8, 40), "missing": 0.05},
+    "mixed": {"n_numeric": 2, "n_categories": (2, 30), "missing": 0.1, "n_classes": 3},
+}
+
+ORDER = np.arange(8)

@@ -1,0 +1,73 @@
+"""Reads a model's tree as it is into the oracle's nodes, so that the two can be compared and checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core.tree.nodes import MISSING_LEFT, NEXT, NIL, ONE_VS_REST, ROOT, TAGGED
+from tests.oracles.tree import Node, Sample, Split
+
+
+def read(model: Any, held: dict[str, Sample]) -> Node:
+    """The model's tree, with tags if there are some; resolves nothing.
+
+    Parameters
+    ----------
+    model
+        A fitted DynamicTreeClassifier.
+    held
+        What the model should hold: the nodes name their samples, what these are like is taken from here.
+    """
+    return _Reader(model, held).node(ROOT, 0)
+
+
+class _Reader:
+    def __init__(self, model: Any, held: dict[str, Sample]) -> None:
+        self.arrays = model.tree_.arrays_
+        self.held = held
+        self.names = {slot: name for name, slot in zip(held, model.samples_.find(list(held)).tolist(), strict=True)}
+
+    def node(self, row: int, depth: int) -> Node:
+        fields = self.arrays.nodes[row]
+        assert fields["depth"] == depth
+        node = Node(depth, int(fields["built"]), int(fields["touched"]), tagged=bool(fields["flags"] & TAGGED))
+        child = int(fields["child"])
+        if child == NIL:
+            node.samples = {self.names[slot]: self.held[self.names[slot]] for slot in self.members(row)}
+            assert len(node.samples) == fields["n_samples"]
+            return node
+        node.split = split_of(fields)
+        node.children = (self.node(child, depth + 1), self.node(child + 1, depth + 1))
+        return node
+
+    def members(self, row: int) -> list[int]:
+        """The slots in a leaf's list."""
+        slots = []
+        slot = int(self.arrays.nodes[row]["head"])
+        while slot != NIL:
+            slots.append(slot)
+            slot = int(self.arrays.links[slot, NEXT])
+        return slots
+
+
+def split_of(fields: Any) -> Split:
+    """The split of an inner node."""
+    attribute, kind = int(fields["attribute"]), fields["kind"]
+    if kind == ONE_VS_REST:
+        return Split(attribute, category=int(fields["category"]))
+    return Split(attribute, float(fields["threshold"]), missing_left=bool(kind == MISSING_LEFT))
+
+
+def difference(one: Node, other: Node, path: str = "root") -> str | None:
+    """Where two trees differ first, and in what; None where they are the same."""
+    mine = (one.depth, one.s, one.c, one.tagged, one.split, set(one.samples))
+    theirs = (other.depth, other.s, other.c, other.tagged, other.split, set(other.samples))
+    if one.tagged and other.tagged:  # s(v) and c(v) mean nothing until it is built
+        mine, theirs = (mine[0], *mine[3:]), (theirs[0], *theirs[3:])
+    if mine != theirs:
+        return f"{path}: {mine} against {theirs}"
+    for side, (a, b) in enumerate(zip(one.children or (), other.children or (), strict=True)):
+        found = difference(a, b, f"{path}, {'right' if side else 'left'}")
+        if found is not None:
+            return found
+    return None

@@ -1,0 +1,420 @@
+"""The estimator: its parameters, what it promises, its window, and how people read it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import deque
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core import DynamicTreeClassifier, load
+from core.errors import CapacityError, InputError, UnknownIdError
+from core.tree import estimator as module
+from core.tree.nodes import NIL, ROOT
+from core.tree.parameters import epsilon_bound
+
+Array = np.ndarray[Any, Any]
+
+
+def table(n: int = 200, seed: int = 0) -> tuple[list[list[Any]], list[str]]:
+    """Numbers, some missing, and a category; three classes."""
+    rng = np.random.default_rng(seed)
+    numbers = rng.normal(size=(n, 2)).round(2).tolist()
+    colours = rng.choice(["red", "green", "blue"], n).tolist()
+    rows = [[a if a < 1.5 else None, b, c] for (a, b), c in zip(numbers, colours, strict=True)]
+    labels = ["x" if c == "red" else "y" if b > 0 else "z" for _, b, c in rows]
+    return rows, np.where(rng.random(n) < 0.1, "x", labels).tolist()
+
+
+def fitted(n: int = 200, **parameters: Any) -> Any:
+    return DynamicTreeClassifier(**parameters).fit(*table(n))
+
+
+# Parameters
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "rule"),
+    [
+        ("max_depth", [-1, 65, 1.0, "10", True], r"must be an integer in \[0, 64\]"),
+        ("pruning_size", [0, 1.5, None, 2**31], r"must be an integer in \[1, 2147483647\]"),
+        ("alpha", [-0.1, 1.1, math.nan, None, "0"], r"must be a number in \[0, 1\]"),
+        ("alpha", [1, 1.0], "must be below 1"),
+        ("beta", [-0.1, 2], r"must be a number in \[0, 1\]"),
+        ("epsilon", [-0.1, math.nan, "0.1"], "must be a number of at least 0"),
+        ("epsilon", [math.inf], "must be finite"),
+        ("epsilon", [None], "derived from alpha and beta: make both greater than 0"),
+        ("window", [0, -1, 2.0, 2**26 + 1], r"must be an integer in \[1, 67108864\]"),
+        ("lazy", [1, None], "must be True or False"),
+        ("random_state", [-1, "x"], "random_state"),
+    ],
+)
+def test_parameters_are_checked_by_fit(name: str, values: list[Any], rule: str) -> None:
+    for value in values:
+        model = DynamicTreeClassifier(**{name: value})
+        with pytest.raises(InputError, match=rule):
+            model.fit(*table())
+        assert not model.__sklearn_is_fitted__()
+
+
+def test_epsilon_is_derived_from_both() -> None:
+    for given_ in ({"alpha": 0.1}, {"beta": 0.1}):
+        with pytest.raises(InputError, match="make both greater than 0"):
+            fitted(epsilon=None, **given_)
+    model = fitted(epsilon=None, alpha=0.1, beta=0.2, pruning_size=3)
+    assert model.parameters_.tree.epsilon == np.nextafter(0.2 / 12.5, 0)
+    assert model.guarantee == "epsilon-feasible"
+    assert DynamicTreeClassifier(epsilon=None, alpha=0.1, beta=0.2).guarantee == "epsilon-feasible"  # not yet fitted
+    assert DynamicTreeClassifier().guarantee == "approximate"
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 10**9))
+def test_the_bound_is_the_least_of_three(alpha: float, beta: float, k: int) -> None:
+    bound = epsilon_bound(alpha, beta, k)
+    assert bound <= alpha / 5
+    assert bound <= beta / 12.5
+    assert bound * (k + 1) <= 1 + 1e-12
+    assert bound in {alpha / 5, beta / 12.5, 1 / (k + 1)}
+
+
+def test_numpy_numbers_are_numbers(tmp_path: Path) -> None:
+    model = fitted(max_depth=np.int64(4), alpha=np.float32(0.25), epsilon=np.float64(0.2), window=np.int32(50))
+    model.save(tmp_path / "model")
+    assert load(tmp_path / "model").digest() == model.digest() == model.copy().digest()
+
+
+def test_a_deep_tree_has_no_limit_but_64() -> None:
+    """Each split takes one sample off: only the limit ends that."""
+    n = 200
+    X = np.arange(n, dtype=np.float32).reshape(-1, 1)
+    y = np.arange(n) % 2
+    model = DynamicTreeClassifier(max_depth=None, epsilon=0.0).fit(X, y)
+    deepest = model.tree_.arrays_.nodes["depth"].max()
+    assert 8 <= deepest <= 64
+    assert DynamicTreeClassifier(max_depth=0).fit(X, y).tree_.n_nodes == 1
+    model.check_invariants()
+
+
+def test_pruning_size_makes_leaves_of_small_nodes() -> None:
+    nodes = fitted(pruning_size=30, max_depth=None).tree_.arrays_.nodes
+    inner = nodes[nodes["child"] != NIL]
+    assert inner["n_samples"].min() > 30
+    assert len(inner) > 1
+
+
+def test_too_many_samples_are_refused_before_anything_changes() -> None:
+    model = fitted(100)
+    digest = model.digest()
+    rows, labels = table(3)
+    with patch.object(module, "MAX_SAMPLES", 101), pytest.raises(CapacityError, match="at most 101 samples"):
+        model.add(rows, labels)
+    assert (model.digest(), model.n_samples_) == (digest, 100)
+
+
+# Batches
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_a_batch_that_builds_the_tree_anew_gives_the_fresh_fit(lazy: bool) -> None:
+    rows, labels = table(300)
+    with patch.object(module, "_REBUILD_SIZE", 20):
+        model = DynamicTreeClassifier(lazy=lazy).fit(rows[:100], labels[:100])
+        model.add(rows[100:], labels[100:])
+        assert model.n_lazy_tags_ == lazy
+        assert model.digest() == DynamicTreeClassifier().fit(rows, labels).digest()
+        model.delete([str(i) for i in range(150)])
+        assert model.n_lazy_tags_ == lazy
+        assert model.digest() == DynamicTreeClassifier().fit(rows[150:], labels[150:]).digest()
+        assert model.n_mutations_since_scrub_ == 350
+        assert model.verify().ok
+        model.check_invariants()
+
+
+def test_with_an_epsilon_of_0_a_batch_is_the_fresh_fit_and_so_is_each_sample() -> None:
+    rows, labels = table(120)
+    one, many = (DynamicTreeClassifier(epsilon=0).fit(rows[:80], labels[:80]) for _ in range(2))
+    for row, label in zip(rows[80:], labels[80:], strict=True):
+        one.add([row], [label])
+    many.add(rows[80:], labels[80:])
+    fresh = DynamicTreeClassifier(epsilon=0).fit(rows, labels)
+    assert one.digest() == many.digest() == fresh.digest()
+    assert one.tree_.arrays_.nodes["touched"].max() == many.tree_.arrays_.nodes["touched"].max() == 0
+
+
+def test_mutations_are_counted_since_the_last_scrub() -> None:
+    model = fitted(100)
+    rows, labels = table(5, seed=3)
+    assert model.n_mutations_since_scrub_ == 0
+    model.add(rows, labels)
+    model.delete(["1", "2"])
+    assert model.n_mutations_since_scrub_ == 7
+    model.replace("3", rows[0], labels[0])
+    assert model.n_mutations_since_scrub_ == 9 == model.copy().n_mutations_since_scrub_
+    model.resolve()
+    model.wipe()
+    assert model.n_mutations_since_scrub_ == 9
+    model.scrub()
+    assert model.n_mutations_since_scrub_ == 0
+
+
+# The window
+
+
+@settings(max_examples=25)
+@given(
+    st.integers(1, 30), st.lists(st.sampled_from(["add", "batch", "delete", "replace", "copy", "save"]), max_size=25)
+)
+def test_the_oldest_leaves_when_one_too_many_comes(size: int, operations: list[str]) -> None:
+    rows, labels = table(400, seed=1)
+    fresh = iter(zip(rows, labels, strict=True))
+    model = DynamicTreeClassifier(window=size, max_depth=4)
+    first = [next(fresh) for _ in range(12)]
+    model.fit([row for row, _ in first], [label for _, label in first])
+    expected = deque(map(str, range(12)), maxlen=size)
+    assert model.samples_.ids() == list(expected)
+    for operation in operations:
+        if operation in {"add", "batch"}:
+            batch = [next(fresh) for _ in range(1 if operation == "add" else 9)]
+            expected.extend(model.add([row for row, _ in batch], [label for _, label in batch]))
+        elif operation == "delete" and expected:
+            model.delete(expected[len(expected) // 2])
+            del expected[len(expected) // 2]
+        elif operation == "replace" and expected:
+            name = expected[len(expected) // 3]
+            model.replace(name, *next(fresh))
+            expected.remove(name)
+            expected.append(name)
+        elif operation == "copy":
+            model = model.copy()
+        elif operation == "save":
+            document, arrays = model.to_parts()
+            model = type(model).from_parts(document, arrays)
+        assert model.samples_.ids() == list(expected)
+        model.check_invariants()
+    assert model.verify().ok
+
+
+def test_a_window_is_adding_and_deleting_the_oldest_one_by_one() -> None:
+    rows, labels = table(160)
+    model = DynamicTreeClassifier(window=40).fit(rows[:40], labels[:40])
+    batch = model.copy()
+    other = DynamicTreeClassifier().fit(rows[:40], labels[:40])
+    for i in range(40, 160):
+        model.add([rows[i]], [labels[i]])
+        other.add([rows[i]], [labels[i]])
+        other.delete(str(i - 40))
+        assert model.digest() == other.digest()
+    batch.add(rows[40:], labels[40:])
+    assert batch.digest() == model.digest()
+    assert batch.n_mutations_since_scrub_ == model.n_mutations_since_scrub_ == 240
+    with pytest.raises(UnknownIdError):
+        model.delete("119")
+
+
+def test_a_fit_on_more_than_the_window_keeps_the_last() -> None:
+    rows, labels = table(100)
+    model = DynamicTreeClassifier(window=30).fit(rows, labels)
+    assert model.samples_.ids() == [str(i) for i in range(70, 100)]
+    assert model.digest() == DynamicTreeClassifier(window=30).fit(rows[70:], labels[70:]).digest()
+    held = DynamicTreeClassifier().fit(rows, labels).samples_
+    assert DynamicTreeClassifier(window=30).fit_held(held).digest() == model.digest()
+    assert model.add(rows[:1], labels[:1]) == ["100"]
+    assert model.verify().ok
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_a_large_batch_into_a_window(lazy: bool) -> None:
+    rows, labels = table(300)
+    with patch.object(module, "_REBUILD_SIZE", 20):
+        model = DynamicTreeClassifier(window=80, lazy=lazy).fit(rows[:100], labels[:100])
+        model.add(rows[100:], labels[100:])
+    assert model.samples_.ids() == [str(i) for i in range(220, 300)]
+    assert model.digest() == DynamicTreeClassifier().fit(rows[220:], labels[220:]).digest()
+    model.check_invariants()
+
+
+def test_the_window_takes_classes_and_categories_along() -> None:
+    model = DynamicTreeClassifier(window=2).fit([["a"], ["b"]], ["first", "second"])
+    model.add([["c"]], ["third"])
+    assert model.classes_.tolist() == ["second", "third"]
+    assert model.predict([["c"]]).tolist() == ["third"]
+    assert model.samples_.categories.code(0, "a") is None
+
+
+# Verification
+
+
+def test_verify_counts_everything_anew() -> None:
+    model = fitted(300)
+    rows, labels = table(40, seed=5)
+    model.add(rows[:20], labels[:20])
+    leaves = np.flatnonzero((model.tree_.arrays_.nodes["child"] == NIL) & (model.tree_.arrays_.nodes["n_samples"] > 0))
+    inner = np.flatnonzero(model.tree_.arrays_.nodes["child"] != NIL)
+
+    def raised(field: str, node: int, by: int) -> Any:
+        def damage(arrays: Any) -> None:
+            arrays.nodes[field][node] += by
+
+        return damage
+
+    def miscounted(arrays: Any) -> None:
+        arrays.counts[leaves[0]] = arrays.counts[leaves[0]][::-1] + 1
+
+    damages = {
+        "samples": raised("n_samples", int(leaves[1]), 1),
+        "class counts": miscounted,
+        "should have been built anew": raised("touched", ROOT, 10**6),
+        "more samples come and go": raised("built", int(inner[1]), 50),
+        "not where the splits lead": raised(
+            "threshold", int(inner[model.tree_.arrays_.nodes["kind"][inner] < 2][0]), 5
+        ),
+        "another number": None,
+    }
+    for finding, damage in damages.items():
+        copy = model.copy()
+        if damage is None:
+            copy.samples_.classes.counts[0] += 1
+            finding = "class counts differ from the samples"
+        else:
+            damage(copy.tree_.arrays_)
+        result = copy.verify()
+        assert not result.ok
+        assert any(finding in text for text in result.wrong_counters), (finding, result.wrong_counters)
+    assert model.verify().ok
+
+
+def test_verify_finds_that_a_promise_is_broken() -> None:
+    """A tree that was grown with an epsilon that promises nothing, and says that it had another."""
+    rng = np.random.default_rng(1)
+    X = rng.random((200, 2)).astype(np.float32)
+    for depth, finding in ((1, "the split of a node at depth 0"), (10, "is split and must be a leaf")):
+        parameters: dict[str, Any] = {"alpha": 0.2, "beta": 0.05, "max_depth": depth}
+        model = DynamicTreeClassifier(epsilon=2.0, **parameters).fit(X[:80], X[:80, 0] > 0.5)
+        model.add(X[80:], X[80:, 1] > 0.5)
+        model.delete([str(i) for i in range(30)])
+        assert model.verify().ok  # it promises nothing
+        model.parameters_ = DynamicTreeClassifier(epsilon=None, **parameters).fit(X, X[:, 0] > 0.5).parameters_
+        result = model.verify()
+        assert not result.ok
+        assert any(finding in text for text in result.broken_promises), result.broken_promises
+        assert result.wrong_counters == []
+        model.scrub()
+        assert model.verify().ok
+
+
+def test_verify_finds_a_tree_that_no_fit_gives() -> None:
+    rows, labels = table(200)
+    fresh = DynamicTreeClassifier(epsilon=2.0).fit(rows, labels)
+    other = DynamicTreeClassifier(epsilon=2.0).fit(rows[:100], labels[:100])
+    other.add(rows[100:], labels[100:])
+    assert other.verify().ok  # its history may be the reason
+    other.n_mutations_since_scrub_ = 0
+    assert fresh.digest() != other.digest()
+    result = other.verify()
+    assert not result.ok
+    assert result.wrong_counters == []
+    assert (result.live_digest, result.fresh_digest) == (other.digest(), fresh.digest())
+
+
+# For people
+
+
+HOUSES = [[30.0, "town", True], [50.0, "town", False], [80.0, "country", True], [None, "country", True]] * 5
+PRICES = ["low", "low", "high", "unknown"] * 5
+
+
+def test_the_text_says_everything() -> None:
+    model = DynamicTreeClassifier().fit(HOUSES, PRICES, categorical_features=[1])
+    assert model.export_text(["size", "place", "garden"], decimals=1).splitlines() == [
+        "size <= 65.0",
+        "    low (10 samples): low 100%",
+        "else",
+        "    size is known",
+        "        high (5 samples): high 100%",
+        "    else",
+        "        unknown (5 samples): unknown 100%",
+    ]
+    assert DynamicTreeClassifier(max_depth=0).fit(HOUSES, PRICES).export_text(decimals=3) == (
+        "low (20 samples): high 25.0%, low 50.0%, unknown 25.0%"
+    )
+
+
+def test_the_text_names_features_as_the_schema_does() -> None:
+    text = fitted().export_text()
+    assert re.search(r"^ *x\d (<= -?\d+\.\d\d|is )", text, re.MULTILINE)
+    assert fitted().export_text(["a", "b", "c"]).count("\n") == text.count("\n")
+
+
+def test_questions_are_in_words() -> None:
+    """One feature at a time, so that each kind of split is needed."""
+    missing = DynamicTreeClassifier().fit([[1.0], [None]] * 3, ["a", "b"] * 3)
+    assert missing.export_text(["f"]).splitlines()[0] == "f is known"
+    boolean = DynamicTreeClassifier().fit([[True], [False]] * 3, ["a", "b"] * 3)
+    assert boolean.export_text(["f"]).splitlines()[0] == "f is false"
+    category = DynamicTreeClassifier().fit([["u"], ['say "w"']] * 3, ["a", "b"] * 3)
+    assert category.export_text(["f"]).splitlines()[0] in {'f is "u"', r'f is "say \"w\""'}
+    unknown = DynamicTreeClassifier().fit([["u"], [None], ["v"]] * 3, ["a", "b", "a"] * 3)
+    assert unknown.export_text(["f"]).splitlines()[0] == "f is missing"
+
+
+def test_a_category_that_has_gone_is_not_named() -> None:
+    model = DynamicTreeClassifier(epsilon=2.0).fit([["u"]] * 3 + [["v"]] * 3 + [["w"]] * 3, ["a"] * 3 + ["b"] * 6)
+    assert '"u"' in model.export_text()
+    model.delete(["0", "1", "2"])
+    assert "is a category that no sample has" in model.export_text()
+    assert '"u"' not in model.export_text()
+    assert "b (0 samples)" in model.export_text()  # the answer of the node above
+
+
+def test_the_drawing_has_every_node_and_arrow() -> None:
+    model = fitted()
+    dot = model.export_graphviz(["a", "b", 'c "quoted"'])
+    assert dot.startswith("digraph tree {")
+    assert dot.endswith("}")
+    n_inner = (model.tree_.n_nodes - 1) // 2
+    assert len(re.findall(r"^    node\d+ \[label=", dot, re.MULTILINE)) == model.tree_.n_nodes
+    assert len(re.findall(r'-> node\d+ \[label="yes"\]', dot)) == n_inner
+    assert len(re.findall(r'-> node\d+ \[label="no"\]', dot)) == n_inner
+    assert f"{model.n_samples_} samples" in dot
+    assert r"c \"quoted\"" in dot
+
+
+def test_exports_resolve_and_refuse() -> None:
+    model = fitted(lazy=True)
+    model.add(*table(60, seed=4))
+    assert model.n_lazy_tags_
+    assert model.copy().export_graphviz().count("samples") > 3
+    text = model.export_text()
+    assert model.n_lazy_tags_ == 0
+    assert text == model.export_text()
+    with pytest.raises(InputError, match="feature_names has 2 names: give one for each of 3 features"):
+        model.export_text(["a", "b"])
+    with pytest.raises(InputError, match="decimals=-1"):
+        model.export_graphviz(decimals=-1)
+    assert DynamicTreeClassifier().start(model.schema_).export_text() == "nothing (0 samples)"
+
+
+# Erasing
+
+
+def test_a_scrub_leaves_nothing_of_a_deleted_sample_in_memory() -> None:
+    X = np.random.default_rng(0).random((300, 3)).astype(np.float32)
+    y = X[:, 0] > 0.5
+    model = DynamicTreeClassifier().fit(X, y)
+    mark = np.float32(1234.5678)
+    model.add(np.full((1, 3), mark, np.float32), [True], ids=["gone"])
+    model.delete("gone")
+    model.scrub()
+    arrays = [*model.tree_.arrays_, *(a for a in model.tree_._space if isinstance(a, np.ndarray)), model.samples_.cells]
+    for array in arrays:
+        raw = array.tobytes()
+        for trace in (mark.tobytes(), np.float64(mark).tobytes()):
+            assert trace not in raw
+    assert "gone" not in model.samples_
