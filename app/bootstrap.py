@@ -83,7 +83,7 @@ def _service(settings: Settings, live: Live, keeper: Keeper, records: Records) -
 
 def _warm_up(model: ServedModel) -> None:
     """Compile what requests will need: the kernels of the trees, and those that encode rows as JSON has them."""
-    warm_up(model.task, model.schema_.cell_dtype)
+    warm_up(model.task, model.schema_.cell_dtype, kind=model.kind)
     for cell in (1, 0.5, None):
         row = [cell if column.type is ColumnType.NUMERIC else None for column in model.schema_.columns]
         for n_rows in (1, 2, 64):

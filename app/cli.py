@@ -90,7 +90,7 @@ def serve(settings: Settings) -> None:
     begin_import = threading.Thread(target=import_module, args=("app.server",), daemon=True).start
     with Bars() as progress:
         service = build_service(settings, at_stage(progress, TRAINING, begin_import))
-        compile_kernels(service.schema, progress)
+        compile_kernels(service.kind, service.schema, progress)
     url = f"http://{_url_host(settings.host)}:{settings.port}"
     tell(f"\nOubli {VERSION} serves {url} (documentation: {url}/docs, stop: Ctrl-C). Try:")
     for line in tour(url, service.schema, settings.api_key_file):
@@ -208,13 +208,14 @@ def snapshot(
 def warm_up() -> None:
     """Compile the kernels into the cache (NUMBA_CACHE_DIR), so that the first start is fast; for images."""
     from app.progress import within
-    from core.schema import Task
+    from core.kinds import KINDS
     from core.warmup import warm_up as compile_kernels
 
     with Bars() as progress:
-        for task in Task:
+        for kind, task in KINDS:
             for cell_dtype in ("float32", "float64"):
-                compile_kernels(task, cell_dtype, within(progress, f"compiling for {task}, {cell_dtype}"))
+                stage = f"compiling a {kind} for {task}, {cell_dtype}"
+                compile_kernels(task, cell_dtype, within(progress, stage), kind=kind)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from app.audit.auditor import Auditor, Head
 from app.audit.notes import with_idempotency
@@ -43,6 +43,7 @@ from core.errors import OubliError
 log = logging.getLogger("oubli.service")
 
 LOOP_BUDGET = 0.010  # seconds of work that may run on the event loop in one piece
+_LONGEST_PAUSE = 0.050  # seconds that a model may spend there on building parts of itself anew
 _MOST_AT_ONCE = 256
 
 T = TypeVar("T")
@@ -75,10 +76,12 @@ class _Made:
 
 @dataclass(slots=True)
 class _Commit:
-    """Changes that are committed together."""
+    """Changes that are committed together; or one that was planned first and turned out to be long."""
 
     head: Head
     made: list[_Made] = field(default_factory=list)
+    long: Plan[Any] | None = None
+    n_items: int = 0
     n_changes: int = 0
     n_added: int = 0
     next_id: int = 0
@@ -265,10 +268,15 @@ class Committer:
         if self._take(commit, waiting):
             self._journal.append(commit.records)
             self._make(commit)
+        else:
+            self._waiting.append(waiting)
+            self._wake.set()
 
     async def _commit_waiting(self) -> None:
         commit = self._plan_waiting()
         if not commit.made:
+            if commit.long is not None:
+                await self._commit_long(self._waiting.popleft(), commit.long)
             return
         try:
             await self._workers.write(partial(self._journal.append, commit.records, reserve=self._use_reserve))
@@ -283,6 +291,17 @@ class Committer:
         self._use_reserve = False
         await self._turns.exclusive()
         self._make(commit)
+
+    async def _commit_long(self, waiting: _Waiting, plan: Plan[Any]) -> None:
+        """Make a change that looked short, and sets off long work in the model, on a copy."""
+        try:
+            with self._turns.reading():
+                copy = await self._workers.save(partial(_copy_with, self._live.model, plan))
+            done = await self._commit_one(waiting.change, plan, copy)
+        except Exception as error:
+            waiting.tell(None, error)
+        else:
+            waiting.tell(done, None)
 
     async def _commit_one(self, change: Change[T], plan: Plan[T], copy: ServedModel | None) -> Done[T]:
         """Commit a change that was made on a copy."""
@@ -335,6 +354,10 @@ class Committer:
             return True
         if not commit.names.isdisjoint(plan.names):
             return False
+        if plan.body is not None and live.model.takes_long(plan.adds, plan.deletes, commit.n_items, _LONGEST_PAUSE):
+            if not commit.made:
+                commit.long = plan
+            return False
         commit.names |= plan.names
         if plan.body is None and change.request is None and change.claim is None:
             waiting.tell(Done(plan.outcome, live.model.n_samples_, live.version), None)
@@ -358,6 +381,7 @@ class Committer:
         commit.n_changes += int(plan.body is not None)
         commit.next_id = max(commit.next_id, plan.next_id)
         commit.seconds += change.cost.guess(change.n_items)
+        commit.n_items += change.n_items
         commit.records.append(Record(live.seq + len(commit.records) + 1, version, body, notes))
         commit.made.append(_Made(waiting, plan, version, receipt))
 
@@ -487,13 +511,16 @@ def settle_future(future: asyncio.Future[Done[T]], done: Done[T] | None, error: 
 def _make_on_copy(model: ServedModel, ground: Ground, change: Change[T]) -> tuple[Plan[T], ServedModel | None]:
     """Plan a change and make it on a copy; None where nothing changes."""
     plan = change.plan(model, ground)
-    if plan.body is None:
-        return plan, None
+    return plan, None if plan.body is None else _copy_with(model, plan)
+
+
+def _copy_with(model: ServedModel, plan: Plan[Any]) -> ServedModel:
+    """Make a change on a copy."""
     copy = model.copy()
-    make_all(copy, [cast("Plan[object]", plan)])
+    make_all(copy, [plan])
     # Resolved here, or the first predictions would rebuild half the forest on the event loop.
     copy.resolve()
-    return plan, copy
+    return copy
 
 
 def _with_claim(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -28,10 +28,14 @@ class ServedModel(Protocol):
     """An estimator as the service uses it; the kinds of `core` all fit."""
 
     kind: str
-    guarantee: str
     seed_: int
     schema_: Schema
     samples_: SampleStore
+
+    @property
+    def guarantee(self) -> str:
+        """What a deletion means: ``"exact"``, ``"epsilon-feasible"`` or ``"approximate"``."""
+        ...
 
     @property
     def task(self) -> Task:
@@ -53,8 +57,17 @@ class ServedModel(Protocol):
         """Bytes of trees and samples."""
         ...
 
+    @property
+    def n_mutations_since_scrub_(self) -> int:
+        """Samples added and deleted since the model was built from nothing; of one that is not exact."""
+        ...
+
     def add_prepared(self, prepared: Prepared) -> list[str]:
         """Add what `SampleStore.prepare` returned."""
+        ...
+
+    def takes_long(self, adds: Prepared | None, deletes: Sequence[str], n_others: int, seconds: float) -> bool:
+        """Whether a change, made after some others, may set off building for more than some seconds."""
         ...
 
     def delete(self, ids: Iterable[str]) -> None:

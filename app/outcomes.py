@@ -122,6 +122,7 @@ class Description:
     n_samples: int
     model_version: int
     lazy_tags: int
+    mutations_since_scrub: int | None
     memory_bytes: int
     durable: bool
     pending_erasures: int

@@ -147,18 +147,21 @@ def plan_addition(model: ServedModel, ground: Ground, samples: NewSamples) -> Pl
 
 
 def attach_details(model: ServedModel, body: AddBody, origin: int) -> None:
-    """Keep with samples just added what is not learned from: subject, expiry, and the number of exports so far."""
+    """Keep with samples just added what is not learned from: subject, expiry, and the number of exports so far.
+
+    Those that have left a sliding window again, because more came with them than it holds, are passed over.
+    """
     store = model.samples_
     if body.subjects is not None:
         for name, subject in zip(body.ids, body.subjects, strict=True):
-            if subject is not None:
+            if subject is not None and store.contains(name):
                 store.set_subject(name, subject)
     if body.expires is not None:
         for name, at in zip(body.ids, body.expires, strict=True):
-            if at is not None:
+            if at is not None and store.contains(name):
                 store.set_expiry(name, at)
     if origin:
-        store.set_origins(body.ids, origin)
+        store.set_origins([name for name in body.ids if store.contains(name)], origin)
 
 
 def plan_replacement(model: ServedModel, ground: Ground, asked: Replacement) -> Plan[tuple[bool, bool]]:

@@ -312,6 +312,11 @@ class ModelService:
         )
 
     @property
+    def kind(self) -> str:
+        """The kind of the model."""
+        return self._live.model.kind
+
+    @property
     def schema(self) -> Schema:
         """The schema of the model, for parsing."""
         return self._live.model.schema_

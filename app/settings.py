@@ -33,16 +33,22 @@ DEFAULT_CONFIG = Path("oubli.toml")
 MIB = 1024 * 1024
 MIN_KEY_LENGTH = 16  # characters; shorter keys can be guessed over a network
 
-FOREST_PARAMETERS = (
-    "n_estimators",
-    "occurrence",
-    "max_depth",
-    "min_samples_split",
-    "n_thresholds",
-    "max_features",
-    "criterion",
-    "random_state",
-)
+PARAMETERS: dict[str, tuple[str, ...]] = {
+    "forest": (
+        "n_estimators",
+        "occurrence",
+        "max_depth",
+        "min_samples_split",
+        "n_thresholds",
+        "max_features",
+        "criterion",
+        "random_state",
+    ),
+    "tree": ("max_depth", "pruning_size", "alpha", "beta", "epsilon", "window", "random_state"),
+}
+"""Those of each kind of model that can be set."""
+_WORDS = ("all", "derived")  # say None where leaving it out means something else
+MODEL_PARAMETERS = tuple(dict.fromkeys(name for names in PARAMETERS.values() for name in names))
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Settings file": ("config",),
@@ -57,7 +63,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "task",
         "delimiter",
     ),
-    "Model": ("model", *FOREST_PARAMETERS),
+    "Model": ("model", *MODEL_PARAMETERS),
     "Storage": (
         "data_dir",
         "ephemeral",
@@ -127,10 +133,10 @@ class Settings(BaseSettings):
     """Character between the fields of a CSV file; a tab for files named .tsv."""
 
     # --- the model
-    model: Literal["forest"] = "forest"
-    """Kind of model."""
+    model: Literal["forest", "tree"] = "forest"
+    """Kind of model: `forest`, exact; or `tree`, a single one that people can read, near the best at every time."""
     n_estimators: int | None = Field(default=None, ge=1)
-    """Number of trees."""
+    """Number of trees of a forest."""
     occurrence: float | None = Field(default=None, gt=0, le=1)
     """Share of the trees that learn each sample (q); smaller makes adding and deleting cheaper."""
     max_depth: int | None = Field(default=None, ge=1)
@@ -143,6 +149,16 @@ class Settings(BaseSettings):
     """Attributes tried at each node (p): a number, a share between 0 and 1, `sqrt`, `log2` or `all`."""
     criterion: str | None = None
     """What makes a split good: `gini` or `entropy` for classes, `squared_error` for numbers."""
+    pruning_size: int | None = Field(default=None, ge=1)
+    """Samples up to which a node of a `tree` is a leaf (k)."""
+    alpha: float | None = Field(default=None, ge=0, lt=1)
+    """Gini index of a `tree`'s node below which it need not be split."""
+    beta: float | None = Field(default=None, ge=0, lt=1)
+    """How far the gain of a `tree`'s split may be from the best one's; with `alpha` it bounds `epsilon`."""
+    epsilon: Annotated[float, Field(ge=0)] | Literal["derived"] | None = None
+    """Share of a `tree`'s node that may change before it is built anew, or `derived` from `alpha` and `beta`."""
+    window: int | None = Field(default=None, ge=1)
+    """Most samples that a `tree` holds: each one more makes it delete the oldest."""
     random_state: int | None = Field(default=None, ge=0)
     """Seed of every random choice; the same seed and samples give the same model."""
 
@@ -231,7 +247,7 @@ class Settings(BaseSettings):
                 raise ValueError("begins with [ but is not a JSON list of texts") from None
         return tuple(part.strip() for part in value.split(",") if part.strip())
 
-    @field_validator("max_features", mode="before")
+    @field_validator("max_features", "epsilon", mode="before")
     @classmethod
     def _number_or_word(cls, value: object) -> object:
         """Flags and variables are texts; as a union of int, float and str they would stay texts."""
@@ -278,10 +294,24 @@ class Settings(BaseSettings):
             return False
 
     def model_parameters(self) -> dict[str, Any]:
-        """Return the forest's parameters that were set; the others keep the estimator's defaults."""
-        values = {name: getattr(self, name) for name in FOREST_PARAMETERS}
-        # None means "not set" here and "all features" to the estimator, hence a word for it.
-        return {name: None if value == "all" else value for name, value in values.items() if value is not None}
+        """Return the model's parameters that were set; the others keep the estimator's defaults.
+
+        Raises
+        ------
+        SettingsError
+            When one was set that this kind of model does not have.
+        """
+        known = PARAMETERS[self.model]
+        for name in MODEL_PARAMETERS:
+            if name not in known and getattr(self, name) is not None:
+                kinds = " or ".join(f"`{kind}`" for kind, names in PARAMETERS.items() if name in names)
+                raise SettingsError(
+                    f"{flag_name(name)} is for a model of kind {kinds}, this one is a `{self.model}`: leave it out, "
+                    "or choose another kind with --model"
+                )
+        values = {name: getattr(self, name) for name in known}
+        # None means "not set" here and something else to the estimator, hence words for it.
+        return {name: None if value in _WORDS else value for name, value in values.items() if value is not None}
 
     def require_servable(self) -> None:
         """Refuse what may be set but not served: several workers, or an open address without a key.

@@ -12,34 +12,51 @@ from app.loading import Table, load_table
 from app.model import ServedModel
 from app.progress import Progress, silent, within
 from app.settings import Settings
-from core import DynamicForestClassifier, DynamicForestRegressor
 from core.errors import InputError
+from core.kinds import KINDS
 from core.samples import SampleStore
 from core.schema import Schema, Task
 from core.warmup import warm_up
 
-ESTIMATORS: dict[tuple[str, Task], Any] = {
-    ("forest", Task.CLASSIFICATION): DynamicForestClassifier,
-    ("forest", Task.REGRESSION): DynamicForestRegressor,
-}
-"""The estimator of every kind and task."""
+TRAINING = "training the model"  # a stage of progress
 
-TRAINING = "training the forest"  # a stage of progress
+_compiled: set[tuple[str, Task, np.dtype[Any]]] = set()  # in this process
 
-_compiled: set[tuple[Task, np.dtype[Any]]] = set()  # in this process
+
+def estimator_of(kind: str, task: Task, parameters: Mapping[str, Any]) -> Any:
+    """Make an unfitted estimator.
+
+    Raises
+    ------
+    InputError
+        When there is none of this kind for the task.
+    """
+    if (kind, task) not in KINDS:
+        tasks = " and ".join(known.value for other, known in KINDS if other == kind)
+        raise InputError(f"is for {tasks}, and this is {task.value}: choose another kind", field="kind")
+    return KINDS[kind, task](**parameters)
 
 
 def new_estimator(settings: Settings, task: Task) -> Any:
-    """Make the unfitted estimator that the settings ask for."""
-    return ESTIMATORS[settings.model, task](**settings.model_parameters())
+    """Make the unfitted estimator that the settings ask for.
+
+    Raises
+    ------
+    StartError
+        When there is none of this kind for the task, or a parameter is not one of this kind.
+    """
+    try:
+        return estimator_of(settings.model, task, settings.model_parameters())
+    except InputError as error:
+        raise StartError(f"--model {settings.model} {error.rule}; --task says what the labels are") from None
 
 
-def compile_kernels(schema: Schema, progress: Progress = silent) -> None:
+def compile_kernels(kind: str, schema: Schema, progress: Progress = silent) -> None:
     """Compile what a model of this schema runs, or load it from the kernel cache; nothing when it was done before."""
-    kind = schema.task, schema.cell_dtype
-    if kind not in _compiled:
-        warm_up(*kind, within(progress, "compiling the kernels"))
-        _compiled.add(kind)
+    compiled = kind, schema.task, schema.cell_dtype
+    if compiled not in _compiled:
+        warm_up(schema.task, schema.cell_dtype, within(progress, "compiling the kernels"), kind=kind)
+        _compiled.add(compiled)
 
 
 def train(settings: Settings, progress: Progress = silent) -> tuple[Any, Table]:
@@ -57,7 +74,7 @@ def train(settings: Settings, progress: Progress = silent) -> tuple[Any, Table]:
     """
     table = load_table(settings, progress)
     estimator = new_estimator(settings, table.schema.task)
-    compile_kernels(table.schema, progress)
+    compile_kernels(settings.model, table.schema, progress)
     try:
         estimator.fit(table.X, table.y, ids=table.ids, schema=table.schema, progress=within(progress, TRAINING))
     except ValueError as error:
@@ -82,10 +99,10 @@ def another_estimator(kind: str, parameters: Mapping[str, Any], model: ServedMod
     unknown = [name for name in parameters if kind == model.kind and name not in kept]
     if unknown:
         raise InputError(f"known parameters are {', '.join(sorted(kept))}", field="parameters")
-    estimator = ESTIMATORS[kind, model.task](**{**kept, **parameters})
+    estimator = estimator_of(kind, model.task, {**kept, **parameters})
     estimator.start(model.schema_)  # checks the parameters
     # A seed that is drawn is drawn once: the journal has to know it.
-    return ESTIMATORS[kind, model.task](**{**estimator.get_params(), "random_state": estimator.seed_})
+    return estimator_of(kind, model.task, {**estimator.get_params(), "random_state": estimator.seed_})
 
 
 def refit(kind: str, parameters: Mapping[str, Any], model: ServedModel, samples: SampleStore) -> ServedModel:

@@ -70,6 +70,7 @@ def describe(
         n_samples=model.n_samples_,
         model_version=model_version,
         lazy_tags=model.n_lazy_tags_,
+        mutations_since_scrub=None if model.guarantee == "exact" else model.n_mutations_since_scrub_,
         memory_bytes=model.nbytes_,
         durable=durable,
         pending_erasures=pending,

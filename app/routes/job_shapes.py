@@ -15,7 +15,7 @@ Parameter = str | int | float | bool | None
 class FitRequest(Shape):
     """How to fit anew. What is left out stays as it is."""
 
-    kind: Literal["forest"] | None = None
+    kind: Literal["forest", "tree"] | None = None
     """The kind of model."""
     parameters: dict[str, Parameter] | None = None
     """As `GET /model` lists them."""

@@ -13,12 +13,13 @@ from app.openapi import IDEMPOTENCY_KEY, body, problems
 from app.problems import ProblemError, invalid, pointer
 from app.routes.answers import json_answer
 from app.routes.job_shapes import FitRequest, JobAnswer, job_content
-from app.training import ESTIMATORS
+from app.training import estimator_of
 from core.errors import InputError
+from core.kinds import KINDS
 from core.schema import Schema
 
 router = APIRouter(tags=["model"])
-_KINDS = sorted({kind for kind, _ in ESTIMATORS})
+_KINDS = sorted({kind for kind, _ in KINDS})
 
 
 @router.post(
@@ -63,31 +64,56 @@ async def fit(request: Request) -> Response:
     kind, parameters = _read(sent_body)
     described = service.describe()
     kind = described.kind if kind is None else kind
-    check_parameters(kind, parameters, service.schema)
+    kept = described.parameters if kind == described.kind else {}
+    check_parameters(kind, parameters, kept, service.schema)
     async with service.claims.claimed(request.headers, "POST /model/fit", sent_body) as claim:
         return _begun(service.fit_job(kind, parameters, claim))
 
 
-def check_parameters(kind: str, parameters: dict[str, Any], schema: Schema) -> None:
-    """Have each parameter checked by the estimator that is to take it.
+def check_parameters(kind: str, parameters: dict[str, Any], kept: dict[str, Any], schema: Schema) -> None:
+    """Have parameters checked by the estimator that is to take them.
+
+    Parameters
+    ----------
+    kind
+        Of the estimator.
+    parameters
+        What was sent.
+    kept
+        The parameters in force, as far as they stay.
+    schema
+        Of the samples.
 
     Raises
     ------
     ProblemError
-        When the estimator does not know one, or does not take its value.
+        When there is no such estimator for the task, or it does not know a parameter or take its value.
     """
-    estimator = ESTIMATORS[kind, schema.task]
-    known = estimator().get_params()
+    try:
+        known = estimator_of(kind, schema.task, {}).get_params()
+    except InputError as error:
+        raise invalid("/kind", error.rule) from None
+    if not known.keys() >= parameters.keys():
+        raise invalid("/parameters", f"has a name that is not known; known are {', '.join(sorted(known))}")
+    if _refusal(kind, schema, {**kept, **parameters}) is None:
+        return
     errors = []
     for name, value in parameters.items():
-        if name not in known:
-            raise invalid("/parameters", f"has a name that is not known; known are {', '.join(sorted(known))}")
-        try:
-            estimator(**{"n_estimators": 1, name: value}).start(schema)
-        except InputError as error:
-            errors.append((pointer("parameters", name), _rule(error, name, value)))
-    if errors:
-        raise ProblemError("invalid-input", errors=errors)
+        refusal = _refusal(kind, schema, {name: value})
+        if refusal is not None:
+            errors.append((pointer("parameters", name), _rule(refusal, name, value)))
+    if not errors:
+        errors.append(("/parameters", "do not fit together, or not with those in force"))
+    raise ProblemError("invalid-input", errors=errors)
+
+
+def _refusal(kind: str, schema: Schema, parameters: dict[str, Any]) -> InputError | None:
+    """Return why an estimator does not take its parameters, None when it does."""
+    try:
+        estimator_of(kind, schema.task, parameters).start(schema)
+    except InputError as error:
+        return error
+    return None
 
 
 def _read(content: bytes) -> tuple[str | None, dict[str, Any]]:

@@ -237,6 +237,8 @@ class ModelAnswer(Shape):
     durable: Durable
     lazy_tags: int
     """Parts of trees that the next prediction through them will rebuild."""
+    mutations_since_scrub: int | None
+    """Samples added and deleted since the model was last built anew; null for one that is exact."""
     pending_erasures: int
     """Erasures that are unlearned and not yet erased from all files."""
     overdue_erasures: int

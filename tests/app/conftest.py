@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import struct
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import app.replacing
 from tests.app.support import forest
 
 
@@ -22,3 +25,17 @@ def newer_file(tmp_path: Path) -> bytes:
     header["__metadata__"]["version"] = "999"
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + whole[8 + length :]
+
+
+@pytest.fixture
+def held_up(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Fits that do not begin before they are let go, in their thread."""
+    gate = threading.Event()
+    refit = app.replacing.refit
+
+    def waiting(*arguments: Any) -> Any:
+        assert gate.wait(30)
+        return refit(*arguments)
+
+    monkeypatch.setattr(app.replacing, "refit", waiting)
+    return gate

@@ -1,12 +1,8 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import Any
 
-import pytest
-
-import app.replacing
 from app.service import ModelService
 from app.store.opening import open_directory
 from tests.app.support import JSON, make_service, samples, served_here
@@ -24,20 +20,6 @@ async def begin_fit(client: Any, **parameters: Any) -> dict[str, Any]:
     response = await client.post("/model/fit", json={"parameters": parameters})
     assert response.status_code == 202
     return dict(response.json())
-
-
-@pytest.fixture
-def held_up(monkeypatch):
-    """Fits that do not begin before they are let go, in their thread."""
-    gate = threading.Event()
-    refit = app.replacing.refit
-
-    def waiting(*arguments: Any) -> Any:
-        assert gate.wait(30)
-        return refit(*arguments)
-
-    monkeypatch.setattr(app.replacing, "refit", waiting)
-    return gate
 
 
 def test_changes_during_a_fit_are_in_the_fitted_model(tmp_path, held_up):

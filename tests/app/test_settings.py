@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.settings import DEFAULT_CONFIG, FOREST_PARAMETERS, GROUPS, Settings, SettingsError, flag_name, load_settings
+from app.settings import DEFAULT_CONFIG, GROUPS, MODEL_PARAMETERS, Settings, SettingsError, flag_name, load_settings
 
 CANARY = "hunter2-canary"
 
@@ -79,6 +79,16 @@ def test_only_the_parameters_that_were_set_go_to_the_estimator() -> None:
     assert load_settings().model_parameters() == {}
     assert load_settings(occurrence=0.1, random_state=0).model_parameters() == {"occurrence": 0.1, "random_state": 0}
     assert load_settings(max_features="all").model_parameters() == {"max_features": None}
+
+
+def test_each_kind_of_model_has_its_own_parameters() -> None:
+    tree = load_settings(model="tree", epsilon="derived", alpha="0.1", beta=0.1, max_depth=5)
+    assert tree.model_parameters() == {"max_depth": 5, "alpha": 0.1, "beta": 0.1, "epsilon": None}
+    assert load_settings(model="tree", epsilon="0").model_parameters() == {"epsilon": 0.0}
+    with pytest.raises(SettingsError, match="--occurrence is for a model of kind `forest`, this one is a `tree`"):
+        load_settings(model="tree", occurrence=0.1).model_parameters()
+    with pytest.raises(SettingsError, match="epsilon"):
+        load_settings(model="tree", epsilon="a little")
 
 
 def test_a_misspelt_setting_is_refused_wherever_it_stands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -182,7 +192,7 @@ def test_every_setting_is_described_and_in_one_group() -> None:
     grouped = [field for fields in GROUPS.values() for field in fields]
     assert sorted(grouped) == sorted(Settings.model_fields)
     assert all(info.description for info in Settings.model_fields.values())
-    assert set(FOREST_PARAMETERS) < set(Settings.model_fields)
+    assert set(MODEL_PARAMETERS) < set(Settings.model_fields)
 
 
 def test_flags_are_short_where_they_are_typed_most() -> None:

@@ -19,7 +19,7 @@ from app.jobs.board import Job, JobBoard, Report
 from app.problems import ProblemError
 from app.routes import jobs, model_jobs
 from app.routes.job_shapes import JobAnswer
-from app.training import ESTIMATORS
+from core.kinds import KINDS
 from core.schema import Task
 from tests.app.support import CLASSES, NUMBERS
 
@@ -50,7 +50,7 @@ class Service:
         return {"ok": True}
 
     def describe(self) -> Any:
-        return SimpleNamespace(kind="forest")
+        return SimpleNamespace(kind="forest", parameters={"n_estimators": 5, "random_state": 0})
 
     def verify_job(self) -> Job:
         return self.jobs.start("verify", self.work)
@@ -258,7 +258,22 @@ def test_what_is_no_json_is_refused(content):
     assert problem["type"].endswith("broken-json")
 
 
+def test_a_kind_that_is_not_for_the_task_is_refused():
+    status, problem, seen = asked({"kind": "tree"}, Service(NUMBERS))
+    assert (status, seen) == (422, [])
+    assert problem["errors"][0]["pointer"] == "/kind"
+    assert "is for classification, and this is regression" in problem["errors"][0]["detail"]
+
+
+def test_parameters_that_need_each_other_are_checked_together():
+    derived = {"epsilon": None, "alpha": 0.1, "beta": 0.1}
+    assert asked({"kind": "tree", "parameters": derived})[0] == 202
+    status, problem, _ = asked({"kind": "tree", "parameters": {"epsilon": None}})
+    assert status == 422
+    assert "make both greater than 0" in problem["errors"][0]["detail"]
+
+
 def test_every_kind_of_model_can_be_asked_for():
-    for kind, task in ESTIMATORS:
+    for kind, task in KINDS:
         schema = CLASSES if task is Task.CLASSIFICATION else NUMBERS
         assert asked({"kind": kind}, Service(schema))[0] == 202
