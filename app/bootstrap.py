@@ -100,7 +100,11 @@ def _tell_recovered(settings: Settings, recovered: Recovered, live: Live, n_reco
         f"snapshot of {recovered.snapshot.created_at:%Y-%m-%d %H:%M} UTC and {n_records:,} records of the journal."
         + (f" {settings.data} is not read again." if settings.data is not None else "")
     )
-    other = [name for name, value in settings.model_parameters().items() if model.get_params().get(name) != value]
+    kept = {"model": model.kind, **model.get_params()}
+    given = settings.model_parameters()
+    if "model" in settings.model_fields_set:
+        given["model"] = settings.model
+    other = [name for name, value in given.items() if kept.get(name) != value]
     if other:
         warn(f"the recovered model keeps its own {', '.join(other)}; another --data-dir trains with what is given now")
 

@@ -162,7 +162,10 @@ def predict(
 def verify(
     model: Annotated[Path, typer.Argument(help="Model file, or a server's data directory (its newest snapshot).")],
 ) -> None:
-    """Train a fresh model on the samples held and compare: exit 0 when both are the same bit for bit, 1 when not."""
+    """Train a fresh model on the samples held and compare: exit 0 when both are the same bit for bit, 1 when not.
+
+    Of a model that is not exact, all that it counts is counted anew, and what it promises is checked.
+    """
     from app.predicting import load_model_file
 
     with Bars() as progress:
@@ -173,9 +176,13 @@ def verify(
     typer.echo(f"held   {result.live_digest}")
     typer.echo(f"fresh  {result.fresh_digest}")
     if not result.ok:
-        complain("the model differs from one trained on the samples it holds")
+        complain("the model is not what the samples it holds make of it")
         raise typer.Exit(FAILED)
-    tell(f"The same: the model is exactly what training on its {estimator.n_samples_:,} samples gives.")
+    n_samples = f"{estimator.n_samples_:,} samples"
+    if estimator.guarantee == "exact":
+        tell(f"The same: the model is exactly what training on its {n_samples} gives.")
+    else:
+        tell(f"Sound: all that the model keeps is what its {n_samples} say, and it is {estimator.guarantee}.")
 
 
 @cli.command()

@@ -81,8 +81,10 @@ def train(settings: Settings, progress: Progress = silent) -> tuple[Any, Table]:
         raise StartError(f"the model cannot be trained: {error}") from None
     if table.subjects is not None:
         samples = estimator.samples_
-        for sample_id, subject in zip(table.ids or samples.ids(), table.subjects, strict=True):
-            if subject is not None:
+        names = table.ids or list(map(str, range(len(table))))
+        for sample_id, subject in zip(names, table.subjects, strict=True):
+            # A sliding window holds the last ones only.
+            if subject is not None and samples.contains(sample_id):
                 samples.set_subject(sample_id, subject)
     return estimator, table
 

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from benchmarks import bench_accuracy, bench_durability, bench_http, bench_operations, bench_paper, higgs_like
+from benchmarks import bench_accuracy, bench_durability, bench_http, bench_operations, bench_paper, bench_tree, higgs_like
 
 
 def main() -> None:
@@ -20,6 +20,7 @@ def main() -> None:
     bench_http.main(["--cache", str(options.cache), "--write-results"])
     bench_durability.main(["--cache", str(options.cache), "--write-results"])
     bench_paper.main(cached)
+    bench_tree.main(cached)
     bench_accuracy.main(common)
 
 

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
-PACKAGES = ("numpy", "numba", "scikit-learn", "lightgbm", "pandas")
+PACKAGES = ("numpy", "numba", "scikit-learn", "lightgbm", "river", "pandas")
 
 
 @dataclass(frozen=True)

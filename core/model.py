@@ -2,31 +2,27 @@
 
     estimator.py    what users see: parameters, documentation
     Model           checks input, owns the sample store, translates ids, labels and categories into slots and
-                    codes, copies, saves, loads
-    a kind          says what the trees are (`forest/dynamic_forest.py`, `tree/dynamic_tree.py`)
+                    codes
+    Keepable        copies, saves, loads (`core/keeping.py`)
+    a kind          says what the trees are (`forest/dynamic_forest.py`, `tree/estimator.py`)
 
-A kind fills in the methods that raise nothing here, the abstract ones. What a service needs of a model is public.
+A kind fills in the abstract methods. What a service needs of a model is public.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import deepcopy
-from os import PathLike
-from typing import Any, ClassVar, NamedTuple, Self
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from core import persistence
-from core.base import Estimator
 from core.data import Data
-from core.errors import EmptyModelError, FileError, InputError
+from core.errors import EmptyModelError, InputError
+from core.keeping import Keepable
 from core.samples import Prepared, SampleStore
-from core.schema import Schema, Task
+from core.schema import Schema
 from core.targets import read_label_column
 from core.verification import Verification
-
-Arrays = dict[str, npt.NDArray[Any]]
 
 
 class QueryResult(NamedTuple):
@@ -44,30 +40,10 @@ class QueryResult(NamedTuple):
     classes: npt.NDArray[Any] | None
 
 
-class Model(Estimator, ABC):
-    """Trees over a sample store.
+class Model(Keepable):
+    """Trees over a sample store."""
 
-    Attributes
-    ----------
-    kind : name of the kind, in model files and settings.
-    task : classification or regression.
-    schema_ : types of columns and label.
-    samples_ : the samples held.
-    seed_ : what the trees draw from, if they draw anything.
-    """
-
-    kind: ClassVar[str]
-    task: ClassVar[Task]
-
-    schema_: Schema
-    samples_: SampleStore
-    seed_: int
     lazy: bool
-
-    @property
-    @abstractmethod
-    def guarantee(self) -> str:
-        """What the trees are, compared with a fresh fit: "exact", "epsilon-feasible" or "approximate"."""
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -189,7 +165,7 @@ class Model(Estimator, ABC):
             slot = store.admit(X[0], y)
             if slot is not None:
                 name = store.id_of(slot)
-                self._learn(np.array([slot]), n_before)
+                self._learn_one(slot, n_before)
                 return [name]
         return self.add_prepared(self.samples_.prepare(X, y, ids))
 
@@ -275,11 +251,6 @@ class Model(Estimator, ABC):
 
     # -- what a kind says -----------------------------------------------------------------------
 
-    @property
-    @abstractmethod
-    def _settings(self) -> Any:
-        """The parameters in force, as numbers; `seed` is one of them."""
-
     @abstractmethod
     def _read_settings(self, schema: Schema) -> Any:
         """Check the parameters; InputError names the one that does not fit."""
@@ -301,6 +272,10 @@ class Model(Estimator, ABC):
     def _learn(self, slots: npt.NDArray[np.int64], n_before: int) -> None:
         """Take samples into the trees that have just joined the `n_before` others in the store."""
 
+    def _learn_one(self, slot: int, n_before: int) -> None:
+        """Take in a sample of a class that others have."""
+        self._learn(np.array([slot]), n_before)
+
     @abstractmethod
     def _unlearn(self, slots: npt.NDArray[np.int64]) -> None:
         """Take samples out of the trees, and out of the store."""
@@ -309,37 +284,7 @@ class Model(Estimator, ABC):
     def _trees_nbytes(self) -> int:
         """Bytes of the trees."""
 
-    @abstractmethod
-    def _copy_trees_to(self, other: Self) -> None:
-        """Give the trees to a copy, which holds a copy of the samples."""
-
-    @abstractmethod
-    def _take_apart(self) -> tuple[dict[str, Any], Arrays]:
-        """Describe the trees by JSON-able values and arrays, without tags."""
-
-    @classmethod
-    @abstractmethod
-    def _check_description(cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool) -> None:
-        """Check what a file says before anything is made of it; FileError says what is wrong."""
-
-    @abstractmethod
-    def _put_together(
-        self, document: Mapping[str, Any], arrays: Arrays, store: SampleStore, *, with_trees: bool
-    ) -> None:
-        """Begin with the samples of a store, and take the trees over that `_take_apart` gave; or grow them anew."""
-
-    @abstractmethod
-    def _check_trees(self) -> None:
-        """Check that trees from a file can be trusted; FileError says what is wrong."""
-
     # -- reading --------------------------------------------------------------------------------
-
-    @abstractmethod
-    def resolve(self, max_tags: int | None = None) -> int:
-        """Rebuild what has been put off and return how many tags there were; or work on `max_tags` at most.
-
-        Queries do this by themselves, for their own paths. Resolving ahead keeps them fast.
-        """
 
     @abstractmethod
     def wipe(self) -> None:
@@ -415,10 +360,6 @@ class Model(Estimator, ABC):
     # -- checking -------------------------------------------------------------------------------
 
     @abstractmethod
-    def digest(self) -> str:
-        """Hash of everything that can influence a prediction; resolves all tags."""
-
-    @abstractmethod
     def verify(self) -> Verification:
         """Check all that is kept against the samples held; resolves all tags."""
 
@@ -431,106 +372,3 @@ class Model(Estimator, ABC):
         AssertionError
             Naming what is broken.
         """
-
-    # -- keeping --------------------------------------------------------------------------------
-
-    def copy(self) -> Self:
-        """An independent copy; O(size), without resolving anything.
-
-        Other threads may read the model meanwhile, and are not kept waiting.
-        """
-        self._check_is_fitted()
-        other = self._unfitted()
-        other.begin(self.schema_, self._settings, self.samples_.copy())
-        self._copy_trees_to(other)
-        return other
-
-    def _unfitted(self) -> Self:
-        # A RandomState is copied as well: drawing from one model's must not move the other's.
-        return type(self)(**deepcopy(self.get_params()))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self.copy() if self.__sklearn_is_fitted__() else self._unfitted()
-
-    def to_parts(self) -> tuple[dict[str, Any], Arrays]:
-        """Describe a fitted model by JSON-able values and arrays, for files and pickles; resolves all tags."""
-        self._check_is_fitted()
-        self.resolve()
-        kind_document, arrays = self._take_apart()
-        parameters = {**self.get_params(), "random_state": self.seed_}
-        document = {
-            "kind": self.kind,
-            "task": self.task.value,
-            "guarantee": self.guarantee,
-            # A search over np.arange(...) sets NumPy's numbers, which JSON does not know.
-            "parameters": {name: v.item() if isinstance(v, np.generic) else v for name, v in parameters.items()},
-            "schema": self.schema_.to_dict(),
-            "n_samples": self.n_samples_,
-            **kind_document,
-        }
-        return document, {**arrays, **self.samples_.state()}
-
-    def _restore(self, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool = True) -> None:
-        """Take over the fitted state that `to_parts` gave; FileError when the parts do not fit together."""
-        schema = Schema.from_dict(document["schema"])
-        store = SampleStore.from_state(schema, arrays, owner=type(self).__name__)
-        self._put_together(document, arrays, store, with_trees=with_trees)
-
-    def save(self, path: str | PathLike[str], extra: Mapping[str, str] | None = None) -> None:
-        """Write the model to one file; resolves all tags.
-
-        The file is complete or not there: it is written beside the place and moved there. It holds
-        nothing of deleted samples. Other threads may read the model meanwhile, if it has no tags, and are not
-        kept waiting.
-
-        Parameters
-        ----------
-        path : where to.
-        extra : text to keep with the model, for the caller.
-        """
-        self._check_is_fitted()
-        digest = self.digest()
-        document, arrays = self.to_parts()
-        persistence.write(path, arrays, {**document, "digest": digest, "extra": dict(extra or {})})
-
-    @classmethod
-    def load(cls, path: str | PathLike[str]) -> Self:
-        """Read a model that `save` wrote.
-
-        Raises
-        ------
-        FileError
-            When the file is unreadable, truncated, altered, foreign or of a newer format, or holds
-            another kind of model.
-        """
-        model = persistence.load(path)
-        if not isinstance(model, cls):
-            raise FileError(f"the file holds a {type(model).__name__}: use its `load`, or `core.load`")
-        return model
-
-    @classmethod
-    def from_parts(cls, document: dict[str, Any], arrays: Arrays, *, with_trees: bool = True) -> Self:
-        """Put a model together from what a model file holds, checked; for `core.persistence`.
-
-        Without `with_trees` the trees are grown anew from the samples: those in the file are of another format.
-        """
-        cls._check_description(document, arrays, with_trees=with_trees)
-        model = cls(**document["parameters"])
-        model._restore(document, arrays, with_trees=with_trees)
-        if with_trees:
-            model._check_trees()
-        return model
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickled by scikit-learn's tools (never by `save`): the fitted state as plain arrays."""
-        if not self.__sklearn_is_fitted__():
-            return {"parameters": self.get_params()}
-        document, arrays = self.to_parts()
-        return {"parameters": self.get_params(), "document": document, "arrays": arrays}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Undo `__getstate__`."""
-        for name, value in state["parameters"].items():
-            setattr(self, name, value)
-        if "document" in state:
-            self._restore(state["document"], state["arrays"])

@@ -202,13 +202,7 @@ class SampleStore(SlotTable):
         return slots
 
     def admit(self, row: Any, y: Any) -> int | None:
-        """Hold one plain row, as `prepare` and `commit` would without an id; see `core.admission`.
-
-        Returns
-        -------
-        int or None
-            Its slot; None when it has to go the long way, and nothing has changed.
-        """
+        """Hold one plain row without an id and return its slot; None if it has to go the long way."""
         return admit(self, row, y) if self._classification else None
 
     def _reserve(self, prepared: Prepared) -> None:

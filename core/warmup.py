@@ -59,7 +59,7 @@ def warm_up(
     steps: dict[str, Callable[[], object]] = {
         "encode": encode,
         "grow": lambda: model.fit(rows, labels, schema=schema),
-        "predict": lambda: model.query(rows[:1]),
+        "predict": lambda: (model.query(rows[:1]), model.query(rows[:2])),
         "add": lambda: model.add(rows[:1], labels[:1]),
         "delete": delete,
         "resolve": lambda: (model.query(rows[:1], frozen=True), model.query(rows[:1]), model.resolve()),

@@ -17,7 +17,8 @@ from core.forest.ensemble import MAX_ENTRIES, MAX_SAMPLES, Ensemble, ForestSetti
 from core.forest.importances import feature_importances
 from core.forest.invariants import check_invariants
 from core.forest.parameters import read_settings
-from core.model import Arrays, Model
+from core.keeping import Arrays
+from core.model import Model
 from core.samples import SampleStore
 from core.schema import Schema
 from core.verification import Verification

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from core.classification import Classifier
 from core.errors import CapacityError
-from core.model import Arrays
+from core.keeping import Arrays
 from core.samples import Prepared, SampleStore
 from core.schema import Schema
 from core.tree import checking, export, soundness, storing
@@ -191,6 +191,17 @@ class DynamicTreeClassifier(Classifier):
             tree.add(self.data(), slots, lazy=self.lazy)
         if is_built_anew:
             self._rebuild()
+
+    def _learn_one(self, slot: int, n_before: int) -> None:
+        window = self._window
+        oldest = None if window is None else window.append(slot)
+        if oldest is None:
+            self.tree_.add(self.data(), np.array([slot]), lazy=self.lazy)
+            self.n_mutations_since_scrub_ += 1
+        else:
+            self.tree_.exchange(self.data(), np.array([slot, oldest]), 1, lazy=self.lazy)
+            self.n_mutations_since_scrub_ += 2
+            self.samples_.remove([oldest])
 
     def _slide(self, window: Window, slots: npt.NDArray[np.int64], is_built_anew: bool) -> None:
         """Learn samples one by one, each of which takes the place of the oldest if the window is full."""

@@ -76,6 +76,15 @@ def test_parameters_of_a_recovered_model_stay_and_that_is_said(tmp_path, data, c
     crash(service)
 
 
+def test_the_kind_of_a_recovered_model_stays_and_that_is_said(tmp_path, data, capsys):
+    crash(build_service(settings(tmp_path, data)))
+    capsys.readouterr()
+    service = build_service(settings(tmp_path, data, n_estimators=None, model="tree"))
+    assert "keeps its own model;" in capsys.readouterr().err.replace("\n", " ")
+    assert service.kind == "forest"
+    crash(service)
+
+
 def test_a_start_without_changes_writes_no_snapshot(tmp_path, data):
     with served(build_service(settings(tmp_path, data))):
         pass

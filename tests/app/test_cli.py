@@ -83,6 +83,26 @@ def test_fit_predict_verify(cli: Callable[..., tuple[int, str, str]], people: Pa
     assert "exactly what training on its 60 samples gives" in err
 
 
+def test_a_tree_is_another_kind_of_model(cli: Callable[..., tuple[int, str, str]], people: Path) -> None:
+    columns = FIT[: FIT.index("--n-estimators")]
+    code, _, err = cli(
+        "fit", "--model", "tree", "--data", str(people), *columns, "--window", "50", "--output", "t.oubli"
+    )
+    assert (code, "Saved a tree" in err) == (0, True)
+    code, out, err = cli("verify", "t.oubli")
+    assert (code, len(out.splitlines())) == (0, 2)
+    assert "what its 50 samples say, and it is approximate" in err
+    code, _, err = cli("fit", "--model", "tree", "--data", str(people), *FIT, "--output", "u.oubli")
+    assert (code, "--n-estimators is for a model of kind `forest`" in err) == (2, True)
+
+
+def test_a_tree_is_for_classes(cli: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    (tmp_path / "n.csv").write_text("a,y\n" + "".join(f"{i},{i * 0.5}\n" for i in range(50)))
+    code, _, err = cli("fit", "--model", "tree", "--data", "n.csv", "--target", "y", "--output", "m.oubli")
+    assert code == 2
+    assert "is for classification, and this is regression" in err
+
+
 def test_predictions_can_go_to_a_file(cli: Callable[..., tuple[int, str, str]], people: Path) -> None:
     assert cli("fit", "--data", str(people), *FIT, "--output", "m.oubli")[0] == 0
     assert cli("predict", "m.oubli", str(people), "--output", "out.csv")[:2] == (0, "")
@@ -109,7 +129,7 @@ def test_a_model_that_differs_is_told_by_the_exit_code(
     monkeypatch.setattr("app.predicting.load_model_file", lambda path: model)
     code, out, err = cli("verify", "m.oubli")
     assert (code, out) == (1, "held   aa\nfresh  bb\n")
-    assert "differs" in err
+    assert "is not what the samples it holds make of it" in err
 
 
 @pytest.mark.parametrize(
@@ -204,7 +224,7 @@ def test_a_snapshot_of_a_running_server(
 def test_what_a_server_says_at_start(adult_server: Running) -> None:
     output = adult_server.output
     assert "loading adult.csv.gz" in output
-    assert "training the forest" in output
+    assert "training the model" in output
     assert output.count("curl") == 3
     assert all(f"{adult_server.url}/{path}" in output for path in ("docs", "predict", "samples", "samples/try-1"))
 

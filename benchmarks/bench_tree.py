@@ -1,0 +1,158 @@
+"""The fully dynamic tree: its marks, the experiments of its paper, and its cost beside the theorems' bounds.
+
+    python -m benchmarks.bench_tree --data ../shared/data [--quick] [--only electricity cost]
+
+Ours beside river's EFDT, HAT and ARF, and beside scikit-learn's DecisionTreeClassifier, in the same run, CPU time of
+one thread. The questions are the files of `benchmarks/streams`; each has a section of RESULTS.md of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+from benchmarks import higgs_like
+from benchmarks.bench_accuracy import DATA
+from benchmarks.results import Row, machine_line, table, write_section
+from benchmarks.streams import building, comparison, cost, curves, electricity
+from benchmarks.streams.prequential import Peers
+from benchmarks.streams.sets import STREAMS, Stream, load_stream
+
+FIGURES = Path(__file__).parent / "figures"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
+
+    n_rows: int | None  # of a stream; None: all
+    n_streams: int | None  # streams of a comparison; None: all
+    rounds: int
+    peer_budget: float  # CPU seconds after which a learner is stopped on a stream
+    point_budget: float  # CPU seconds of a point of a curve
+    n_build: int
+    build_budget: float  # CPU seconds after which no further round of building begins
+    cost: cost.Sizes
+
+
+FULL = Sizes(None, None, 3, 60.0, 15.0, higgs_like.N_TRAIN, 30.0, cost.Sizes())
+QUICK = Sizes(
+    1_500, 1, 1, 5.0, 1.0, 5_000, 5.0, cost.Sizes((500, 1_000, 2_000), (2, 4), (0.1, 0.2), least=0.05, most=5.0)
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """What a question found, as it is shown."""
+
+    title: str
+    text: str
+    head: Sequence[str]
+    rows: Sequence[Row]
+    has_plot: bool = True
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The questions; each measures, and draws if there is a plot."""
+
+    data: Path
+    cache: Path
+    figures: Path
+    sizes: Sizes
+
+    @cached_property
+    def peers(self) -> Peers:
+        """The peers' runs, which several questions show."""
+        return Peers(self.sizes.peer_budget)
+
+    def stream(self, name: str) -> Stream:
+        """A stream, or as much of it as is wanted."""
+        return load_stream(name, self.data, self.sizes.n_rows)
+
+    def plot(self, name: str) -> Path:
+        """Where the plot of a question goes."""
+        return self.figures / f"tree-{name}.png"
+
+    def electricity(self) -> Section:
+        """The marks on Electricity."""
+        module = electricity
+        found = module.measure(self.stream(module.STREAM), self.peers, self.sizes.rounds)
+        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found), has_plot=False)
+
+    def comparison(self) -> Section:
+        """All streams."""
+        streams = [self.stream(name) for name in list(STREAMS)[: self.sizes.n_streams]]
+        found = comparison.measure(streams, self.peers)
+        comparison.draw(found, self.plot(comparison.NAME))
+        return Section(comparison.TITLE, comparison.TEXT, comparison.HEAD, comparison.rows(found))
+
+    def curves(self, question: curves.Question) -> Section:
+        """F1 and time by epsilon and depth."""
+        streams = [self.stream(name) for name in question.streams[: self.sizes.n_streams]]
+        found = curves.measure(question, streams, self.peers, self.sizes.point_budget)
+        curves.draw(found, self.plot(question.name))
+        return Section(question.title, question.text, curves.HEAD, curves.rows(found))
+
+    def cost(self) -> Section:
+        """The amortized cost."""
+        found = cost.measure(self.sizes.cost)
+        cost.draw(found, self.plot(cost.NAME))
+        return Section(cost.TITLE, cost.TEXT, cost.HEAD, cost.rows(found))
+
+    def building(self) -> Section:
+        """BUILD beside scikit-learn."""
+        module = building
+        held = higgs_like.load(self.cache, self.sizes.n_build, min(self.sizes.n_build, higgs_like.N_TEST))
+        found = module.measure(held, self.sizes.rounds, self.sizes.build_budget)
+        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found), has_plot=False)
+
+
+QUESTIONS: dict[str, Callable[[Bench], Section]] = {
+    electricity.NAME: Bench.electricity,
+    comparison.NAME: Bench.comparison,
+    curves.INCREMENTAL.name: partial(Bench.curves, question=curves.INCREMENTAL),
+    curves.WINDOWS.name: partial(Bench.curves, question=curves.WINDOWS),
+    curves.RANDOM_UPDATES.name: partial(Bench.curves, question=curves.RANDOM_UPDATES),
+    cost.NAME: Bench.cost,
+    building.NAME: Bench.building,
+}
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--cache", type=Path, default=higgs_like.CACHE, help="keeps the data that are generated")
+    parser.add_argument("--only", nargs="+", choices=list(QUESTIONS), default=list(QUESTIONS), help="questions to ask")
+    parser.add_argument("--quick", action="store_true", help="small sizes and one round: does everything run?")
+    parser.add_argument("--write-results", action="store_true", help="replace the sections in RESULTS.md and the plots")
+    options = parser.parse_args(arguments)
+    if options.quick and options.write_results:
+        parser.error("RESULTS.md is not written from --quick")
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run, print the tables, and write them when asked."""
+    options = parse(arguments)
+    figures = FIGURES if options.write_results else options.cache / "figures"
+    bench = Bench(options.data, options.cache, figures, QUICK if options.quick else FULL)
+    for name in options.only:
+        started = time.perf_counter()
+        section = QUESTIONS[name](bench)
+        text = table(section.head, section.rows)
+        plot = f"\nplot: {bench.plot(name)}" if section.has_plot else ""
+        print(f"\n{section.title}, {time.perf_counter() - started:.0f} s\n{text}{plot}", flush=True)
+        if options.write_results:
+            picture = [f"![{section.title}](figures/{bench.plot(name).name})"] if section.has_plot else []
+            body = "\n\n".join([section.text, text, *picture, machine_line()])
+            write_section(f"tree-{name}", f"\n{body}\n", f"Tree: {section.title}")
+
+
+if __name__ == "__main__":
+    main()
