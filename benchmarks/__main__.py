@@ -3,7 +3,15 @@
 import argparse
 from pathlib import Path
 
-from benchmarks import bench_accuracy, bench_durability, bench_http, bench_operations, bench_paper, bench_tree, higgs_like
+from benchmarks import (
+    bench_accuracy,
+    bench_durability,
+    bench_http,
+    bench_operations,
+    bench_paper,
+    bench_tree,
+    higgs_like,
+)
 
 
 def main() -> None:
