@@ -293,7 +293,7 @@ class SampleStore(SlotTable):
         if self._categorical:
             self.categories.release_row([cells.item(slot, column) for column in self._categorical])
         if self._classification:
-            self.classes.release_one(int(self.class_codes[slot]))
+            self.classes.release_one(self.class_codes.item(slot))
             self.class_codes[slot] = 0
         else:
             self.y[slot] = 0.0

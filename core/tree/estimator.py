@@ -291,7 +291,7 @@ class DynamicTreeClassifier(Classifier):
         """
         cells, category_hashes = self._encode_queries(X)
         if len(cells) == 1 and not (frozen and self.tree_.n_tags):
-            return self.tree_.count_one(self.data(), cells, category_hashes)[self.class_order()]
+            return self.tree_.count_one(self.data, cells, category_hashes)[self.class_order()]
         counts = self.tree_.counts(self.data(), cells, category_hashes, frozen=frozen)
         return counts[0, self.class_order()] if len(cells) == 1 else counts.take(self.class_order(), axis=1)
 

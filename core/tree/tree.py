@@ -4,6 +4,7 @@ Kernels never allocate. When the pool of nodes is full a build stops and says so
 the pool and let it go on. Nothing here knows ids, labels or categories.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -267,12 +268,15 @@ class Tree:
         return self.arrays_.counts[ends].astype(np.int64)
 
     def count_one(
-        self, data: Data, cells: npt.NDArray[Any], category_hashes: npt.NDArray[np.uint64]
+        self, data: Callable[[], Data], cells: npt.NDArray[Any], category_hashes: npt.NDArray[np.uint64]
     ) -> npt.NDArray[Any]:
-        """Class counts for the one row of `cells`, as `counts` gives them; a view, only to be read."""
+        """Class counts for the one row of `cells`, as `counts` gives them; a view, only to be read.
+
+        data : returns the samples held; only asked when there is a tag to be resolved.
+        """
         node = end_of(self.arrays_.nodes, cells, 0, category_hashes)
         while node < 0:
-            self._build_below(data, ~node)
+            self._build_below(data(), ~node)
             node = end_of(self.arrays_.nodes, cells, 0, category_hashes)
         counts: npt.NDArray[Any] = self.arrays_.counts[node]
         return counts

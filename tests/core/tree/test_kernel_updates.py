@@ -34,7 +34,7 @@ def test_updates_are_the_oracles_updates(kind: str, epsilon: float, lazy: bool) 
         (slow.insert if adds else slow.delete)(str(slot), sample_at(data, slot))
         if lazy and step % 7 == 0:
             row = int(rng.integers(90))
-            tree.count_one(data, data.cells[row : row + 1], data.category_hashes)
+            tree.count_one(lambda: data, data.cells[row : row + 1], data.category_hashes)
             slow.query(sample_at(data, row).cells)
         assert plain(read(tree, data)) == plain(slow.root)
         tree.check_invariants(data, np.array(held, np.int64))
@@ -153,7 +153,7 @@ def test_an_empty_leaf_answers_with_the_last_node_that_has_samples() -> None:
     tree.delete(data, np.array([2, 3]))
     assert tree.n_nodes == 3
     assert tree.counts(data, cells, data.category_hashes).tolist() == [[2, 0]] * 4
-    assert tree.count_one(data, cells[3:], data.category_hashes).tolist() == [2, 0]
+    assert tree.count_one(lambda: data, cells[3:], data.category_hashes).tolist() == [2, 0]
     tree.delete(data, np.array([0, 1]))
     assert not tree.counts(data, cells, data.category_hashes).any()
 
@@ -169,7 +169,9 @@ def test_a_frozen_reading_answers_as_a_resolving_one_and_writes_nothing() -> Non
     assert all(np.array_equal(a, b) for a, b in zip(before, tree.arrays_, strict=True))
     assert np.array_equal(tree.counts(data, data.cells, data.category_hashes), frozen)
     assert tree.n_tags < n_tags
-    one_by_one = [tree.count_one(data, data.cells[i : i + 1], data.category_hashes).tolist() for i in range(300)]
+    one_by_one = [
+        tree.count_one(lambda: data, data.cells[i : i + 1], data.category_hashes).tolist() for i in range(300)
+    ]
     assert one_by_one == frozen.tolist()
 
 
