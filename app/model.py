@@ -66,6 +66,10 @@ class ServedModel(Protocol):
         """Add what `SampleStore.prepare` returned."""
         ...
 
+    def leaving(self, n_new: int) -> list[str]:
+        """Return the ids that leave by themselves when so many samples are added."""
+        ...
+
     def takes_long(self, adds: Prepared | None, deletes: Sequence[str], n_others: int, seconds: float) -> bool:
         """Whether a change, made after some others, may set off building for more than some seconds."""
         ...

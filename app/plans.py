@@ -11,8 +11,8 @@ the model as if it came alone, in its turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
 
 from app.errors import ConflictError, ErasedLatelyError, NotHeldError
 from app.journal.records import AddBody, Body, DeleteBody, ReplaceBody
@@ -117,6 +117,7 @@ def plan_addition(model: ServedModel, ground: Ground, samples: NewSamples) -> Pl
     names.update(("subject", subject) for subject in samples.subjects if subject is not None)
     if not new:
         return Plan((ids, 0), names=names)
+    names.update(("id", name) for name in model.leaving(len(new)))
     if held:
         samples, prepared = samples.take(new), prepared.take(new)
     new_ids = [ids[row] for row in new]
@@ -233,6 +234,25 @@ def _deletion(
     subjects = map(model.samples_.subject, held)
     touched.update(("subject", subject) for subject in subjects if subject is not None)
     return Plan((held, absent), DeleteBody(held), deletes=held, names=touched, gone=held)
+
+
+def make_held(model: ServedModel, plans: Sequence[Plan[Any]]) -> None:
+    """Change a model that was fitted on the samples of another by plans for that one.
+
+    A sliding window may hold fewer of them: what it does not hold is neither deleted nor replaced.
+    """
+    if model.guarantee == "exact":  # has no window; and makes what is alike as one
+        make_all(model, plans)
+        return
+    store = model.samples_
+    for plan in plans:
+        if plan.adds is None:
+            gone = [name for name in plan.gone if store.contains(name)]
+            if not gone:
+                continue
+            if plan.deletes:
+                plan = replace(plan, deletes=gone)
+        make_all(model, [plan])
 
 
 def make_all(model: ServedModel, plans: Sequence[Plan[object]]) -> None:

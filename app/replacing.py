@@ -25,7 +25,7 @@ from app.journal.records import FitBody, encode
 from app.live import Live
 from app.model import ServedModel, load_model, read_notes
 from app.outcomes import Restored
-from app.plans import Plan, make_all
+from app.plans import Plan, make_held
 from app.store.keeper import Keeper
 from app.store.snapshots import Snapshot, describe
 from app.training import another_estimator, refit
@@ -188,7 +188,7 @@ class Replacing:
                 self._require_same(epoch)
                 plans = list(meanwhile)
                 del meanwhile[: len(plans)]
-                await self._workers.build(partial(make_all, model, plans))
+                await self._workers.build(partial(make_held, model, plans))
             # From here on it must not be cut: what is in the journal must be in the model.
             swap = self._swap(model, FitBody(kind, chosen), meanwhile, epoch, claim)
             version = await self._workers.finish(swap)
@@ -214,7 +214,7 @@ class Replacing:
         async with self._turns.mutation(refusable=False):
             self._require_sound()
             self._require_same(epoch)
-            make_all(model, meanwhile)
+            make_held(model, meanwhile)
             self._committer.unfollow(meanwhile)
             version = live.version + 1
             fields: dict[str, Field] = {"model_version": version, "kind": fitted.kind}

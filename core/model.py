@@ -249,6 +249,10 @@ class Model(Keepable):
         """
         return False
 
+    def leaving(self, n_new: int) -> list[str]:
+        """The ids that leave by themselves when so many samples are added: those that slide out of a window."""
+        return []
+
     # -- what a kind says -----------------------------------------------------------------------
 
     @abstractmethod

@@ -234,6 +234,11 @@ class DynamicTreeClassifier(Classifier):
         else:
             self._build()
 
+    def leaving(self, n_new: int) -> list[str]:  # noqa: D102 - inherited
+        if self._window is None:
+            return []
+        return [self.samples_.id_of(slot) for slot in self._window.oldest(n_new)]
+
     def takes_long(  # noqa: D102 - inherited
         self, adds: Prepared | None, deletes: Sequence[str], n_others: int, seconds: float
     ) -> bool:

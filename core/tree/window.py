@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from itertools import islice
 
 
 class Window:
@@ -24,6 +25,10 @@ class Window:
     def slots(self) -> list[int]:
         """Return the slots, the oldest first."""
         return list(self._slots)
+
+    def oldest(self, n_new: int) -> list[int]:
+        """Return the slots that have to leave when so many come."""
+        return list(islice(self._slots, max(0, len(self._slots) + n_new - self.size)))
 
     def append(self, slot: int) -> int | None:
         """Take in the newest sample, and return the slot of the one that has to leave, if any."""

@@ -247,3 +247,52 @@ def test_no_change_of_a_small_model_takes_long():
     model = tree()
     assert not model.takes_long(None, ["c1"], 0, 0.05)
     assert not model.takes_long(model.samples_.prepare(rows(9), ["no"] * 9), [], 100, 0.05)
+
+
+def test_what_slides_out_of_a_window_and_is_deleted_at_the_same_time(tmp_path):
+    """Each sees the other as if it had come alone, in some order; neither fails."""
+
+    async def before() -> list[str]:
+        service = make_service(tree(30, window=30), tmp_path / "data", policy=LAST)
+        async with served_here(service) as client:
+            asked = []
+            for i in range(15):
+                one = samples(1, f"n{i}-")
+                asked.append(client.post("/samples", json=one, headers=JSON))
+                asked.append(client.delete(f"/samples/c{2 * i}"))
+                content = {"features": [33, "c", True], "label": "no"}
+                asked.append(client.put(f"/samples/c{2 * i + 1}", json=content))
+            answers = await asyncio.gather(*asked)
+            assert {answer.status_code for answer in answers} <= {200, 201, 404}
+            assert not service.failed
+            model = service._live.model
+            assert model.verify().ok
+            service._live.failed = True
+            return list(model.samples_.ids())
+
+    held = asyncio.run(before())
+    service = recovered(tmp_path / "data")
+    assert service._live.model.samples_.ids() == held
+    service._keeper.close()
+
+
+def test_a_smaller_window_is_fitted_while_what_it_leaves_out_is_deleted(tmp_path, held_up):
+    async def work() -> None:
+        service = make_service(tree(60), tmp_path / "data", policy=LAST)
+        async with served_here(service) as client:
+            job = await begin_fit(client, window=10)
+            while not service._committer._followers:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+            for i in (0, 55, 56):
+                assert (await client.delete(f"/samples/c{i}")).json()["unlearned"] == 1
+            content = {"features": [33, "c", True], "label": "no"}
+            assert (await client.put("/samples/c1", json=content)).status_code == 200
+            assert (await client.put("/samples/c57", json=content)).status_code == 200
+            held_up.set()
+            job = await finished(client, job)
+            assert job["status"] == "succeeded", job
+            model = service._live.model
+            assert model.samples_.ids() == ["c50", "c51", "c52", "c53", "c54", "c58", "c59", "c57"]
+            assert model.verify().ok
+
+    asyncio.run(work())
