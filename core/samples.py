@@ -281,11 +281,12 @@ class SampleStore(SlotTable):
         else:
             numbers = slots.tolist() if isinstance(slots, np.ndarray) else list(map(int, slots))
         if len(numbers) == 1:
-            self._remove_one(numbers[0])
+            self.remove_one(numbers[0])
         elif numbers:
             self._remove_many(numbers)
 
-    def _remove_one(self, slot: int) -> None:
+    def remove_one(self, slot: int) -> None:
+        """Remove one sample, as `remove` does."""
         name = self._ids[slot] if 0 <= slot < self._top else None
         if name is None:
             raise IndexError(f"slot {slot} is free")

@@ -98,6 +98,7 @@ class DynamicTreeClassifier(Classifier):
     parameters_: TreeParameters
     n_mutations_since_scrub_: int
     _window: Window | None
+    _moved: npt.NDArray[np.int64]  # room for two slots, which a new array takes longer to make
 
     def __init__(
         self,
@@ -151,6 +152,7 @@ class DynamicTreeClassifier(Classifier):
         self.parameters_ = settings
         self.n_mutations_since_scrub_ = 0
         self._window = None
+        self._moved = np.zeros(2, np.int64)
         if settings.window is not None:
             slots = store.slots_in_order()
             store.remove(slots[: -settings.window])
@@ -199,9 +201,11 @@ class DynamicTreeClassifier(Classifier):
             self.tree_.add(self.data(), np.array([slot]), lazy=self.lazy)
             self.n_mutations_since_scrub_ += 1
         else:
-            self.tree_.exchange(self.data(), np.array([slot, oldest]), 1, lazy=self.lazy)
+            moved = self._moved
+            moved[0], moved[1] = slot, oldest
+            self.tree_.exchange(self.data(), moved, 1, lazy=self.lazy)
             self.n_mutations_since_scrub_ += 2
-            self.samples_.remove([oldest])
+            self.samples_.remove_one(oldest)
 
     def _slide(self, window: Window, slots: npt.NDArray[np.int64], is_built_anew: bool) -> None:
         """Learn samples one by one, each of which takes the place of the oldest if the window is full."""
