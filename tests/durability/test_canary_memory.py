@@ -28,14 +28,15 @@ FLOCK = [canary(i, people()[f"p{i}"].features, extreme=i < 4) for i in range(8)]
 
 
 @contextmanager
-def serving_here(folder: Path, directory: Path) -> Iterator[TestClient]:
+def serving_here(folder: Path, directory: Path, kind: str) -> Iterator[TestClient]:
     """The application as the command line builds it, without a socket."""
     settings = Settings(
+        model=kind,
         data=folder / "people.csv",
         target=TARGET,
         id_column=ID_COLUMN,
         subject_column=SUBJECT_COLUMN,
-        n_estimators=10,
+        n_estimators=10 if kind == "forest" else None,
         random_state=0,
         data_dir=directory,
         erasure_deadline=600,
@@ -46,10 +47,15 @@ def serving_here(folder: Path, directory: Path) -> Iterator[TestClient]:
         yield client
 
 
+@pytest.fixture(params=["forest", "tree"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
+def client(tmp_path: Path, kind: str) -> Iterator[TestClient]:
     write_csv(tmp_path / "people.csv")
-    with serving_here(tmp_path, tmp_path / "oubli-data") as client:
+    with serving_here(tmp_path, tmp_path / "oubli-data", kind) as client:
         yield client
 
 
@@ -118,13 +124,13 @@ def test_nothing_can_be_reached_of_what_was_erased(client):
     check_nothing_remains(client)
 
 
-def test_nothing_can_be_reached_after_a_crash(client, tmp_path):
+def test_nothing_can_be_reached_after_a_crash(client, kind, tmp_path):
     learn(client)
     unlearn(client)
     # The files as a kill would leave them now; the journal brings the canaries back to life and lets them go again.
     crashed = tmp_path / "crashed"
     shutil.copytree(tmp_path / "oubli-data", crashed)
-    with serving_here(tmp_path, crashed) as after:
+    with serving_here(tmp_path, crashed, kind) as after:
         check_nothing_remains(after)
 
 
