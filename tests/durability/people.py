@@ -69,10 +69,11 @@ def write_csv(path: Path, n: int = N_PEOPLE) -> None:
             writer.writerow([name, content.subject, *cells, content.label])
 
 
-def flags(*more: str) -> tuple[str, ...]:
+def flags(*more: str, kind: str = "forest") -> tuple[str, ...]:
     """Return the flags of a small server on these people."""
     columns = ("--data", "people.csv", "--target", TARGET, "--id", ID_COLUMN, "--subject", SUBJECT_COLUMN)
-    return (*columns, "--n-estimators", "10", "--random-state", "0", *more)
+    model = ("--n-estimators", "10") if kind == "forest" else ("--model", kind)
+    return (*columns, *model, "--random-state", "0", *more)
 
 
 class Strangers:

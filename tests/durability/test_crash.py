@@ -12,13 +12,13 @@ from tests.durability.crash import Figures, Lives
 LANES = 2  # data directories at the same time
 
 
-def kill_many(tmp_path: Path, n_kills: int, seed: int) -> Figures:
+def kill_many(tmp_path: Path, n_kills: int, seed: int, kind: str = "forest") -> Figures:
     """Kill servers on some directories side by side."""
 
     def lane(number: int) -> Figures:
         folder = tmp_path / f"lane{number}"
         folder.mkdir()
-        return Lives(folder, seed + number).run(n_kills // LANES)
+        return Lives(folder, seed + number, kind=kind).run(n_kills // LANES)
 
     with ThreadPoolExecutor(LANES) as pool:
         return sum(pool.map(lane, range(LANES)), Figures())
@@ -38,8 +38,21 @@ def test_killed_at_random_moments(tmp_path, tell):
     check(figures, 20)
 
 
+def test_a_server_of_a_tree_is_killed_at_random_moments(tmp_path, tell):
+    figures = kill_many(tmp_path, 4, seed=8, kind="tree")
+    tell(f"killed at random, a tree: {figures}")
+    check(figures, 4)
+
+
 @pytest.mark.slow
 def test_killed_at_many_random_moments(tmp_path, tell):
     figures = kill_many(tmp_path, 200, seed=40)
     tell(f"killed at random: {figures}")
     check(figures, 200)
+
+
+@pytest.mark.slow
+def test_a_server_of_a_tree_is_killed_at_many_random_moments(tmp_path, tell):
+    figures = kill_many(tmp_path, 40, seed=80, kind="tree")
+    tell(f"killed at random, a tree: {figures}")
+    check(figures, 40)
