@@ -18,19 +18,17 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from app.audit.auditor import Auditor, Head
-from app.audit.notes import with_idempotency
+from app.audit.auditor import Auditor
 from app.audit.receipts import Receipt
-from app.claims import Claim
+from app.commit import Commit, Made, Waiting, with_claim
 from app.errors import BusyError, ServiceError, StorageError, UnavailableError
 from app.folding import Folder
 from app.grace import Grace
 from app.journal.journal import Journal, JournalError, JournalFullError, Record
-from app.journal.records import AddBody, encode
+from app.journal.records import encode
 from app.live import Live, Pending
 from app.model import ServedModel
 from app.mutations import Change, Done, Request, Settle
@@ -47,47 +45,6 @@ _LONGEST_PAUSE = 0.050  # seconds that a model may spend there on building parts
 _MOST_AT_ONCE = 256
 
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """A change that waits, and whom to tell."""
-
-    change: Change[Any]
-    settle: Settle[Any]
-
-    def tell(self, done: Done[Any] | None, error: BaseException | None) -> None:
-        """Tell the outcome; a mistake in an answer must not keep the others from theirs."""
-        try:
-            self.settle(done, error)
-        except Exception as mistake:
-            log.error("an answer could not be made (%s)", type(mistake).__name__)
-
-
-@dataclass(slots=True)
-class _Made:
-    """A change that is being committed."""
-
-    waiting: _Waiting
-    plan: Plan[Any]
-    version: int
-    receipt: Receipt | None
-
-
-@dataclass(slots=True)
-class _Commit:
-    """Changes that are committed together; or one that was planned first and turned out to be long."""
-
-    head: Head
-    made: list[_Made] = field(default_factory=list)
-    long: Plan[Any] | None = None
-    n_items: int = 0
-    n_changes: int = 0
-    n_added: int = 0
-    next_id: int = 0
-    records: list[Record] = field(default_factory=list)
-    names: set[tuple[str, str]] = field(default_factory=set)
-    seconds: float = 0.0
 
 
 class Committer:
@@ -143,7 +100,7 @@ class Committer:
         self._now_ms = now_ms
         self._default_expiry = default_expiry
         self._changed = changed
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[Waiting] = deque()
         self._followers: list[list[Plan[Any]]] = []
         self._use_reserve = False
         self._wake = asyncio.Event()
@@ -165,11 +122,11 @@ class Committer:
         """
         if not self._journal.is_durable and not self._waiting and self._turns.free:
             # Nothing is written, so nobody has to be waited for.
-            self._commit_now(_Waiting(change, settle))
+            self._commit_now(Waiting(change, settle))
             return
         if change.refusable and len(self._waiting) >= self._max_queue:
             raise BusyError
-        self._waiting.append(_Waiting(change, settle))
+        self._waiting.append(Waiting(change, settle))
         self._wake.set()
 
     async def run(self) -> None:
@@ -185,7 +142,7 @@ class Committer:
         """Make a long change on a copy in a thread; then the copy replaces the model in one step."""
         async with self._turns.mutation(refusable=change.refusable):
             self._require_sound()
-            model, ground = self._live.model, self._ground(_Commit(self._auditor.head))
+            model, ground = self._live.model, self._ground(Commit(self._auditor.head))
             with self._turns.reading():
                 plan, copy = await self._workers.save(partial(_make_on_copy, model, ground, change))
             return await self._commit_one(change, plan, copy)
@@ -263,8 +220,8 @@ class Committer:
 
     # --- one commit
 
-    def _commit_now(self, waiting: _Waiting) -> None:
-        commit = _Commit(self._auditor.head)
+    def _commit_now(self, waiting: Waiting) -> None:
+        commit = Commit(self._auditor.head)
         if self._take(commit, waiting):
             self._journal.append(commit.records)
             self._make(commit)
@@ -292,7 +249,7 @@ class Committer:
         await self._turns.exclusive()
         self._make(commit)
 
-    async def _commit_long(self, waiting: _Waiting, plan: Plan[Any]) -> None:
+    async def _commit_long(self, waiting: Waiting, plan: Plan[Any]) -> None:
         """Make a change that looked short, and sets off long work in the model, on a copy."""
         try:
             with self._turns.reading():
@@ -306,8 +263,8 @@ class Committer:
     async def _commit_one(self, change: Change[T], plan: Plan[T], copy: ServedModel | None) -> Done[T]:
         """Commit a change that was made on a copy."""
         settled: asyncio.Future[Done[T]] = asyncio.get_running_loop().create_future()
-        commit = _Commit(self._auditor.head)
-        waiting = _Waiting(change, partial(settle_future, settled))
+        commit = Commit(self._auditor.head)
+        waiting = Waiting(change, partial(settle_future, settled))
         if plan.body is None and change.request is None and change.claim is None:
             return Done(plan.outcome, self._live.model.n_samples_, self._live.version)
         self._record(commit, waiting, plan, b"" if plan.body is None else encode(plan.body))
@@ -325,9 +282,9 @@ class Committer:
         self._answer(commit)
         return await settled
 
-    def _plan_waiting(self) -> _Commit:
+    def _plan_waiting(self) -> Commit:
         """Plan changes in their order, until two touch the same or making them all would take too long."""
-        commit = _Commit(self._auditor.head)
+        commit = Commit(self._auditor.head)
         while self._waiting and len(commit.made) < _MOST_AT_ONCE and commit.seconds < LOOP_BUDGET:
             waiting = self._waiting[0]
             if self._use_reserve and waiting.change.refusable:
@@ -339,7 +296,7 @@ class Committer:
             self._waiting.popleft()
         return commit
 
-    def _take(self, commit: _Commit, waiting: _Waiting) -> bool:
+    def _take(self, commit: Commit, waiting: Waiting) -> bool:
         """Plan a change and take it into a commit; false when it has to wait for the next one."""
         change, live = waiting.change, self._live
         try:
@@ -365,7 +322,7 @@ class Committer:
         self._record(commit, waiting, plan, body)
         return True
 
-    def _record(self, commit: _Commit, waiting: _Waiting, plan: Plan[Any], body: bytes) -> None:
+    def _record(self, commit: Commit, waiting: Waiting, plan: Plan[Any], body: bytes) -> None:
         """Write the record of a planned change, with its receipt."""
         change, live = waiting.change, self._live
         version = live.version + commit.n_changes + int(plan.body is not None)
@@ -375,7 +332,7 @@ class Committer:
         commit.n_added += (0 if plan.adds is None else plan.adds.n) - len(plan.deletes)
         if change.claim is not None:
             n_samples = live.model.n_samples_ + commit.n_added
-            notes = _with_claim(
+            notes = with_claim(
                 change.claim, notes, plan, receipt, version=version, n_samples=n_samples, now_ms=self._now_ms()
             )
         commit.n_changes += int(plan.body is not None)
@@ -383,7 +340,7 @@ class Committer:
         commit.seconds += change.cost.guess(change.n_items)
         commit.n_items += change.n_items
         commit.records.append(Record(live.seq + len(commit.records) + 1, version, body, notes))
-        commit.made.append(_Made(waiting, plan, version, receipt))
+        commit.made.append(Made(waiting, plan, version, receipt))
 
     def _receipt(
         self, change: Change[Any], request: Request, plan: Plan[Any], version: int
@@ -415,7 +372,7 @@ class Committer:
         store = self._live.model.samples_
         return total - min(store.origin(name) for name in gone)
 
-    def _ground(self, commit: _Commit) -> Ground:
+    def _ground(self, commit: Commit) -> Ground:
         live = self._live
         return Ground(
             first_id=max(live.next_id, commit.next_id),
@@ -424,7 +381,7 @@ class Committer:
             default_expiry=self._default_expiry(),
         )
 
-    def _make(self, commit: _Commit) -> None:
+    def _make(self, commit: Commit) -> None:
         """Change the model by what is on the disk now, and answer."""
         live, made = self._live, commit.made
         started = time.perf_counter()
@@ -442,7 +399,7 @@ class Committer:
             change.cost.observe(change.n_items, time.perf_counter() - started)
         self._answer(commit)
 
-    def _answer(self, commit: _Commit) -> None:
+    def _answer(self, commit: Commit) -> None:
         """Answer what is on the disk and in the model."""
         live = self._live
         self.committed(commit.records, commit.n_changes)
@@ -465,7 +422,7 @@ class Committer:
         if n_changes:
             self._changed()
 
-    def _note_gone(self, one: _Made) -> None:
+    def _note_gone(self, one: Made) -> None:
         receipt, now = one.receipt, self._now_ms()
         if receipt is None:
             return
@@ -474,7 +431,7 @@ class Committer:
         if one.waiting.change.request is not None and one.waiting.change.request.kind != "rectification":
             self._grace.add(one.plan.gone, now)
 
-    def _give_way(self, commit: _Commit) -> None:
+    def _give_way(self, commit: Commit) -> None:
         """On a full disk: refuse what may be refused, and let erasures try again with the reserve."""
         erasures = [one.waiting for one in commit.made if not one.waiting.change.refusable]
         for one in commit.made:
@@ -484,7 +441,7 @@ class Committer:
             self._waiting.extendleft(reversed(erasures))
         self._use_reserve = not self._use_reserve and bool(erasures)
 
-    def _fail(self, commit: _Commit, error: BaseException) -> None:
+    def _fail(self, commit: Commit, error: BaseException) -> None:
         """Nothing is changed from now on: the disk or the model is in doubt until a restart."""
         self._live.failed = True
         known = isinstance(error, JournalError)
@@ -521,19 +478,3 @@ def _copy_with(model: ServedModel, plan: Plan[Any]) -> ServedModel:
     # Resolved here, or the first predictions would rebuild half the forest on the event loop.
     copy.resolve()
     return copy
-
-
-def _with_claim(
-    claim: Claim, notes: bytes, plan: Plan[Any], receipt: Receipt | None, *, version: int, n_samples: int, now_ms: int
-) -> bytes:
-    """Return notes with what a repeated request is known by."""
-    n_new = len(plan.body.ids) if isinstance(plan.body, AddBody) else 0
-    record = claim.record(
-        now_ms=now_ms,
-        model_version=version,
-        n_samples=n_samples,
-        n_new=n_new,
-        first_id=plan.first_generated,
-        receipt=None if receipt is None else receipt.id,
-    )
-    return with_idempotency(notes, record)

@@ -27,7 +27,7 @@ from app.audit.store import AuditStore
 from app.claims import Claim, Claims
 from app.commits import LOOP_BUDGET, Committer, settle_future
 from app.costs import Cost
-from app.errors import EphemeralError, NoReceiptError, ServiceError, StaleCursorError, UnavailableError
+from app.errors import EphemeralError, ServiceError, StaleCursorError, UnavailableError
 from app.expiring import Expiring
 from app.folding import Folder
 from app.grace import Grace
@@ -37,6 +37,7 @@ from app.journal.journal import JournalError
 from app.live import Live
 from app.mutations import Change, Done, Request, Settle, added, addition, deletion, replacement
 from app.outcomes import Added, Deleted, Description, NewSamples, Page, Predicted, Replacement, Restored, Row
+from app.receipts import Receipts
 from app.replacing import Replacing
 from app.retention.clock import Clock
 from app.retention.parse import moment
@@ -146,6 +147,7 @@ class ModelService:
         erased = records.store.recently_erased(now_ms() - grace_ms) if grace_ms else []
         self._folder = Folder(records.store, self._workers, self._idle.is_idle, self._fail)
         self.claims = Claims(auditor, self._folder, now_ms)
+        self.receipts = Receipts(auditor, self._folder, now_ms, self.policy.erasure_deadline)
         self._committer = Committer(
             live,
             keeper.journal,
@@ -385,13 +387,13 @@ class ModelService:
         """
         self._require_changeable()
         if claim is not None and claim.earlier is not None and claim.earlier.receipt is not None:
-            return await self.receipt(claim.earlier.receipt)
+            return await self.receipts.get(claim.earlier.receipt)
         by: Literal["ids", "subjects"] = "subjects" if ids is None else "ids"
         names = list(dict.fromkeys((subjects or ()) if ids is None else ids))
         store = self._live.model.samples_
         held = store.ids_of_subject if by == "subjects" else store.contains
         if claim is None and not any(held(name) for name in names):
-            earlier = await self._last_receipt(names, by)
+            earlier = await self.receipts.last_of(names, by)
             if earlier is not None:
                 return earlier
         request = Request("deletion", names, by, ref, self._now())
@@ -425,32 +427,6 @@ class ModelService:
         self._require_changeable()
         self._expiring.confirm()
         await self._committer.note(partial(self._records.auditor.event, "expiry-confirmed", {}))
-
-    # --- the ledger
-
-    async def receipt(self, receipt_id: str) -> Receipt:
-        """Return a receipt; raises `NoReceiptError`."""
-        self._require_started()
-        now, deadline = self.now_ms, self.policy.erasure_deadline
-        found = await self._folder.read(lambda store: store.receipt(receipt_id, now, round(deadline * 1000)))
-        if found is None:
-            raise NoReceiptError
-        return found
-
-    async def receipts_of(self, ref: str) -> list[Receipt]:
-        """Return the receipts of a case number, the oldest first."""
-        self._require_started()
-        now, deadline = self.now_ms, self.policy.erasure_deadline
-        return await self._folder.read(lambda store: store.receipts_of(ref, now, round(deadline * 1000)))
-
-    async def ledger_page(self, after: int, limit: int) -> list[dict[str, Any]]:
-        """Return entries of the ledger."""
-        self._require_started()
-        return await self._folder.read(lambda store: store.entries(after, limit))
-
-    def public_keys(self) -> list[dict[str, Any]]:
-        """Return the public keys of receipts, current and retired."""
-        return self._records.auditor.public_keys()
 
     # --- jobs
 
@@ -504,11 +480,6 @@ class ModelService:
         n_pending = len(self._live.pending)
         snapshot = await self._workers.finish(self._upkeep.write_snapshot(erase=True))
         return {"snapshot": snapshot.id, "model_version": snapshot.model_version, "erasures": n_pending}
-
-    async def _last_receipt(self, names: Sequence[str], by: Literal["ids", "subjects"]) -> Receipt | None:
-        hashes = self._records.auditor.target_hashes(names, by)
-        now, deadline = self.now_ms, round(self.policy.erasure_deadline * 1000)
-        return await self._folder.read(lambda store: store.last_receipt_of(hashes, now, deadline))
 
     async def _predict_long(self, rows: list[Row]) -> Predicted:
         async with self._turns.long_read():

@@ -37,7 +37,7 @@ async def list_receipts(request: Request) -> Response:
     ref = one_value(parse_query(request.scope["query_string"], ("ref",)), "ref")
     if ref is None:
         raise invalid("/ref", "is missing: name the case whose receipts to list")
-    receipts = await service.receipts_of(parse_ref(ref, "/ref"))
+    receipts = await service.receipts.of_case(parse_ref(ref, "/ref"))
     return json_answer({"erasures": [receipt_content(one, durable=service.is_durable) for one in receipts]})
 
 
@@ -55,4 +55,4 @@ async def read(request: Request) -> Response:
         receipt_id = str(uuid.UUID(request.path_params["id"]))
     except ValueError:
         raise ProblemError("no-receipt") from None
-    return json_answer(receipt_content(await service.receipt(receipt_id), durable=service.is_durable))
+    return json_answer(receipt_content(await service.receipts.get(receipt_id), durable=service.is_durable))

@@ -33,7 +33,7 @@ async def read(request: Request) -> Response:
     query = parse_query(request.scope["query_string"], ("cursor", "limit"))
     limit = parse_limit(one_value(query, "limit"), DEFAULT_PAGE, service.limits.page_size_max)
     after = _read_cursor(one_value(query, "cursor"))
-    entries = await service.ledger_page(after, limit + 1)
+    entries = await service.receipts.page(after, limit + 1)
     more = len(entries) > limit
     page = entries[:limit]
     return json_answer({"entries": page, "next": str(page[-1]["index"]) if more else None})
@@ -42,7 +42,7 @@ async def read(request: Request) -> Response:
 @router.get("/keys", summary="Public keys", response_model=KeysAnswer, responses=problems())
 async def keys(request: Request) -> Response:
     """Return the public keys that check signatures, current and retired. Keep them: they are what you trust."""
-    return json_answer({"keys": context_of(request).service.public_keys()})
+    return json_answer({"keys": context_of(request).service.receipts.public_keys()})
 
 
 def _read_cursor(text: Any) -> int:

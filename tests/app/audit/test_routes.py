@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,10 +13,11 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from app.audit.receipts import Receipt
+from app.audit.store import AuditStore
 from app.audit.verify import check_ledger, check_receipt, read_public_keys
-from app.errors import NoReceiptError, ServiceError
+from app.errors import ServiceError
 from app.problems import ProblemError, to_problem
+from app.receipts import Receipts
 from app.routes import erasures, ledger
 from app.routes.audit_shapes import ErasuresAnswer, KeysAnswer, LedgerAnswer
 from app.routes.shapes import Receipt as ReceiptAnswer
@@ -24,27 +25,20 @@ from tests.app.audit.support import DEADLINE, Ledger, make_ledger
 
 
 @dataclass
-class Service:
+class File:
+    """The ledger's file, asked here and now."""
+
+    store: AuditStore
+
+    async def read(self, question: Callable[[AuditStore], Any]) -> Any:
+        return question(self.store)
+
+
+def service_of(kept: Ledger) -> SimpleNamespace:
     """What the routes need of a service."""
-
-    kept: Ledger
-    is_durable: bool = True
-    limits: Any = field(default_factory=lambda: SimpleNamespace(page_size_max=50))
-
-    async def receipt(self, receipt_id: str) -> Receipt:
-        found = self.kept.store.receipt(receipt_id, self.kept.now, DEADLINE)
-        if found is None:
-            raise NoReceiptError
-        return found
-
-    async def receipts_of(self, ref: str) -> list[Receipt]:
-        return self.kept.store.receipts_of(ref, self.kept.now, DEADLINE)
-
-    async def ledger_page(self, after: int, limit: int) -> list[dict[str, Any]]:
-        return self.kept.store.entries(after, limit)
-
-    def public_keys(self) -> list[dict[str, Any]]:
-        return self.kept.auditor.public_keys()
+    file: Any = File(kept.store)
+    receipts = Receipts(kept.auditor, file, lambda: kept.now, DEADLINE / 1000)
+    return SimpleNamespace(receipts=receipts, is_durable=True, limits=SimpleNamespace(page_size_max=50))
 
 
 @pytest.fixture
@@ -55,7 +49,7 @@ def kept() -> Ledger:
 @pytest.fixture
 def client(kept) -> Iterator[TestClient]:
     app = FastAPI()
-    app.state.context = SimpleNamespace(service=Service(kept))
+    app.state.context = SimpleNamespace(service=service_of(kept))
     app.include_router(erasures.router)
     app.include_router(ledger.router)
 

@@ -1,0 +1,75 @@
+"""One commit: the changes that are written to the journal and made together."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.audit.auditor import Head
+from app.audit.notes import with_idempotency
+from app.audit.receipts import Receipt
+from app.claims import Claim
+from app.journal.journal import Record
+from app.journal.records import AddBody
+from app.mutations import Change, Done, Settle
+from app.plans import Plan
+
+log = logging.getLogger("oubli.service")
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A change that waits, and whom to tell."""
+
+    change: Change[Any]
+    settle: Settle[Any]
+
+    def tell(self, done: Done[Any] | None, error: BaseException | None) -> None:
+        """Tell the outcome; a mistake in an answer must not keep the others from theirs."""
+        try:
+            self.settle(done, error)
+        except Exception as mistake:
+            log.error("an answer could not be made (%s)", type(mistake).__name__)
+
+
+@dataclass(slots=True)
+class Made:
+    """A change that is being committed."""
+
+    waiting: Waiting
+    plan: Plan[Any]
+    version: int
+    receipt: Receipt | None
+
+
+@dataclass(slots=True)
+class Commit:
+    """Changes that are committed together; or one that was planned first and turned out to be long."""
+
+    head: Head
+    made: list[Made] = field(default_factory=list)
+    long: Plan[Any] | None = None
+    n_items: int = 0
+    n_changes: int = 0
+    n_added: int = 0
+    next_id: int = 0
+    records: list[Record] = field(default_factory=list)
+    names: set[tuple[str, str]] = field(default_factory=set)
+    seconds: float = 0.0
+
+
+def with_claim(
+    claim: Claim, notes: bytes, plan: Plan[Any], receipt: Receipt | None, *, version: int, n_samples: int, now_ms: int
+) -> bytes:
+    """Return notes with what a repeated request is known by."""
+    n_new = len(plan.body.ids) if isinstance(plan.body, AddBody) else 0
+    record = claim.record(
+        now_ms=now_ms,
+        model_version=version,
+        n_samples=n_samples,
+        n_new=n_new,
+        first_id=plan.first_generated,
+        receipt=None if receipt is None else receipt.id,
+    )
+    return with_idempotency(notes, record)
