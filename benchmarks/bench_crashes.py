@@ -1,0 +1,66 @@
+"""How often a server was killed, or its machine, and what was lost.
+
+    python -m benchmarks.bench_crashes [--log FILE] [--write-results]
+
+The tests of durability are what does it: real servers under load that die, come back, and are compared with all that
+they had answered. They tell figures at their end. This runs the long ones, an hour and more, or reads what they printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.results import machine_line, write_section
+
+TITLE = "Durability: crashes"
+TEXT = (
+    "After each end the next server on the same files holds every acknowledged addition and no acknowledged deletion, "
+    "nothing that was not acknowledged is there by half, receipts are as they were given, and the digest is that of a "
+    "fresh fit on what must be held (of a tree, which is not exact: all that it counts is right)."
+)
+_LINE = re.compile(r"(killed|power loss)[^:]*: .*[0-9].*")
+
+
+def figures(printed: str) -> list[tuple[str, str]]:
+    """Return what was done and what came of it, of all lines of a run that say so."""
+    found = []
+    for line in printed.splitlines():
+        if _LINE.fullmatch(line.strip()):
+            what, _, outcome = line.strip().partition(": ")
+            found.append((what, outcome))
+    return found
+
+
+def run_tests() -> str:
+    """Run the long tests of durability and return what they print."""
+    command = [sys.executable, "-m", "pytest", "-m", "slow", "--timeout", "7200", "tests/durability"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(done.stdout + done.stderr)
+    return done.stdout
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the table, and write it when asked."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--log", type=Path, help="what a run of the long tests printed; without it they are run now")
+    parser.add_argument("--write-results", action="store_true")
+    options = parser.parse_args(arguments)
+    printed = run_tests() if options.log is None else options.log.read_text(encoding="utf-8", errors="replace")
+    rows = figures(printed)
+    if not rows:
+        parser.error("nothing is told there of a crash: give what `pytest -m slow tests/durability` printed to its end")
+    lines = ["| what | came of it |", "|---|---|", *(f"| {what} | {outcome} |" for what, outcome in rows)]
+    text = "\n".join(lines)
+    print(text)
+    if options.write_results:
+        write_section("durability-crashes", f"\n{TEXT} {machine_line()}\n\n{text}\n", TITLE)
+
+
+if __name__ == "__main__":
+    main()
