@@ -3,7 +3,8 @@
     python -m benchmarks.bench_crashes [--log FILE] [--write-results]
 
 The tests of durability are what does it: real servers under load that die, come back, and are compared with all that
-they had answered. They tell figures at their end. This runs the long ones, an hour and more, or reads what they printed.
+they had answered. They tell figures at their end. This runs the long ones, which takes an hour and more, or reads what
+they printed.
 """
 
 from __future__ import annotations
