@@ -8,13 +8,11 @@ section of RESULTS.md of its own and a plot in `benchmarks/figures`.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from benchmarks import higgs_like
-from benchmarks.bench_accuracy import DATA
 from benchmarks.paper import (
     accuracy_after_unlearning,
     accuracy_by_q,
@@ -24,9 +22,7 @@ from benchmarks.paper import (
     scaling,
 )
 from benchmarks.paper.sets import HIGGS_LIKE, Split, load_split
-from benchmarks.results import Row, machine_line, table, write_section
-
-FIGURES = Path(__file__).parent / "figures"
+from benchmarks.sections import Section, ask, figures_of, parse
 
 
 @dataclass(frozen=True)
@@ -46,16 +42,6 @@ class Sizes:
 
 FULL = Sizes(None, boost.HIGGS_ROWS, None, 3, 3, batch_size.SIZES, 5_000, scaling.SIZES, 30.0)
 QUICK = Sizes(2_000, 2_000, 1, 1, 1, (1, 10, 100, 1_000), 200, (1_000, 3_000), 5.0)
-
-
-@dataclass(frozen=True)
-class Section:
-    """What an experiment found, as it is shown."""
-
-    title: str
-    text: str
-    head: Sequence[str]
-    rows: Sequence[Row]
 
 
 @dataclass(frozen=True)
@@ -131,33 +117,16 @@ QUESTIONS: dict[str, Callable[[Bench], Section]] = {
 }
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--cache", type=Path, default=higgs_like.CACHE, help="keeps the data that are generated")
-    parser.add_argument("--only", nargs="+", choices=list(QUESTIONS), default=list(QUESTIONS), help="questions to ask")
-    parser.add_argument("--quick", action="store_true", help="small sizes and one round: does everything run?")
-    parser.add_argument("--write-results", action="store_true", help="replace the sections in RESULTS.md and the plots")
-    options = parser.parse_args(arguments)
-    if options.quick and options.write_results:
-        parser.error("RESULTS.md is not written from --quick")
-    return options
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run, print the tables, and write them when asked."""
-    options = parse(arguments)
-    figures = FIGURES if options.write_results else options.cache / "figures"
-    bench = Bench(options.data, options.cache, figures, QUICK if options.quick else FULL)
-    for name in options.only:
-        section = QUESTIONS[name](bench)
-        text = table(section.head, section.rows)
-        print(f"\n{section.title}\n{text}\nplot: {bench.plot(name)}", flush=True)
-        if options.write_results:
-            picture = f"![{section.title}](figures/{name}.png)"
-            body = "\n\n".join([section.text, text, picture, machine_line()])
-            write_section(f"paper-{name}", f"\n{body}\n", f"Paper: {section.title}")
+    options = parse((__doc__ or "").split("\n\n")[0], list(QUESTIONS), arguments)
+    bench = Bench(options.data, options.cache, figures_of(options), QUICK if options.quick else FULL)
+    ask(
+        {name: partial(question, bench) for name, question in QUESTIONS.items()},
+        options,
+        group="paper",
+        plot=bench.plot,
+    )
 
 
 if __name__ == "__main__":

@@ -8,21 +8,16 @@ one thread. The questions are the files of `benchmarks/streams`; each has a sect
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
 from benchmarks import higgs_like
-from benchmarks.bench_accuracy import DATA
-from benchmarks.results import Row, machine_line, table, write_section
+from benchmarks.sections import Section, ask, figures_of, parse
 from benchmarks.streams import building, comparison, cost, curves, electricity
 from benchmarks.streams.prequential import Peers
 from benchmarks.streams.sets import STREAMS, Stream, load_stream
-
-FIGURES = Path(__file__).parent / "figures"
 
 
 @dataclass(frozen=True)
@@ -43,17 +38,6 @@ FULL = Sizes(None, None, 3, 60.0, 15.0, higgs_like.N_TRAIN, 30.0, cost.Sizes())
 QUICK = Sizes(
     1_500, 1, 1, 5.0, 1.0, 5_000, 5.0, cost.Sizes((500, 1_000, 2_000), (2, 4), (0.1, 0.2), least=0.05, most=5.0)
 )
-
-
-@dataclass(frozen=True)
-class Section:
-    """What a question found, as it is shown."""
-
-    title: str
-    text: str
-    head: Sequence[str]
-    rows: Sequence[Row]
-    has_plot: bool = True
 
 
 @dataclass(frozen=True)
@@ -123,35 +107,13 @@ QUESTIONS: dict[str, Callable[[Bench], Section]] = {
 }
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--cache", type=Path, default=higgs_like.CACHE, help="keeps the data that are generated")
-    parser.add_argument("--only", nargs="+", choices=list(QUESTIONS), default=list(QUESTIONS), help="questions to ask")
-    parser.add_argument("--quick", action="store_true", help="small sizes and one round: does everything run?")
-    parser.add_argument("--write-results", action="store_true", help="replace the sections in RESULTS.md and the plots")
-    options = parser.parse_args(arguments)
-    if options.quick and options.write_results:
-        parser.error("RESULTS.md is not written from --quick")
-    return options
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run, print the tables, and write them when asked."""
-    options = parse(arguments)
-    figures = FIGURES if options.write_results else options.cache / "figures"
-    bench = Bench(options.data, options.cache, figures, QUICK if options.quick else FULL)
-    for name in options.only:
-        started = time.perf_counter()
-        section = QUESTIONS[name](bench)
-        text = table(section.head, section.rows)
-        plot = f"\nplot: {bench.plot(name)}" if section.has_plot else ""
-        print(f"\n{section.title}, {time.perf_counter() - started:.0f} s\n{text}{plot}", flush=True)
-        if options.write_results:
-            picture = [f"![{section.title}](figures/{bench.plot(name).name})"] if section.has_plot else []
-            body = "\n\n".join([section.text, text, *picture, machine_line()])
-            write_section(f"tree-{name}", f"\n{body}\n", f"Tree: {section.title}")
+    options = parse((__doc__ or "").split("\n\n")[0], list(QUESTIONS), arguments)
+    bench = Bench(options.data, options.cache, figures_of(options), QUICK if options.quick else FULL)
+    ask(
+        {name: partial(question, bench) for name, question in QUESTIONS.items()}, options, group="tree", plot=bench.plot
+    )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from numba import config
 
-from benchmarks import bench_paper
+from benchmarks import bench_paper, sections
 from benchmarks.paper import accuracy_after_unlearning, accuracy_by_q, boost, scaling
 
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="whole benchmarks take minutes when interpreted")
@@ -30,7 +30,7 @@ def test_every_experiment_has_a_table_and_a_plot(
 ) -> None:
     figures = tmp_path / "figures"
     monkeypatch.setattr(bench_paper, "FULL", TINY)
-    monkeypatch.setattr(bench_paper, "FIGURES", figures)
+    monkeypatch.setattr(sections, "FIGURES", figures)
     for module in (accuracy_by_q, accuracy_after_unlearning, boost):
         monkeypatch.setattr(module, "SETS", ("adult",))
     bench_paper.main(["--data", str(few_adults), "--cache", str(tmp_path / "cache"), "--write-results"])

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from numba import config
 
-from benchmarks import bench_tree, higgs_like
+from benchmarks import bench_tree, higgs_like, sections
 from benchmarks.streams import building, comparison, cost, curves
 from benchmarks.streams.prequential import Run, run_ours
 from benchmarks.streams.sets import STREAMS, Stream, load_stream
@@ -44,7 +44,7 @@ def test_every_question_has_a_table_and_a_plot(
 ) -> None:
     figures = tmp_path / "figures"
     monkeypatch.setattr(bench_tree, "FULL", TINY)
-    monkeypatch.setattr(bench_tree, "FIGURES", figures)
+    monkeypatch.setattr(sections, "FIGURES", figures)
     monkeypatch.setattr(curves, "EPSILONS", (0.5, 0.1))
     bench_tree.main(["--data", str(data), "--cache", str(tmp_path / "cache"), "--write-results"])
     text = results_file.read_text(encoding="utf-8")
