@@ -79,9 +79,12 @@ class Data:
         return [_post("/predict", {"instances": [row]}) for row in self.rows[:n]]
 
     def additions(self, indices: range) -> list[bytes]:
-        """Requests that add rows under the ids they have from the start."""
+        """Requests that add rows back under the ids they have from the start."""
         return [
-            _post("/samples", {"samples": [{"id": str(i), "features": self.rows[i], "label": self.labels[i]}]})
+            _post(
+                "/samples",
+                {"samples": [{"id": str(i), "features": self.rows[i], "label": self.labels[i], "readd": True}]},
+            )
             for i in indices
         ]
 
