@@ -26,15 +26,16 @@ lint: $(VENV)/.installed-dev  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.installed-dev  ## the benchmarks that fill benchmarks/RESULTS.md (ARGS="--data DIR" says where the data sets are)
+bench: $(VENV)/.installed-benchmarks  ## the benchmarks that fill benchmarks/RESULTS.md (ARGS="--data DIR" says where the data sets are)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 # Exact versions, without the address of any package index. Run with Python 3.11, the oldest that is supported.
 COMPILE := $(BIN)/pip-compile --quiet --strip-extras --no-header --no-annotate --no-emit-options \
              --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
-lock: $(VENV)/.installed-dev  ## write both lock files anew from pyproject.toml
+lock: $(VENV)/.installed-dev  ## write the lock files anew from pyproject.toml
 	$(COMPILE) --upgrade --build-deps-for=editable --output-file requirements.lock pyproject.toml
 	$(COMPILE) --upgrade --extra dev --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml
+	$(COMPILE) --upgrade --extra dev --extra benchmarks --constraint requirements-dev.lock --output-file requirements-benchmarks.lock pyproject.toml
 
 clean:  ## remove the environment and what tools left behind; data directories stay
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache *.egg-info
@@ -52,4 +53,9 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 $(VENV)/.installed-dev: requirements-dev.lock $(VENV)/.installed
 	@echo "Adding the tools for development ..."
 	@$(PIP) install --quiet --requirement requirements-dev.lock
+	@touch $@
+
+$(VENV)/.installed-benchmarks: requirements-benchmarks.lock $(VENV)/.installed-dev
+	@echo "Adding what the benchmarks compare with ..."
+	@$(PIP) install --quiet --requirement requirements-benchmarks.lock
 	@touch $@

@@ -75,6 +75,8 @@ def _service(settings: Settings, live: Live, keeper: Keeper, records: Records) -
             settings.snapshot_mutations,
             settings.snapshot_bytes,
             settings.snapshot_age,
+            settings.scrub_mutations,
+            settings.scrub_age,
         ),
         idle_resolve=settings.idle_resolve,
         warm_up=partial(_warm_up, live.model),

@@ -183,6 +183,8 @@ def verify(
         tell(f"The same: the model is exactly what training on its {n_samples} gives.")
     else:
         tell(f"Sound: all that the model keeps is what its {n_samples} say, and it is {estimator.guarantee}.")
+        if result.distance_to_fresh is not None:
+            tell(f"Its predictions are {result.distance_to_fresh:.2%} away from those of a fresh fit.")
 
 
 @cli.command()

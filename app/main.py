@@ -18,7 +18,7 @@ from app.gate import Gate, known_hosts
 from app.guards import Guards
 from app.hot import HotRoutes
 from app.problems import ProblemError, to_problem
-from app.routes import erasures, health, jobs, ledger, model, model_jobs, predict, samples, snapshots
+from app.routes import erasures, health, influence, jobs, ledger, model, model_jobs, predict, samples, snapshots
 from app.service import ModelService
 from app.settings import Settings
 from app.version import VERSION
@@ -72,7 +72,7 @@ def create_app(settings: Settings, service: ModelService) -> FastAPI:
     )
     app.state.context = context
     app.state.hot = HotRoutes(context, gate)
-    for routes in (predict, samples, erasures, ledger, snapshots, model, model_jobs, jobs, health):
+    for routes in (predict, influence, samples, erasures, ledger, snapshots, model, model_jobs, jobs, health):
         app.include_router(routes.router)
     for kind in (ProblemError, ServiceError, OubliError):
         app.add_exception_handler(kind, _answer)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 import orjson
@@ -21,7 +21,19 @@ from core.errors import InputError
 from core.samples import normalise_id
 from core.schema import Schema
 
+METHODS = ("leaf-influence", "leaf-refit", "leave-one-out")
+MOST_NAMED = 1000  # samples in an answer about influence
 _SAMPLE_KEYS = {"id", "subject", "features", "label", "expires_at", "readd"}
+
+
+class Asked(NamedTuple):
+    """What a `POST /influence` body asks, as it was sent."""
+
+    instances: list[Any]
+    labels: list[Any] | None
+    method: str | None
+    update_set: Any
+    top: int
 
 
 class Reader:
@@ -71,6 +83,25 @@ class Reader:
             self._sample(samples, i, sample)
         _refuse_repeated(samples.ids)
         return samples, sent
+
+    def question(self, body: bytes) -> Asked:
+        """Return what a `POST /influence` body asks."""
+        content = self._object(body, {"instances", "labels", "method", "update_set", "top"})
+        instances = self._list(content, "instances", "instances")
+        labels = content.get("labels")
+        if labels is not None:
+            labels = self._list(content, "labels", "labels")
+            if len(labels) != len(instances):
+                raise invalid("/labels", f"has {len(labels)} labels for {len(instances)} instances: send one for each")
+        method, update_set, top = content.get("method"), content.get("update_set", "all"), content.get("top", 10)
+        if method is not None and method not in METHODS:
+            raise invalid("/method", f"must be one of {', '.join(map(repr, METHODS))}")
+        is_number = type(update_set) is int and update_set >= 1
+        if not is_number and update_set not in ("all", "single"):
+            raise invalid("/update_set", "must be 'all', 'single' or a number of leaves of at least 1")
+        if type(top) is not int or not 1 <= top <= MOST_NAMED:
+            raise invalid("/top", f"must be an integer from 1 to {MOST_NAMED}")
+        return Asked(instances, labels, method, update_set, top)
 
     def replacement(self, body: bytes, sample_id: str) -> tuple[Replacement, Any]:
         """Return what a `PUT /samples/{id}` body asks for, and the features as they were sent."""

@@ -95,6 +95,12 @@ KINDS: dict[str, Kind] = {
             "No job has this id, or it ended so long ago that it was forgotten.",
         ),
         Kind(
+            "no-ranking",
+            404,
+            "There is no such ranking",
+            "No ranking is kept under this id: samples were erased meanwhile, or it was forgotten. Ask again.",
+        ),
+        Kind(
             "no-snapshot",
             404,
             "There is no snapshot",

@@ -236,7 +236,9 @@ class Replacing:
             version = self._live.version
         report(0.1)
         result = await self._workers.build(copy.verify)
+        distance = {} if result.distance_to_fresh is None else {"distance_to_fresh": result.distance_to_fresh}
         return {
+            **distance,
             "ok": result.ok,
             "live_digest": result.live_digest,
             "fresh_digest": result.fresh_digest,

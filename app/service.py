@@ -32,6 +32,7 @@ from app.expiring import Expiring
 from app.folding import Folder
 from app.grace import Grace
 from app.idle import IdleResolver, TagSlices
+from app.influencing import Influencing
 from app.jobs.board import Job, JobBoard, Report
 from app.journal.journal import JournalError
 from app.live import Live
@@ -168,6 +169,8 @@ class ModelService:
             live, keeper, self._committer, self._upkeep, auditor, self._folder, self._turns, self._workers, now_ms
         )
         self._upkeep.scrub_with(self._replacing.rebuild)
+        self.influencing = Influencing(live, self._upkeep, self._turns, self._workers, self.jobs)
+        self._upkeep.erase_with(self.influencing.forget)
         self._expiring = Expiring(live, records.clock, self.limits.max_expiry_share, self._expire)
 
     # --- life

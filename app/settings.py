@@ -45,9 +45,33 @@ PARAMETERS: dict[str, tuple[str, ...]] = {
         "random_state",
     ),
     "tree": ("max_depth", "pruning_size", "alpha", "beta", "epsilon", "window", "random_state"),
+    "online-boosting": (
+        "n_estimators",
+        "learning_rate",
+        "max_leaf_nodes",
+        "max_bins",
+        "split_sampling",
+        "robustness",
+        "l2_regularization",
+        "min_child_weight",
+        "random_state",
+    ),
+    "incremental-boosting": (
+        "n_estimators",
+        "learning_rate",
+        "max_depth",
+        "max_bins",
+        "split_sampling",
+        "l2_regularization",
+        "min_child_weight",
+        "quantization",
+        "early_stopping",
+        "validation_fraction",
+        "random_state",
+    ),
 }
 """Those of each kind of model that can be set."""
-_WORDS = ("all", "derived")  # say None where leaving it out means something else
+_WORDS = ("all", "derived", "none")  # say None where leaving it out means something else
 MODEL_PARAMETERS = tuple(dict.fromkeys(name for names in PARAMETERS.values() for name in names))
 
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -70,6 +94,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "snapshot_mutations",
         "snapshot_bytes",
         "snapshot_age",
+        "scrub_mutations",
+        "scrub_age",
         "ledger",
         "accept_missing_erasures",
     ),
@@ -133,10 +159,10 @@ class Settings(BaseSettings):
     """Character between the fields of a CSV file; a tab for files named .tsv."""
 
     # --- the model
-    model: Literal["forest", "tree"] = "forest"
-    """Kind of model: `forest`, exact; or `tree`, a single one that people can read, near the best at every time."""
+    model: Literal["forest", "tree", "online-boosting", "incremental-boosting"] = "forest"
+    """Kind of model: `forest` or `incremental-boosting`, both exact; `tree`, to be read; or `online-boosting`."""
     n_estimators: int | None = Field(default=None, ge=1)
-    """Number of trees of a forest."""
+    """Number of trees of a forest, or of iterations of boosting."""
     occurrence: float | None = Field(default=None, gt=0, le=1)
     """Share of the trees that learn each sample (q); smaller makes adding and deleting cheaper."""
     max_depth: int | None = Field(default=None, ge=1)
@@ -159,6 +185,26 @@ class Settings(BaseSettings):
     """Share of a `tree`'s node that may change before it is built anew, or `derived` from `alpha` and `beta`."""
     window: int | None = Field(default=None, ge=1)
     """Most samples that a `tree` holds: each one more makes it delete the oldest."""
+    learning_rate: float | None = Field(default=None, gt=0, le=1)
+    """Shrinkage of each boosted tree."""
+    max_leaf_nodes: int | None = Field(default=None, ge=2)
+    """Leaves of a tree of `online-boosting` (J)."""
+    max_bins: int | None = Field(default=None, ge=2)
+    """Bins that boosting puts the values of a numeric column into (B)."""
+    split_sampling: float | None = Field(default=None, gt=0, le=1)
+    """Share of the candidate splits that a boosted tree looks at (alpha)."""
+    robustness: float | None = Field(default=None, ge=0, le=1)
+    """Share of the candidates among which a split of `online-boosting` may rank and stay (sigma)."""
+    l2_regularization: float | None = Field(default=None, ge=0)
+    """What is added to the hessian of a boosted leaf."""
+    min_child_weight: float | None = Field(default=None, ge=0)
+    """Hessian that each side of a boosted split has to have."""
+    quantization: Annotated[Literal["auto", "none"] | tuple[float, float] | None, NoDecode] = None
+    """Grids of gradients and leaf values of `incremental-boosting`: `auto`, `none`, or two numbers: `0.25,0.25`."""
+    early_stopping: int | None = Field(default=None, ge=1)
+    """Iterations without a lower validation loss after which `incremental-boosting` stops; never when left out."""
+    validation_fraction: float | None = Field(default=None, gt=0, le=0.5)
+    """Share of the samples that validate; with `early_stopping`."""
     random_state: int | None = Field(default=None, ge=0)
     """Seed of every random choice; the same seed and samples give the same model."""
 
@@ -174,6 +220,10 @@ class Settings(BaseSettings):
     """Most bytes that the journal holds before a snapshot is written."""
     snapshot_age: float = Field(default=3600.0, gt=0)
     """Longest time, in seconds, that a record stays in the journal alone."""
+    scrub_mutations: int | None = Field(default=None, ge=1)
+    """Samples added and deleted after which a model that is not exact is fitted anew; by default only for erasures."""
+    scrub_age: float | None = Field(default=None, gt=0)
+    """Seconds after which a model that is not exact and has changed is fitted anew; by default only for erasures."""
     ledger: Path | None = None
     """Ledger to take in at start, one entry of `GET /ledger` a line, when that in the data directory is older."""
     accept_missing_erasures: bool = False
@@ -246,6 +296,13 @@ class Settings(BaseSettings):
             except ValueError:
                 raise ValueError("begins with [ but is not a JSON list of texts") from None
         return tuple(part.strip() for part in value.split(",") if part.strip())
+
+    @field_validator("quantization", mode="before")
+    @classmethod
+    def _word_or_grids(cls, value: object) -> object:
+        if not isinstance(value, str) or "," not in value:
+            return value
+        return tuple(value.strip("[]() ").split(","))
 
     @field_validator("max_features", "epsilon", mode="before")
     @classmethod

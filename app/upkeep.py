@@ -58,12 +58,17 @@ class UpkeepPolicy:
     snapshot_mutations, snapshot_bytes, snapshot_age
         A snapshot is written when the journal holds so many records or bytes, or its oldest record is so many
         seconds old.
+    scrub_mutations, scrub_age
+        A model that is not exact is fitted anew when so many samples have come or gone since the last time, or the
+        last time is so many seconds ago and some have; None: only to finish erasures.
     """
 
     erasure_deadline: float = 60.0
     snapshot_mutations: int = 10_000
     snapshot_bytes: int = 64 * 2**20
     snapshot_age: float = 3600.0
+    scrub_mutations: int | None = None
+    scrub_age: float | None = None
 
 
 class Upkeep:
@@ -107,25 +112,32 @@ class Upkeep:
         self._policy = policy
         self._now_ms = now_ms
         self._rebuild: Callable[[], Awaitable[list[str]]] | None = None
+        self._forget: Callable[[], None] | None = None
         self._one_at_a_time = asyncio.Lock()
         self._lasted = 0.0
         self._not_before = 0.0
         self._is_owed = False
         self._witnessed_ms = 0
+        self._traceless_at = time.monotonic()
 
     def scrub_with(self, rebuild: Callable[[], Awaitable[list[str]]]) -> None:
         """Say how a model that is not exact is rid of traces; it returns the receipts of which there are none left."""
         self._rebuild = rebuild
+
+    def erase_with(self, forget: Callable[[], None]) -> None:
+        """Say how answers that are kept, and may name samples that are gone, are forgotten."""
+        self._forget = forget
 
     async def run(self) -> None:
         """Do what is due, until cancelled."""
         while True:
             await asyncio.sleep(_TICK)
             await self._keep_time()
-            if not self._is_due():
+            is_scrub_due = self._is_scrub_due()
+            if not (self._is_due() or is_scrub_due):
                 continue
             try:
-                await self._workers.finish(self.write_snapshot())
+                await self._workers.finish(self.write_snapshot(erase=is_scrub_due))
             except Exception as error:  # whatever it was: erasures are owed, and it must be tried again
                 # The journal's counters may have begun anew, so that they do not ask for it again.
                 self._is_owed = True
@@ -155,6 +167,8 @@ class Upkeep:
                 finished = [one for one in self._live.pending if traceless is None or one in traceless]
                 await self._write(partial(self._keeper.journal.rotate, facts.seq + 1))
             twice = erase or bool(finished)
+            if twice and self._forget is not None:
+                self._forget()
             snapshot = await self._workers.save(partial(self._keeper.write, copy, facts, twice=twice))
             del copy
             await self.settle_files()
@@ -282,6 +296,17 @@ class Upkeep:
         oldest = min(pending.acknowledged_ms for pending in self._live.pending.values())
         deadline = self._policy.erasure_deadline
         return self._now_ms() / 1000 - oldest / 1000 >= min(deadline / 2, deadline - 3 * self._lasted)
+
+    def _is_scrub_due(self) -> bool:
+        """Whether a model that is not exact has been changed so often, or so long ago, that it is fitted anew."""
+        model, policy, now = self._live.model, self._policy, time.monotonic()
+        if model.guarantee == "exact" or model.n_mutations_since_scrub_ == 0:
+            self._traceless_at = now
+            return False
+        if self._live.failed or now < self._not_before:
+            return False
+        many = policy.scrub_mutations is not None and model.n_mutations_since_scrub_ >= policy.scrub_mutations
+        return many or (policy.scrub_age is not None and now - self._traceless_at >= policy.scrub_age)
 
     def _is_journal_long(self) -> bool:
         journal, policy = self._keeper.journal, self._policy

@@ -14,7 +14,7 @@ class Workers:
     """One thread each for what must not wait for one another.
 
     The writer has the journal and long mutations, the saver snapshot files, the builder models that are fitted aside,
-    the auditor the ledger's file, the reader long predictions.
+    the auditor the ledger's file, the reader long predictions, the asker questions about influence.
     """
 
     def __init__(self) -> None:
@@ -23,6 +23,7 @@ class Workers:
         self._builder = ThreadPoolExecutor(1, thread_name_prefix="oubli-builder")
         self._auditor = ThreadPoolExecutor(1, thread_name_prefix="oubli-auditor")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="oubli-reader")
+        self._asker = ThreadPoolExecutor(1, thread_name_prefix="oubli-asker")
         self._tasks: set[asyncio.Task[Any]] = set()
         self._endless: set[asyncio.Task[Any]] = set()
 
@@ -46,6 +47,10 @@ class Workers:
         """Do what only reads the model, in its thread."""
         return await asyncio.get_running_loop().run_in_executor(self._reader, work)
 
+    async def ask(self, work: Callable[[], T]) -> T:
+        """Do what answers a question about influence, in its thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._asker, work)
+
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
         """Await work that runs to its end even if whoever asked for it is gone: a thread cannot be called back."""
         return await asyncio.shield(self.begin(work))
@@ -67,7 +72,7 @@ class Workers:
 
     def close(self) -> None:
         """End the threads."""
-        for pool in (self._writer, self._saver, self._builder, self._auditor, self._reader):
+        for pool in (self._writer, self._saver, self._builder, self._auditor, self._reader, self._asker):
             pool.shutdown()
 
     def _ended(self, task: asyncio.Task[Any]) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from benchmarks import (
     bench_accuracy,
+    bench_boosting,
     bench_durability,
     bench_http,
     bench_operations,
@@ -29,6 +30,7 @@ def main() -> None:
     bench_durability.main(["--cache", str(options.cache), "--write-results"])
     bench_paper.main(cached)
     bench_tree.main(cached)
+    bench_boosting.main(cached)
     bench_accuracy.main(common)
 
 

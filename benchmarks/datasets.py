@@ -94,7 +94,11 @@ class Data:
 
 def load(name: str, directory: Path) -> Data:
     """Read one data set."""
-    source = SOURCES[name]
+    return read(SOURCES[name], directory)
+
+
+def read(source: Source, directory: Path) -> Data:
+    """Read the files of a data set."""
     text = dict.fromkeys(source.categorical, str)
     if source.task != "regression":
         text["label"] = str

@@ -6,11 +6,11 @@ import os
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
-PACKAGES = ("numpy", "numba", "scikit-learn", "lightgbm", "river", "pandas")
+PACKAGES = ("numpy", "numba", "scikit-learn", "lightgbm", "xgboost", "xgboost-cpu", "catboost", "river", "pandas")
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,15 @@ def table(head: Sequence[str], rows: Sequence[Row]) -> str:
 def machine() -> dict[str, str]:
     """Facts about the machine and the versions that results depend on."""
     facts = {"cpus": str(os.cpu_count()), "processor": processor(), "python": platform.python_version()}
-    return facts | {name: version(name) for name in PACKAGES}
+    return facts | {name: found for name in PACKAGES if (found := installed(name))}
+
+
+def installed(package: str) -> str:
+    """The version of a package; empty when it is not there."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
 
 
 def machine_line() -> str:

@@ -26,14 +26,20 @@ class Section:
     has_plot: bool = True
 
 
-def parse(description: str, questions: Sequence[str], arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
+def parse(
+    description: str,
+    questions: Sequence[str],
+    arguments: Sequence[str] | None,
+    add_options: Callable[[argparse.ArgumentParser], None] = lambda _: None,
+) -> argparse.Namespace:
+    """Read the command line; `add_options` adds what a script has of its own."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--cache", type=Path, default=higgs_like.CACHE, help="keeps the data that are generated")
     parser.add_argument("--only", nargs="+", choices=questions, default=questions, help="questions to ask")
     parser.add_argument("--quick", action="store_true", help="small sizes and one round: does everything run?")
     parser.add_argument("--write-results", action="store_true", help="replace the sections in RESULTS.md and the plots")
+    add_options(parser)
     options = parser.parse_args(arguments)
     if options.quick and options.write_results:
         parser.error("RESULTS.md is not written from --quick")

@@ -43,6 +43,9 @@ class Verification:
         does not confirm. Such an error does not show in the digest until a later mutation.
     broken_promises : list of str
         Nodes that are not what the guarantee says.
+    distance_to_fresh : float or None
+        Of an approximate model with a history: how far its predictions for the samples held are from a fresh fit's.
+        The share of other classes, or the root mean squared difference in standard deviations of the targets.
     """
 
     live_digest: str
@@ -50,6 +53,7 @@ class Verification:
     trees: list[TreeComparison]
     wrong_counters: list[str]
     broken_promises: list[str] = field(default_factory=list)
+    distance_to_fresh: float | None = None
 
     @property
     def ok(self) -> bool:

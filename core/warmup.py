@@ -16,7 +16,11 @@ from core.schema import Column, ColumnType, LabelType, Schema, Task
 
 STEPS = ("encode", "grow", "predict", "add", "delete", "resolve", "check", "load")
 _N_SAMPLES = 64  # so many that one more is learned in place and not by planting anew
-_PARAMETERS: dict[str, dict[str, Any]] = {"forest": {"n_estimators": 2, "random_state": 0}}
+_PARAMETERS: dict[str, dict[str, Any]] = {
+    "forest": {"n_estimators": 2, "random_state": 0},
+    "online-boosting": {"n_estimators": 2, "random_state": 0},
+    "incremental-boosting": {"n_estimators": 2, "random_state": 0},
+}
 
 
 def warm_up(
@@ -34,7 +38,7 @@ def warm_up(
     cell_dtype : float32 or float64, `Schema.cell_dtype` of the model to come.
     progress : callable(done, total), optional
         Called after each of `len(STEPS)` steps.
-    kind : forest or tree.
+    kind : one of those in `core.kinds`.
     """
     task = Task(task)
     label_type = LabelType.INTEGER if task is Task.CLASSIFICATION else LabelType.NUMBER

@@ -1,5 +1,23 @@
-"""Oubli: a random forest that learns and forgets single samples, exactly, and a decision tree that does so nearly."""
+"""Oubli: forests and boosted trees that learn and forget single samples, exactly, and others that do so nearly."""
 
-from core import DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier, load
+from core import (
+    DynamicForestClassifier,
+    DynamicForestRegressor,
+    DynamicTreeClassifier,
+    IncrementalBoostingClassifier,
+    IncrementalBoostingRegressor,
+    OnlineBoostingClassifier,
+    OnlineBoostingRegressor,
+    load,
+)
 
-__all__ = ["DynamicForestClassifier", "DynamicForestRegressor", "DynamicTreeClassifier", "load"]
+__all__ = [
+    "DynamicForestClassifier",
+    "DynamicForestRegressor",
+    "DynamicTreeClassifier",
+    "IncrementalBoostingClassifier",
+    "IncrementalBoostingRegressor",
+    "OnlineBoostingClassifier",
+    "OnlineBoostingRegressor",
+    "load",
+]

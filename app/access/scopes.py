@@ -48,6 +48,7 @@ _FOLDERS: tuple[tuple[str, str, frozenset[str]], ...] = (
     ("PUT", "/samples/", _WRITE),
     ("GET", "/samples/", _READ),
     ("GET", "/erasures/", _RECEIPTS),
+    ("GET", "/influence/", _READ),
     ("POST", "/model/", _ADMIN),
     ("GET", "/jobs/", ANY_KEY),
 )

@@ -9,13 +9,13 @@ from pydantic import Field
 from app.jobs.board import Job
 from app.routes.shapes import Shape
 
-Parameter = str | int | float | bool | None
+Parameter = str | int | float | bool | list[float] | None
 
 
 class FitRequest(Shape):
     """How to fit anew. What is left out stays as it is."""
 
-    kind: Literal["forest", "tree"] | None = None
+    kind: Literal["forest", "tree", "online-boosting", "incremental-boosting"] | None = None
     """The kind of model."""
     parameters: dict[str, Parameter] | None = None
     """As `GET /model` lists them."""
@@ -25,12 +25,13 @@ class JobAnswer(Shape):
     """A job as it is now."""
 
     id: str
-    kind: Literal["verify", "scrub", "fit"]
+    kind: Literal["verify", "scrub", "fit", "influence"]
     status: Literal["queued", "running", "succeeded", "failed"]
     progress: Annotated[float, Field(ge=0, le=1)]
     """The share that is done."""
     result: dict[str, Any] | None = None
-    """When it has succeeded. Of `verify`: `ok` with the digests compared; of `fit`: the new `model_version`."""
+    """When it has succeeded. Of `verify`: `ok` with the digests compared, and of online boosting how far its answers
+    are from a fresh fit's; of `fit`: the new `model_version`; of `influence`: the id of the ranking."""
     error: str | None = None
     """When it has failed."""
 

@@ -48,6 +48,42 @@ class PredictAnswer(Shape):
     model_version: Version
 
 
+class InfluenceRequest(Shape):
+    """Rows, and how to ask which samples made their predictions."""
+
+    instances: Annotated[list[Features], Field(min_length=1)]
+    labels: list[Scalar] | None = None
+    """The true labels of the instances; the predicted ones when left out."""
+    method: Literal["leaf-influence", "leaf-refit", "leave-one-out"] | None = None
+    """By default `leaf-influence` for boosted trees (the derivative of the loss by a weight), and for the forest
+    `leave-one-out` (the loss without the sample, less that with it)."""
+    update_set: Literal["all", "single"] | Annotated[int, Field(ge=1)] = "all"
+    """Which samples' changes the leaf methods follow: all, only the one's own, or those in so many leaves a tree."""
+    top: Annotated[int, Field(ge=1, le=1000)] = 10
+    """Most samples of each sort that are named."""
+
+
+class Influential(Shape):
+    """A sample, and what it does."""
+
+    id: str
+    score: float
+
+
+class InfluenceAnswer(Shape):
+    """The samples that do most for the predictions of the instances."""
+
+    helpful: list[Influential]
+    """Without them the loss would be higher; the most helpful first."""
+    harmful: list[Influential]
+    """Without them the loss would be lower; the most harmful first, with negative scores."""
+    method: str
+    note: str | None = None
+    """What there is to know about the scores."""
+    n_samples: int
+    model_version: Version
+
+
 class Sample(Shape):
     """A sample to learn."""
 

@@ -103,6 +103,26 @@ def test_an_erasure_is_finished_in_time_by_itself(tmp_path):
     asyncio.run(asyncio.wait_for(work(), 60))
 
 
+@pytest.mark.parametrize("schedule", [{"scrub_mutations": 10}, {"scrub_age": 0.5}])
+def test_a_model_is_built_anew_on_schedule(tmp_path, schedule):
+    """Without any erasure: it has only learned."""
+
+    async def work() -> None:
+        service = make_service(tree(), tmp_path / "data", policy=UpkeepPolicy(erasure_deadline=3600.0, **schedule))
+        async with served_here(service) as client:
+            others = [{"features": [40 + i, "b", False], "label": "yes"} for i in range(20)]
+            answer = await client.post("/samples", json={"samples": others}, headers=JSON)
+            assert answer.status_code == 201
+            while (await client.get("/model")).json()["mutations_since_scrub"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            assert service._live.model.digest() == fresh_digest(service._live.model)
+            version = (await client.get("/model")).json()["model_version"]
+            await asyncio.sleep(1.0)
+            assert (await client.get("/model")).json()["model_version"] == version  # once, not again and again
+
+    asyncio.run(asyncio.wait_for(work(), 60))
+
+
 def test_what_is_unlearned_while_the_model_is_built_anew_waits_for_the_next_time(tmp_path, held_up):
     async def work() -> None:
         service = make_service(tree(), tmp_path / "data", policy=LAST)

@@ -10,6 +10,8 @@ from tests.app.support import make_service, make_settings
 
 ROUTES = {
     "/predict": {"post"},
+    "/influence": {"post"},
+    "/influence/{id}": {"get"},
     "/samples": {"get", "post", "delete"},
     "/samples/search": {"post"},
     "/samples/batch-delete": {"post"},

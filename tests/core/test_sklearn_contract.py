@@ -40,17 +40,45 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from sklearn.utils.validation import check_is_fitted
 
-from core import DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier
+from core import (
+    DynamicForestClassifier,
+    DynamicForestRegressor,
+    DynamicTreeClassifier,
+    IncrementalBoostingClassifier,
+    IncrementalBoostingRegressor,
+    OnlineBoostingClassifier,
+    OnlineBoostingRegressor,
+)
 from core.errors import DataConversionWarning, InputError, NotFittedError
 
 ROOT = Path(__file__).resolve().parents[2]
-ESTIMATORS = (DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier)
-NAMES = {"classification": ESTIMATORS[0], "regression": ESTIMATORS[1], "tree": ESTIMATORS[2]}
-CLASSIFIERS = ("classification", "tree")
+BOOSTED = (
+    OnlineBoostingClassifier,
+    OnlineBoostingRegressor,
+    IncrementalBoostingClassifier,
+    IncrementalBoostingRegressor,
+)
+ESTIMATORS = (DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier, *BOOSTED)
+NAMES = {
+    "classification": ESTIMATORS[0],
+    "regression": ESTIMATORS[1],
+    "tree": ESTIMATORS[2],
+    "online": OnlineBoostingClassifier,
+    "incremental": IncrementalBoostingClassifier,
+}
+CLASSIFIERS = ("classification", "tree", "online", "incremental")
 FORESTS = ESTIMATORS[:2]
 PARAMETERS: dict[type[Any], tuple[dict[str, Any], ...]] = {
     **dict.fromkeys(FORESTS, ({"n_estimators": 5}, {"n_estimators": 4, "occurrence": 0.5, "lazy": False})),
     DynamicTreeClassifier: ({}, {"alpha": 0.1, "beta": 0.3, "epsilon": None, "lazy": True}),
+    **dict.fromkeys(BOOSTED[:2], ({"n_estimators": 20, "learning_rate": 0.3},)),
+    **dict.fromkeys(
+        BOOSTED[2:],
+        (
+            {"n_estimators": 20, "learning_rate": 0.3},
+            {"n_estimators": 20, "learning_rate": 0.3, "quantization": None, "early_stopping": 5},
+        ),
+    ),
 }
 
 
@@ -141,8 +169,8 @@ def test_every_parameter_and_fitted_attribute_is_documented(estimator: type[Any]
     parameters = estimator.__doc__.partition("Parameters\n")[2].partition("Attributes\n")[0]
     documented = set(re.findall(r"\w+", "\n".join(re.findall(r"^    (\w.*?)(?: :.*)?$", parameters, re.MULTILINE))))
     assert set(estimator().get_params()) <= documented
-    task = next(name for name in NAMES if NAMES[name] is estimator)
-    fitted = make(task).fit(*samples(task))
+    defaults = {} if estimator is DynamicTreeClassifier else {"n_estimators": 5}
+    fitted = estimator(**defaults).fit(*samples(estimator.task.value))
     public = {name for name in vars(fitted) if not name.startswith("_")} - set(fitted.get_params())
     assert all(name.endswith("_") for name in public)
 

@@ -18,10 +18,13 @@ from tests.durability.reading import finish, fresh_digest, live_digest, read_hel
 from tests.serving import Running, serving
 
 # Erasures, snapshots and their files come several times in the life of a server.
+EXACT = ("forest", "incremental-boosting")
 FLAGS = {
     "forest": flags("--erasure-deadline", "1", "--snapshot-mutations", "60"),
-    # Before an erasure is finished the tree is built anew, under a version that no client has asked for.
+    "incremental-boosting": flags("--erasure-deadline", "1", "--snapshot-mutations", "60", kind="incremental-boosting"),
+    # Before an erasure is finished the model is built anew, under a version that no client has asked for.
     "tree": flags("--erasure-deadline", "600", "--snapshot-mutations", "60", kind="tree"),
+    "online-boosting": flags("--erasure-deadline", "600", "--snapshot-mutations", "60", kind="online-boosting"),
 }
 
 
@@ -124,8 +127,9 @@ class Lives:
         self._receipts += receipts
         self._repeat(server, version)
         by_snapshot = self._random.random() < 0.5
-        if self._kind == "forest":
-            assert live_digest(server, by_snapshot=by_snapshot) == fresh_digest(read_schema(server), held)
+        if self._kind in EXACT:
+            fresh = fresh_digest(read_schema(server), held, self._kind)
+            assert live_digest(server, by_snapshot=by_snapshot) == fresh
         else:
             assert finish(server, "/model/verify")["ok"]
         assert "Traceback" not in server.output

@@ -72,7 +72,7 @@ def write_csv(path: Path, n: int = N_PEOPLE) -> None:
 def flags(*more: str, kind: str = "forest") -> tuple[str, ...]:
     """Return the flags of a small server on these people."""
     columns = ("--data", "people.csv", "--target", TARGET, "--id", ID_COLUMN, "--subject", SUBJECT_COLUMN)
-    model = ("--n-estimators", "10") if kind == "forest" else ("--model", kind)
+    model = ("--model", kind) if kind == "tree" else ("--model", kind, "--n-estimators", "10")
     return (*columns, *model, "--random-state", "0", *more)
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from core import DynamicForestClassifier
+from core.kinds import KINDS
 from core.schema import Column, ColumnType, LabelType, Schema, Task
 from tests.durability.people import Content
 from tests.serving import Running
@@ -37,12 +37,12 @@ def read_schema(server: Running) -> Schema:
     return Schema(columns, Task(model["task"]), LabelType(label["type"]), label_name=label["name"], named=True)
 
 
-def fresh_digest(schema: Schema, held: Mapping[str, Content]) -> str:
-    """Train a forest like the servers' on samples and return its digest."""
-    forest = DynamicForestClassifier(n_estimators=10, random_state=0)
+def fresh_digest(schema: Schema, held: Mapping[str, Content], kind: str = "forest") -> str:
+    """Train a model like the servers' on samples and return its digest."""
+    model: Any = KINDS[kind, Task.CLASSIFICATION](n_estimators=10, random_state=0)
     rows = [list(content.features) for content in held.values()]
-    forest.fit(rows, [content.label for content in held.values()], ids=list(held), schema=schema)
-    return forest.digest()
+    model.fit(rows, [content.label for content in held.values()], ids=list(held), schema=schema)
+    return str(model.digest())
 
 
 def finish(server: Running, path: str, content: Any = None) -> dict[str, Any]:

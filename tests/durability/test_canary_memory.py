@@ -36,7 +36,7 @@ def serving_here(folder: Path, directory: Path, kind: str) -> Iterator[TestClien
         target=TARGET,
         id_column=ID_COLUMN,
         subject_column=SUBJECT_COLUMN,
-        n_estimators=10 if kind == "forest" else None,
+        n_estimators=None if kind == "tree" else 10,
         random_state=0,
         data_dir=directory,
         erasure_deadline=600,
@@ -47,7 +47,7 @@ def serving_here(folder: Path, directory: Path, kind: str) -> Iterator[TestClien
         yield client
 
 
-@pytest.fixture(params=["forest", "tree"])
+@pytest.fixture(params=["forest", "tree", "online-boosting", "incremental-boosting"])
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -38,10 +38,11 @@ def test_killed_at_random_moments(tmp_path, tell):
     check(figures, 20)
 
 
-def test_a_server_of_a_tree_is_killed_at_random_moments(tmp_path, tell):
-    figures = kill_many(tmp_path, 4, seed=8, kind="tree")
-    tell(f"killed at random, a tree: {figures}")
-    check(figures, 4)
+@pytest.mark.parametrize("kind", ["tree", "online-boosting", "incremental-boosting"])
+def test_a_server_of_another_kind_is_killed_at_random_moments(tmp_path, tell, kind):
+    figures = kill_many(tmp_path, 2, seed=8, kind=kind)
+    tell(f"killed at random, {kind}: {figures}")
+    check(figures, 2)
 
 
 @pytest.mark.slow
@@ -52,7 +53,8 @@ def test_killed_at_many_random_moments(tmp_path, tell):
 
 
 @pytest.mark.slow
-def test_a_server_of_a_tree_is_killed_at_many_random_moments(tmp_path, tell):
-    figures = kill_many(tmp_path, 40, seed=80, kind="tree")
-    tell(f"killed at random, a tree: {figures}")
+@pytest.mark.parametrize("kind", ["tree", "online-boosting", "incremental-boosting"])
+def test_a_server_of_another_kind_is_killed_at_many_random_moments(tmp_path, tell, kind):
+    figures = kill_many(tmp_path, 40, seed=80, kind=kind)
+    tell(f"killed at random, {kind}: {figures}")
     check(figures, 40)

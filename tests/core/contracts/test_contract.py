@@ -65,24 +65,35 @@ class Case:
 
     def __str__(self) -> str:
         """Name of a test."""
-        return f"{self.kind}-{self.task.value}-{'lazy' if self.parameters['lazy'] else 'eager'}"
+        special = {**self.parameters}
+        for name in PARAMETERS[self.kind]:
+            special.pop(name)
+        told = [f"{name}={value}" for name, value in special.items()]
+        return "-".join([self.kind, self.task.value, *told])
 
 
 PARAMETERS: dict[str, dict[str, Any]] = {
     "forest": {"n_estimators": 6, "random_state": 0},
     "tree": {"max_depth": 6, "random_state": 0},
+    "online-boosting": {"n_estimators": 8, "max_leaf_nodes": 6, "min_child_weight": 0.25, "random_state": 0},
+    "incremental-boosting": {"n_estimators": 8, "max_depth": 3, "min_child_weight": 0.25, "random_state": 0},
 }
-CASES = [
-    Case(kind, task, {**PARAMETERS[kind], "lazy": lazy, **more})
-    for kind, task in KINDS
-    for lazy, more in [(False, {}), (True, {})]
-]
+MORE: dict[str, list[dict[str, Any]]] = {
+    "forest": [{"lazy": False}, {"lazy": True}],
+    "tree": [{"lazy": False}, {"lazy": True}],
+    "online-boosting": [{}, {"robustness": 0.0}],
+    "incremental-boosting": [{}, {"quantization": None}, {"early_stopping": 2}],
+}
+PREFIXES = {"online-boosting": "boosting", "incremental-boosting": "boosting"}  # of the trees' arrays in files
+CASES = [Case(kind, task, {**PARAMETERS[kind], **more}) for kind, task in KINDS for more in MORE[kind]]
 FEASIBLE = Case(
-    "tree", Task.CLASSIFICATION, {"alpha": 0.1, "beta": 0.3, "epsilon": None, "pruning_size": 3, "lazy": False}
+    "tree",
+    Task.CLASSIFICATION,
+    {**PARAMETERS["tree"], "alpha": 0.1, "beta": 0.3, "epsilon": None, "pruning_size": 3, "lazy": False},
 )
 
 
-@pytest.fixture(params=[*CASES, FEASIBLE], ids=lambda case: f"{case}{'-feasible' if case is FEASIBLE else ''}")
+@pytest.fixture(params=[*CASES, FEASIBLE], ids=str)
 def case(request: pytest.FixtureRequest) -> Case:
     found: Case = request.param
     return found
@@ -270,7 +281,7 @@ def test_a_row_is_answered_as_in_a_batch_and_frozen_as_otherwise(case: Case) -> 
     model = case.fitted()
     history(model, case)
     n_tags = model.n_lazy_tags_
-    assert (n_tags > 0) == case.parameters["lazy"]
+    assert (n_tags > 0) == case.parameters.get("lazy", False)
     X, _ = case.samples(25, seed=9)
     frozen = [model.query([row], frozen=True) for row in X]
     together = model.query(X, frozen=True)
@@ -387,7 +398,8 @@ def test_files_that_were_written_wrong_are_refused_or_sound(case: Case, tmp_path
     document, arrays = model.to_parts()
     rng = np.random.default_rng(0)
     n_refused = 0
-    names = [name for name in arrays if name.startswith((f"{case.kind}.", "samples.slots", "class_table.codes"))]
+    prefix = PREFIXES.get(case.kind, case.kind)
+    names = [name for name in arrays if name.startswith((f"{prefix}.", "samples.slots", "class_table.codes"))]
     for name in [*names, *names]:
         wrong = {key: array.copy() for key, array in arrays.items()}
         flat = wrong[name].reshape(-1)
@@ -418,7 +430,9 @@ def test_a_description_that_is_wrong_is_refused(case: Case, tmp_path: Path) -> N
         if isinstance(value, int | float):
             return [-1, "1", 2**70, None]
         return (
-            [{**value, name: new} for name in value for new in edits(value[name])] if isinstance(value, dict) else [7]
+            [{**value, name: new} for name in value for new in edits(value[name])]
+            if isinstance(value, dict)
+            else ["never"]
         )
 
     settings = document["settings"]

@@ -1,0 +1,224 @@
+"""Which samples made these predictions: asked of the live model without holding it up.
+
+    leaf methods     the trees and samples are read as a view, in a thread; mutations wait that long, and go on while
+                     scores are computed from the view
+    leave-one-out    a copy of the model unlearns and learns again; mutations go on meanwhile
+
+A ranking names samples. It is answered and not kept, but for those that take long: these are kept until somebody asks
+for them, and forgotten when erasures are finished.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from app.errors import ServiceError
+from app.jobs.board import Job, JobBoard, Report
+from app.live import Live
+from app.model import ServedModel
+from app.outcomes import Row
+from app.turns import Turns
+from app.upkeep import Upkeep
+from app.workers import Workers
+from core.errors import EmptyModelError
+from core.influence import Influence, influence, view
+
+_LEAF_METHODS = ("leaf-influence", "leaf-refit")
+_LONG = 1.0  # seconds from which on a question is a job
+_MOST_KEPT = 20  # rankings
+
+# Seconds, roughly; of a sample in a tree, of a sample that is left out, and of a sample in a tree that follows another.
+_A_DERIVATIVE = 4e-8
+_AN_UNLEARNING = {"forest": 5e-4, "incremental-boosting": 2e-2}
+_A_REFIT = 1e-8
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked.
+
+    Attributes
+    ----------
+    rows : instances, in feature order.
+    labels : theirs; None stands for the predicted ones.
+    method, update_set : as `core.influence.influence` takes them; None: the method that fits the kind.
+    top : most samples of each sort that are named.
+    """
+
+    rows: list[Row]
+    labels: list[Any] | None
+    method: str | None
+    update_set: Any
+    top: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What is answered.
+
+    Attributes
+    ----------
+    helpful, harmful : ids and scores of the samples that do most.
+    method : what ranked them.
+    note : what there is to know about the scores; may be empty.
+    n_samples, model_version : of the model that was asked.
+    """
+
+    helpful: list[tuple[str, float]]
+    harmful: list[tuple[str, float]]
+    method: str
+    note: str
+    n_samples: int
+    model_version: int
+
+
+class UnfitError(ServiceError):
+    """The method does not go with the kind of model; the text says what does."""
+
+
+class Influencing:
+    """Answers questions about the live model.
+
+    Parameters
+    ----------
+    live
+        What is asked about.
+    upkeep
+        Copies it.
+    turns, workers
+        Who may touch the model, and the threads.
+    jobs
+        Long questions.
+    """
+
+    def __init__(self, live: Live, upkeep: Upkeep, turns: Turns, workers: Workers, jobs: JobBoard) -> None:
+        self._live = live
+        self._upkeep = upkeep
+        self._turns = turns
+        self._workers = workers
+        self._jobs = jobs
+        self._kept: dict[str, Ranking] = {}
+
+    def method_of(self, question: Question) -> str:
+        """Return the method that a question is answered by.
+
+        Raises
+        ------
+        UnfitError
+            When it does not go with the kind of the model.
+        """
+        model = self._live.model
+        fits: list[str] = []
+        if model.kind.endswith("boosting"):
+            fits += _LEAF_METHODS
+        if model.guarantee == "exact":
+            fits.append("leave-one-out")
+        if not fits:
+            raise UnfitError(f"there is no influence for a model of kind {model.kind}: fit another kind first")
+        method = question.method or fits[0]
+        if method not in fits:
+            raise UnfitError(f"is not for a model of kind {model.kind}: use {' or '.join(fits)}")
+        if method == "leave-one-out" and question.update_set != "all":
+            raise UnfitError("takes no update_set: leave that out, or use another method")
+        return method
+
+    def takes_long(self, question: Question) -> bool:
+        """Whether a question is to be a job; see `method_of` for what is raised."""
+        method, model = self.method_of(question), self._live.model
+        n = model.n_samples_
+        if method == "leave-one-out":
+            return n * _AN_UNLEARNING[model.kind] > _LONG
+        n_cells = n * getattr(model, "n_trees_", 1)
+        if method == "leaf-influence" and question.update_set in ("all", "single"):
+            return n_cells * _A_DERIVATIVE > _LONG
+        return n * n_cells * _A_REFIT > _LONG
+
+    async def answer(self, question: Question, report: Report | None = None) -> Ranking:
+        """Rank the samples held by what they do for the rows.
+
+        Raises
+        ------
+        InputError
+            When the rows or labels are refused.
+        EmptyModelError
+            With no samples held.
+        UnfitError
+            When the method does not go with the kind of the model.
+        """
+        method, live = self.method_of(question), self._live
+        progress = None if report is None else partial(_tell, report)
+        if live.model.n_samples_ == 0:
+            raise EmptyModelError("the model holds no samples: add some before asking what they do")
+        if method == "leave-one-out":
+            async with self._turns.mutation():
+                copy = await self._upkeep.copied()
+                version = live.version
+            found = await self._workers.ask(partial(_ask, copy, copy, question, method, progress))
+            return _ranking(found, question, copy.n_samples_, version)
+        async with self._turns.long_read():
+            await self._turns.pass_turnstile()
+            model, version = live.model, live.version
+            with self._turns.reading():
+                seen, labels = await self._workers.ask(partial(_look, model, question))
+                n_samples = model.n_samples_
+        asked = Question(question.rows, labels, method, question.update_set, question.top)
+        found = await self._workers.ask(partial(_ask, seen, None, asked, method, progress))
+        return _ranking(found, question, n_samples, version)
+
+    def job(self, question: Question) -> Job:
+        """Begin to answer a question that takes long; the job's result says under which id the ranking is kept."""
+
+        async def work(report: Report) -> dict[str, Any]:
+            ranking = await self._workers.finish(self.answer(question, report))
+            name = str(uuid.uuid4())
+            self._kept[name] = ranking
+            for old in list(self._kept)[:-_MOST_KEPT]:
+                del self._kept[old]
+            return {"influence": name, "n_samples": ranking.n_samples, "model_version": ranking.model_version}
+
+        return self._jobs.start("influence", work)
+
+    def kept(self, name: str) -> Ranking | None:
+        """Return the ranking that a job has made, None when it is not known any more."""
+        return self._kept.get(name)
+
+    def forget(self) -> None:
+        """Forget all rankings: they name samples that may be gone."""
+        self._kept.clear()
+
+
+def _tell(report: Report, done: int, total: int) -> None:
+    report(done / total)
+
+
+def _look(model: Any, question: Question) -> tuple[Any, list[Any]]:
+    """Read the trees and samples of a model, and the labels of a question; only reads the model."""
+    labels = question.labels
+    if labels is None:
+        labels = model.query(question.rows, frozen=True).labels.tolist()
+    return view(model), labels
+
+
+def _ask(
+    asked: Any,
+    predicts: ServedModel | None,
+    question: Question,
+    method: str,
+    progress: Callable[[int, int], None] | None,
+) -> Influence:
+    labels = question.labels
+    if labels is None and predicts is not None:
+        labels = predicts.query(question.rows, frozen=True).labels.tolist()
+    if method == "leave-one-out":
+        return influence(asked, question.rows, labels, method=method, progress=progress)
+    return influence(asked, question.rows, labels, method=method, update_set=question.update_set, progress=progress)
+
+
+def _ranking(found: Influence, question: Question, n_samples: int, version: int) -> Ranking:
+    return Ranking(
+        found.helpful(question.top), found.harmful(question.top), found.method, found.note, n_samples, version
+    )

@@ -1,0 +1,99 @@
+"""`POST /influence`: which samples made these predictions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from app.context import context_of
+from app.influencing import Question, Ranking, UnfitError
+from app.openapi import body, problems
+from app.payloads import explain
+from app.problems import ProblemError, invalid, pointer
+from app.routes.answers import json_answer
+from app.routes.job_shapes import JobAnswer, job_content
+from app.routes.shapes import InfluenceAnswer, InfluenceRequest
+from core.errors import InputError
+from core.schema import Schema
+
+router = APIRouter(tags=["influence"])
+
+
+@router.post(
+    "/influence",
+    summary="Which samples made these predictions",
+    response_model=InfluenceAnswer,
+    responses={
+        202: {"model": JobAnswer, "description": "It takes long: the job that was begun."},
+        **problems("broken-json", "empty-model", "body-too-large", "too-many-rows", "invalid-input", "queue-full"),
+    },
+    openapi_extra=body(InfluenceRequest),
+)
+async def ask(request: Request) -> Response:
+    """Rank the samples held by what they do for the predictions of some rows.
+
+    A positive score says that a sample helps: without it the loss on these rows would be higher. The loss is log-loss
+    for classes and squared error for numbers, its mean over the rows. What takes long is answered with a job; its
+    result names the ranking, which `GET /influence/{id}` returns until samples are erased.
+    """
+    context = context_of(request)
+    reader = context.reader()
+    asked = reader.question(await request.body())
+    question = Question(reader.rows(asked.instances), asked.labels, asked.method, asked.update_set, asked.top)
+    influencing = context.service.influencing
+    try:
+        if influencing.takes_long(question):
+            job = influencing.job(question)
+            answer = json_answer(job_content(job), 202)
+            answer.headers["Location"] = f"/jobs/{job.id}"
+            return answer
+        ranking = await influencing.answer(question)
+    except UnfitError as error:
+        raise invalid("/method", str(error)) from None
+    except InputError as error:
+        raise _explain(error, asked.instances, reader.schema) from None
+    return json_answer(ranking_content(ranking))
+
+
+@router.get(
+    "/influence/{id}",
+    summary="The ranking of a long question",
+    response_model=InfluenceAnswer,
+    responses=problems("no-ranking"),
+    openapi_extra={
+        "parameters": [
+            {
+                "name": "id",
+                "in": "path",
+                "required": True,
+                "description": "`influence` in the job's result.",
+                "schema": {"type": "string"},
+            }
+        ]
+    },
+)
+async def read(request: Request) -> Response:
+    """Return what a job has ranked. Rankings are forgotten when samples are erased, and when there are many."""
+    ranking = context_of(request).service.influencing.kept(request.path_params["id"])
+    if ranking is None:
+        raise ProblemError("no-ranking")
+    return json_answer(ranking_content(ranking))
+
+
+def ranking_content(ranking: Ranking) -> dict[str, Any]:
+    """Return a ranking as an object."""
+    return {
+        "helpful": [{"id": name, "score": score} for name, score in ranking.helpful],
+        "harmful": [{"id": name, "score": score} for name, score in ranking.harmful],
+        "method": ranking.method,
+        "note": ranking.note or None,
+        "n_samples": ranking.n_samples,
+        "model_version": ranking.model_version,
+    }
+
+
+def _explain(error: InputError, instances: list[Any], schema: Schema) -> ProblemError:
+    if error.row is not None and error.field is not None and error.field not in schema.names:
+        return invalid(pointer("labels", error.row), error.rule)
+    return explain(error, lambda row: ("instances", row), instances, schema)

@@ -1,0 +1,1 @@
+"""Boosted trees that learn and unlearn."""

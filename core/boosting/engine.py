@@ -1,0 +1,68 @@
+"""What the estimators ask of an engine: whoever grows the trees and keeps them up to date."""
+
+from collections.abc import Callable
+from typing import Any, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from core.boosting.nodes import Trees
+from core.boosting.problem import Problem
+
+Arrays = dict[str, npt.NDArray[Any]]
+Slots = npt.NDArray[np.int64]
+
+
+class Engine(Protocol):
+    """Boosted trees over the samples of some slots; knows nothing of ids, labels and categories."""
+
+    @property
+    def trees(self) -> Trees:
+        """What predictions read."""
+        ...
+
+    @property
+    def n_trees(self) -> int:
+        """Trees held, those that predictions leave out included."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays, working space included."""
+        ...
+
+    def grow(self, problem: Problem, slots: Slots, progress: Callable[[int, int], None] | None = None) -> None:
+        """Forget everything and train on the samples of some slots."""
+        ...
+
+    def add(self, problem: Problem, slots: Slots) -> None:
+        """Learn samples that have just joined the others."""
+        ...
+
+    def delete(self, problem: Problem, slots: Slots) -> None:
+        """Unlearn samples that are about to leave; their cells and labels are still in place."""
+        ...
+
+    def importances(self) -> npt.NDArray[np.float64]:
+        """Sum of the gains of all splits by feature, float64[d]."""
+        ...
+
+    def copy(self) -> Self:
+        """An independent copy; O(size)."""
+        ...
+
+    def wipe(self) -> None:
+        """Overwrite the working space, so that it holds nothing of any sample."""
+        ...
+
+    def arrays(self) -> Arrays:
+        """The trees as arrays for a file; nothing of unused capacity or of samples that have left."""
+        ...
+
+    def recount(self, problem: Problem, slots: Slots) -> list[str]:
+        """Name the counters kept that the samples of `slots`, which are all, do not confirm."""
+        ...
+
+    def check_invariants(self, problem: Problem, slots: Slots) -> None:
+        """Check everything kept for internal soundness; AssertionError names what is broken."""
+        ...

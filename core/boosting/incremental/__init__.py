@@ -1,0 +1,1 @@
+"""Exact boosting whose updates equal training anew; see `core/boosting`."""

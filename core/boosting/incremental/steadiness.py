@@ -1,0 +1,65 @@
+"""How splits are made steady: a hash decides among candidates that are about as good as the best.
+
+With gains compared as they are, the best of many candidates is ahead of the next one by so little that a few samples
+turn it, and a split that turns near a root moves the scores of everyone. So the gain of every candidate is multiplied by
+a weight U^-s, U in (0, 1) drawn from a hash of (seed, iteration, candidate, node). The logarithms of weights are
+exponentially distributed with mean s: the gap between the logarithms of the two best is s on average, however many
+candidates there are. It is the choice of "permute and flip" (McKenna and Sheldon, 2020), known for the least loss of quality
+at a given steadiness, with its randomness held fixed.
+
+The uppermost nodes, by far the dearest to build anew, are steadier still: their gains are those of the derivatives at F_0,
+which no tree can change, with larger weights, so that trees differ.
+
+How much of this is right depends on the number n of training samples, a sample's influence being about 1 / n. It
+enters as floor(log2(n) + u), which hardly ever moves.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from core._jit import kernel
+from core.boosting.loss import exp, log
+from core.rng import combine, mix, unit
+
+SIZE = np.uint64(10)
+N_WEIGHTS = 256
+_LOG2_E = 1.4426950408889634
+
+_LARGE = 17  # log2 of n from which on a set counts as large
+_SCALE = 0.4  # s of nodes that are split by the derivatives at hand
+_LARGE_TOP, _LARGE_TOP_SCALE = 1, 1.0
+_SMALL_TOP, _SMALL_TOP_SCALE = 2, 2.0
+
+
+class Steadiness(NamedTuple):
+    """How steady splits are made."""
+
+    top: int  # nodes above this depth are split by the derivatives at F_0
+    weights: npt.NDArray[np.float64]  # float64[depth + 1, 256]
+    coarsening: int  # how many times the grid of gradients is doubled
+
+
+@kernel
+def size_step(n, seed):
+    """floor(log2(n) + u)."""
+    return np.int64(np.floor(log(n) * _LOG2_E + unit(combine(mix(seed), SIZE))))
+
+
+@kernel
+def fill_weights(scale, weights):
+    """Write U^-scale for U in the middle of each 256th."""
+    for i in range(weights.shape[0]):
+        weights[i] = exp(-scale * log((i + 0.5) / weights.shape[0]))
+
+
+def steadiness(n: int, depth: int, seed: int) -> Steadiness:
+    """How steady to make splits of trees of some depth on n samples."""
+    is_large = size_step(float(n), np.uint64(seed)) >= _LARGE
+    top, scale = (_LARGE_TOP, _LARGE_TOP_SCALE) if is_large else (_SMALL_TOP, _SMALL_TOP_SCALE)
+    top = min(top, depth - 1)
+    weights = np.ones((depth + 1, N_WEIGHTS))
+    for level in range(depth):
+        fill_weights(scale if level < top else _SCALE, weights[level])
+    return Steadiness(top, weights, int(is_large))

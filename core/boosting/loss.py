@@ -1,0 +1,102 @@
+"""exp, log, sigmoid and softmax by + - * / alone, so that they give the same bits on every machine.
+
+Libraries differ in the last bit, and NumPy's own kernels by the processor that it finds. Nothing that reaches a digest
+may depend on that. The error is a few units in the last place.
+"""
+
+import numpy as np
+
+from core._jit import inner, kernel, pasted
+
+_LOG2_E = 1.4426950408889634
+# ln 2 in two parts; the first has so few bits that its product with an exponent is exact.
+_LN2_HIGH = 6.93147180369123816490e-01
+_LN2_LOW = 1.90821492927058770002e-10
+_SQRT_HALF = 0.7071067811865476
+_LARGEST = 700.0  # of an argument: the result is a normal number either way
+
+_POWERS = 2.0 ** np.arange(-1074, 1024, dtype=np.float64)
+_POWER_OF_ONE = 1074
+
+_LOG_TERMS = 12
+
+
+@pasted
+def exp(x):
+    """Return e to the power of x, which is clipped to +-700.
+
+    x = k ln 2 + r with |r| <= ln 2 / 2, and the series of e^r to r^13: its remainder is below 2^-57.
+    """
+    if x > _LARGEST:
+        x = _LARGEST
+    elif x < -_LARGEST:
+        x = -_LARGEST
+    k = np.floor(x * _LOG2_E + 0.5)
+    r = (x - k * _LN2_HIGH) - k * _LN2_LOW
+    total = 1.0 + r / 13.0
+    for n in range(12, 0, -1):
+        total = 1.0 + r * total / n
+    return total * _POWERS[np.int64(k) + _POWER_OF_ONE]
+
+
+@inner
+def log(x):
+    """Natural logarithm of a positive normal number.
+
+    x = m 2^k with m in [sqrt(1/2), sqrt(2)); log m = 2 (z + z^3 / 3 + ...), z = (m - 1) / (m + 1), |z| < 0.172.
+    """
+    k = np.int64(0)
+    m = x
+    # Exact steps: the factors are powers of two.
+    step = np.int64(512)
+    while step > 0:
+        if m >= _POWERS[step + _POWER_OF_ONE]:
+            m *= _POWERS[_POWER_OF_ONE - step]
+            k += step
+        elif m * _POWERS[step + _POWER_OF_ONE] < 2.0:
+            m *= _POWERS[step + _POWER_OF_ONE]
+            k -= step
+        step //= 2
+    if m >= 2.0 * _SQRT_HALF:
+        m *= 0.5
+        k += 1
+    z = (m - 1.0) / (m + 1.0)
+    square = z * z
+    total = 1.0 / (2 * _LOG_TERMS + 1)
+    for n in range(_LOG_TERMS - 1, -1, -1):
+        total = total * square + 1.0 / (2 * n + 1)
+    return k * _LN2_HIGH + (k * _LN2_LOW + 2.0 * z * total)
+
+
+@pasted
+def sigmoid(x):
+    """1 / (1 + e^-x)."""
+    if x >= 0.0:
+        return 1.0 / (1.0 + exp(-x))
+    power = exp(x)
+    return power / (1.0 + power)
+
+
+@kernel
+def sigmoids(scores, probabilities):
+    """Write the probabilities of both classes to float64[n, 2] for raw scores float64[n, 1]."""
+    for i in range(scores.shape[0]):
+        p = sigmoid(scores[i, 0])
+        probabilities[i, 0] = 1.0 - p
+        probabilities[i, 1] = p
+
+
+@kernel
+def softmaxes(scores, probabilities):
+    """Write the softmax of each row of float64[n, K] raw scores to float64[n, K]; the sum in the order of columns."""
+    for i in range(scores.shape[0]):
+        largest = scores[i, 0]
+        for k in range(1, scores.shape[1]):
+            if scores[i, k] > largest:
+                largest = scores[i, k]
+        total = 0.0
+        for k in range(scores.shape[1]):
+            probabilities[i, k] = exp(scores[i, k] - largest)
+            total += probabilities[i, k]
+        for k in range(scores.shape[1]):
+            probabilities[i, k] /= total

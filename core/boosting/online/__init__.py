@@ -1,0 +1,1 @@
+"""Online GBDT: boosted trees updated in place, approximately."""

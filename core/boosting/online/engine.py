@@ -1,0 +1,446 @@
+"""The trees of online boosting as one object: owns the arrays, makes them grow, calls the kernels.
+
+Nothing here knows ids, labels or categories. What an update does is a function of the arrays and of the samples, so a
+model that was saved and restored goes on as if it had not been.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from core.boosting.nodes import Trees, no_trees
+from core.boosting.online import storing
+from core.boosting.online.candidates import draw_candidates, no_candidates
+from core.boosting.online.classes import choose_classes, write_values
+from core.boosting.online.derivatives import add_values
+from core.boosting.online.discretise import Bins, encode, make_bins, no_bins
+from core.boosting.online.forest import Forest, Rules, blank_forest
+from core.boosting.online.grow import Space, grow_tree, make_space
+from core.boosting.online.invariants import check_invariants, compare
+from core.boosting.online.labels import MOST_GROWTH, NO_SCALE, Scale, make_labels, make_rules, scale_of, unit_of
+from core.boosting.online.measures import importances, leaf_score_error
+from core.boosting.online.recount import count_anew
+from core.boosting.online.retrain import Retraining, count_leaves, retrain
+from core.boosting.online.rows import Rows, choose_layout, gather_rows, no_layout
+from core.boosting.online.settings import OnlineSettings
+from core.boosting.online.update import (
+    DONE,
+    GROUP,
+    ITERATION,
+    N_CHECKED,
+    NODE,
+    Labels,
+    derive_all,
+    make_batch,
+    run_updates,
+)
+from core.boosting.problem import Problem, n_groups
+from core.rng import MISSING_CATEGORY, mix
+
+Slots = npt.NDArray[np.int64]
+
+
+@dataclass
+class LastUpdate:
+    """What the last addition or deletion did.
+
+    Attributes
+    ----------
+    nodes_checked : nodes that were asked whether their split still has its place.
+    nodes_retrained : subtrees that were trained anew.
+    samples_retrained : the samples in them, added up.
+    grown : whether all trees were grown anew: the number of classes became 3, or was; the samples are more than twice
+        as many as when they were grown last; more than a fifth of the samples came or went at once; a target of a
+        regression is out of reach.
+    """
+
+    nodes_checked: int = 0
+    nodes_retrained: int = 0
+    samples_retrained: int = 0
+    grown: bool = False
+
+
+# They are, too, when more than one in so many samples held comes or goes at once: by then that takes no longer.
+MOST_CHANGED = 5
+# Working space for so many samples is kept from one update to the next; more is given back.
+_KEPT_ROWS = 2**14
+
+
+class OnlineTrees:
+    """Boosted trees updated in place, over the samples of a store.
+
+    Parameters
+    ----------
+    settings : the parameters.
+    n_features : columns of the cells.
+    cell_dtype : float32 or float64.
+    categorical_mask : bool[n_features]
+    is_classification : whether the labels are classes.
+    """
+
+    def __init__(
+        self,
+        settings: OnlineSettings,
+        n_features: int,
+        cell_dtype: npt.DTypeLike,
+        categorical_mask: npt.NDArray[np.bool_],
+        is_classification: bool,
+    ) -> None:
+        self.settings = settings
+        self.n_features = n_features
+        self.cell_dtype = np.dtype(cell_dtype)
+        self.categorical_mask = np.array(categorical_mask, np.bool_)
+        self.is_classification = is_classification
+        self.last_update = LastUpdate()
+        self._forget(0)
+
+    def _forget(self, n_slots: int) -> None:
+        """Hold no samples and no trees."""
+        self.groups = 0
+        self.n_grown = 0
+        self.scale = NO_SCALE
+        self.ranks = np.zeros(0, np.int32)
+        self.held = np.zeros(n_slots, np.bool_)
+        self.bins = no_bins(self.categorical_mask)
+        self.candidates = no_candidates(self.n_features)
+        self.codes = np.zeros((n_slots, self.n_features), np.uint16)
+        self.layout = no_layout()
+        self.forest = self._blank_forest(n_slots)
+        self._space = self._make_space(0)
+
+    def _blank_forest(self, n_slots: int) -> Forest:
+        n_trees = self.settings.n_estimators * self.groups
+        return blank_forest(
+            n_trees, self.settings.max_leaf_nodes, self.candidates.n_bins, n_slots,
+            is_classification=self.is_classification,
+        )  # fmt: skip
+
+    def _make_space(self, n_rows: int) -> Space:
+        return make_space(n_rows, self.candidates.n_bins, self.settings.max_leaf_nodes)
+
+    # -- reading what is there ------------------------------------------------------------------
+
+    @property
+    def trees(self) -> Trees:
+        """What predictions read."""
+        if self.groups == 0:
+            return no_trees()
+        base = np.full(self.groups, self.scale.base)
+        return Trees(self.forest.nodes, self.forest.roots, base, unit_of(self.settings, self.scale))
+
+    @property
+    def n_trees(self) -> int:
+        """Trees held."""
+        return self.forest.n_trees
+
+    @property
+    def n_held(self) -> int:
+        """Samples held."""
+        return int(np.count_nonzero(self.held))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays, working space included."""
+        parts = (self.forest, self.bins, self.candidates, self.layout, self._space)
+        return sum(array.nbytes for part in parts for array in part) + self.codes.nbytes + self.held.nbytes
+
+    def importances(self) -> npt.NDArray[np.float64]:
+        """Sum of the gains of all splits by feature, float64[d]."""
+        return importances(self.forest, self._rules(), self.n_features)
+
+    def leaf_score_error(self, problem: Problem) -> float:
+        """How far leaf values are from those of derivatives that are up to date; see `measures.py`."""
+        return leaf_score_error(self.forest, self._rules(), self._labels(problem), np.flatnonzero(self.held))
+
+    def _rules(self) -> Rules:
+        return make_rules(self.settings, self.groups, self.scale)
+
+    def _labels(self, problem: Problem) -> Labels:
+        return make_labels(problem, self.settings, self.ranks, self.groups, self.scale)
+
+    # -- growing --------------------------------------------------------------------------------
+
+    def grow(self, problem: Problem, slots: Slots, progress: Callable[[int, int], None] | None = None) -> None:
+        """Forget everything and train on the samples of some slots: a function of the set of them.
+
+        progress : called after each tree with how many are done, and how many there will be.
+        """
+        slots = np.sort(slots)
+        settings = self.settings
+        self.last_update = LastUpdate(samples_retrained=len(slots), grown=True)
+        groups = n_groups(problem, len(slots))
+        is_scaled = groups > 0 and not self.is_classification
+        scale = scale_of(problem.y[slots], MOST_GROWTH * len(slots)) if is_scaled else NO_SCALE
+        self.restore(slots, groups, problem.ranks.copy(), len(slots), scale)
+        if groups == 0:
+            return
+        self.restore_bins(problem, slots, make_bins(problem.data, slots, settings.max_bins))
+        self._grow_trees(self._labels(problem), slots, progress)
+
+    def _grow_trees(self, labels: Labels, slots: Slots, progress: Callable[[int, int], None] | None) -> None:
+        forest, bins, candidates, rules = self.forest, self.bins, self.candidates, self._rules()
+        n = len(slots)
+        space = self._make_space(n)
+        rows = self._gather(slots, with_columns=True)
+        sums, probabilities = np.zeros((self.groups, n)), np.zeros(self.groups)
+        for iteration in range(self.settings.n_estimators):
+            first_tree = iteration * self.groups
+            derive_all(labels, sums, slots, n, iteration, first_tree, forest.gh, 0, self.groups, probabilities)
+            for k in range(self.groups):
+                tree = first_tree + k
+                grow_tree(
+                    forest, bins, candidates, self.layout, rules, rows, self.codes, slots, space, iteration, tree, k > 0
+                )
+                add_values(forest.values[tree], forest.leaf_of[tree], slots, n, sums[k])
+                if progress is not None:
+                    progress(tree + 1, forest.n_trees)
+
+    def _gather(self, slots: Slots, *, with_columns: bool) -> Rows:
+        bin_type = self.candidates.places.dtype
+        return gather_rows(self.codes, self.bins.first, self.layout, slots, bin_type, with_columns=with_columns)
+
+    def _encode(self, problem: Problem, slots: Slots) -> None:
+        data = problem.data
+        encode(self.bins, data.cells, data.category_hashes, MISSING_CATEGORY, slots, self.codes)
+
+    def restore(self, slots: Slots, groups: int, ranks: npt.NDArray[np.int32], n_grown: int, scale: Scale) -> None:
+        """Begin again with the samples of some slots, trees yet to come."""
+        self._forget(_room_for(slots))
+        self.held[slots] = True
+        self.groups, self.ranks, self.n_grown, self.scale = groups, ranks, n_grown, scale
+
+    def restore_bins(self, problem: Problem, slots: Slots, bins: Bins) -> None:
+        """Go on with these bins: codes, candidates, and trees that are a leaf without samples."""
+        settings = self.settings
+        seed_key = np.uint64(mix(np.uint64(settings.seed)))
+        self.bins = bins
+        self.candidates = draw_candidates(bins, settings.split_sampling, settings.n_estimators, seed_key)
+        self.codes = np.zeros((len(self.held), self.n_features), np.uint16)
+        self._encode(problem, slots)
+        self.layout = choose_layout(self.codes, slots, bins.first, self.candidates.first)
+        self.forest = self._blank_forest(len(self.held))
+        self._space = self._make_space(0)
+
+    def restore_sums(self, slots: Slots) -> None:
+        """Count in the trees, whose structure is known, what samples contribute."""
+        self.forest = self._count_anew(slots)
+
+    def _count_anew(self, slots: Slots) -> Forest:
+        forest, candidates = self.forest, self.candidates
+        return count_anew(forest, self.codes, self.bins.first, candidates, self._rules(), self.groups, slots)
+
+    # -- updating -------------------------------------------------------------------------------
+
+    def add(self, problem: Problem, slots: Slots) -> None:
+        """Learn samples that have just joined the others."""
+        n_after = self.n_held + len(slots)
+        groups = n_groups(problem, n_after)
+        if self._must_grow(problem, slots, n_after, groups):
+            self.grow(problem, np.concatenate([np.flatnonzero(self.held), slots]))
+            return
+        is_new = self._admit_classes(problem, groups)
+        self._reserve(slots)
+        self.held[slots] = True
+        self._encode(problem, slots)
+        self._update(problem, slots, 1, is_new)
+
+    def _must_grow(self, problem: Problem, slots: Slots, n_after: int, groups: int) -> bool:
+        """Whether updates in place would not do."""
+        if self.groups == 0 or n_after > MOST_GROWTH * self.n_grown or MOST_CHANGED * len(slots) > n_after:
+            return True
+        if self.is_classification:
+            return groups != self.groups and min(groups, self.groups) < 3
+        with np.errstate(over="ignore"):
+            return bool(np.abs(problem.y[slots] - self.scale.base).max() > self.scale.reach)
+
+    def _admit_classes(self, problem: Problem, groups: int) -> npt.NDArray[np.bool_]:
+        """Make room for the trees of classes that are new (Appendix M); returns which they are."""
+        is_new = np.zeros(groups, np.bool_)
+        if groups > self.groups:
+            places = self._places_of_classes(problem.ranks, groups)
+            is_new = places < 0
+            self.forest = choose_classes(self.forest, self.groups, places)
+            self._change_groups(groups)
+        self.ranks = problem.ranks.copy()
+        return is_new
+
+    def _places_of_classes(self, ranks: npt.NDArray[np.int32], groups: int) -> npt.NDArray[np.int64]:
+        """The place among the trees of an iteration that each class has had; -1: none."""
+        places = np.full(groups, -1, np.int64)
+        held = np.flatnonzero(ranks >= 0)
+        known = held[held < len(self.ranks)]
+        places[ranks[known]] = self.ranks[known]
+        return places
+
+    def _change_groups(self, groups: int) -> None:
+        """Have so many trees an iteration; all leaf values change, for (K - 1) / K does."""
+        self.groups = groups
+        write_values(self.forest, self._rules())
+
+    def delete(self, problem: Problem, slots: Slots) -> None:
+        """Unlearn samples that are about to leave; their cells and labels are still in place.
+
+        When classes leave with them, `reclass` is to be called next.
+        """
+        self.held[slots] = False
+        if not self.held.any():
+            self._forget(0)
+            self.last_update = LastUpdate(grown=True)
+            return
+        if MOST_CHANGED * len(slots) > self.n_held:
+            self._grow_on_the_rest(problem)
+        elif self.groups:
+            self._update(problem, slots, -1, np.zeros(self.groups, np.bool_))
+
+    def _grow_on_the_rest(self, problem: Problem) -> None:
+        """Grow all trees anew on the samples held; classes may have lost their last sample."""
+        slots = np.flatnonzero(self.held)
+        if self.is_classification:
+            ranks = problem.ranks.copy()
+            ranks[np.setdiff1d(np.flatnonzero(ranks >= 0), problem.data.targets[slots])] = -1
+            order = np.argsort(ranks, kind="stable")[np.count_nonzero(ranks < 0) :]
+            ranks[order] = np.arange(len(order), dtype=np.int32)
+            problem = problem._replace(ranks=ranks, n_classes=len(order))
+        self.grow(problem, slots)
+
+    def reclass(self, problem: Problem, slots: Slots) -> None:
+        """Drop the trees of classes that no sample is of any more; with fewer than three left, grow all anew.
+
+        slots : of all samples held.
+        """
+        groups = n_groups(problem, len(slots))
+        if groups == self.groups:
+            return
+        if groups < 3:
+            self.grow(problem, slots)
+            return
+        places = self._places_of_classes(problem.ranks, groups)
+        self.forest = choose_classes(self.forest, self.groups, places)
+        self._change_groups(groups)
+        self.ranks = problem.ranks.copy()
+
+    def _reserve(self, slots: Slots) -> None:
+        """Make room for new slots."""
+        n_slots = int(slots.max()) + 1
+        if n_slots <= len(self.held):
+            return
+        n_more = _room_for(np.array([n_slots])) - len(self.held)
+        forest = self.forest
+        self.held = np.pad(self.held, (0, n_more))
+        self.codes = np.pad(self.codes, ((0, n_more), (0, 0)))
+        self.forest = forest._replace(
+            gh=np.pad(forest.gh, ((0, 0), (0, n_more))),
+            leaf_of=np.pad(forest.leaf_of, ((0, 0), (0, n_more))),
+        )
+
+    def _update(self, problem: Problem, slots: Slots, sign: int, is_new: npt.NDArray[np.bool_]) -> None:
+        """Update all trees by samples that come (sign 1) or go (-1)."""
+        forest, rules, labels = self.forest, self._rules(), self._labels(problem)
+        batch = make_batch(slots, sign, self.n_features, self.groups, forest.n_places)
+        retraining = Retraining(forest, self.held)
+        while True:
+            status = run_updates(
+                forest, self.bins, self.candidates, rules, labels, self._space, self.codes, batch, is_new
+            )
+            if status == DONE:
+                break
+            iteration, k, place = (int(batch.cursor[i]) for i in (ITERATION, GROUP, NODE))
+            self._retrain(retraining, rules, labels, iteration, iteration * self.groups + k, place)
+        self.last_update = LastUpdate(int(batch.cursor[N_CHECKED]), retraining.n_nodes, retraining.n_samples)
+        if sign < 0:
+            self.codes[slots] = 0
+        if len(self._space.order) > _KEPT_ROWS:
+            self._space = self._make_space(0)
+
+    def _retrain(
+        self, retraining: "Retraining", rules: Rules, labels: Labels, iteration: int, tree: int, place: int
+    ) -> None:
+        """Train the subtree of a node anew."""
+        forest, settings = self.forest, self.settings
+        members, n_leaves = retraining.list_members(forest, tree, place)
+        n = len(members)
+        if n > len(self._space.order):
+            self._space = self._make_space(min(2 * n, len(retraining.slots)))
+        sums = retraining.sums_of(forest, members, iteration, self.groups)
+        budget = settings.max_leaf_nodes - count_leaves(forest, tree) + n_leaves
+        rows = self._gather(members, with_columns=False)
+        retrain(
+            forest, self.bins, self.candidates, self.layout, rules, labels, rows, self.codes, members, self._space,
+            iteration, tree, place, budget, sums, retraining.stack, np.zeros(self.groups),
+        )  # fmt: skip
+        retraining.n_nodes += 1
+        retraining.n_samples += n
+
+    # -- keeping --------------------------------------------------------------------------------
+
+    def copy(self) -> Self:
+        """An independent copy; O(size)."""
+        arguments = self.settings, self.n_features, self.cell_dtype, self.categorical_mask, self.is_classification
+        other = type(self)(*arguments)
+        other.groups, other.n_grown, other.scale = self.groups, self.n_grown, self.scale
+        other.ranks, other.held, other.codes = self.ranks.copy(), self.held.copy(), self.codes.copy()
+        other.bins, other.candidates, other.layout = self.bins.copy(), self.candidates, self.layout
+        other.forest = self.forest.copy()
+        other._space = other._make_space(0)
+        other.last_update = self.last_update
+        return other
+
+    def wipe(self) -> None:
+        """Overwrite the working space, so that it holds nothing of any sample."""
+        for array in self._space:
+            array.fill(0)
+        self._space = self._make_space(0)
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The trees as arrays for a file, see `storing.py`."""
+        return storing.pack(self)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        settings: OnlineSettings,
+        n_features: int,
+        cell_dtype: npt.DTypeLike,
+        categorical_mask: npt.NDArray[np.bool_],
+        is_classification: bool,
+        arrays: dict[str, npt.NDArray[Any]],
+        problem: Problem,
+        slots: Slots,
+    ) -> Self:
+        """Undo `arrays`, over the samples of `slots`.
+
+        Raises
+        ------
+        ValueError
+            When the arrays are not trees of these samples, saying what is wrong.
+        """
+        trees = cls(settings, n_features, cell_dtype, categorical_mask, is_classification)
+        storing.unpack(trees, arrays, problem, slots)
+        return trees
+
+    # -- checking -------------------------------------------------------------------------------
+
+    def recount(self, problem: Problem, slots: Slots) -> list[str]:
+        """Name the counters kept that the samples of `slots`, which are all, do not confirm."""
+        if not np.array_equal(np.flatnonzero(self.held), np.sort(slots)):
+            return ["the trees do not hold the samples"]
+        return compare(self.forest, self._count_anew(np.sort(slots))) if self.groups else []
+
+    def check_invariants(self, problem: Problem, slots: Slots) -> None:
+        """Check everything kept for internal soundness.
+
+        Raises
+        ------
+        AssertionError
+            Naming what is broken.
+        """
+        check_invariants(self, problem, slots)
+
+
+def _room_for(slots: Slots) -> int:
+    """Slots to make room for: some more than there are, so that adding one seldom moves everything."""
+    n_slots = int(slots.max()) + 1 if len(slots) else 0
+    return n_slots + n_slots // 16 + 16

@@ -1,0 +1,198 @@
+"""Online gradient boosting, as users meet it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from core.boosting.model import BoostedClassifier, BoostedModel, BoostedRegressor
+from core.boosting.online.engine import OnlineTrees
+from core.boosting.online.settings import OnlineSettings, read_settings
+
+_FEW = 0.001  # share of the samples whose coming or going mostly leaves all splits where they are
+_SECONDS_A_PATH = 5e-6  # to take a sample through a tree, roughly
+
+
+class OnlineBoosting(BoostedModel):
+    """What the classifier and the regressor share."""
+
+    kind = "online-boosting"
+    guarantee = "approximate"
+
+    engine_: OnlineTrees
+    settings_: OnlineSettings
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        *,
+        learning_rate: float = 0.1,
+        max_leaf_nodes: int = 20,
+        max_bins: int = 1024,
+        split_sampling: float = 0.1,
+        robustness: float = 0.1,
+        l2_regularization: float = 0.03,
+        min_child_weight: float = 0.03,
+        random_state: Any = None,
+    ) -> None:
+        self.n_estimators = n_estimators
+        self.learning_rate = learning_rate
+        self.max_leaf_nodes = max_leaf_nodes
+        self.max_bins = max_bins
+        self.split_sampling = split_sampling
+        self.robustness = robustness
+        self.l2_regularization = l2_regularization
+        self.min_child_weight = min_child_weight
+        self.random_state = random_state
+
+    @classmethod
+    def read_parameters(cls, parameters: Mapping[str, Any]) -> OnlineSettings:  # noqa: D102 - inherited
+        return read_settings(parameters)
+
+    @staticmethod
+    def _engine_type(settings: OnlineSettings) -> type[OnlineTrees]:
+        return OnlineTrees
+
+    def _take_in(self, slots: npt.NDArray[np.int64], n_before: int) -> None:
+        self.engine_.add(self.problem(), slots)
+
+    def _let_go(self, slots: npt.NDArray[np.int64]) -> None:
+        loses_classes = self._changes_classes(slots)
+        self.engine_.delete(self.problem(), slots)
+        self.samples_.remove(slots)
+        if loses_classes:
+            self.engine_.reclass(self.problem(), self.samples_.slots())
+
+    def _seconds_of(self, n_changed: int) -> float:
+        growing = self._seconds_of_growing()
+        if n_changed > _FEW * len(self.samples_):
+            return growing  # some splits will lose their place, and in later trees more of them
+        return min(growing, n_changed * self.engine_.n_trees * _SECONDS_A_PATH)
+
+    def scrub(self) -> None:
+        """Train anew: the trees are then those of a fresh fit, and no deleted sample has any trace."""
+        self._check_is_fitted()
+        self.grow_all()
+        self.engine_.wipe()
+
+
+class OnlineBoostingClassifier(OnlineBoosting, BoostedClassifier):
+    """Gradient boosting whose trees are updated in place when samples come and go (Online GBDT).
+
+    Robust LogitBoost with best-first trees. An update touches the samples that come or go, not those held: every
+    node keeps the sums of gradients and hessians of its candidate splits, and a subtree is trained anew only when its
+    split has lost its place among the best. So the trees stay near those of retraining, but are not the same:
+    the guarantee is `approximate`, and what was deleted has left every trace only after `scrub`.
+
+    Parameters
+    ----------
+    n_estimators : int, default 100
+        Iterations, M; each grows one tree for two classes, and one a class for more.
+    learning_rate : float in (0, 1], default 0.1
+        Shrinkage of each tree.
+    max_leaf_nodes : int in [2, 256], default 20
+        Leaves of a tree, J, grown best first.
+    max_bins : int in [2, 4096], default 1024
+        Bins that the values of a numeric column are put into, B.
+    split_sampling : float in (0, 1], default 0.1
+        Share of the candidate splits that a tree looks at, alpha. Fewer of them are steadier and cheaper to keep.
+    robustness : float in [0, 1], default 0.1
+        Share of a node's candidates among which its split may rank before the subtree is trained anew, sigma.
+        0 lets only the best one stay, 1 every split.
+    l2_regularization : float, default 0.03
+        What is added to the hessian of a leaf.
+    min_child_weight : float, default 0.03
+        Hessian that each side of a split has to have.
+    random_state : int, RandomState, Generator or None
+        Seed; None draws one, kept in `seed_`.
+
+    Attributes
+    ----------
+    classes_ : the classes held, ordered; they follow the samples.
+    n_features_in_, feature_names_in_ : the columns; names only when given.
+    samples_ : SampleStore
+    engine_ : OnlineTrees
+        The trees with what is kept to update them.
+    n_mutations_since_scrub_ : samples added and deleted since the last `fit` or `scrub`.
+    n_samples_, n_trees_, nbytes_, feature_importances_, seed_, schema_
+
+    Notes
+    -----
+    Paper: "Online Gradient Boosting Decision Tree: In-Place Updates for Efficient Adding/Deleting Data" (Lin, Chung,
+    Lao, Zhao 2025), Algorithms 1 to 4 and Appendices A, D, E and M. `core/boosting/online` says where it deviates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.arange(40.0).reshape(-1, 1)
+    >>> model = OnlineBoostingClassifier(random_state=0).fit(X, ["low"] * 20 + ["high"] * 20)
+    >>> model.add([[50.0]], ["high"])
+    ['40']
+    >>> model.delete("3")
+    >>> model.predict([[4.0], [35.0]]).tolist()
+    ['low', 'high']
+    """
+
+
+class OnlineBoostingRegressor(OnlineBoosting, BoostedRegressor):
+    """Gradient boosting for numbers whose trees are updated in place when samples come and go (Online GBDT).
+
+    Squared error. For what the guarantee means, see `OnlineBoostingClassifier`.
+
+    Parameters
+    ----------
+    n_estimators : int, default 100
+        Iterations, M; each grows one tree for two classes, and one a class for more.
+    learning_rate : float in (0, 1], default 0.1
+        Shrinkage of each tree.
+    max_leaf_nodes : int in [2, 256], default 20
+        Leaves of a tree, J, grown best first.
+    max_bins : int in [2, 4096], default 1024
+        Bins that the values of a numeric column are put into, B.
+    split_sampling : float in (0, 1], default 0.1
+        Share of the candidate splits that a tree looks at, alpha. Fewer of them are steadier and cheaper to keep.
+    robustness : float in [0, 1], default 0.1
+        Share of a node's candidates among which its split may rank before the subtree is trained anew, sigma.
+        0 lets only the best one stay, 1 every split.
+    l2_regularization : float, default 1.0
+        What is added to the hessian of a leaf.
+    min_child_weight : float, default 5.0
+        Hessian that each side of a split has to have.
+    random_state : int, RandomState, Generator or None
+        Seed; None draws one, kept in `seed_`.
+
+    Attributes
+    ----------
+    n_features_in_, feature_names_in_ : the columns; names only when given.
+    samples_ : SampleStore
+    engine_ : OnlineTrees
+        The trees with what is kept to update them.
+    n_mutations_since_scrub_ : samples added and deleted since the last `fit` or `scrub`.
+    n_samples_, n_trees_, nbytes_, feature_importances_, seed_, schema_
+    """
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        *,
+        learning_rate: float = 0.1,
+        max_leaf_nodes: int = 20,
+        max_bins: int = 1024,
+        split_sampling: float = 0.1,
+        robustness: float = 0.1,
+        l2_regularization: float = 1.0,
+        min_child_weight: float = 5.0,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            n_estimators,
+            learning_rate=learning_rate,
+            max_leaf_nodes=max_leaf_nodes,
+            max_bins=max_bins,
+            split_sampling=split_sampling,
+            robustness=robustness,
+            l2_regularization=l2_regularization,
+            min_child_weight=min_child_weight,
+            random_state=random_state,
+        )

@@ -1,0 +1,117 @@
+"""Plain checks of everything kept: sums against a recount, members against the splits. For tests and `verify`."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from core.boosting.nodes import LEAF
+from core.boosting.online.forest import NIL, Forest
+from core.rng import MISSING_CATEGORY
+
+if TYPE_CHECKING:
+    from core.boosting.online.engine import OnlineTrees
+    from core.boosting.problem import Problem
+
+Slots = npt.NDArray[np.int64]
+
+
+def _require(condition: Any, rule: str) -> None:
+    if not condition:
+        raise AssertionError(rule)
+
+
+def _paths(forest: Forest, tree: int) -> list[tuple[int, list[int]]]:
+    """All places of a tree, parents first, each with its ancestors."""
+    found, waiting = [], [(0, [])]  # type: ignore[var-annotated]
+    while waiting:
+        place, above = waiting.pop()
+        found.append((place, above))
+        row = tree * forest.n_places + place
+        if forest.nodes["feature"][row] != LEAF:
+            left = int(forest.nodes["left"][row]) - tree * forest.n_places
+            _require(0 < left < forest.n_places and left % 2 == 1, f"tree {tree}: node {place} must have a pair")
+            waiting += [(left + side, [*above, place]) for side in (0, 1)]
+        _require(len(found) <= forest.n_places, f"tree {tree} must have no cycle")
+    return found
+
+
+def compare(forest: Forest, counted: Forest) -> list[str]:
+    """Name what is kept and was counted differently."""
+    wrong = []
+    for name in ("leaf_of", "stats", "values"):
+        differ = (getattr(forest, name) != getattr(counted, name)).reshape(forest.n_trees, -1).any(axis=1)
+        wrong += [f"{name} of tree {tree}" for tree in np.flatnonzero(differ).tolist()]
+    for name, kept, found in (
+        ("sums", forest.states["sums"], counted.states["sums"]),
+        ("values of nodes", forest.nodes["value"], counted.nodes["value"]),
+    ):
+        differ = (kept != found).reshape(forest.n_trees, -1).any(axis=1)
+        wrong += [f"{name} of tree {tree}" for tree in np.flatnonzero(differ).tolist()]
+    return wrong
+
+
+def check_invariants(trees: "OnlineTrees", problem: "Problem", slots: Slots) -> None:
+    """Check that the trees hold the samples of `slots` and nothing else, and are sound.
+
+    Raises
+    ------
+    AssertionError
+        Naming the tree, node or slot and the rule that is broken. O(model), interpreted.
+    """
+    wrong = trees.recount(problem, slots)
+    _require(not wrong, f"counted wrong: {wrong[:3]}")
+    if trees.groups == 0:
+        _require(trees.forest.n_trees == 0, "without a choice there must be no trees")
+        return
+    unused = ~trees.held
+    _require(not trees.codes[unused].any(), "slots that hold no sample must have no codes")
+    for tree in range(trees.forest.n_trees):
+        _check_tree(trees, problem, slots, tree)
+        _require(not trees.forest.gh[tree, unused].any(), f"tree {tree} must know nothing of samples not held")
+        _require(not trees.forest.leaf_of[tree, unused].any(), f"tree {tree} must know nothing of samples not held")
+
+
+def _check_tree(trees: "OnlineTrees", problem: "Problem", slots: Slots, tree: int) -> None:
+    """Check the structure of a tree, its values, and that its splits lead every sample to its leaf."""
+    forest = trees.forest
+    start = tree * forest.n_places
+    nodes, states = forest.nodes[start:], forest.states[start : start + forest.n_places]
+    paths = _paths(forest, tree)
+    in_use = np.zeros(forest.n_places, np.int64)
+    values = np.zeros(forest.values.shape[1])
+    for place, above in paths:
+        in_use[place] = 1
+        parent = above[-1] if above else NIL
+        _require(states["parent"][place] == parent, f"tree {tree}: node {place} must know its parent")
+        expected = 0 if not above else (place // 2 if place % 2 == 0 else int(states["leaf"][parent]))
+        _require(states["leaf"][place] == expected, f"tree {tree}: node {place} must have leaf number {expected}")
+        if nodes["feature"][place] == LEAF:
+            values[states["leaf"][place]] = nodes["value"][place]
+        else:
+            left = int(nodes["left"][place]) - start
+            total = states["sums"][left] + states["sums"][left + 1]
+            _require(total == states["sums"][place], f"tree {tree}: node {place} must sum up its children")
+    _require(np.array_equal(in_use, states["in_use"]), f"tree {tree} must know which places are in use")
+    _require(np.array_equal(values, forest.values[tree]), f"tree {tree} must list the values of its leaves")
+    for pair in range(forest.stats.shape[1]):
+        if not in_use[1 + 2 * pair]:
+            _require(not forest.stats[tree, pair].any(), f"tree {tree}: unused pair {pair} must have no sums")
+            for place in (1 + 2 * pair, 2 + 2 * pair):
+                blank = nodes["feature"][place] == LEAF and nodes["left"][place] == 0 and states["sums"][place] == 0
+                _require(blank, f"tree {tree}: unused node {place} must be blank")
+    for slot in slots.tolist():
+        place = 0
+        while nodes["feature"][place] != LEAF:
+            place = int(nodes["left"][place]) - start + int(_goes_right(nodes[place], problem, slot))
+        _require(forest.leaf_of[tree, slot] == states["leaf"][place], f"tree {tree}: slot {slot} is in another leaf")
+
+
+def _goes_right(node: Any, problem: "Problem", slot: int) -> bool:
+    data = problem.data
+    x = data.cells[slot, node["feature"]]
+    if node["is_categorical"]:
+        return bool((MISSING_CATEGORY if np.isnan(x) else data.category_hashes[int(x)]) != node["category"])
+    if np.isnan(x):
+        return not node["missing_left"]
+    return bool(x > node["threshold"])

@@ -1,0 +1,183 @@
+"""Cleaning a training set: unlearn the samples that harm most on a validation set, as long as its loss falls.
+
+    rank      by average influence on the validation rows, the most harmful first
+    propose   those whose score is negative, in batches
+    unlearn   batch by batch; the first one that does not lower the validation loss is learned again, and ends it
+
+The model is changed in place; a dry run stops before that.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from core.base import check_number
+from core.errors import InputError
+from core.influence.influence import influence
+from core.influence.losses import class_losses
+from core.influence.readers.labels import held_classes, held_targets
+from core.model import Model
+from core.schema import Task
+
+
+@dataclass(frozen=True)
+class Step:
+    """One batch.
+
+    Attributes
+    ----------
+    ids : what was unlearned.
+    loss : mean validation loss afterwards.
+    kept : whether it stayed so; otherwise the batch has been learned again.
+    """
+
+    ids: list[str]
+    loss: float
+    kept: bool
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """What was done.
+
+    Attributes
+    ----------
+    proposed : samples with a negative average influence, the most harmful first, as many as were allowed.
+    loss_before, loss_after : mean validation loss.
+    steps : list of Step
+    method, note : what ranked the samples, and what there is to know about that.
+    """
+
+    proposed: list[tuple[str, float]]
+    loss_before: float
+    loss_after: float
+    steps: list[Step] = field(default_factory=list)
+    method: str = ""
+    note: str = ""
+
+    @property
+    def removed(self) -> list[str]:
+        """The ids of the samples that have been unlearned for good."""
+        return [sample for step in self.steps if step.kept for sample in step.ids]
+
+
+def clean(
+    model: Model,
+    X_validation: Any,
+    y_validation: Any,
+    *,
+    method: str | None = None,
+    update_set: Any = "all",
+    batch_size: int = 50,
+    max_removed: float | int = 0.1,
+    reranks: bool = False,
+    dry_run: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Cleaning:
+    """Unlearn harmful samples in batches while the loss on a validation set falls.
+
+    Parameters
+    ----------
+    model
+        A fitted model of ours, of any kind but `tree`; changed in place.
+    X_validation, y_validation
+        Rows that the model has not been trained on.
+    method : str, optional
+        As in `influence`; "leaf-influence" for boosted kinds and "leave-one-out" for the forest when left out, which
+        takes an unlearning for each sample held when there are more than a few rows.
+    update_set
+        As in `influence`.
+    batch_size
+        Samples a batch.
+    max_removed : int, or float in (0, 1)
+        At most so many samples, or such a share of them.
+    reranks
+        Whether influence is asked anew after every batch; otherwise the first ranking holds.
+    dry_run
+        Only propose.
+    progress : callable(done, total), optional
+        Called while samples are ranked, and after every batch with the samples that have been tried.
+
+    Raises
+    ------
+    InputError
+        When something does not fit; nothing has changed.
+    """
+    check_number("batch_size", batch_size, low=1)
+    limit = _limit(max_removed, model)
+    if method is None:
+        method = "leave-one-out" if getattr(model, "kind", "") == "forest" else "leaf-influence"
+
+    def rank(top: int) -> Any:
+        found = influence(model, X_validation, y_validation, method=method, update_set=update_set, progress=progress)
+        return found.harmful(top), found.note
+
+    proposed, note = rank(limit)
+    loss = before = _validation_loss(model, X_validation, y_validation)
+    steps: list[Step] = []
+    waiting = [name for name, _ in proposed]
+    done = 0
+    while waiting and not dry_run and done < limit:
+        batch, waiting = waiting[:batch_size], waiting[batch_size:]
+        held = _Held(model, batch)
+        model.delete(batch)
+        new_loss = _validation_loss(model, X_validation, y_validation)
+        kept = new_loss < loss
+        steps.append(Step(batch, new_loss, kept))
+        if not kept:
+            held.restore()
+            break
+        loss = new_loss
+        done += len(batch)
+        if progress is not None:
+            progress(done, len(proposed))
+        if reranks and done < limit:
+            waiting = [name for name, _ in rank(min(batch_size, limit - done))[0]]
+    return Cleaning(proposed, before, loss, steps, method, note)
+
+
+def _limit(max_removed: float | int, model: Model) -> int:
+    n = model.n_samples_
+    if isinstance(max_removed, float):
+        check_number("max_removed", max_removed, low=0, high=1, integral=False, is_open=True)
+        return min(max(1, int(max_removed * n)), n - 1)
+    check_number("max_removed", max_removed, low=1)
+    return min(int(max_removed), n - 1)
+
+
+class _Held:
+    """Samples with all that is kept about them, to be learned again as they were."""
+
+    def __init__(self, model: Model, ids: list[str]) -> None:
+        store = model.samples_
+        self._model = model
+        self._samples = [store.get(name) for name in ids]
+        self._origins = [store.origin(name) for name in ids]
+
+    def restore(self) -> None:
+        """Learn them again, under their ids."""
+        model, samples = self._model, self._samples
+        store = model.samples_
+        model.add(
+            [sample.features for sample in samples], [sample.label for sample in samples], ids=[s.id for s in samples]
+        )
+        for sample, origin in zip(samples, self._origins, strict=True):
+            store.set_subject(sample.id, sample.subject)
+            store.set_expiry(sample.id, sample.expires_ms)
+            store.set_origins([sample.id], origin)
+
+
+def _validation_loss(model: Any, X: Any, y: Any) -> float:
+    """Mean loss of rows."""
+    answers = model.query(X)
+    n = len(answers.labels)
+    if n == 0:
+        raise InputError("the validation set has no rows")
+    if model.task is Task.REGRESSION:
+        targets = held_targets(model)(y, n)
+        return float(np.mean((np.asarray(answers.labels, np.float64) - targets) ** 2))
+    places: npt.NDArray[np.int64] = held_classes(model, unknown=-1)(y, n).astype(np.int64)
+    return float(class_losses(answers.probabilities, places).mean())

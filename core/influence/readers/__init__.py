@@ -1,0 +1,60 @@
+"""Views of fitted models: of our boosted kinds, and of other libraries' with the samples that they were trained on.
+
+A library is only used once its model is here, so that none of them is needed.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from core.errors import InputError
+from core.influence.view import View
+
+_KNOWN = "LightGBM's, XGBoost's, and scikit-learn's GradientBoosting and HistGradientBoosting models"
+
+
+def view(
+    model: Any, X: Any = None, y: Any = None, *, sample_weight: Any = None, ids: Iterable[Any] | None = None
+) -> View:
+    """Make the read-only view of a fitted boosted model that `influence` asks.
+
+    Parameters
+    ----------
+    model
+        One of our boosted kinds, which holds its samples; or a boosted model of LightGBM, XGBoost or scikit-learn.
+    X, y, sample_weight
+        What a model of another library was fitted on, in the order of `ids`.
+    ids
+        Names of the samples; "0", "1", ... when left out.
+
+    Raises
+    ------
+    InputError
+        When the model is of no such kind, was trained in a way that influence is not defined for, or on other samples.
+    """
+    # Imported here, not above: these modules are only needed for the models that they read.
+    from core.boosting.model import BoostedModel
+
+    if isinstance(model, BoostedModel):
+        from core.influence.readers.ours import read
+
+        if X is not None or y is not None or sample_weight is not None or ids is not None:
+            raise InputError(f"a {type(model).__name__} holds its samples: leave X, y, sample_weight and ids out")
+        return read(model)
+    library = type(model).__module__.partition(".")[0]
+    if library not in ("lightgbm", "xgboost", "sklearn"):
+        raise InputError(
+            f"{type(model).__name__} is not a boosted model that can be read: there are readers for our kinds, {_KNOWN}"
+        )
+    if X is None or y is None:
+        raise InputError(f"a {type(model).__name__} does not hold its samples: pass the X and y that it was fitted on")
+    if library == "lightgbm":
+        from core.influence.readers import from_lightgbm
+
+        return from_lightgbm.read(model, X, y, sample_weight, ids)
+    if library == "xgboost":
+        from core.influence.readers import from_xgboost
+
+        return from_xgboost.read(model, X, y, sample_weight, ids)
+    from core.influence.readers import from_scikit_learn
+
+    return from_scikit_learn.read(model, X, y, sample_weight, ids)

@@ -1,0 +1,157 @@
+"""LightGBM's models as views."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from core.influence.losses import Loss
+from core.influence.readers.labels import class_labels, numbers, read_names, read_weights, refuse, unless
+from core.influence.routing import leaf_type
+from core.influence.start import StartRule, start_scores
+from core.influence.view import LeafKind, View
+
+Reals = npt.NDArray[np.float64]
+
+_LOSSES = {
+    "regression": Loss.SQUARED_ERROR,
+    "binary": Loss.BINARY_LOG_LOSS,
+    "multiclass": Loss.SOFTMAX_LOG_LOSS,
+}
+_RULES = {
+    Loss.SQUARED_ERROR: StartRule.MEAN,
+    Loss.BINARY_LOG_LOSS: StartRule.LOG_ODDS,
+    Loss.SOFTMAX_LOG_LOSS: StartRule.LOG_SHARES,
+}
+
+
+def read(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | None) -> View:
+    """Make the view of a Booster, LGBMClassifier or LGBMRegressor; InputError names what is not supported."""
+    booster = getattr(model, "booster_", model)
+    n_iterations = booster.best_iteration if booster.best_iteration > 0 else None
+    description = booster.dump_model(num_iteration=n_iterations)
+    parameters = _parameters_of(booster)
+    objective = description.get("objective", "none").split(" ")
+    _refuse_unsupported(model, objective, parameters, description)
+    loss = _LOSSES[objective[0]]
+    trees = description["tree_info"]
+    n_groups = int(description["num_tree_per_iteration"])
+    leaves_of = [sorted(_leaves(tree["tree_structure"], None), key=lambda leaf: leaf[0]) for tree in trees]
+    sizes = [len(found) for found in leaves_of]
+    kind = leaf_type(max(sizes))
+
+    def route(rows: Any) -> npt.NDArray[Any]:
+        found = booster.predict(rows, pred_leaf=True, num_iteration=n_iterations)
+        return np.ascontiguousarray(np.asarray(found).reshape(-1, len(trees)).T.astype(kind))
+
+    leaves = route(X)
+    n = leaves.shape[1]
+    if loss is Loss.SQUARED_ERROR:
+        read_labels: Any = numbers
+    else:
+        n_classes = 2 if loss is Loss.BINARY_LOG_LOSS else n_groups
+        read_labels = class_labels(np.asarray(getattr(model, "classes_", np.arange(n_classes))))
+    targets, weights = read_labels(y, n), read_weights(sample_weight, n)
+    rule = _RULES[loss] if int(parameters.get("boost_from_average", 1)) else StartRule.CONSTANT
+    # Targets of a regression are held as float32 there.
+    held = targets.astype(np.float32).astype(np.float64)
+    start = start_scores(rule, held, weights, n_groups)
+    rate = float(parameters["learning_rate"])
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    values = np.array([value for found in leaves_of for _, value, _ in found])
+    # F_0 is part of the leaves of the first iteration.
+    values[: offsets[n_groups]] -= np.repeat(start, sizes[:n_groups])
+    view = View(
+        leaves=leaves,
+        offsets=offsets,
+        values=values / rate,
+        n_groups=n_groups,
+        loss=loss,
+        leaf_kind=LeafKind.NEWTON,
+        learning_rate=rate,
+        l2=np.full(len(values), float(parameters.get("lambda_l2", 0))),
+        start=start,
+        start_rule=rule,
+        y=held,
+        weights=weights,
+        ids=read_names(ids, n),
+        route=route,
+        read_labels=read_labels,
+        hessian_scale=n_groups / (n_groups - 1) if n_groups > 1 else 1.0,
+    )
+    split_features = np.array([feature for found in leaves_of for _, _, feature in found])
+    return _with_category_regulariser(view, split_features, float(parameters.get("cat_l2", 10))).check()
+
+
+def _leaves(node: dict[str, Any], split_feature: int | None) -> Iterator[tuple[int, float, int]]:
+    """Yield number, value, and column of the categorical split right above (-1: none) of each leaf below a node."""
+    stack: list[tuple[dict[str, Any], int]] = [(node, -1 if split_feature is None else split_feature)]
+    while stack:
+        node, above = stack.pop()
+        if "left_child" not in node:
+            yield int(node.get("leaf_index", 0)), float(node["leaf_value"]), above
+            continue
+        here = int(node["split_feature"]) if node["decision_type"] == "==" else -1
+        stack += [(node["left_child"], here), (node["right_child"], here)]
+
+
+def _with_category_regulariser(view: View, split_features: npt.NDArray[np.int64], cat_l2: float) -> View:
+    """Add cat_l2 to the leaves under categorical splits where that is what LightGBM has done.
+
+    It does unless a column has few categories, which a model does not tell: what fits a column's leaves better is it.
+    """
+    columns = np.unique(split_features[split_features >= 0])
+    if len(columns) == 0 or cat_l2 == 0.0:
+        return view
+    plain = view.trace
+    regularised = replace(view, l2=view.l2 + np.where(split_features >= 0, cat_l2, 0.0))
+    error = np.abs(plain.refitted_values(view) - view.values) * plain.counts
+    other_error = np.abs(regularised.trace.refitted_values(regularised) - view.values) * plain.counts
+    l2 = view.l2.copy()
+    for column in columns:
+        here = split_features == column
+        if other_error[here].sum() < error[here].sum():
+            l2[here] += cat_l2
+    return replace(view, l2=l2)
+
+
+def _parameters_of(booster: Any) -> dict[str, str]:
+    """The training parameters as the model's text lists them."""
+    text = booster.model_to_string().rpartition("\nparameters:")[2]
+    lines = [line[1:-1].partition(": ") for line in text.splitlines() if line.startswith("[") and line.endswith("]")]
+    return {name: value for name, _, value in lines}
+
+
+def _refuse_unsupported(model: Any, objective: list[str], parameters: dict[str, str], description: Any) -> None:
+    def number(name: str, default: float) -> float:
+        return float(parameters.get(name) or default)
+
+    bags = number("bagging_freq", 0) > 0 and number("bagging_fraction", 1) < 1
+    kind = parameters.get("boosting", "gbdt")
+    shrinkages = {
+        round(tree["shrinkage"], 9) for tree in description["tree_info"][int(description["num_tree_per_iteration"]) :]
+    }
+    constrained = any(description.get("monotone_constraints") or [])
+    refuse(
+        "LightGBM",
+        [
+            unless(len(description["tree_info"]) > 0, "it has no trees"),
+            unless(objective[0] in _LOSSES, f"objective={objective[0]!r}, only {', '.join(_LOSSES)} are supported"),
+            unless("sqrt" not in objective, "reg_sqrt"),
+            unless(kind in ("gbdt", "gbrt"), f"boosting={kind!r}, only gbdt is supported"),
+            unless(parameters.get("data_sample_strategy", "bagging") == "bagging", "data_sample_strategy='goss'"),
+            unless(not bags, "bagging trains each tree on other rows"),
+            unless(number("lambda_l1", 0) == 0, "lambda_l1 > 0"),
+            unless(number("max_delta_step", 0) == 0, "max_delta_step > 0"),
+            unless(number("path_smooth", 0) == 0, "path_smooth > 0"),
+            unless(number("linear_tree", 0) == 0, "linear_tree"),
+            unless(number("sigmoid", 1) == 1, "sigmoid other than 1"),
+            unless(number("scale_pos_weight", 1) == 1, "scale_pos_weight: pass sample_weight instead, here too"),
+            unless(number("is_unbalance", 0) == 0, "is_unbalance: pass sample_weight instead, here too"),
+            unless(getattr(model, "class_weight", None) is None, "class_weight: pass sample_weight instead, here too"),
+            unless(not constrained, "monotone_constraints"),
+            unless(len(shrinkages - {1.0}) <= 1, "the learning rate has changed during training"),
+        ],
+    )

@@ -1,0 +1,179 @@
+"""scikit-learn's GradientBoosting and HistGradientBoosting models as views."""
+
+from collections.abc import Iterable
+from copy import copy
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from core.errors import InputError
+from core.influence.losses import Loss
+from core.influence.readers.labels import class_labels, numbers, read_names, read_weights, refuse, unless
+from core.influence.routing import leaf_type
+from core.influence.start import StartRule, start_scores
+from core.influence.view import LeafKind, View
+
+Reals = npt.NDArray[np.float64]
+
+_RULES = {
+    Loss.SQUARED_ERROR: StartRule.MEAN,
+    Loss.BINARY_LOG_LOSS: StartRule.LOG_ODDS,
+    Loss.SOFTMAX_LOG_LOSS: StartRule.LOG_SHARES,
+}
+
+
+def read(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | None) -> View:
+    """Make the view; InputError names what is not supported."""
+    name = type(model).__name__
+    if name in ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor"):
+        return _read_histogram_model(model, X, y, sample_weight, ids)
+    if name in ("GradientBoostingClassifier", "GradientBoostingRegressor"):
+        return _read_presorted_model(model, X, y, sample_weight, ids)
+    raise InputError(f"{name} is not a boosted model that can be read: use GradientBoosting* or HistGradientBoosting*")
+
+
+def _loss_of(model: Any) -> Loss | None:
+    if model.loss == "squared_error":
+        return Loss.SQUARED_ERROR
+    if model.loss != "log_loss":
+        return None
+    return Loss.BINARY_LOG_LOSS if len(model.classes_) == 2 else Loss.SOFTMAX_LOG_LOSS
+
+
+# -- GradientBoosting* ------------------------------------------------------------------------------
+
+
+def _read_presorted_model(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | None) -> View:
+    loss = _loss_of(model)
+    refuse(
+        type(model).__name__,
+        [
+            unless(loss is not None, f"loss={model.loss!r}, only log_loss and squared_error are supported"),
+            unless(model.subsample == 1.0, "subsample < 1 trains each tree on other rows"),
+            unless(model.n_iter_no_change is None, "n_iter_no_change sets rows aside"),
+            unless(model.init is None or model.init == "zero", "init is an estimator of its own"),
+        ],
+    )
+    assert loss is not None  # noqa: S101 - refused above
+    trees = [estimator.tree_ for estimator in model.estimators_.ravel()]
+    is_leaf = [tree.children_left == -1 for tree in trees]
+    numbers_of = [np.cumsum(leaf) - 1 for leaf in is_leaf]
+    n_groups = model.estimators_.shape[1]
+    kind = leaf_type(max(int(leaf.sum()) for leaf in is_leaf))
+
+    def route(rows: Any) -> npt.NDArray[Any]:
+        cells = np.asarray(rows, np.float32)
+        return np.stack(
+            [number[tree.apply(cells)].astype(kind) for tree, number in zip(trees, numbers_of, strict=True)]
+        )
+
+    return _view(
+        model, loss, X, y, sample_weight, ids,
+        route=route,
+        values=[tree.value[leaf, 0, 0] for tree, leaf in zip(trees, is_leaf, strict=True)],
+        n_groups=n_groups,
+        l2=0.0,
+        rule=StartRule.CONSTANT if model.init == "zero" else _RULES[loss],
+        factor=(n_groups - 1) / n_groups if n_groups > 1 else 1.0,
+    )  # fmt: skip
+
+
+# -- HistGradientBoosting* --------------------------------------------------------------------------
+
+
+def _read_histogram_model(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | None) -> View:
+    loss = _loss_of(model)
+    sets_aside = model.do_early_stopping_ and model.validation_fraction is not None
+    monotonic = model.monotonic_cst is not None and np.any(list(_numbers_in(model.monotonic_cst)))
+    refuse(
+        type(model).__name__,
+        [
+            unless(loss is not None, f"loss={model.loss!r}, only log_loss and squared_error are supported"),
+            unless(not sets_aside, "early stopping sets rows aside: fit with early_stopping=False"),
+            unless(not monotonic, "monotonic_cst bounds leaf values"),
+            unless(getattr(model, "class_weight", None) is None, "class_weight: pass sample_weight instead, here too"),
+        ],
+    )
+    assert loss is not None  # noqa: S101 - refused above
+    predictors = [predictor for iteration in model._predictors for predictor in iteration]
+    n_groups = model.n_trees_per_iteration_
+    is_leaf = [predictor.nodes["is_leaf"] != 0 for predictor in predictors]
+    numbering = [_numbering(predictor, leaf) for predictor, leaf in zip(predictors, is_leaf, strict=True)]
+    kind = leaf_type(max(int(leaf.sum()) for leaf in is_leaf))
+    bitsets = model._bin_mapper.make_known_categories_bitsets()
+
+    def route(rows: Any) -> npt.NDArray[Any]:
+        cells = model._preprocess_X(rows, reset=False)
+        return np.stack([predictor.predict(cells, *bitsets, 1).astype(kind) for predictor in numbering])
+
+    return _view(
+        model, loss, X, y, sample_weight, ids,
+        route=route,
+        values=[
+            predictor.nodes["value"][leaf] / model.learning_rate
+            for predictor, leaf in zip(predictors, is_leaf, strict=True)
+        ],
+        n_groups=n_groups,
+        l2=float(model.l2_regularization),
+        rule=_RULES[loss],
+        factor=1.0,
+    )  # fmt: skip
+
+
+def _numbers_in(constraints: Any) -> Iterable[Any]:
+    return constraints.values() if isinstance(constraints, dict) else constraints
+
+
+def _numbering(predictor: Any, is_leaf: npt.NDArray[np.bool_]) -> Any:
+    """The same tree with the numbers of its leaves as their values, so that the library itself finds leaves."""
+    other = copy(predictor)
+    other.nodes = predictor.nodes.copy()
+    other.nodes["value"][is_leaf] = np.arange(int(is_leaf.sum()))
+    return other
+
+
+# -- both -------------------------------------------------------------------------------------------
+
+
+def _view(
+    model: Any,
+    loss: Loss,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    ids: Iterable[Any] | None,
+    *,
+    route: Any,
+    values: list[Reals],
+    n_groups: int,
+    l2: float,
+    rule: StartRule,
+    factor: float,
+) -> View:
+    leaves = route(X)
+    n = leaves.shape[1]
+    read_labels = numbers if loss is Loss.SQUARED_ERROR else class_labels(model.classes_)
+    targets, weights = read_labels(y, n), read_weights(sample_weight, n)
+    start = start_scores(rule, targets, weights, n_groups)
+    if rule is StartRule.LOG_SHARES:
+        start = start - start.mean()
+    all_values = np.concatenate(values).astype(np.float64)
+    return View(
+        leaves=leaves,
+        offsets=np.concatenate([[0], np.cumsum([len(part) for part in values])]).astype(np.int64),
+        values=all_values,
+        n_groups=n_groups,
+        loss=loss,
+        leaf_kind=LeafKind.NEWTON,
+        learning_rate=float(model.learning_rate),
+        l2=np.full(len(all_values), l2),
+        start=start,
+        start_rule=rule,
+        y=targets,
+        weights=weights,
+        ids=read_names(ids, n),
+        route=route,
+        read_labels=read_labels,
+        factor=factor,
+    ).check()

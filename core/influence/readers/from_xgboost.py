@@ -1,0 +1,119 @@
+"""XGBoost's models as views."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from core.influence.losses import Loss
+from core.influence.readers.labels import class_labels, numbers, read_names, read_weights, refuse, unless
+from core.influence.routing import leaf_type
+from core.influence.start import StartRule, find_rule
+from core.influence.view import LeafKind, View
+
+_LOSSES = {
+    "reg:squarederror": Loss.SQUARED_ERROR,
+    "binary:logistic": Loss.BINARY_LOG_LOSS,
+    "multi:softprob": Loss.SOFTMAX_LOG_LOSS,
+    "multi:softmax": Loss.SOFTMAX_LOG_LOSS,
+}
+_RULES = {
+    Loss.SQUARED_ERROR: (StartRule.MEAN,),
+    Loss.BINARY_LOG_LOSS: (StartRule.LOG_ODDS, StartRule.NEWTON_STEP),
+    Loss.SOFTMAX_LOG_LOSS: (StartRule.LOG_SHARES,),
+}
+
+
+def read(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | None) -> View:
+    """Make the view of a Booster, XGBClassifier or XGBRegressor; InputError names what is not supported."""
+    import xgboost
+
+    booster = model.get_booster() if hasattr(model, "get_booster") else model
+    parameters = json.loads(booster.save_config())["learner"]
+    description = json.loads(bytes(booster.save_raw("json")))["learner"]
+    _refuse_unsupported(parameters, description)
+    loss = _LOSSES[parameters["objective"]["name"]]
+    rate = float(parameters["gradient_booster"]["tree_train_param"]["eta"])
+    trees = description["gradient_booster"]["model"]["trees"]
+    n_groups = max(1, int(description["learner_model_param"]["num_class"]))
+    best = getattr(model, "best_iteration", None) if _stopped_early(booster) else None
+    n_iterations = len(trees) // n_groups if best is None else int(best) + 1
+    trees = trees[: n_iterations * n_groups]
+    is_leaf = [np.array(tree["left_children"]) == -1 for tree in trees]
+    numbers_of = [np.cumsum(leaf) - 1 for leaf in is_leaf]
+    values = [np.array(tree["split_conditions"])[leaf] / rate for tree, leaf in zip(trees, is_leaf, strict=True)]
+    kind = leaf_type(max(len(part) for part in values))
+    missing = getattr(model, "missing", np.nan)
+
+    def route(rows: Any) -> npt.NDArray[Any]:
+        if not isinstance(rows, xgboost.DMatrix):
+            rows = xgboost.DMatrix(rows, missing=missing, enable_categorical=True)
+        found = booster.predict(rows, pred_leaf=True, iteration_range=(0, n_iterations))
+        nodes = found.reshape(len(found), -1).astype(np.int64)
+        return np.stack([number[nodes[:, tree]].astype(kind) for tree, number in enumerate(numbers_of)])
+
+    leaves = route(X)
+    n = leaves.shape[1]
+    if loss is Loss.SQUARED_ERROR:
+        read_labels: Any = numbers
+    else:
+        n_classes = 2 if loss is Loss.BINARY_LOG_LOSS else n_groups
+        read_labels = class_labels(np.asarray(getattr(model, "classes_", np.arange(n_classes))))
+    targets, weights = read_labels(y, n), read_weights(sample_weight, n)
+    start = _start_of(description["learner_model_param"]["base_score"], loss, n_groups)
+    all_values = np.concatenate(values).astype(np.float64)
+    return View(
+        leaves=leaves,
+        offsets=np.concatenate([[0], np.cumsum([len(part) for part in values])]).astype(np.int64),
+        values=all_values,
+        n_groups=n_groups,
+        loss=loss,
+        leaf_kind=LeafKind.NEWTON,
+        learning_rate=rate,
+        l2=np.full(len(all_values), float(parameters["gradient_booster"]["tree_train_param"]["lambda"])),
+        start=start,
+        start_rule=find_rule(_RULES[loss], start, targets, weights),
+        y=targets,
+        weights=weights,
+        ids=read_names(ids, n),
+        route=route,
+        read_labels=read_labels,
+        hessian_scale=2.0 if loss is Loss.SOFTMAX_LOG_LOSS else 1.0,
+    ).check()
+
+
+def _stopped_early(booster: Any) -> bool:
+    return booster.attr("best_iteration") is not None
+
+
+def _start_of(base_score: str, loss: Loss, n_groups: int) -> npt.NDArray[np.float64]:
+    """F_0 from the text of base_score: a number or a list; of two classes a probability."""
+    start = np.atleast_1d(np.array(json.loads(base_score), np.float64))
+    if loss is Loss.BINARY_LOG_LOSS:
+        start = np.log(start) - np.log1p(-start)
+    return np.broadcast_to(start, n_groups).astype(np.float64)
+
+
+def _refuse_unsupported(parameters: Any, description: Any) -> None:
+    objective, booster = parameters["objective"], parameters["gradient_booster"]
+    name = objective["name"]
+    is_tree = description["gradient_booster"]["name"] == "gbtree"
+    training = booster.get("tree_train_param", {})
+    counts = description["gradient_booster"].get("model", {}).get("gbtree_model_param", {})
+    weight = objective.get("reg_loss_param", {}).get("scale_pos_weight", "1")
+    refuse(
+        "XGBoost",
+        [
+            unless(is_tree, f"booster={description['gradient_booster']['name']!r}, only gbtree is supported"),
+            unless(name in _LOSSES, f"objective={name!r}, only {', '.join(_LOSSES)} are supported"),
+            unless(int(counts.get("num_parallel_tree", 1)) == 1, "num_parallel_tree > 1"),
+            unless(int(description["learner_model_param"].get("num_target", 1)) == 1, "more than one target"),
+            unless(float(training.get("subsample", 1)) == 1.0, "subsample < 1 trains each tree on other rows"),
+            unless(float(training.get("alpha", 0)) == 0.0, "reg_alpha > 0"),
+            unless(float(training.get("max_delta_step", 0)) == 0.0, "max_delta_step > 0"),
+            unless(not any(c in "123456789" for c in training.get("monotone_constraints", "")), "monotone_constraints"),
+            unless(float(weight) == 1.0, "scale_pos_weight: pass sample_weight instead, here too"),
+        ],
+    )

@@ -1,0 +1,204 @@
+"""The public question: signs, shapes, and what does not go together."""
+
+import sys
+from subprocess import run
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core import DynamicForestClassifier, DynamicTreeClassifier
+from core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
+from core.boosting.online.estimator import OnlineBoostingClassifier
+from core.errors import InputError, NotFittedError, UnknownIdError
+from core.influence import AllPoints, FastLeafRefit, Influence, LeafRefit, SinglePoint, influence, view
+
+N = 120
+METHODS = ("leaf-influence", "leaf-refit", "leave-one-out")
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[np.ndarray, list[str]]:
+    rng = np.random.default_rng(0)
+    X = np.round(rng.normal(size=(N, 3)), 2)
+    y = np.where(X[:, 0] + 0.5 * rng.normal(size=N) > 0, "yes", "no").tolist()
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def exact(data) -> IncrementalBoostingClassifier:
+    return IncrementalBoostingClassifier(10, max_depth=3, learning_rate=0.3, quantization=None, random_state=0).fit(
+        *data
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_positive_score_means_that_removing_the_sample_raises_the_loss(method, exact, data):
+    X, y = data
+    found = influence(exact, X[:8], y[:8], method=method)
+    assert found.scores.shape == (N,)
+    (helper, best), (harmer, worst) = found.helpful(1)[0], found.harmful(1)[0]
+    assert best > 0 > worst
+    for name, sign in ((helper, 1), (harmer, -1)):
+        other = exact.copy()
+        column = {label: k for k, label in enumerate(exact.classes_.tolist())}
+
+        def loss(model: Any, column: dict[str, int] = column) -> float:
+            shares = model.predict_proba(X[:8])
+            return float(np.mean([-np.log(shares[i, column[y[i]]]) for i in range(8)]))
+
+        before = loss(other)
+        other.delete([name])
+        assert sign * (loss(other) - before) > 0
+
+
+def test_a_sample_helps_on_its_own_label_and_harms_on_the_other(exact, data):
+    X, y = data
+    for i in (0, 1, 2):
+        own, other = (
+            influence(exact, X[i : i + 1], [label], ids=[i]).scores[0]
+            for label in (y[i], {"yes": "no", "no": "yes"}[y[i]])
+        )
+        assert own > 0 > other
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("update_set", ["all", "single", 2])
+def test_rows_by_themselves_have_the_mean(method, update_set, exact, data):
+    if method == "leave-one-out" and update_set != "all":
+        return
+    X, y = data
+    ids = ["5", "0", "77"]
+    each = influence(exact, X[:4], y[:4], method=method, update_set=update_set, reduce=None, ids=ids)
+    mean = influence(exact, X[:4], y[:4], method=method, update_set=update_set, ids=ids)
+    assert each.scores.shape == (3, 4)
+    assert mean.ids == each.ids == ids
+    np.testing.assert_allclose(each.scores.mean(axis=1), mean.scores, rtol=1e-9, atol=1e-15)
+    everything = influence(exact, X[:4], y[:4], method=method, update_set=update_set)
+    np.testing.assert_allclose(everything.scores[[5, 0, 77]], mean.scores, rtol=1e-9, atol=1e-15)
+    alone = influence(exact, X[2:3], y[2:3], method=method, update_set=update_set, ids=ids)
+    np.testing.assert_allclose(each.scores[:, 2], alone.scores, rtol=1e-9, atol=1e-15)
+
+
+def test_leaf_refit_scores_are_differences_of_losses(exact, data):
+    X, y = data
+    seen = view(exact)
+    rows, targets = X[:5], np.array([1.0 if label == "yes" else 0.0 for label in y[:5]])
+    form, leaves = LeafRefit(seen), seen.route(rows)
+    found = influence(exact, rows, y[:5], method="leaf-refit", reduce=None, ids=[3])
+
+    def losses(scores: np.ndarray) -> np.ndarray:
+        return np.logaddexp(0, np.where(targets == 1, -scores[:, 0], scores[:, 0]))
+
+    before = seen.scores_in(leaves)
+    expected = losses(before + form.change(3).of_rows(seen, leaves)) - losses(before)
+    np.testing.assert_allclose(found.scores[0], expected, rtol=1e-9)
+
+
+def test_regression_is_scored_by_squared_error(data):
+    X, _ = data
+    y = X[:, 0] * 2
+    model = IncrementalBoostingRegressor(10, quantization=None, random_state=0).fit(X, y)
+    scores = influence(model, X[:3], y[:3] + 1.0, method="leave-one-out", reduce=None, ids=[0]).scores
+    other = model.copy()
+    other.delete(["0"])
+    expected = (other.predict(X[:3]) - y[:3] - 1.0) ** 2 - (model.predict(X[:3]) - y[:3] - 1.0) ** 2
+    np.testing.assert_allclose(scores[0], expected, rtol=1e-12, atol=1e-15)
+
+
+def test_ranking_and_ties():
+    found = Influence(["a", "b", "c", "d"], np.array([0.5, -1.0, 0.0, 0.5]), "leaf-influence")
+    assert found.helpful() == [("a", 0.5), ("d", 0.5)]
+    assert found.helpful(1) == [("a", 0.5)]
+    assert found.harmful() == [("b", -1.0)]
+    assert found.harmful(0) == []
+    by_row = Influence(["a", "b"], np.array([[1.0, -1.0], [2.0, -3.0]]), "leaf-influence")
+    assert by_row.helpful(row=0) == [("b", 2.0), ("a", 1.0)]
+    assert by_row.harmful(1, row=1) == [("b", -3.0)]
+    with pytest.raises(InputError, match="name one by `row`"):
+        by_row.helpful()
+
+
+def test_kinds_and_methods_that_do_not_go_together(exact, data):
+    X, y = data
+    tree = DynamicTreeClassifier().fit(X, y)
+    forest = DynamicForestClassifier(n_estimators=4).fit(X, y)
+    online = OnlineBoostingClassifier(4, random_state=0).fit(X, y)
+    cases: list[tuple[Any, str, str]] = [
+        (tree, "leaf-influence", "kind tree: use forest"),
+        (tree, "leave-one-out", "kind tree: use forest"),
+        (forest, "leaf-influence", "use method='leave-one-out'"),
+        (forest, "leaf-refit", "use method='leave-one-out'"),
+        (online, "leave-one-out", "approximate: use method='leaf-influence'"),
+        (view(exact), "leave-one-out", "a model that unlearns"),
+        (object(), "leaf-influence", "make a view"),
+        (exact, "other", "must be one of leaf-influence"),
+    ]
+    for model, method, text in cases:
+        with pytest.raises(InputError, match=text):
+            influence(model, X[:2], y[:2], method=method)
+
+
+def test_other_arguments_are_checked(exact, data):
+    X, y = data
+    for arguments, text in (
+        ({"reduce": "sum"}, "reduce='sum'"),
+        ({"update_set": "some"}, "update_set='some'"),
+        ({"update_set": 0}, "update_set=0"),
+        ({"update_set": True}, "update_set=True"),
+        ({"method": "leave-one-out", "update_set": 3}, "leave it out"),
+    ):
+        with pytest.raises(InputError, match=text):
+            influence(exact, X[:2], y[:2], **arguments)
+    for method in METHODS:
+        with pytest.raises(InputError, match="must be a class that the model holds"):
+            influence(exact, X[:2], ["yes", "perhaps"], method=method)
+        with pytest.raises(UnknownIdError, match="nobody"):
+            influence(exact, X[:2], y[:2], method=method, ids=["1", "nobody"])
+        with pytest.raises(InputError, match="no rows"):
+            influence(exact, X[:0], [], method=method)
+    with pytest.raises(NotFittedError):
+        influence(OnlineBoostingClassifier(), X[:1], y[:1])
+
+
+def test_update_sets_by_name_and_by_object(exact, data):
+    X, y = data
+    for name, value in (("single", SinglePoint()), ("all", AllPoints())):
+        a, b = (influence(exact, X[:2], y[:2], update_set=chosen).scores for chosen in (name, value))
+        np.testing.assert_array_equal(a, b)
+    form = FastLeafRefit(view(exact), AllPoints())
+    assert form.change(0).values.any()
+
+
+def test_the_online_kind_says_what_its_influence_is(data):
+    X, y = data
+    model = OnlineBoostingClassifier(6, random_state=0).fit(X, y)
+    assert "present structures" in influence(model, X[:2], y[:2]).note
+
+
+def test_influence_of_a_model_is_that_of_its_view(exact, data):
+    X, y = data
+    np.testing.assert_array_equal(influence(view(exact), X[:3], y[:3]).scores, influence(exact, X[:3], y[:3]).scores)
+
+
+def test_asking_changes_nothing(exact, data):
+    X, y = data
+    digest = exact.digest()
+    for method in METHODS:
+        influence(exact, X[:3], y[:3], method=method, ids=range(10))
+    assert exact.digest() == digest
+    exact.check_invariants()
+
+
+def test_progress_is_told(exact, data):
+    X, y = data
+    for arguments in ({"method": "leaf-refit"}, {"update_set": 2}, {"method": "leave-one-out"}, {"reduce": None}):
+        done: list[tuple[int, int]] = []
+        influence(exact, X[:3], y[:3], progress=lambda *progress, done=done: done.append(progress), **arguments)
+        assert done
+        assert done[-1][0] == done[-1][1]
+
+
+def test_no_other_library_is_imported():
+    code = "import sys, core.influence; print([m for m in ('lightgbm', 'xgboost', 'sklearn') if m in sys.modules])"
+    assert run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

@@ -1,0 +1,184 @@
+"""True leave-one-out is what deleting, predicting and adding back in the public way gives; the model stays as it is."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core import DynamicForestClassifier, DynamicForestRegressor
+from core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
+from core.errors import EmptyModelError
+from core.influence import influence
+from core.model import Model
+
+
+def loss_of(model: Any, X: Any, y: Any) -> np.ndarray:
+    found = model.query(X)
+    if found.probabilities is None:
+        return (found.labels - np.asarray(y, np.float64)) ** 2
+    classes = found.classes.tolist()
+    shares = [
+        row[classes.index(label)] if label in classes else 0.0
+        for row, label in zip(found.probabilities, y, strict=True)
+    ]
+    return -np.log(np.clip(shares, 1e-15, 1.0))
+
+
+def in_the_public_way(model: Model, X: Any, y: Any, ids: list[str]) -> np.ndarray:
+    other = model.copy()
+    before, result = loss_of(other, X, y), []
+    for name in ids:
+        sample = other.samples_.get(name)
+        other.delete([name])
+        result.append(loss_of(other, X, y) - before)
+        other.add([sample.features], [sample.label], ids=[name])
+    return np.array(result)
+
+
+def problem(task: str, n: int, seed: int = 0, categories: bool = False, missing: bool = False) -> tuple[Any, list[Any]]:
+    rng = np.random.default_rng(seed)
+    X = np.round(rng.normal(size=(n, 4)), 1)
+    signal = X[:, 0] + X[:, 1] * X[:, 2] + 0.5 * rng.normal(size=n)
+    if missing:
+        X[rng.random(X.shape) < 0.1] = np.nan
+    y = {
+        "regression": signal,
+        "binary": np.where(signal > 0.2, "yes", "no"),
+        "multiclass": np.array(["a", "b", "c"])[np.digitize(signal, [-0.5, 0.7])],
+    }[task].tolist()
+    if not categories:
+        return X, y
+    frame = pd.DataFrame(X, columns=["p", "q", "r", "s"])
+    frame["colour"] = np.array(["red", "green", "blue", None], dtype=object)[rng.integers(0, 4, n)]
+    return frame, y
+
+
+FORESTS = {
+    "binary": (DynamicForestClassifier, "binary", {}),
+    "few-trees-a-sample": (DynamicForestClassifier, "binary", {"occurrence": 0.2}),
+    "multiclass": (DynamicForestClassifier, "multiclass", {"max_depth": 4, "criterion": "entropy"}),
+    "regression": (DynamicForestRegressor, "regression", {}),
+}
+
+
+@pytest.mark.parametrize("n_rows", [1, 3, 20])
+@pytest.mark.parametrize("case", FORESTS)
+def test_forest_equals_the_public_way_bit_by_bit(case, n_rows):
+    estimator, task, parameters = FORESTS[case]
+    # Big enough for nodes that keep counters.
+    X, y = problem(task, 230, categories=True, missing=True)
+    model = estimator(n_estimators=8, random_state=0, **parameters).fit(X.head(200), y[:200])
+    rows, labels = X.tail(30).head(n_rows), y[200 : 200 + n_rows]
+    digest, ids = model.digest(), [str(i) for i in range(0, 200, 8)]
+    found = influence(model, rows, labels, method="leave-one-out", reduce=None, ids=ids)
+    np.testing.assert_array_equal(found.scores, in_the_public_way(model, rows, labels, ids))
+    assert found.ids == ids
+    assert np.count_nonzero(found.scores) > 1
+    assert model.n_lazy_tags_ == 0
+    assert model.digest() == digest
+    mean = influence(model, rows, labels, method="leave-one-out", ids=ids)
+    np.testing.assert_allclose(mean.scores, found.scores.mean(axis=1), rtol=1e-12, atol=1e-18)
+
+
+def test_splits_that_do_not_stand_are_chosen_anew():
+    # All samples of a small forest: many of its splits hang on one sample.
+    X, y = problem("binary", 60)
+    model = DynamicForestClassifier(n_estimators=10, random_state=1).fit(X, y)
+    ids = [str(i) for i in range(60)]
+    found = influence(model, X[:6], y[:6], method="leave-one-out", reduce=None)
+    np.testing.assert_array_equal(found.scores, in_the_public_way(model, X[:6], y[:6], ids))
+
+
+def test_a_forest_with_tags_keeps_them():
+    X, y = problem("binary", 150)
+    model = DynamicForestClassifier(n_estimators=6, random_state=1).fit(X, y)
+    model.delete(["3", "100"])
+    n_tags = model.n_lazy_tags_
+    assert n_tags > 0
+    found = influence(model, X[:2], y[:2], method="leave-one-out", reduce=None, ids=["7", "8", "9"])
+    assert model.n_lazy_tags_ == n_tags
+    np.testing.assert_array_equal(found.scores, in_the_public_way(model, X[:2], y[:2], ["7", "8", "9"]))
+
+
+@pytest.mark.parametrize("n_rows", [1, 20])
+def test_targets_whose_scale_hangs_on_one_sample(n_rows):
+    X, y = problem("regression", 120)
+    y[17] = 3000.0
+    model = DynamicForestRegressor(n_estimators=8, random_state=0).fit(X, y)
+    digest, ids = model.digest(), ["16", "17", "18"]
+    found = influence(model, X[:n_rows], y[:n_rows], method="leave-one-out", reduce=None, ids=ids)
+    np.testing.assert_array_equal(found.scores, in_the_public_way(model, X[:n_rows], y[:n_rows], ids))
+    assert model.digest() == digest
+
+
+@pytest.mark.parametrize("estimator", [DynamicForestClassifier, IncrementalBoostingClassifier])
+def test_the_last_sample_of_a_class(estimator):
+    X, y = problem("binary", 50)
+    y[4] = "rare"
+    model = estimator(n_estimators=5, random_state=0).fit(X, y)
+    for n_rows in (2, 20):
+        rows, labels = X[3 : 3 + n_rows], y[3 : 3 + n_rows]
+        found = influence(model, rows, labels, method="leave-one-out", reduce=None, ids=["4", "5"])
+        np.testing.assert_array_equal(found.scores, in_the_public_way(model, rows, labels, ["4", "5"]))
+        assert found.scores[0, 1] > 20  # without it, its own class has no probability at all
+
+
+BOOSTED = {
+    "binary": (IncrementalBoostingClassifier, "binary", {}),
+    "multiclass": (IncrementalBoostingClassifier, "multiclass", {}),
+    "regression": (IncrementalBoostingRegressor, "regression", {}),
+    "presorted": (IncrementalBoostingClassifier, "binary", {"quantization": None}),
+    "presorted-regression": (IncrementalBoostingRegressor, "regression", {"quantization": None}),
+}
+
+
+@pytest.mark.parametrize("case", BOOSTED)
+def test_boosting_equals_the_public_way(case):
+    estimator, task, parameters = BOOSTED[case]
+    X, y = problem(task, 200)
+    model = estimator(n_estimators=8, max_depth=3, random_state=0, **parameters).fit(X[:180], y[:180])
+    digest, ids = model.digest(), [str(i) for i in range(0, 180, 12)]
+    found = influence(model, X[180:], y[180:], method="leave-one-out", reduce=None, ids=ids)
+    np.testing.assert_array_equal(found.scores, in_the_public_way(model, X[180:], y[180:], ids))
+    assert np.count_nonzero(found.scores) > 0
+    assert model.digest() == digest
+
+
+@settings(max_examples=15)
+@given(
+    task=st.sampled_from(["binary", "multiclass", "regression"]),
+    n=st.integers(2, 40),
+    n_trees=st.integers(1, 6),
+    occurrence=st.sampled_from([0.3, 1.0]),
+    seed=st.integers(0, 100),
+)
+def test_small_forests(task, n, n_trees, occurrence, seed):
+    X, y = problem(task, n, seed, categories=seed % 2 == 0, missing=seed % 3 == 0)
+    estimator = DynamicForestRegressor if task == "regression" else DynamicForestClassifier
+    model = estimator(n_estimators=n_trees, occurrence=occurrence, random_state=seed).fit(X, y)
+    # A forest whose every tree has lost its only sample has nothing to say.
+    roots = model.ensemble_.trees.nodes["n_samples"][:n_trees]
+    if (roots <= 1).all():
+        return
+    rows, labels = (X.head(2) if isinstance(X, pd.DataFrame) else X[:2]), y[:2]
+    found = influence(model, rows, labels, method="leave-one-out", reduce=None)
+    np.testing.assert_array_equal(found.scores, in_the_public_way(model, rows, labels, list(found.ids)))
+
+
+def test_progress_reaches_the_end():
+    X, y = problem("binary", 70)
+    model = DynamicForestClassifier(n_estimators=2, max_depth=3, random_state=0).fit(X, y)
+    for n_rows in (1, 20):
+        done: list[tuple[int, int]] = []
+        influence(model, X[:n_rows], y[:n_rows], method="leave-one-out", progress=lambda *told, d=done: d.append(told))
+        assert done[-1] == (70, 70)
+        assert len(done) > 1
+
+
+def test_one_sample_cannot_be_left_out():
+    model = DynamicForestClassifier(n_estimators=3).fit([[0.0]], ["a"])
+    with pytest.raises(EmptyModelError, match="at least two samples"):
+        influence(model, [[0.0]], ["a"], method="leave-one-out")

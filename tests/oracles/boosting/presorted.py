@@ -1,0 +1,282 @@
+"""`incremental-boosting` without quantization, slowly: every split of every node is tried, on sums of integers.
+
+There are no updates and nothing is sorted beforehand: a delete is a fit without the sample. Derivatives, scores and
+leaf values are integers in fixed point, on scales that are functions of the set of samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tests.oracles.boosting.loss import exp, log, sigmoid
+from tests.oracles.boosting.quantised_parts import Parameters, Sample, validates
+from tests.oracles.boosting.trees import Ensemble, Node, Split, sides
+from tests.oracles.forest import MISSING_CATEGORY, Column, quantised, scale_exponent, threshold_type
+from tests.oracles.tree import midpoint
+
+__all__ = ["Parameters", "Sample", "fit"]
+
+HALVES = 2.0**-30  # a score of classes is a multiple of it
+
+
+class Sums(NamedTuple):
+    """Of derivatives."""
+
+    g: int
+    h: int
+
+
+class Rules(NamedTuple):
+    """What decides a tree, in the units of its derivatives."""
+
+    max_depth: int
+    l2: float
+    least: int  # hessian that each side has to have
+    factor: float  # from -G / (H + l2) to units of scores
+    limit: int | None  # largest value of a leaf
+
+
+@dataclass
+class Part:
+    """Samples of a node: their cells and derivatives."""
+
+    rows: list[Sequence[Any]]
+    derivatives: np.ndarray[Any, Any]  # int64[n, 2]
+
+    def chosen(self, mask: np.ndarray[Any, Any]) -> Part:
+        """Some of them."""
+        rows = [row for row, is_in in zip(self.rows, mask.tolist(), strict=True) if is_in]
+        return Part(rows, self.derivatives[mask])
+
+    @property
+    def sums(self) -> Sums:
+        """What they add up to."""
+        return Sums(*self.derivatives.sum(axis=0).tolist())
+
+    def missing(self, feature: int) -> Sums:
+        """What those without a value add up to."""
+        return self.chosen(np.array([row[feature] is None for row in self.rows], np.bool_)).sums
+
+
+# --- one tree -------------------------------------------------------------------------------------
+
+
+def splits_of(part: Part, columns: Sequence[Column]) -> list[Split]:
+    """The candidates of a node, in the order in which they are preferred."""
+    kind = threshold_type(columns)
+    result = []
+    for j, column in enumerate(columns):
+        values = {row[j] for row in part.rows}
+        if column.type == "categorical":
+            categories = sorted(values, key=lambda value: (value != MISSING_CATEGORY, value))
+            result += [Split(j, category=category) for category in categories]
+            continue
+        present = sorted(value for value in values if value is not None)
+        sides_of_missing = (False, True) if part.missing(j) != (0, 0) else (False,)
+        result += [
+            Split(j, midpoint(low, high, kind), missing_left)
+            for low, high in pairwise(present)
+            for missing_left in sides_of_missing
+        ]
+        if present and part.missing(j) != (0, 0):
+            result.append(Split(j, math.inf))
+    return result
+
+
+def worth(g: int, h: int, l2: float) -> float:
+    """G^2 / (H + l2); 0 where that is nothing by nothing."""
+    weight = float(h) + l2
+    return float(g) * float(g) / weight if weight else 0.0
+
+
+def best_split(part: Part, columns: Sequence[Column], rules: Rules) -> Split | None:
+    """The first of the candidates worth most, if that is more than not to split, by more than a hair."""
+    total = part.sums
+    splits = splits_of(part, columns)
+    lefts = (sides(splits, part.rows).astype(np.int64) @ part.derivatives).tolist()
+    best, found = worth(*total, rules.l2) * (1.0 + 2.0**-40), None
+    for split, (g, h) in zip(splits, lefts, strict=True):
+        present = h - part.missing(split.feature).h if split.missing_left else h
+        if h < rules.least or total.h - h < rules.least or present < 1:
+            continue
+        value = worth(g, h, rules.l2) + worth(total.g - g, total.h - h, rules.l2)
+        if value > best:
+            best, found = value, split
+    return found
+
+
+def grow(part: Part, columns: Sequence[Column], rules: Rules, depth: int = 0) -> Node:
+    """The subtree of some samples."""
+    g, h = part.sums
+    may_split = depth < rules.max_depth and len(part.rows) >= 2 and h >= 2 * rules.least
+    split = best_split(part, columns, rules) if may_split else None
+    if split is None:
+        return Node(float(leaf_value(g, h, rules)))
+    left = sides([split], part.rows)[0]
+    children = (grow(part.chosen(mask), columns, rules, depth + 1) for mask in (left, ~left))
+    return Node(0.0, split, *children)
+
+
+def leaf_value(g: int, h: int, rules: Rules) -> int:
+    """-G / (H + l2) in units, to the nearest."""
+    weight = float(h) + rules.l2
+    if g == 0 or weight == 0.0:
+        return 0
+    value = math.floor(-(float(g) * rules.factor) / weight + 0.5)
+    return value if rules.limit is None else min(max(value, -rules.limit), rules.limit)
+
+
+# --- losses ---------------------------------------------------------------------------------------
+
+
+class SquaredError:
+    """A regression: targets, scores and values are multiples of 2^(e - 38), gradients are what room is left for."""
+
+    n_groups = 1
+
+    def __init__(self, targets: Sequence[float], parameters: Parameters) -> None:
+        self.parameters = parameters
+        self.exponent = scale_exponent(targets)
+        self.room = 63 - 2 * len(targets).bit_length()
+        fixed = [quantised(y, self.exponent) for y in targets]
+        n = len(fixed)
+        self.start = [(2 * sum(fixed) + n) // (2 * n)]
+        self.unit = math.ldexp(1.0, self.exponent - 38)
+        self.base = [math.ldexp(float(self.start[0]), self.exponent - 38)]
+
+    def target(self, sample: Sample) -> int:
+        """The target in units; of samples that validate, at most four times the largest that trains."""
+        most = 4.0 * math.ldexp(1.0, self.exponent) if self.exponent < 1022 else math.inf
+        return quantised(min(max(sample.label, -most), most), self.exponent)
+
+    def derive(self, samples: Sequence[Sample], scores: Sequence[Sequence[int]]) -> tuple[np.ndarray[Any, Any], Rules]:
+        """Gradients and hessians, int64[n, 1, 2], and what decides the trees."""
+        p = self.parameters
+        errors = [f - self.target(sample) for sample, (f,) in zip(samples, scores, strict=True)]
+        shift = 0
+        while max(map(abs, errors)) >> shift >= 2**self.room:
+            shift += 1
+        half = (1 << shift) >> 1
+        least = max(1, math.ceil(p.min_child_weight))
+        rules = Rules(p.max_depth, p.l2, least, p.learning_rate * 2.0**shift, None)
+        return np.array([[[(error + half) >> shift, 1]] for error in errors], np.int64), rules
+
+    def of(self, sample: Sample, scores: Sequence[int]) -> float:
+        """The loss of a sample that validates."""
+        x = float(scores[0] - self.target(sample)) / 2.0**38
+        return x * x
+
+
+class LogLoss:
+    """Classes: scores and values are multiples of 2^-30; gradients and hessians have what room there is."""
+
+    unit = HALVES
+
+    def __init__(self, classes: Sequence[Any], training: Sequence[Sample], parameters: Parameters) -> None:
+        self.parameters = parameters
+        self.classes = list(classes)
+        self.n_groups = len(classes) if len(classes) > 2 else 1
+        room = 63 - 2 * len(training).bit_length()
+        self.h_bits = (room - 2) // 2
+        self.g_bits = room - self.h_bits
+        self.start = [0] * self.n_groups
+        if self.n_groups == 1:
+            n1 = sum(sample.label == classes[1] for sample in training)
+            odds = max(1, n1) / max(1, len(training) - n1)
+            self.start = [math.floor(log(odds) * 2.0**30 + 0.5)]
+        self.base = [float(start) * HALVES for start in self.start]
+
+    def powers(self, scores: Sequence[int]) -> tuple[list[float], float]:
+        """e^(F_k - max), and their sum from the first to the last."""
+        powers = [exp((score - max(scores)) * HALVES) for score in scores]
+        total = 0.0
+        for power in powers:
+            total += power
+        return powers, total
+
+    def shares(self, scores: Sequence[int]) -> list[float]:
+        """Probabilities: of the second of two classes, or of each."""
+        if self.n_groups == 1:
+            return [sigmoid(scores[0] * HALVES)]
+        powers, total = self.powers(scores)
+        return [power / total for power in powers]
+
+    def is_own(self, sample: Sample, k: int) -> bool:
+        """Whether a sample is of the class that a group is for."""
+        return bool(sample.label == self.classes[1 if self.n_groups == 1 else k])
+
+    def derive(self, samples: Sequence[Sample], scores: Sequence[Sequence[int]]) -> tuple[np.ndarray[Any, Any], Rules]:
+        """Gradients and hessians, int64[n, groups, 2], and what decides the trees."""
+        p, h_steps = self.parameters, self.h_bits + 2
+        derived = [
+            [
+                (
+                    math.floor((share - float(self.is_own(sample, k))) * 2.0**self.g_bits + 0.5),
+                    math.floor(share * (1.0 - share) * 2.0**h_steps + 0.5),
+                )
+                for k, share in enumerate(self.shares(own))
+            ]
+            for sample, own in zip(samples, scores, strict=True)
+        ]
+        factor = (self.n_groups - 1) / self.n_groups if self.n_groups > 1 else 1.0
+        rules = Rules(
+            max_depth=p.max_depth,
+            l2=math.ldexp(p.l2, h_steps),
+            least=max(1, math.ceil(math.ldexp(p.min_child_weight, h_steps))),
+            factor=p.learning_rate * factor * 2.0 ** (30 + h_steps - self.g_bits),
+            limit=2**35,
+        )
+        return np.array(derived, np.int64), rules
+
+    def of(self, sample: Sample, scores: Sequence[int]) -> float:
+        """The loss of a sample that validates."""
+        if self.n_groups == 1:
+            z = scores[0] * HALVES
+            return log(1.0 + exp(-z if self.is_own(sample, 0) else z))
+        _, total = self.powers(scores)
+        return log(total) - float(scores[self.classes.index(sample.label)] - max(scores)) * HALVES
+
+
+# --- the model ------------------------------------------------------------------------------------
+
+
+def fit(samples: Mapping[str, Sample], parameters: Parameters, columns: Sequence[Column], task: str) -> Ensemble:
+    """The trees of a set of samples that predictions read; their order does not matter."""
+    p = parameters
+    validation = [sample for sample in samples.values() if validates(sample, p)]
+    training = [sample for sample in samples.values() if not validates(sample, p)]
+    if not training:
+        training, validation = validation, []
+    classes = sorted({sample.label for sample in samples.values()}) if task == "classification" else []
+    if len(classes) == 1:
+        return Ensemble([], [])
+    loss: SquaredError | LogLoss
+    if task == "classification":
+        loss = LogLoss(classes, training, p)
+    else:
+        loss = SquaredError([sample.label for sample in training], p)
+    scores = {id(sample): list(loss.start) for sample in (*training, *validation)}
+    iterations: list[list[Node]] = []
+    losses: list[int] = []
+    while len(iterations) < p.n_estimators:
+        derivatives, rules = loss.derive(training, [scores[id(sample)] for sample in training])
+        rows = [sample.cells for sample in training]
+        roots = [grow(Part(list(rows), derivatives[:, k]), columns, rules) for k in range(loss.n_groups)]
+        for sample in (*training, *validation):
+            for k, root in enumerate(roots):
+                scores[id(sample)][k] += int(root.leaf_of(sample.cells).value)
+        iterations.append(roots)
+        if validation:
+            own = [loss.of(sample, scores[id(sample)]) for sample in validation]
+            losses.append(sum(int(min(math.floor(value * 2.0**32), 2.0**38)) for value in own))
+            if len(losses) - 1 - losses.index(min(losses)) >= p.patience:
+                break
+    if validation:
+        iterations = iterations[: losses.index(min(losses)) + 1]
+    return Ensemble(iterations, loss.base, loss.unit)

@@ -1,0 +1,178 @@
+"""`incremental-boosting` with quantization, slowly: what a fit on a set of samples is.
+
+There are no updates: a delete is a fit without the sample. Whatever decides anything is an integer, or one expression
+of integers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tests.oracles.boosting.quantised_parts import (
+    Candidate,
+    Loss,
+    Parameters,
+    Sample,
+    Steadiness,
+    bins_of,
+    candidates,
+    class_start,
+    number_start,
+    steadiness,
+    validates,
+    weight_of,
+)
+from tests.oracles.boosting.trees import Ensemble, Node, Split, sides
+from tests.oracles.forest import Column, combine, tree_key, unit
+
+__all__ = ["Parameters", "Sample", "fit"]
+
+LEAVES = 4
+
+
+@dataclass
+class Part:
+    """Samples of a node: their cells and derivatives."""
+
+    rows: list[Sequence[Any]]
+    derivatives: np.ndarray[Any, Any]  # int64[n, 2]: by the scores so far
+    first: np.ndarray[Any, Any]  # int64[n, 2]: at F_0
+
+    def chosen(self, mask: np.ndarray[Any, Any]) -> Part:
+        """Some of them."""
+        rows = [row for row, is_in in zip(self.rows, mask.tolist(), strict=True) if is_in]
+        return Part(rows, self.derivatives[mask], self.first[mask])
+
+
+def quotient(a: float, b: float) -> float:
+    """a / b as processors divide."""
+    if b != 0.0:
+        return a / b
+    return math.nan if a == 0.0 else math.copysign(math.inf, a)
+
+
+class Trees:
+    """What decides the trees of a fit."""
+
+    def __init__(
+        self, parameters: Parameters, loss: Loss, steady: Steadiness, drawn: Sequence[Sequence[Candidate]]
+    ) -> None:
+        self.parameters = parameters
+        self.steady = steady
+        self.candidates = drawn  # by iteration
+        hessian_steps = 64 if loss.is_classification else 1
+        gradient = 1.0 / loss.steps if loss.is_classification else 1.0 / (loss.inverse_grid * loss.start.spread)
+        share = (loss.n_groups - 1) / loss.n_groups if loss.n_groups > 1 else 1.0
+        self.least = parameters.min_child_weight * hessian_steps
+        self.l2 = parameters.l2 * hessian_steps
+        self.leaf_scale = share * gradient * hessian_steps / parameters.leaf_grid
+        self.leaf_limit = math.floor(8.0 / parameters.leaf_grid)
+
+    def grow(self, part: Part, iteration: int, tree: int, place: int = 0) -> Node:
+        """The subtree of a node; its place is that in a complete heap."""
+        drawn = combine(combine(tree_key(self.parameters.seed, tree), LEAVES), place)
+        split = self.best_split(part, iteration, (place + 1).bit_length() - 1, drawn >> 56)
+        if split is None:
+            g, h = part.derivatives.sum(axis=0).tolist()
+            return Node(float(self.leaf_value(g, h, drawn)))
+        left = sides([split], part.rows)[0]
+        children = [
+            self.grow(part.chosen(mask), iteration, tree, child)
+            for mask, child in ((left, 2 * place + 1), (~left, 2 * place + 2))
+        ]
+        return Node(0.0, split, *children)
+
+    def leaf_value(self, g: int, h: int, drawn: int) -> int:
+        """-G / (H + l2) in units, rounded up or down by what is drawn for the leaf."""
+        weight = h + self.l2
+        if weight <= 0.0:
+            return 0
+        value = math.floor(-float(g) * self.leaf_scale / weight + unit(drawn))
+        return min(max(value, -self.leaf_limit), self.leaf_limit)
+
+    def best_split(self, part: Part, iteration: int, depth: int, drawn: int) -> Split | None:
+        """The first of the candidates with the greatest gain, weighted by what is drawn for it and for the node.
+
+        The uppermost nodes are split by the derivatives at F_0.
+        """
+        if depth >= self.parameters.max_depth:
+            return None
+        derivatives = part.first if depth < self.steady.top else part.derivatives
+        g, h = derivatives.sum(axis=0).tolist()
+        if h < 2.0 * self.least:
+            return None
+        to_beat = quotient(float(g) * float(g), h + self.l2) * (1.0 + 2.0**-40)
+        options = [one for one in self.candidates[iteration] if self.counts(part.rows, derivatives, one.split)]
+        lefts = sides([one.split for one in options], part.rows).astype(np.int64) @ derivatives
+        best, found = 0.0, None
+        for (split, own), (left_g, left_h) in zip(options, lefts.tolist(), strict=True):
+            gain = self.score(left_g, left_h, g - left_g, h - left_h) - to_beat
+            gain *= weight_of(self.steady.scales[depth], own ^ drawn)
+            if gain > best:
+                best, found = gain, split
+        return found
+
+    def counts(self, rows: Sequence[Sequence[Any]], derivatives: np.ndarray[Any, Any], split: Split) -> bool:
+        """Whether a split is a candidate: missing values go left only where they contribute anything."""
+        if not split.missing_left:
+            return True
+        missing = np.array([row[split.feature] is None for row in rows], np.bool_)
+        return bool(derivatives[missing].sum(axis=0).any())
+
+    def score(self, a: int, h_left: int, b: int, h_right: int) -> float:
+        """G^2 / (H + l2) of both sides, -1 where one is too light."""
+        if h_left < self.least or h_right < self.least:
+            return -1.0
+        c, d = h_left + self.l2, h_right + self.l2
+        return quotient(float(a) * float(a) * d + float(b) * float(b) * c, c * d)
+
+
+def fit(samples: Mapping[str, Sample], parameters: Parameters, columns: Sequence[Column], task: str) -> Ensemble:
+    """The trees of a set of samples that predictions read; their order does not matter."""
+    p, held = parameters, list(samples.values())
+    is_classification = task == "classification"
+    classes = sorted({sample.label for sample in held}) if is_classification else []
+    if len(classes) == 1:
+        return Ensemble([], [])
+    training = [not validates(sample, p) for sample in held]
+    if not any(training):
+        training = [True] * len(held)
+    groups = len(classes) if len(classes) > 2 else 1
+    ranks = [classes.index(sample.label) if is_classification else 0 for sample in held]
+    if is_classification:
+        counts = [sum(t and r == k for t, r in zip(training, ranks, strict=True)) for k in range(len(classes))]
+        start = class_start(counts, groups, p.learning_rate * p.leaf_grid, p.seed)
+    else:
+        start = number_start([sample.label for sample, trains in zip(held, training, strict=True) if trains], p.seed)
+    steady = steadiness(sum(training), p)
+    loss = Loss(p, start, steady.grid, n_groups=groups, is_classification=is_classification)
+    bins = bins_of([sample.cells for sample in held], columns, p.max_bins)
+    drawn = [candidates(bins, columns, p.split_sampling, m, p.seed) for m in range(p.n_estimators)]
+    trees = Trees(p, loss, steady, drawn)
+    scores = [list(start.scores) for _ in held]
+    may_stop = p.patience > 0 and not all(training)
+    iterations: list[list[Node]] = []
+    losses: list[int] = []
+    for m in range(p.n_estimators):
+        used = [one for one in zip(held, ranks, scores, training, strict=True) if one[3]]
+        derived = np.array([loss.derive(sample, rank, own, m) for sample, rank, own, _ in used], np.int64)
+        first = np.array([loss.derive_at_start(sample, rank) for sample, rank, _, _ in used], np.int64)
+        rows = [sample.cells for sample, _, _, _ in used]
+        parts = [Part(rows, derived[:, k], first[:, k]) for k in range(groups)]
+        roots = [trees.grow(part, m, m * groups + k) for k, part in enumerate(parts)]
+        for own, sample in zip(scores, held, strict=True):
+            for k, root in enumerate(roots):
+                own[k] += int(root.leaf_of(sample.cells).value)
+        iterations.append(roots)
+        validation = zip(held, ranks, scores, training, strict=True)
+        losses.append(sum(loss.of(sample, rank, own) for sample, rank, own, trains in validation if not trains))
+        if may_stop and m - losses.index(min(losses)) >= p.patience:
+            break
+    if may_stop:
+        iterations = iterations[: losses.index(min(losses)) + 1]
+    return Ensemble(iterations, [loss.unit * score + start.base for score in start.scores], loss.unit)

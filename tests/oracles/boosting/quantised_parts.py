@@ -1,0 +1,276 @@
+"""What a fit of `incremental-boosting` on grids starts from: bins, candidates, F_0, and derivatives.
+
+All of it is a function of the set of samples and the seed. `draw(seed, purpose)` names what a number is drawn for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tests.oracles.boosting.loss import exp, log, sigmoid
+from tests.oracles.boosting.trees import Split, bits
+from tests.oracles.forest import (
+    MISSING_CATEGORY,
+    Column,
+    cell,
+    combine,
+    hash_bytes,
+    mix,
+    quantised,
+    scale_exponent,
+    unit,
+)
+
+EDGES, CANDIDATES, START, ROUNDING, VALIDATION, SIZE = 5, 6, 7, 8, 9, 10
+LOG2_E = 1.4426950408889634
+FEW = 16
+LARGE = 17  # log2 of the training samples from which on a set is large
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The estimator's, with the seed and the grids resolved; patience 0: no early stopping."""
+
+    n_estimators: int
+    learning_rate: float
+    max_depth: int
+    l2: float
+    min_child_weight: float
+    split_sampling: float
+    max_bins: int
+    gradient_grid: float
+    leaf_grid: float
+    patience: int
+    validation_fraction: float
+    seed: int
+
+
+class Sample(NamedTuple):
+    """What the trees see of a sample."""
+
+    cells: tuple[Any, ...]
+    label: Any  # a class as (type name, value), which is their order; or a number
+    id_hash: int
+
+
+def sample_of(name: str, features: Sequence[Any], label: Any, columns: Sequence[Column], task: str) -> Sample:
+    """A sample from what a user gives."""
+    cells = tuple(cell(value, column) for value, column in zip(features, columns, strict=True))
+    target = (type(label).__name__, label) if task == "classification" else float(label)
+    return Sample(cells, target, hash_bytes(name.encode()))
+
+
+def below(word: int, share: float) -> bool:
+    """Whether a word is among so large a share of all words."""
+    return word < min(int(share * 2.0**64), 2**64 - 1)
+
+
+def draw(seed: int, purpose: int) -> int:
+    """The key of all that is drawn for a purpose."""
+    return combine(mix(seed), purpose)
+
+
+def validates(sample: Sample, parameters: Parameters) -> bool:
+    """Whether a sample is kept for validation."""
+    if not parameters.patience:
+        return False
+    return below(combine(draw(parameters.seed, VALIDATION), sample.id_hash), parameters.validation_fraction)
+
+
+# --- bins and candidates --------------------------------------------------------------------------
+
+
+def edges_of(values: Sequence[float], column: int, max_edges: int) -> list[float]:
+    """All distinct values but the largest, or, when these are too many, those with the smallest hashes.
+
+    The hash has to begin with `level` zeros, the level being the smallest at which few enough are left.
+    """
+    distinct = sorted(set(values))
+    if len(distinct) <= max_edges:
+        return distinct[:-1]
+    key = combine(mix(EDGES), column)
+    for level in range(1, 65):
+        chosen = [value for value in distinct if combine(key, bits(value)) >> (64 - level) == 0]
+        if len(chosen) <= max_edges:
+            return chosen
+    raise AssertionError("hashes differ")
+
+
+def bins_of(rows: Sequence[Sequence[Any]], columns: Sequence[Column], max_bins: int) -> list[list[Any]]:
+    """Of a numeric column its edges, of a categorical one its categories: missing first, then by hash."""
+    result: list[list[Any]] = []
+    for j, column in enumerate(columns):
+        values = {row[j] for row in rows}
+        if column.type == "categorical":
+            result.append(sorted(values, key=lambda value: (value != MISSING_CATEGORY, value)))
+        else:
+            result.append(edges_of([value for value in values if value is not None], j, max_bins - 1))
+    return result
+
+
+class Candidate(NamedTuple):
+    """A split that trees look at, and what is drawn for it, 8 bits."""
+
+    split: Split
+    draw: int
+
+
+def candidates(
+    bins: Sequence[Sequence[Any]], columns: Sequence[Column], share: float, iteration: int, seed: int
+) -> list[Candidate]:
+    """The splits that all trees of an iteration look at, in the order in which they are preferred.
+
+    A threshold comes twice, the one that sends missing values right first. Of a feature with few edges, or few
+    categories, all are candidates.
+    """
+    result = []
+    for feature, (column, values) in enumerate(zip(columns, bins, strict=True)):
+        key = combine(combine(draw(seed, CANDIDATES), iteration), feature)
+        limit = min(int(share * 2.0**64), 2**64 - 1)
+        for value in values:
+            word = value if column.type == "categorical" else bits(value)
+            if len(values) > FEW and combine(key, word) > limit:
+                continue
+            drawn = combine(key, 2**64 - 1 - word) >> 56
+            if column.type == "categorical":
+                result.append(Candidate(Split(feature, category=value), drawn))
+            else:
+                result += [Candidate(Split(feature, value), drawn), Candidate(Split(feature, value, True), drawn ^ 85)]
+        if column.type != "categorical":
+            result.append(Candidate(Split(feature, math.inf), key >> 56))
+    return result
+
+
+class Steadiness(NamedTuple):
+    """How steady splits are made, by the number of training samples."""
+
+    top: int  # nodes above this depth are split by the derivatives at F_0
+    scales: list[float]  # by depth
+    grid: float  # of gradients
+
+
+def steadiness(n: int, parameters: Parameters) -> Steadiness:
+    """Steadier at the top of the trees of small sets; on large sets the grid of gradients is coarser."""
+    size = math.floor(log(float(n)) * LOG2_E + unit(draw(parameters.seed, SIZE)))
+    top, scale, grid = (1, 1.0, 2.0) if size >= LARGE else (2, 2.0, 1.0)
+    top = min(top, parameters.max_depth - 1)
+    scales = [scale if depth < top else 0.4 for depth in range(parameters.max_depth)]
+    own = parameters.gradient_grid
+    return Steadiness(top, scales, min(own * grid, max(own, 0.5)))
+
+
+def weight_of(scale: float, drawn: int) -> float:
+    """What a candidate's gain is multiplied by: U^-scale, U being in the middle of a 256th."""
+    return exp(-scale * log((drawn + 0.5) / 256))
+
+
+# --- F_0 ------------------------------------------------------------------------------------------
+
+
+class Start(NamedTuple):
+    """Where boosting starts."""
+
+    scores: list[int]  # F_0 of the classes, in units
+    base: float  # F_0 of a regression
+    spread: float  # what a regression's grids are multiples of
+
+
+def class_start(counts: Sequence[int], groups: int, unit_of_scores: float, seed: int) -> Start:
+    """Log-odds of the second of two classes, or logarithms of the counts, on a grid of 1/2 with a drawn offset."""
+    ratios = [(counts[1] + 1) / (counts[0] + 1)] if groups == 1 else [float(count + 1) for count in counts]
+    key = draw(seed, START)
+    steps = [math.floor(log(ratio) / 0.5 + unit(combine(key, 2 + k))) for k, ratio in enumerate(ratios)]
+    return Start([round(step * 0.5 / unit_of_scores) for step in steps], 0.0, 1.0)
+
+
+def number_start(targets: Sequence[float], seed: int) -> Start:
+    """The mean on a grid of half a spread; the spread is a power of two near the standard deviation."""
+    exponent = scale_exponent(targets)
+    fixed = [quantised(y, exponent) for y in targets]
+    n, first, second = len(fixed), sum(fixed), sum(y * y for y in fixed)
+    mean = math.ldexp(first / n, exponent - 38)
+    variance = n * second - first * first
+    if variance == 0:
+        return Start([0], mean, 1.0)
+    key = draw(seed, START)
+    half_log = math.floor(0.5 * log(variance / n**2) * LOG2_E + unit(combine(key, 0)))
+    spread = math.ldexp(1.0, max(half_log + exponent - 38, -1000))
+    return Start([0], math.floor(mean / (0.5 * spread) + unit(combine(key, 1))) * (0.5 * spread), spread)
+
+
+# --- derivatives ----------------------------------------------------------------------------------
+
+
+class Loss:
+    """Derivatives of the loss as integers, from scores that are integers."""
+
+    def __init__(
+        self, parameters: Parameters, start: Start, grid: float, *, n_groups: int, is_classification: bool
+    ) -> None:
+        self.is_classification = is_classification
+        self.n_groups = n_groups
+        self.start = start
+        self.seed = parameters.seed
+        self.steps = max(round(1.0 / grid), 1)
+        self.unit = parameters.learning_rate * parameters.leaf_grid * (1.0 if is_classification else start.spread)
+        self.inverse_grid = 1.0 / (grid * start.spread)
+        self.reach = math.ceil(16.0 / self.unit) if is_classification else 0
+
+    def offset(self, sample: Sample, iteration: int, k: int) -> int:
+        """What is added before rounding down, in steps of 2^-32: over the iterations it covers [0, 1) evenly."""
+        own = combine(draw(self.seed, ROUNDING), sample.id_hash) >> 32
+        return (own + iteration * 0x9E3779B9 + k * 0x85EBCA6B) % 2**32
+
+    def shares(self, scores: Sequence[int]) -> list[int]:
+        """Probabilities in steps of 2^-32: of the second of two classes, or of each."""
+        if self.n_groups == 1:
+            score = min(max(scores[0], -self.reach), self.reach)
+            return [math.floor(sigmoid(self.unit * score) * 2.0**32)]
+        behind = [max(scores) - score for score in scores]
+        powers = [math.floor(exp(-self.unit * steps) * 2.0**30) if steps < self.reach else 0 for steps in behind]
+        return [(power << 32) // sum(powers) for power in powers]
+
+    def derive(self, sample: Sample, rank: int, scores: Sequence[int], iteration: int) -> list[tuple[int, int]]:
+        """(gradient, hessian) of a sample for each group."""
+        if not self.is_classification:
+            error = self.start.base + self.unit * scores[0] - sample.label
+            step = error * self.inverse_grid + self.offset(sample, iteration, 0) * 2.0**-32
+            return [(math.floor(min(max(step, -(2.0**11)), 2.0**11)), 1)]
+        result = []
+        for k, share in enumerate(self.shares(scores)):
+            q = (share * self.steps + self.offset(sample, iteration, k)) >> 32
+            is_own = rank == (1 if self.n_groups == 1 else k)
+            hessian = (128 * q * (self.steps - q) + self.steps**2) // (2 * self.steps**2)
+            result.append((q - self.steps * is_own, hessian))
+        return result
+
+    def derive_at_start(self, sample: Sample, rank: int) -> list[tuple[int, int]]:
+        """The same at F_0, on a grid of 1/64."""
+        if not self.is_classification:
+            step = (self.start.base - sample.label) * (1.0 / self.start.spread) * 64 + 0.5
+            return [(math.floor(min(max(step, -(2.0**11)), 2.0**11)), 1)]
+        result = []
+        for k, share in enumerate(self.shares(self.start.scores)):
+            offset = self.offset(sample, 0, k)
+            is_own = rank == (1 if self.n_groups == 1 else k)
+            hessian = ((share >> 16) * ((2**32 - share) >> 16) * 64 + offset) >> 32
+            result.append((((share * 64 + offset) >> 32) - 64 * is_own, hessian))
+        return result
+
+    def of(self, sample: Sample, rank: int, scores: Sequence[int]) -> int:
+        """The loss of a sample that validates, in steps of 2^-20."""
+        if not self.is_classification:
+            error = (self.start.base + self.unit * scores[0] - sample.label) * (1.0 / self.start.spread)
+            value = error * error
+        elif self.n_groups == 1:
+            margin = self.unit * scores[0]
+            value = log(1.0 + exp(-margin if rank == 1 else margin))
+        else:
+            total = 0.0
+            for score in scores:
+                total += exp(self.unit * (score - max(scores)))
+            value = log(total) - self.unit * (scores[rank] - max(scores))
+        return math.floor(min(value * 2.0**20, 2.0**30))
