@@ -20,7 +20,8 @@ CORE = sorted((ROOT / "core").rglob("*.py"))
 CODE = sorted(path for package in ("core", "app", "oubli") for path in (ROOT / package).rglob("*.py"))
 # llvmlite is a part of numba that has a name of its own.
 CORE_MAY_IMPORT = {"core", "llvmlite", "numba", "numpy", "safetensors"}
-# Inside functions that only scikit-learn calls, or who has a model of that library; `test_importing_core_...` proves that importing does not.
+# Inside functions that only scikit-learn calls, or who has a model of that library; `test_importing_core_...` proves
+# that importing does not.
 EXCEPTIONS = {"core/base.py": {"sklearn"}, "core/influence/readers/from_xgboost.py": {"xgboost"}}
 
 

@@ -66,17 +66,16 @@ def differences(ours: "QuantisedTrees", fresh: "QuantisedTrees", slots: npt.NDAr
         return ["the number of groups differs"]
     if not ours._groups:
         return []
-    wrong = []
+    wrong: list[str] = []
     ours_counted = (ours._n_iterations, ours._n_predicting, ours._n_training, ours._n_held)
     if ours_counted != (fresh._n_iterations, fresh._n_predicting, fresh._n_training, fresh._n_held):
         return ["the number of samples or of iterations differs"]
-    for name, a, b in [
+    counted: list[tuple[str, npt.NDArray[Any], npt.NDArray[Any]]] = [
         ("the classes", ours._class_counts, fresh._class_counts),
         ("the categories", ours._category_counts, fresh._category_counts),
         ("F_0", ours._start.scores, fresh._start.scores),
-    ]:
-        if not np.array_equal(a, b):
-            wrong.append(f"{name}: counted wrong")
+    ]
+    wrong += [f"{name}: counted wrong" for name, a, b in counted if not np.array_equal(a, b)]
     for column, (mine, its) in enumerate(zip(ours._edges.columns, fresh._edges.columns, strict=True)):
         if mine is not None and its is not None and not mine.is_like(its):
             wrong.append(f"the edges of column {column}: counted wrong")
@@ -86,9 +85,9 @@ def differences(ours: "QuantisedTrees", fresh: "QuantisedTrees", slots: npt.NDAr
         if a.shape == b.shape and not np.array_equal(a, b):
             wrong.append(f"{name}: not those of a fresh fit")
     n_trees = ours.n_trees
-    for field in _COMPARED:
-        if not np.array_equal(ours._forest.nodes[field][:n_trees], fresh._forest.nodes[field][:n_trees]):
-            wrong.append(f"the nodes: {field} is not that of a fresh fit")
+    nodes, fresh_nodes = ours._forest.nodes[:n_trees], fresh._forest.nodes[:n_trees]
+    differing = [field for field in _COMPARED if not np.array_equal(nodes[field], fresh_nodes[field])]
+    wrong += [f"the nodes: {field} is not that of a fresh fit" for field in differing]
     if _histograms_differ(ours, fresh):
         wrong.append("the histograms: not those of a fresh fit")
     return wrong

@@ -1,9 +1,10 @@
 """Edges of numeric columns: a function of the set of values held that hardly ever moves.
 
 Every value has a hash of (column, value). The edges of a column are the distinct values held whose hash is below
-2^(64 - level), the level being the smallest with less than `max_bins` such values; at level 0, when every value is an edge,
-the largest is left out. So a sample that comes or goes moves an edge only when it holds a value among the chosen few, and
-alone; and the values of level - 1, of which there are about twice as many, are counted so that this is known at once.
+2^(64 - level), the level being the smallest with less than `max_bins` such values; at level 0, when every value is an
+edge, the largest is left out. So a sample that comes or goes moves an edge only when it holds a value among the
+chosen few, and alone; and the values of level - 1, of which there are about twice as many, are counted so that this
+is known at once.
 """
 
 from typing import Any
@@ -102,7 +103,10 @@ def collect(cells, first_column, bits, is_numeric, slots, values, hashes, counts
 
 @kernel
 def select_known(cells, bits, is_numeric, slots, known, columns, values):
-    """List the values of some samples that are of the levels known: columns int32[], values float64[]; returns how many."""
+    """List the values of some samples that are of the levels known; returns how many.
+
+    columns int32[], values float64[]: written
+    """
     as_float, as_bits = bits
     n_found = 0
     for column in range(cells.shape[1]):
@@ -262,7 +266,7 @@ class EdgeTable:
                 del counts[value]
             if number == (sign > 0):
                 moved.add(index)
-        changed = []
+        changed: list[int] = []
         for index in sorted(moved):
             column = self._column(index)
             before = column.edges

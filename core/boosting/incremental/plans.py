@@ -49,9 +49,9 @@ def count_places(features, edge_bits, n_iterations, seed, limit, sizes):
 def choose(features, edge_bits, first_bin, seed, limit, plans):
     """Write places and cuts; first_place stands.
 
-    A numeric feature's places: one up to each chosen edge, one for the values above the last (its candidate divides missing
-    values from the others), one for missing values. A categorical feature's: one for each chosen category by rank, one
-    for all others, if there are any.
+    A numeric feature's places: one up to each chosen edge, one for the values above the last (its candidate divides
+    missing values from the others), one for missing values. A categorical feature's: one for each chosen category by
+    rank, one for all others, if there are any.
     """
     n_iterations, d = plans.common_place.shape
     for iteration in range(n_iterations):

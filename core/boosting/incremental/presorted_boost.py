@@ -69,8 +69,8 @@ def boost(
             old_root = np.int64(old_roots[tree]) if tree < old_roots.shape[0] else np.int64(NIL)
             roots[tree] = size
             size = grow_tree(
-                table, cells, category_hashes, room, derivatives.words[k], derivatives.scores[k], loss, factor, gain_unit,
-                max_depth, old_nodes, old_root, nodes, gains, size, counts,
+                table, cells, category_hashes, room, derivatives.words[k], derivatives.scores[k], loss, factor,
+                gain_unit, max_depth, old_nodes, old_root, nodes, gains, size, counts,
             )  # fmt: skip
             root = np.int64(roots[tree])
             _note_root(old_nodes, old_root, nodes, root, tree, counts)

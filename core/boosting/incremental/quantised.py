@@ -594,8 +594,8 @@ class QuantisedTrees:
     ) -> Self:
         """Make the engine of the samples, and see that `arrays` describes its trees.
 
-        The trees are a function of the samples, and growing them takes little longer than counting all that is kept with
-        them: nothing has to be believed of a file.
+        The trees are a function of the samples, and growing them takes little longer than counting all that is kept
+        with them: nothing has to be believed of a file.
 
         Raises
         ------

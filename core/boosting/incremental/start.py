@@ -3,9 +3,10 @@
 Classes: the log-odds of the second of two classes, or the logarithm of the number of samples of each, on a grid of
 BASE_GRID with an offset drawn from the seed. Counts are one higher than they are, so that no class has none.
 
-Numbers: let s be the standard deviation of the targets. The spread is 2^floor(log2(s) + u1), F_0 the mean rounded to a grid
-of half a spread, floor(mean / (spread / 2) + u2) * (spread / 2). Sums of targets and of their squares are integers: targets
-are in fixed point, on a scale that covers the largest. Targets that are all the same have a spread of 1, and are F_0.
+Numbers: let s be the standard deviation of the targets. The spread is 2^floor(log2(s) + u1), F_0 the mean rounded to
+a grid of half a spread, floor(mean / (spread / 2) + u2) * (spread / 2). Sums of targets and of their squares are
+integers: targets are in fixed point, on a scale that covers the largest. Targets that are all the same have a spread
+of 1, and are F_0.
 """
 
 from typing import NamedTuple

@@ -1,14 +1,14 @@
 """How splits are made steady: a hash decides among candidates that are about as good as the best.
 
 With gains compared as they are, the best of many candidates is ahead of the next one by so little that a few samples
-turn it, and a split that turns near a root moves the scores of everyone. So the gain of every candidate is multiplied by
-a weight U^-s, U in (0, 1) drawn from a hash of (seed, iteration, candidate, node). The logarithms of weights are
+turn it, and a split that turns near a root moves the scores of everyone. So the gain of every candidate is multiplied
+by a weight U^-s, U in (0, 1) drawn from a hash of (seed, iteration, candidate, node). The logarithms of weights are
 exponentially distributed with mean s: the gap between the logarithms of the two best is s on average, however many
-candidates there are. It is the choice of "permute and flip" (McKenna and Sheldon, 2020), known for the least loss of quality
-at a given steadiness, with its randomness held fixed.
+candidates there are. It is the choice of "permute and flip" (McKenna and Sheldon, 2020), known for the least loss of
+quality at a given steadiness, with its randomness held fixed.
 
-The uppermost nodes, by far the dearest to build anew, are steadier still: their gains are those of the derivatives at F_0,
-which no tree can change, with larger weights, so that trees differ.
+The uppermost nodes, by far the dearest to build anew, are steadier still: their gains are those of the derivatives at
+F_0, which no tree can change, with larger weights, so that trees differ.
 
 How much of this is right depends on the number n of training samples, a sample's influence being about 1 / n. It
 enters as floor(log2(n) + u), which hardly ever moves.

@@ -279,7 +279,7 @@ def any_drifts(scores, samples):
     for k in range(scores.new.shape[0]):
         for slot in range(scores.new.shape[1]):
             role = samples.roles[slot]
-            if scores.new[k, slot] != scores.old[k, slot] and (role == TRAINS or role == VALIDATES):
+            if scores.new[k, slot] != scores.old[k, slot] and (role in (TRAINS, VALIDATES)):
                 return True
     return False
 
@@ -310,7 +310,7 @@ def find_touched(samples, scores, space, change, loss, iteration):
 
 @inner
 def derive_moved(samples, scores, space, change, loss, iteration):
-    """Derivatives of the samples that come and go: nothing after for those that go, nothing before for those that come."""
+    """Derivatives of samples that come and go: nothing after for those that go, nothing before for those that come."""
     n_groups = scores.new.shape[0]
     for i in range(change.slots.shape[0]):
         slot = np.uint64(change.slots[i])

@@ -2,6 +2,16 @@
 
 Nothing here knows ids, labels or categories. What an update does is a function of the arrays and of the samples, so a
 model that was saved and restored goes on as if it had not been.
+
+Differs from the paper (bins and candidates do, too: see `discretise.py` and `candidates.py`):
+
+    a) derivatives are integers, so sums do not round, and what is added and deleted again leaves nothing behind;
+    b) of the candidates that a split is ranked among, those count that could be chosen, at that node and now;
+    c) derivatives of a subtree that is trained anew are put right in the nodes above it as well;
+    d) all trees are grown anew when that takes no longer (MOST_CHANGED), when there are many more samples than the bins
+       were made for (MOST_GROWTH), when the loss changes (from two classes to three, or back), and when a target of a
+       regression is out of the scale's reach;
+    e) a class that has lost its last sample takes its trees along.
 """
 
 from collections.abc import Callable
