@@ -16,18 +16,18 @@ NAME = "proxies"
 TITLE = "rankings by update set, against the truth"
 TEXT = (
     "NDCG@100 (Table 2 of the paper). Training samples drawn at random are ranked by their influence on each of some "
-    "test rows; the relevance of the 100 first of the true ranking is 100, 99, ..., 1, that of all others 0; means "
-    "over the test rows. The truth for FastLeafRefit is leave-one-out: the model unlearns the sample (exactly: the "
-    "trees are those of retraining), and the loss on the row is taken again. It is *same* where all trees still part "
-    "the other samples as before, *changed* where any does not. The truth for FastLeafInfluence is the derivative, "
-    "which LeafInfluence is (tests compare it with central differences of refits). *Random*: a ranking that knows "
-    "nothing. The paper draws 2,000 samples of each group, from oblivious trees with 600 splits in all, of which far "
-    "fewer hang on one sample than of our 6,000; as many of both groups are ranked here as there are of the smaller "
-    "one."
+    "test rows; the relevance of the sample that the true ranking has in place r is 1 / r up to 100, and 0 beyond; "
+    "means over the test rows. The truth for FastLeafRefit is leave-one-out: the model unlearns the sample (exactly: "
+    "the trees are those of retraining), and the loss on the row is taken again. It is *same* where all trees still "
+    "part the other samples as before, *changed* where any does not. The truth for FastLeafInfluence is the "
+    "derivative, which LeafInfluence is (tests compare it with central differences of refits). *Random*: a ranking "
+    "that knows nothing, which shows what the size of a group gives away. The paper has 2,000 samples in each group, "
+    "from oblivious trees with 600 splits in all; of our 6,000 splits one hangs on nearly every sample. Groups of "
+    "fewer than five are left out."
 )
 HEAD = (
     "data:",
-    "samples of a group:",
+    "same, changed:",
     "update set:",
     "refit, same:",
     "refit, changed:",
@@ -35,6 +35,7 @@ HEAD = (
     "derivative, changed",
 )
 DEPTH = 100
+LEAST = 5  # samples of a group
 
 
 @dataclass(frozen=True)
@@ -42,26 +43,27 @@ class Found:
     """A row of the table."""
 
     data: str
-    n: int
+    sizes: tuple[int, int]
     update_set: str
     figures: tuple[float, float, float, float]
 
 
 def ndcg(truth: npt.NDArray[np.float64], scores: npt.NDArray[np.float64]) -> float:
-    """NDCG@100 with linear gains of a ranking by falling scores."""
+    """NDCG@100 of a ranking by falling scores; the gain of the sample in place r of the true one is 1 / r."""
+    n = min(DEPTH, len(truth))
     relevance = np.zeros(len(truth))
-    first = np.argsort(-truth, kind="stable")[:DEPTH]
-    relevance[first] = np.arange(DEPTH, DEPTH - len(first), -1)
-    discounts = 1.0 / np.log2(np.arange(2, min(DEPTH, len(truth)) + 2))
-    gained = relevance[np.argsort(-scores, kind="stable")[: len(discounts)]]
-    best = np.sort(relevance)[::-1][: len(discounts)]
-    return float((gained * discounts).sum() / (best * discounts).sum())
+    relevance[np.argsort(-truth, kind="stable")[:n]] = 1.0 / np.arange(1, n + 1)
+    discounts = 1.0 / np.log2(np.arange(2, n + 2))
+    gained = relevance[np.argsort(-scores, kind="stable")[:n]]
+    return float((gained * discounts).sum() / (np.sort(relevance)[::-1][:n] * discounts).sum())
 
 
 def _parts_alike(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
     """Whether two assignments of samples to leaves are the same up to the leaves' names."""
-    pairs = len(np.unique(a.astype(np.int64) * (int(b.max()) + 1) + b))
-    return pairs == len(np.unique(a)) == len(np.unique(b))
+    name = np.full(int(a.max()) + 1, -1, np.int64)
+    name[a] = b
+    used = name[name >= 0]
+    return bool((name[a] == b).all()) and len(np.unique(used)) == len(used)
 
 
 def measure(problems: list[Problem], n_samples: int, n_rows: int) -> list[Found]:
@@ -89,8 +91,8 @@ def measure(problems: list[Problem], n_samples: int, n_rows: int) -> list[Found]
 
 
 def _compare(name: str, model: Any, X: Any, y: Any, samples: Any, truth: Any, is_same: Any) -> list[Found]:
-    size = min(int(is_same.sum()), int((~is_same).sum()))
-    groups = [np.flatnonzero(is_same)[:size], np.flatnonzero(~is_same)[:size]]
+    groups = [np.flatnonzero(is_same), np.flatnonzero(~is_same)]
+    sizes = (len(groups[0]), len(groups[1]))
     seen = view(model)
     ids = [str(sample) for sample in samples.tolist()]
     asked = {"reduce": None, "ids": ids}
@@ -98,7 +100,7 @@ def _compare(name: str, model: Any, X: Any, y: Any, samples: Any, truth: Any, is
     found = []
 
     def mean(ideal: Any, scores: Any, group: Any) -> float:
-        if size == 0:
+        if len(group) < LEAST:
             return float("nan")
         return float(np.mean([ndcg(ideal[group, j], scores[group, j]) for j in range(truth.shape[1])]))
 
@@ -106,13 +108,20 @@ def _compare(name: str, model: Any, X: Any, y: Any, samples: Any, truth: Any, is
         refitted = influence(seen, X, y, method="leaf-refit", update_set=update_set, **asked).scores
         derived = influence(seen, X, y, update_set=update_set, **asked).scores
         figures = [mean(truth, refitted, group) for group in groups] + [mean(exact, derived, group) for group in groups]
-        found.append(Found(name, size, label, tuple(figures)))  # type: ignore[arg-type]
+        found.append(Found(name, sizes, label, tuple(figures)))  # type: ignore[arg-type]
     rng = np.random.default_rng(3)
     noise = rng.normal(size=truth.shape)
     figures = [mean(truth, noise, group) for group in groups] + [mean(exact, noise, group) for group in groups]
-    return [*found, Found(name, size, "random", tuple(figures))]  # type: ignore[arg-type]
+    return [*found, Found(name, sizes, "random", tuple(figures))]  # type: ignore[arg-type]
 
 
 def rows(found: list[Found]) -> list[Row]:
     """The table."""
-    return [Row((f.data, f"{f.n:,}", f.update_set, *(f"{x:.2f}" for x in f.figures[:3])), f.figures[3]) for f in found]
+    return [
+        Row((f.data, f"{f.sizes[0]}, {f.sizes[1]}", f.update_set, *map(_shown, f.figures[:3])), round(f.figures[3], 2))
+        for f in found
+    ]
+
+
+def _shown(figure: float) -> str:
+    return "" if np.isnan(figure) else f"{figure:.2f}"

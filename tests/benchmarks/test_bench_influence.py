@@ -35,7 +35,7 @@ def test_every_question_has_a_table(
 def test_ndcg_by_hand() -> None:
     truth = np.array([3.0, 2.0, 1.0])
     assert ndcg(truth, truth) == pytest.approx(1.0)
-    gains, discounts = np.array([98.0, 99.0, 100.0]), 1 / np.log2([2, 3, 4])
+    gains, discounts = np.array([1 / 3, 1 / 2, 1.0]), 1 / np.log2([2, 3, 4])
     assert ndcg(truth, -truth) == pytest.approx((gains * discounts).sum() / (gains[::-1] * discounts).sum())
 
 

@@ -33,6 +33,7 @@ from core.boosting.incremental.comparing import differences, loose_ends
 from core.boosting.incremental.edges import EdgeTable
 from core.boosting.incremental.entering import derive_first, enter
 from core.boosting.incremental.export import importances, make_trees
+from core.boosting.incremental.following import dismiss_categories, follow_edges, welcome_categories
 from core.boosting.incremental.gradients import BINARY, HESSIAN_STEPS, MULTICLASS, REGRESSION, Loss, make_loss
 from core.boosting.incremental.plans import make_plans
 from core.boosting.incremental.settings import IncrementalSettings
@@ -104,6 +105,7 @@ class QuantisedTrees:
         self._n_iterations = 0
         self._n_predicting = 0
         self._all_train = False
+        self._has_other_candidates = False
         self._n_training = self._n_held = 0
         self._edges = EdgeTable(~self.categorical, self.settings.max_bins - 1)
         self._sums = TargetSums()
@@ -178,6 +180,8 @@ class QuantisedTrees:
         self._features = make_features(self._edges.edges, categories, self.categorical)
         self._bins = make_bins(self._features, data, slots)
         self._category_counts = self._count_categories(slots)
+        self._live_edges = np.ones(len(self._features.edges), np.bool_)
+        self._live_categories = np.ones(len(self._features.categories), np.bool_)
         m = settings.n_estimators
         self._plans = make_plans(self._features, self._bins, m, settings.seed, settings.split_sampling)
         self._start = self._start_now()
@@ -315,26 +319,28 @@ class QuantisedTrees:
             return
         self._widen(len(problem.data.cells))
         self._enter(problem, slots)
-        if not self._join(problem, slots):
+        if not self._join(problem, slots, held):
             self.grow(problem, np.concatenate([held, slots]))
             return
         self._update(problem, slots, 1)
 
     def delete(self, problem: Problem, slots: Slots) -> None:
         """Unlearn samples that are about to leave; their cells and labels are still in place."""
-        if not self._groups or not self._leave(problem, slots):
-            remaining = self._roles > 0
-            remaining[slots] = False
-            self.grow(problem, np.flatnonzero(remaining))
+        held = np.flatnonzero(self._roles)
+        if not self._groups or not self._leave(problem, slots, held):
+            self.grow(problem, np.setdiff1d(held, slots))
             return
         self._update(problem, slots, 0)
 
-    def _join(self, problem: Problem, slots: Slots) -> bool:
-        """Take samples into bins and counters; False when these, or F_0, change."""
-        data, bins = problem.data, self._bins
-        validated = self._validates
+    def _join(self, problem: Problem, slots: Slots, held: Slots) -> bool:
+        """Take samples into bins and counters; False when everything has to be grown anew."""
+        data, validated = problem.data, self._validates
         changed, is_known = self._edges.count(data.cells, slots, 1)
-        if changed or not is_known or not encode(self._features, data, slots, bins.codes):
+        if not is_known or not follow_edges(self, data, self._samples(problem), held, changed):
+            return False
+        has_room, has_new = welcome_categories(self, data, slots)
+        bins = self._bins
+        if not has_room or not encode(self._features, data, slots, bins.codes):
             return False
         common_code = np.where(bins.common_bin < 0, -1, bins.common_bin - bins.first_bin[:-1])
         lengths = np.zeros(512, np.int64)
@@ -345,18 +351,19 @@ class QuantisedTrees:
             bins = self._bins = bins._replace(rows=rows)
         write_rows(bins.codes, bins.first_bin, bins.common_bin, slots, bins.rows, lengths)
         self._move_categories(slots, 1)
+        self._has_other_candidates = bool(changed) or has_new
         return self._move_targets(problem, slots, 1) and self._validates == validated
 
-    def _leave(self, problem: Problem, slots: Slots) -> bool:
-        """Take samples out of bins and counters; False when these, or F_0, change."""
-        validated = self._validates
-        changed, is_known = self._edges.count(problem.data.cells, slots, -1)
-        if changed or not is_known:
-            return False
+    def _leave(self, problem: Problem, slots: Slots, held: Slots) -> bool:
+        """Take samples out of bins and counters; False when everything has to be grown anew."""
+        data, validated = problem.data, self._validates
+        changed, is_known = self._edges.count(data.cells, slots, -1)
         self._move_categories(slots, -1)
-        if (self._category_counts == 0).any():
+        if not is_known or not follow_edges(self, data, self._samples(problem), held, changed):
             return False
-        return self._move_targets(problem, slots, -1) and self._validates == validated
+        is_done, has_gone = dismiss_categories(self)
+        self._has_other_candidates = bool(changed) or has_gone
+        return is_done and self._move_targets(problem, slots, -1) and self._validates == validated
 
     def _move_categories(self, slots: Slots, sign: int) -> None:
         for column in np.flatnonzero(self.categorical).tolist():
@@ -389,6 +396,7 @@ class QuantisedTrees:
             derive_first(self._loss, self._start.scores, samples, slots)
         patience = self.settings.patience if self._validates else 0
         change = self._make_change(slots, joins)
+        change.report[s.CHECKS_ALL] = self._has_other_candidates
         (self._scores.new if joins else self._scores.old)[:, slots] = self._start.scores[:, np.newaxis]
         if joins:
             self._scores.kept[0][:, slots] = self._start.scores[:, np.newaxis]
@@ -552,7 +560,11 @@ class QuantisedTrees:
             setattr(other, name, getattr(self, name).copy())
         other._work = None
         if self._groups:
-            # Features, plans and tables are never changed in place.
+            # Tables are never changed in place.
+            features, plans = self._features, self._plans
+            other._features = features._replace(edges=features.edges.copy(), categories=features.categories.copy())
+            other._plans = plans._replace(cuts=plans.cuts.copy(), draws=plans.draws.copy())
+            other._live_edges, other._live_categories = self._live_edges.copy(), self._live_categories.copy()
             other._first = self._first.copy()
             other._bins = self._bins._replace(codes=self._bins.codes.copy(), rows=self._bins.rows.copy())
             forest, scores, space = self._forest, self._scores, self._space

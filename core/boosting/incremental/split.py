@@ -1,8 +1,9 @@
 """The best split of a node, from the histogram of its derivatives.
 
 A candidate's score is one float64 expression of integers, so it is the same on every machine and after any
-history. The first of the best wins: candidates are numbered by feature, then threshold rising and missing values
-right before left, then categories by rank.
+history. Its gain is multiplied by a weight drawn from a hash, see `steadiness.py`. The first of the best wins:
+candidates are numbered by feature, then threshold rising and missing values right before left, then categories by
+rank.
 """
 
 import numpy as np
@@ -17,6 +18,9 @@ CUT = 1
 MISSING_LEFT = 2
 LEFT_TOTAL = 3
 FOUND_SIZE = 4
+
+_MISSING_LEFT_DRAW = np.uint64(85)  # tells the draws of the two directions of a candidate apart
+_BYTE = np.uint64(56)
 
 
 @inner
@@ -51,17 +55,67 @@ def is_heavy(total, rules):
 
 
 @inner
+def note(found, feature, cut, missing_left, left):
+    """Write a split down as the best so far."""
+    found[FEATURE], found[CUT] = feature, cut
+    found[MISSING_LEFT], found[LEFT_TOTAL] = missing_left, left
+
+
+@inner
+def search_categories(histogram, total, cuts, draws, start, end, common, rest, base, best, feature, node, found):
+    """Find a category of a column that is better than `best`; returns the best gain."""
+    weights, first_draw, least, regularisation = node
+    for place in range(start, end):
+        left = histogram[place] + (rest if place == common else np.int64(0))
+        # A dead category is no candidate, and nobody would be on its side.
+        if cuts[place] >= 0 and left != 0:
+            score = score_sides(left, total, least, regularisation)
+            gain = (score - base) * weights[np.uint64(draws[place]) ^ first_draw]
+            if gain > best:
+                best = gain
+                note(found, feature, cuts[place], 0, left)
+    return best
+
+
+@inner
+def search_thresholds(histogram, total, cuts, draws, start, end, common, rest, base, best, feature, node, found):
+    """Find a threshold of a column that is better than `best`; returns the best gain."""
+    weights, first_draw, least, regularisation = node
+    missing = histogram[end - 1] + (rest if end - 1 == common else np.int64(0))
+    left = np.int64(0)
+    score = -1.0
+    other_score = score_sides(missing, total, least, regularisation)
+    for place in range(start, end - 1):
+        more = histogram[place] + (rest if place == common else np.int64(0))
+        if more != 0:  # otherwise the sides are those of the candidate before
+            left += more
+            score = score_sides(left, total, least, regularisation)
+            if missing != 0:
+                other_score = score_sides(left + missing, total, least, regularisation)
+        if cuts[place] < 0:
+            continue
+        draw = np.uint64(draws[place]) ^ first_draw
+        gain = (score - base) * weights[draw]
+        if gain > best:
+            best = gain
+            note(found, feature, cuts[place], 0, left)
+        if missing != 0:
+            gain = (other_score - base) * weights[draw ^ _MISSING_LEFT_DRAW]
+            if gain > best:
+                best = gain
+                note(found, feature, cuts[place], 1, left + missing)
+    return best
+
+
+@inner
 def search(histogram, total, bins, plans, iteration, rules, depth, node_key, found):
     """Find the best split of a node and write it to `found`; its FEATURE is LEAF when none gains anything."""
     best = 0.0
     base = threshold_to_beat(total, rules)
     found[FEATURE] = LEAF
-    least, regularisation = rules.least_weight, rules.regularisation
-    weights = rules.weights[depth]
-    first_draw = np.uint64(node_key >> np.uint64(56))
-    n_features = bins.missing_code.shape[0]
-    draws = plans.draws[iteration]
-    for feature in range(n_features):
+    node = rules.weights[depth], np.uint64(node_key >> _BYTE), rules.least_weight, rules.regularisation
+    cuts, draws = plans.cuts[iteration], plans.draws[iteration]
+    for feature in range(bins.missing_code.shape[0]):
         start = np.int64(plans.first_place[iteration, feature])
         end = np.int64(plans.first_place[iteration, feature + 1])
         common = np.int64(plans.common_place[iteration, feature])
@@ -71,33 +125,10 @@ def search(histogram, total, bins, plans, iteration, rules, depth, node_key, fou
             for place in range(start, end):
                 rest -= histogram[place]
         if bins.missing_code[feature] < 0:
-            for place in range(start, end):
-                if plans.cuts[iteration, place] < 0:
-                    continue
-                left = histogram[place] + (rest if place == common else np.int64(0))
-                gain = (score_sides(left, total, least, regularisation) - base) * weights[
-                    np.uint64(draws[place]) ^ first_draw
-                ]
-                if gain > best:
-                    best = gain
-                    found[FEATURE], found[CUT] = feature, plans.cuts[iteration, place]
-                    found[MISSING_LEFT], found[LEFT_TOTAL] = 0, left
-            continue
-        missing = histogram[end - 1] + (rest if end - 1 == common else np.int64(0))
-        left = np.int64(0)
-        for place in range(start, end - 1):
-            left += histogram[place] + (rest if place == common else np.int64(0))
-            weight = weights[np.uint64(draws[place]) ^ first_draw]
-            gain = (score_sides(left, total, least, regularisation) - base) * weight
-            if gain > best:
-                best = gain
-                found[FEATURE], found[CUT] = feature, plans.cuts[iteration, place]
-                found[MISSING_LEFT], found[LEFT_TOTAL] = 0, left
-            if missing != 0:
-                gain = (score_sides(left + missing, total, least, regularisation) - base) * weights[
-                    np.uint64(draws[place]) ^ first_draw ^ np.uint64(85)
-                ]
-                if gain > best:
-                    best = gain
-                    found[FEATURE], found[CUT] = feature, plans.cuts[iteration, place]
-                    found[MISSING_LEFT], found[LEFT_TOTAL] = 1, left + missing
+            best = search_categories(
+                histogram, total, cuts, draws, start, end, common, rest, base, best, feature, node, found
+            )
+        else:
+            best = search_thresholds(
+                histogram, total, cuts, draws, start, end, common, rest, base, best, feature, node, found
+            )

@@ -164,4 +164,5 @@ N_MEMBERS = 5  # samples in these, over all trees
 N_BUSY = 6  # iterations in a row that were as much work as growing anew
 BEST_ITERATION = 7  # with the lowest validation loss so far
 N_WORK = 8  # levels of members that were grown anew
-REPORT_SIZE = 9
+CHECKS_ALL = 9  # whether all nodes are to be searched, because candidates have come or gone
+REPORT_SIZE = 10

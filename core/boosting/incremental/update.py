@@ -39,8 +39,10 @@ from core.boosting.incremental.rolling import keep, keep_one, leaf_values, roll,
 from core.boosting.incremental.split import CUT, FEATURE, MISSING_LEFT, search
 from core.boosting.incremental.state import (
     BEST_ITERATION,
+    CHECKS_ALL,
     DRIFTS,
     FIRST_TREE,
+    LEAF,
     N_BUSY,
     N_FREE,
     N_MEMBERS,
@@ -379,6 +381,10 @@ def update_tree(
         note_difference(forest, tree, bins, places, rules, change, slot, leaf, after[slot] - before[slot])
         note_move(forest, tree, bins, places, rules, change, slot, leaf, count * samples.first[group, slot], count)
     add_differences(forest, tree, rules, change)
+    if change.report[CHECKS_ALL] != 0:
+        for node in range(change.states.shape[0]):
+            if forest.nodes[tree, node]["feature"] >= LEAF:
+                change.states[node] = _MOVED
     n_stale, has_changed = check_nodes(forest, tree, bins, plans, iteration, rules, space, change, key)
     change.is_rebuilt[group] = n_stale > 0
     if n_stale > 0:

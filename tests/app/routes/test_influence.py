@@ -113,4 +113,4 @@ def test_a_long_question_is_a_job_whose_ranking_goes_with_the_next_erasure(monke
         assert client.delete(f"/samples/{ranking['helpful'][0]['id']}").status_code == 200
         assert client.post("/snapshot").status_code == 201
         gone = client.get(path)
-        assert (gone.status_code, gone.json()["type"].rpartition("/")[2]) == (404, "no-ranking")
+        assert (gone.status_code, gone.json()["type"].rpartition(":")[2]) == (404, "no-ranking")

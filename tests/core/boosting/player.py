@@ -15,13 +15,16 @@ import math
 import random
 import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import patch
 
 import pytest
 
 from core import load
 from core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
+from core.boosting.online import engine
 from core.boosting.online.estimator import OnlineBoostingClassifier, OnlineBoostingRegressor
 from core.errors import EmptyModelError
 from tests import histories as forest
@@ -48,6 +51,11 @@ class BoostingPlayer(forest.Player):
         self.gone: list[str] = []
         self.next_id = 0
         self.model: Any = self.new_model().start(schema_of(world))
+
+    @classmethod
+    def tuned(cls, world: World) -> AbstractContextManager[Any]:
+        """Let small sets be treated as large ones are."""
+        return nullcontext()
 
     @staticmethod
     def outcome(update: Any) -> str:
@@ -234,6 +242,11 @@ class OnlinePlayer(BoostingPlayer):
 
     estimators: ClassVar[dict[str, Any]] = ONLINE
 
+    @classmethod
+    def tuned(cls, world: World) -> AbstractContextManager[Any]:
+        """By default a batch of a fifth of the samples has all trees grown anew, which is any batch of a small set."""
+        return patch.object(engine, "MOST_CHANGED", 0 if world.replant_share == math.inf else 5)
+
     @staticmethod
     def outcome(update: Any) -> str:
         """What an update came to."""
@@ -313,10 +326,11 @@ def play_all(player_type: type[BoostingPlayer], histories: Iterable[History], ou
 def play(player_type: type[BoostingPlayer], history: History) -> BoostingPlayer:
     """Play a history to its end."""
     try:
-        player = player_type(history.world, history.seed)
-        for operation, n in history.operations:
-            player.play(operation, n)
-        player.finish()
+        with player_type.tuned(history.world):
+            player = player_type(history.world, history.seed)
+            for operation, n in history.operations:
+                player.play(operation, n)
+            player.finish()
     except BaseException as error:
         error.add_note(f"the history: {history}")
         raise

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from numba import config
 
+from core.boosting.online import engine
 from core.boosting.online.estimator import OnlineBoostingClassifier
 from tests.core.boosting.player import OnlinePlayer, play
 from tests.core.boosting.reading import assert_same, read
@@ -29,7 +30,8 @@ class Player(OnlinePlayer):
 
     def new_oracle(self) -> oracle.OnlineBoosting:
         """The oracle without samples."""
-        return oracle.OnlineBoosting(oracle.Parameters(**self.world.parameters), self.world.columns, self.world.task)
+        parameters = oracle.Parameters(**self.world.parameters)
+        return oracle.OnlineBoosting(parameters, self.world.columns, self.world.task, most_changed=engine.MOST_CHANGED)
 
     def sample(self, name: str, row: tuple[Sequence[Any], Any]) -> oracle.Sample:
         """A row as the oracle holds it."""
@@ -68,12 +70,12 @@ class Player(OnlinePlayer):
     def check(self) -> None:
         """Compare the trees node by node, and what every sample last contributed to each of them."""
         super().check()
-        engine, slow = self.model.engine_, self.slow
-        assert_same(engine.trees, slow.ensemble())
+        slow, forest = self.slow, self.model.engine_.forest
+        assert_same(self.model.engine_.trees, slow.ensemble())
         names = list(self.held)
         slots = self.model.samples_.find(names)
         given = [groups for iteration in slow.given for groups in iteration]
-        for kept, wanted in zip(engine.forest.gh, given, strict=True):
+        for kept, wanted in zip(forest.gh, given, strict=True):
             if self.world.task == "regression":
                 assert kept[slots].tolist() == [wanted[name].g for name in names]
             else:

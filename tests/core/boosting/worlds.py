@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 from typing import Any
@@ -87,13 +88,17 @@ def learnable_world(choose: Chooser, max_rows: int) -> World:
 
 
 def choose_boosted_world(choose: Chooser, kind: str, max_rows: int) -> World:
-    """A world of awkward columns and any labels, or one that can be learned, with many samples or few."""
+    """A world of awkward columns and any labels, or one that can be learned, with many samples or few.
+
+    Batches of a larger share of the samples than `replant_share` are not learned in place by the online kind.
+    """
     which = choose.one(["awkward", "learnable", "many"])
     if which == "awkward":
         world = choose_world(choose, max_rows)
     else:
         world = learnable_world(choose, max_rows if which == "learnable" else 4 * max_rows)
-    return replace(world, parameters=PARAMETERS[kind](choose))
+    share = choose.one([math.inf, math.inf, 0.2])
+    return replace(world, parameters=PARAMETERS[kind](choose), replant_share=share)
 
 
 def choose_history(choose: Chooser, kind: str, max_operations: int, max_rows: int) -> History:

@@ -66,8 +66,9 @@ def sample_of(name: str, features: Sequence[Any], label: Any, columns: Sequence[
 class OnlineBoosting:
     """Trees and samples."""
 
-    def __init__(self, parameters: Parameters, columns: Sequence[Column], task: str) -> None:
+    def __init__(self, parameters: Parameters, columns: Sequence[Column], task: str, *, most_changed: int = 5) -> None:
         self.parameters = parameters
+        self.most_changed = most_changed  # trees are grown anew by a batch of more than 1 / so much of what is held
         self.columns = tuple(columns)
         self.task = task
         self.samples: dict[str, Sample] = {}
@@ -254,7 +255,7 @@ class OnlineBoosting:
         self.samples.update(samples)
         n_classes = len({sample.label for sample in self.samples.values()}) if self.is_classification else 0
         groups = n_classes if n_classes > 2 else int(n_classes != 1)
-        grows = self.groups == 0 or n_after > 2 * self.n_grown
+        grows = self.groups == 0 or n_after > 2 * self.n_grown or self.most_changed * len(samples) > n_after
         if self.is_classification:
             grows = grows or (groups != self.groups and min(groups, self.groups) < 3)
         elif self.scale is not None:
@@ -276,7 +277,9 @@ class OnlineBoosting:
         if not self.samples:
             self.forget()
             return
-        if self.groups:
+        if self.most_changed * len(gone) > len(self.samples):
+            self.grow()
+        elif self.groups:
             self.update(list(gone), [], comes=False, gone=gone)
         if self.is_classification and {sample.label for sample in self.samples.values()} != set(self.classes):
             self.drop_classes()
