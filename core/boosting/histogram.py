@@ -71,25 +71,6 @@ def fill(histogram, codes, offsets, slots, first, last, packed):
             histogram[np.uint64(offsets[column]) + np.uint64(codes[slot, column])] += value
 
 
-@kernel
-def fill_few(histogram, bins, places, slots, first, last, packed):
-    """Add the samples slots[first:last] to a histogram over fewer bins, reading lists of bins instead of codes.
-
-    bins    uint16[n_slots, width]  bins over all features (a row need not name the commonest bin of a feature: what is
-                                    missing in a feature's sum belongs there)
-    places  uint16[n_bins]          where in the histogram a bin is counted
-    """
-    width = np.uint64(bins.shape[1])
-    one = np.uint64(1)
-    for i in range(first, last):
-        slot = np.uint64(slots[i])
-        value = packed[slot]
-        column = np.uint64(0)
-        while column < width:
-            histogram[np.uint64(places[np.uint64(bins[slot, column])])] += value
-            column += one
-
-
 @inner
 def subtract(parent, child, sibling):
     """Put parent - child into `sibling`, which may be either of them."""
