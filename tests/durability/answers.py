@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tests.durability.disk import Disk
@@ -86,9 +85,8 @@ def _take_answers(stream: bytearray) -> list[tuple[int, dict[str, Any]]]:
         del stream[: end + 4 + int(found[1])]
 
 
-def journal_writes(calls: Sequence[Call], directory: Path) -> list[Written]:
-    """Return all that was written to the journal and flushed."""
-    disk = Disk(directory)
+def journal_writes(calls: Sequence[Call], disk: Disk) -> list[Written]:
+    """Return all that was written to the journal and flushed, on a disk as it was at the beginning."""
     waiting: dict[str, list[Call]] = {}
     found: list[Written] = []
     for call in calls:

@@ -89,20 +89,24 @@ class Disk:
     Parameters
     ----------
     directory
-        As it is at the beginning; all that is in it then lasts.
+        The name that the calls know it by.
+    beginning
+        A copy of it as it was at the beginning, all of which lasts; by default it is as it was.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, beginning: Path | None = None) -> None:
         self._root = str(directory)
+        beginning = beginning or directory
         self._cwd = str(directory.parent)
         self._names: Names = {}
         self._directories = {self._root}
-        for path in directory.rglob("*") if directory.exists() else ():
+        for path in beginning.rglob("*") if beginning.exists() else ():
+            name = str(directory / path.relative_to(beginning))
             if path.is_dir():
-                self._directories.add(str(path))
+                self._directories.add(name)
             else:
                 content = path.read_bytes()
-                self._names[str(path)] = File(bytearray(content), len(content))
+                self._names[name] = File(bytearray(content), len(content))
         self._durable = dict(self._names)
         self._changes: list[tuple[str, Callable[[Names], None]]] = []
         self._opened: dict[int, Opened] = {}
@@ -114,6 +118,10 @@ class Disk:
             return None
         names = [name for name, file in self._names.items() if file is opened.target]
         return os.path.relpath(names[0], self._root) if names else None
+
+    def now(self) -> dict[str, bytes]:
+        """Return what a reader finds in each file, by its name relative to the directory."""
+        return {os.path.relpath(name, self._root): file.now() for name, file in self._names.items()}
 
     def apply(self, calls: Iterable[Call]) -> None:
         """Do what system calls did, in their order."""

@@ -136,3 +136,21 @@ def test_calls_that_were_interrupted_in_the_trace_are_put_together(tmp_path):
     assert (write.begin, write.end, write.data()) == (1, 1, b"hello")
     assert unlink.result == -1
     assert unlink.texts() == [b"a"]
+
+
+def test_a_descriptor_that_goes_from_one_file_to_another_is_followed(directory, tmp_path):
+    """The number is given back by one thread and taken by another before either call has returned."""
+    trace = Trace(directory)
+    trace.open("old", 5, "O_RDWR|O_CLOEXEC")
+    name = hexadecimal(str(directory / "new"))
+    trace.lines += [
+        f"18  openat(AT_FDCWD, {name}, O_RDWR|O_CREAT|O_CLOEXEC, 0600 <unfinished ...>",
+        "17  close(5 <unfinished ...>",
+        "18  <... openat resumed>) = 5",
+        "17  <... close resumed>) = 0",
+    ]
+    trace.write(5, "whole")
+    trace.call("fsync(5)")
+    trace.open(".", 6, "O_RDONLY|O_CLOEXEC")
+    trace.call("fsync(6)")
+    assert left(directory, trace, tmp_path) == {"old": "old", "new": "whole"}

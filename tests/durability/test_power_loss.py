@@ -79,8 +79,18 @@ def recorded(_begun: tuple[Path, int], tmp_path_factory: pytest.TempPathFactory)
     assert not failures
     calls = read_trace(trace)
     trace.unlink()
+    _check_trace(before, folder / "oubli-data", calls)
     requests = [client.requests for client in clients]
     return Recorded(folder / "oubli-data", before, calls, read_answers(calls), requests)
+
+
+def _check_trace(before: Path, after: Path, calls: list[Call]) -> None:
+    """The model of the disk, fed with the trace, has the snapshots that the disk has."""
+    disk = Disk(after, before)
+    disk.apply(calls)
+    for name, content in disk.now().items():
+        if name.startswith("snapshot-") and (after / name).exists():
+            assert (after / name).read_bytes() == content, f"{name} is not what the trace says"
 
 
 def changes(recorded: Recorded) -> list[Request]:
@@ -100,7 +110,7 @@ def _was_seen(name: str, seen: set[str]) -> bool:
 
 
 def test_every_success_is_sent_after_the_flush_that_covers_it(recorded, tell):
-    written = journal_writes(recorded.calls, _as_before(recorded))
+    written = journal_writes(recorded.calls, Disk(recorded.directory, recorded.before))
     made = changes(recorded)
     n_found = 0
     for request in made:
@@ -123,16 +133,9 @@ def _token(request: Request) -> bytes:
     return f'"{name}"'.encode()
 
 
-def _as_before(recorded: Recorded) -> Path:
-    """The directory under the name it had, with what was in it when the trace began."""
-    shutil.rmtree(recorded.directory, ignore_errors=True)
-    shutil.copytree(recorded.before, recorded.directory)
-    return recorded.directory
-
-
 def lose_power(recorded: Recorded, truth: Truth, cut: int, folder: Path, lucky: random.Random | None) -> int:
     """Cut the power at a place of the trace, start on what is left, compare; return how many requests were checked."""
-    disk = Disk(_as_before(recorded))
+    disk = Disk(recorded.directory, recorded.before)
     disk.apply(call for call in recorded.calls if call.end <= cut)
     folder.mkdir()
     shutil.copy(recorded.directory.parent / "people.csv", folder)

@@ -48,6 +48,15 @@ class Call:
     end: int = -1
     result: int = -1
 
+    @property
+    def place(self) -> int:
+        """Where it took effect, as far as others can tell.
+
+        A number that `close` gives back may be another file's before `close` has returned, and `openat` holds it only
+        when it returns. A flush covers what had been written when it began.
+        """
+        return self.begin if self.name in ("close", "fsync", "fdatasync") else self.end
+
     def texts(self) -> list[bytes]:
         """Return the arguments that are texts or data."""
         return [bytes.fromhex(text.replace("\\x", "")) for text in _TEXT.findall(self.arguments)]
@@ -63,7 +72,7 @@ class Call:
 
 
 def read_trace(path: Path) -> list[Call]:
-    """Return the calls in the order in which they began; those that never returned are left out."""
+    """Return the calls in the order in which they took effect; those that never returned are left out."""
     calls: list[Call] = []
     begun: dict[str, Call] = {}
     with path.open(encoding="ascii") as lines:
@@ -84,7 +93,7 @@ def read_trace(path: Path) -> list[Call]:
                 call = Call(found["name"], found["arguments"], place)
                 begun[found["pid"]] = call
                 calls.append(call)
-    return [call for call in calls if call.end >= 0]
+    return sorted((call for call in calls if call.end >= 0), key=lambda call: call.place)
 
 
 def _number(text: str) -> int:
