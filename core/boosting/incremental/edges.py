@@ -1,12 +1,14 @@
-"""Edges of numeric columns: a function of the set of values held that hardly ever moves.
+"""Edges of numeric columns: a function of the set of samples held that hardly ever moves.
 
-Every value has a hash of (column, value). The edges of a column are the distinct values held whose hash is below
-2^(64 - level), the level being the smallest with less than `max_bins` such values; at level 0, when every value is an
-edge, the largest is left out. So a sample that comes or goes moves an edge only when it holds a value among the
-chosen few, and alone; and the values of level - 1, of which there are about twice as many, are counted so that this
-is known at once.
+Every sample has a level, drawn from a hash of its id: half of the samples are of level 0, a quarter of level 1, and so
+on. The edges of a column are the distinct values of the samples of at least some level, the lowest with less than
+`max_bins` such values; at level 0, when every value is an edge, the largest is left out. So where there are many
+values the edges are those of a random choice of the samples, which parts them about evenly, as quantiles do; and a
+sample that comes or goes moves an edge only when it is among the chosen few, and alone with its value. The values of
+the level below, of which there are about twice as many, are counted so that it is known when the level falls.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,189 +18,162 @@ from core._jit import inner, kernel
 from core.rng import combine, mix
 
 EDGES = np.uint64(5)
-_TABLE = 4096  # places of a hash table; half of them are used at most
-_COLUMNS_AT_ONCE = 64
-_BLOCK = 512  # rows that are looked at column by column, while they are in cache
+_N_LEVELS = 64
+_TABLE = 1024  # places of a hash table; the values are at most a fourth of that
+_HIGHEST = np.uint64(1 << 63)
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 
 
-@inner
-def column_key(column):
-    """What the hashes of a column's values are drawn from; the same under every seed."""
-    return combine(mix(EDGES), np.uint64(column))
+@kernel
+def draw_levels(id_hashes, slots, seed, levels):
+    """Write the level of each sample: the zeros that its hash begins with."""
+    key = combine(mix(seed), EDGES)
+    for i in range(slots.shape[0]):
+        hashed = combine(key, id_hashes[slots[i]])
+        level = 0
+        while level < _N_LEVELS - 1 and hashed & _HIGHEST == _ZERO:
+            hashed <<= _ONE
+            level += 1
+        levels[i] = level
 
 
 @kernel
-def hash_values(values, column, hashes):
-    """Hash float64 values, given as their bits (uint64), of a column."""
-    key = column_key(column)
-    for i in range(values.shape[0]):
-        hashes[i] = combine(key, values[i])
+def sort_by_level(slots, levels, order, ends, places):
+    """Order samples by falling level, and as they were within one.
+
+    order         int64[n]: written, slots
+    ends, places  int64[65], zero at the beginning: written, `ends[level]` samples are of at least that level
+    """
+    for i in range(levels.shape[0]):
+        ends[levels[i]] += 1
+    for level in range(_N_LEVELS - 1, -1, -1):
+        ends[level] += ends[level + 1]
+        places[level] = ends[level + 1]
+    for i in range(levels.shape[0]):
+        order[places[levels[i]]] = slots[i]
+        places[levels[i]] += 1
 
 
 @inner
-def _insert(values, hashes, counts, column, bits, key, count):
-    """Count a value in the table of a column; returns whether it is new there."""
+def _insert(values, counts, value, as_bits):
+    """Count a value, whose bits are `as_bits`; returns whether it is new."""
     mask = np.uint64(_TABLE - 1)
-    place = key & mask
-    while counts[column, place] != 0:
-        if values[column, place] == bits:
-            counts[column, place] += count
+    place = mix(as_bits) & mask
+    while counts[place] != 0:
+        if values[place] == value:
+            counts[place] += 1
             return False
         place = (place + _ONE) & mask
-    values[column, place], hashes[column, place], counts[column, place] = bits, key, count
+    values[place], counts[place] = value, 1
     return True
 
 
 @inner
-def _raise_level(values, hashes, counts, column, level, spare):
-    """Throw out of a table what is no value of a level; returns how many are left."""
-    n_kept = 0
-    for place in range(_TABLE):
-        if counts[column, place] != 0:
-            if hashes[column, place] >> np.uint64(64 - level) == _ZERO:
-                spare[0, n_kept], spare[1, n_kept] = values[column, place], hashes[column, place]
-                spare[2, n_kept] = np.uint64(counts[column, place])
-                n_kept += 1
-            counts[column, place] = 0
-    for i in range(n_kept):
-        _insert(values, hashes, counts, column, spare[0, i], spare[1, i], np.int64(spare[2, i]))
-    return n_kept
-
-
-@kernel
-def collect(cells, first_column, bits, is_numeric, slots, values, hashes, counts, sizes, levels, spare):
-    """Count the values of the numeric columns by the tables' levels, which rise as the tables fill.
-
-    cells, bits     float32/64[n_slots, d]; float64[1] and its uint64 view, to read bits by
-    first_column    number of the first of the columns
-    values, hashes  uint64[d, table], counts int64[d, table], zero at the beginning
-    sizes, levels   int64[d], zero at the beginning
-    spare           uint64[3, table]
-    """
+def _count_values(column, order, begin, end, bits, room, values, counts):
+    """Count the values of some samples, NaN left out; returns how many are new, or `room` + 1 when there are more."""
     as_float, as_bits = bits
-    n = slots.shape[0]
-    for start in range(0, n, _BLOCK):
-        end = min(start + _BLOCK, n)
-        for column in range(cells.shape[1]):
-            if not is_numeric[column]:
-                continue
-            key = column_key(first_column + column)
-            for i in range(start, end):
-                x = np.float64(cells[np.uint64(slots[i]), column])
-                if np.isnan(x):
-                    continue
-                as_float[0] = x
-                hashed = combine(key, as_bits[0])
-                level = levels[column]
-                if level > 0 and hashed >> np.uint64(64 - level) != _ZERO:
-                    continue
-                if _insert(values, hashes, counts, column, as_bits[0], hashed, 1):
-                    sizes[column] += 1
-                    while sizes[column] > _TABLE // 2:
-                        levels[column] += 1
-                        sizes[column] = _raise_level(values, hashes, counts, column, levels[column], spare)
-
-
-@kernel
-def select_known(cells, bits, is_numeric, slots, known, columns, values):
-    """List the values of some samples that are of the levels known; returns how many.
-
-    columns int32[], values float64[]: written
-    """
-    as_float, as_bits = bits
-    n_found = 0
-    for column in range(cells.shape[1]):
-        if not is_numeric[column]:
+    n_new = 0
+    for i in range(begin, end):
+        x = np.float64(column[order[i]])
+        if np.isnan(x):
             continue
-        key = column_key(column)
-        for i in range(slots.shape[0]):
-            x = np.float64(cells[np.uint64(slots[i]), column])
-            if np.isnan(x):
-                continue
-            as_float[0] = x
-            if known[column] == 0 or combine(key, as_bits[0]) >> np.uint64(64 - known[column]) == _ZERO:
-                columns[n_found], values[n_found] = column, x
-                n_found += 1
-    return n_found
+        as_float[0] = x + 0.0  # of two zeros one
+        if _insert(values, counts, as_float[0], as_bits[0]):
+            n_new += 1
+            if n_new > room:
+                break
+    return n_new
+
+
+@kernel
+def find_level(column, order, ends, max_edges, bits, values, counts):
+    """Find the level of a column, and count its values.
+
+    column          float32/64[n_slots]
+    bits            float64[1] and its uint64 view, to read bits by
+    values, counts  float64[1024], int64[1024]: written, the values of at least that level where counts are positive
+    """
+    counts[:] = 0
+    n_values = 0
+    for level in range(_N_LEVELS - 1, -1, -1):
+        begin, end = ends[level + 1], ends[level]
+        n_values += _count_values(column, order, begin, end, bits, max_edges - n_values, values, counts)
+        if n_values > max_edges:
+            counts[:] = 0
+            _count_values(column, order, 0, begin, bits, max_edges, values, counts)
+            return level + 1
+    return 0
 
 
 class ColumnEdges:
-    """The values of one column that are edges, or nearly.
+    """The edges of one column.
+
+    Parameters
+    ----------
+    level : of the edges.
+    held : number of samples of at least that level, by value.
+    below : the same one level lower; empty at level 0.
+    max_edges : of the column.
 
     Attributes
     ----------
     edges : float64[], rising.
-    level : of the edges.
-    known : the level of the values that are counted; below `level` unless that is 0.
-    counts : samples held, by value.
     """
 
-    def __init__(self, column: int, max_edges: int, known: int, counts: dict[float, int]) -> None:
-        self.column = column
+    def __init__(self, level: int, held: dict[float, int], below: dict[float, int], max_edges: int) -> None:
+        self.level = level
         self.max_edges = max_edges
-        self.known = known
-        self.counts = counts
-        self.level, self.edges = self._choose()
-        self._forget()
+        self._held = held
+        self._below = below
+        self.edges = self._list_edges()
 
-    def _choose(self) -> tuple[int, npt.NDArray[np.float64]]:
-        values = np.sort(np.fromiter(self.counts, np.float64, len(self.counts)))
-        if self.known == 0 and len(values) <= self.max_edges:
-            return 0, values[:-1]
-        hashes = value_hashes(values, self.column)
-        level = max(self.known, 1)
-        while True:
-            chosen = values[hashes >> np.uint64(64 - level) == 0]
-            if len(chosen) <= self.max_edges:
-                return level, chosen
-            level += 1
+    def _list_edges(self) -> npt.NDArray[np.float64]:
+        values = np.sort(np.fromiter(self._held, np.float64, len(self._held)))
+        return values if self.level else values[:-1]
 
-    def _forget(self) -> None:
-        """Keep the values of the level below that of the edges, no others."""
-        lowest = max(self.level - 1, 0)
-        if lowest > self.known:
-            values = np.fromiter(self.counts, np.float64, len(self.counts))
-            kept = values[value_hashes(values, self.column) >> np.uint64(64 - lowest) == 0]
-            self.counts = {value: self.counts[value] for value in kept.tolist()}
-            self.known = lowest
-
-    def renew(self) -> bool:
-        """Choose the edges anew after values have come or gone; False when more values have to be known for that."""
-        self.level, self.edges = self._choose()
-        if self.known > 0 and self.level == self.known:
-            return False
-        self._forget()
+    def count(self, values: npt.NDArray[Any], levels: npt.NDArray[np.uint8], sign: int) -> bool:
+        """Take in (sign 1) or let go of (-1) samples of at least the level below; False when the level moves."""
+        if self.level:
+            _move(self._below, values, sign)
+            if len(self._below) <= self.max_edges:
+                return False
+        if _move(self._held, values[levels >= self.level], sign):
+            if len(self._held) > self.max_edges:
+                return False
+            self.edges = self._list_edges()
         return True
 
     def is_like(self, other: "ColumnEdges") -> bool:
-        """Whether the edges are the same, and the counts of the values of the levels that both know."""
-        if self.level != other.level or not np.array_equal(self.edges, other.edges):
-            return False
-        known = max(self.known, other.known)
-        return self._counts_of(known) == other._counts_of(known)
-
-    def _counts_of(self, level: int) -> dict[float, int]:
-        if level == 0:
-            return self.counts
-        values = np.fromiter(self.counts, np.float64, len(self.counts))
-        chosen = values[value_hashes(values, self.column) >> np.uint64(64 - level) == 0]
-        return {value: self.counts[value] for value in chosen.tolist()}
+        """Whether level, edges and all counts are the same."""
+        ours, theirs = (self.level, self._held, self._below), (other.level, other._held, other._below)
+        return ours == theirs and np.array_equal(self.edges, other.edges)
 
     def copy(self) -> "ColumnEdges":
         """An independent copy."""
-        other = object.__new__(ColumnEdges)
-        other.__dict__.update(self.__dict__)
-        other.counts = self.counts.copy()
-        return other
+        return ColumnEdges(self.level, self._held.copy(), self._below.copy(), self.max_edges)
 
 
-def value_hashes(values: npt.NDArray[np.float64], column: int) -> npt.NDArray[np.uint64]:
-    """Hash values of a column."""
-    hashes = np.zeros(len(values), np.uint64)
-    hash_values(values.view(np.uint64), column, hashes)
-    return hashes
+def _move(counts: dict[float, int], values: npt.NDArray[Any], sign: int) -> bool:
+    """Count values, or count them no more; returns whether any has come or gone."""
+    n_before, n_gone = len(counts), 0
+    for value, number in _counted(values):
+        left = counts.get(value, 0) + sign * number
+        if left:
+            counts[value] = left
+        else:
+            del counts[value]
+            n_gone += 1
+    return n_gone > 0 or len(counts) > n_before
+
+
+def _counted(values: npt.NDArray[Any]) -> Iterable[tuple[float, int]]:
+    """Values and how often each is there; NaN left out."""
+    present = values[~np.isnan(values)]
+    if len(present) == 1:
+        return ((float(present[0]), 1),)
+    distinct, numbers = np.unique(present, return_counts=True)
+    return zip(distinct.tolist(), numbers.tolist(), strict=True)
 
 
 class EdgeTable:
@@ -208,84 +183,66 @@ class EdgeTable:
     ----------
     is_numeric : bool[d]
     max_edges : of one column.
+    seed : what the levels of samples are drawn from.
     """
 
-    def __init__(self, is_numeric: npt.NDArray[np.bool_], max_edges: int) -> None:
+    def __init__(self, is_numeric: npt.NDArray[np.bool_], max_edges: int, seed: int) -> None:
         self.is_numeric = is_numeric
         self.max_edges = max_edges
+        self._seed = np.uint64(seed)
         self.columns: list[ColumnEdges | None] = [None] * len(is_numeric)
-        self._known = np.zeros(len(is_numeric), np.int64)
-        self._float = np.zeros(1)
 
     @property
     def edges(self) -> list[npt.NDArray[np.float64]]:
         """The edges of every column; none of categorical ones."""
         return [np.zeros(0) if column is None else column.edges for column in self.columns]
 
-    def collect(self, cells: npt.NDArray[Any], slots: npt.NDArray[np.int64]) -> None:
+    def collect(self, cells: npt.NDArray[Any], id_hashes: npt.NDArray[np.uint64], slots: npt.NDArray[np.int64]) -> None:
         """Find the edges of some samples, forgetting all others."""
-        for first in range(0, len(self.columns), _COLUMNS_AT_ONCE):
-            self._collect_some(cells[:, first : first + _COLUMNS_AT_ONCE], slots, first)
-        self._known[:] = [0 if column is None else column.known for column in self.columns]
+        order = np.zeros(len(slots), np.int64)
+        ends, places = np.zeros(_N_LEVELS + 1, np.int64), np.zeros(_N_LEVELS + 1, np.int64)
+        sort_by_level(slots, self._levels(id_hashes, slots), order, ends, places)
+        as_float = np.zeros(1)
+        bits = (as_float, as_float.view(np.uint64))
+        values, counts = np.zeros(_TABLE), np.zeros(_TABLE, np.int64)
+        for index in np.flatnonzero(self.is_numeric).tolist():
+            column = cells[:, index]
+            level = int(find_level(column, order, ends, self.max_edges, bits, values, counts))
+            used = counts > 0
+            held = dict(zip(values[used].tolist(), counts[used].tolist(), strict=True))
+            below = dict(_counted(column[order[: ends[level - 1]]] + 0.0)) if level else {}
+            self.columns[index] = ColumnEdges(level, held, below, self.max_edges)
 
-    def _collect_some(self, cells: npt.NDArray[Any], slots: npt.NDArray[np.int64], first: int) -> None:
-        d = cells.shape[1]
-        is_numeric = self.is_numeric[first : first + d]
-        values, hashes = np.zeros((d, _TABLE), np.uint64), np.zeros((d, _TABLE), np.uint64)
-        counts, spare = np.zeros((d, _TABLE), np.int64), np.zeros((3, _TABLE), np.uint64)
-        sizes, levels = np.zeros(d, np.int64), np.zeros(d, np.int64)
-        collect(cells, first, self._bits(), is_numeric, slots, values, hashes, counts, sizes, levels, spare)
-        for column in range(d):
-            if is_numeric[column]:
-                used = counts[column] > 0
-                found = values[column, used].view(np.float64).tolist()
-                held = dict(zip(found, counts[column, used].tolist(), strict=True))
-                edges = ColumnEdges(first + column, self.max_edges, int(levels[column]), held)
-                self.columns[first + column] = edges
+    def _levels(self, id_hashes: npt.NDArray[np.uint64], slots: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+        levels = np.zeros(len(slots), np.uint8)
+        draw_levels(id_hashes, slots, self._seed, levels)
+        return levels
 
-    def _bits(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.uint64]]:
-        return self._float, self._float.view(np.uint64)
-
-    def count(self, cells: npt.NDArray[Any], slots: npt.NDArray[np.int64], sign: int) -> tuple[list[int], bool]:
+    def count(
+        self, cells: npt.NDArray[Any], id_hashes: npt.NDArray[np.uint64], slots: npt.NDArray[np.int64], sign: int
+    ) -> tuple[list[int], bool]:
         """Take samples in (sign 1) or let go of them (-1).
 
         Returns
         -------
         the columns whose edges have changed, and whether the edges are known: if not, all have to be collected anew.
         """
-        room = len(slots) * len(self.columns)
-        columns, values = np.zeros(room, np.int32), np.zeros(room)
-        n_found = select_known(cells, self._bits(), self.is_numeric, slots, self._known, columns, values)
-        moved = set()
-        for index, value in zip(columns[:n_found].tolist(), values[:n_found].tolist(), strict=True):
-            counts = self._column(index).counts
-            number = counts.get(value, 0) + sign
-            if number:
-                counts[value] = number
-            else:
-                del counts[value]
-            if number == (sign > 0):
-                moved.add(index)
+        levels = self._levels(id_hashes, slots)
+        highest = int(levels.max(initial=0))
         changed: list[int] = []
-        for index in sorted(moved):
-            column = self._column(index)
+        for index, column in enumerate(self.columns):
+            if column is None or highest < column.level - 1:
+                continue
             before = column.edges
-            if not column.renew():
+            near = levels + 1 >= column.level
+            if not column.count(cells[slots[near], index] + 0.0, levels[near], sign):
                 return changed, False
-            self._known[index] = column.known
             if not np.array_equal(before, column.edges):
                 changed.append(index)
         return changed, True
 
-    def _column(self, index: int) -> ColumnEdges:
-        column = self.columns[index]
-        if column is None:
-            raise IndexError(f"column {index} is categorical")
-        return column
-
     def copy(self) -> "EdgeTable":
         """An independent copy."""
-        other = EdgeTable(self.is_numeric, self.max_edges)
+        other = EdgeTable(self.is_numeric, self.max_edges, int(self._seed))
         other.columns = [None if column is None else column.copy() for column in self.columns]
-        other._known[:] = self._known
         return other

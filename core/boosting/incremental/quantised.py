@@ -38,7 +38,7 @@ from core.boosting.incremental.gradients import BINARY, HESSIAN_STEPS, MULTICLAS
 from core.boosting.incremental.plans import make_plans
 from core.boosting.incremental.settings import IncrementalSettings
 from core.boosting.incremental.start import Start, TargetSums, class_start
-from core.boosting.incremental.steadiness import Steadiness, steadiness
+from core.boosting.incremental.steadiness import Steadiness, regression_steadiness, steadiness
 from core.boosting.incremental.training import DONE, NO_BLOCKS, TOO_MUCH, grow_iterations
 from core.boosting.incremental.update import reach, update_iterations
 from core.boosting.nodes import Trees, no_trees
@@ -107,7 +107,7 @@ class QuantisedTrees:
         self._all_train = False
         self._has_other_candidates = False
         self._n_training = self._n_held = 0
-        self._edges = EdgeTable(~self.categorical, self.settings.max_bins - 1)
+        self._edges = EdgeTable(~self.categorical, self.settings.max_bins - 1, self.settings.seed)
         self._sums = TargetSums()
         self._class_counts = np.zeros(0, np.int64)
         self._category_counts = np.zeros(0, np.int64)
@@ -133,7 +133,7 @@ class QuantisedTrees:
         self._allocate_samples(len(problem.data.cells))
         self._enter(problem, slots)
         self._count_targets(problem, slots)
-        self._edges.collect(problem.data.cells, slots)
+        self._edges.collect(problem.data.cells, problem.data.id_hashes, slots)
         groups = n_groups(problem, self._n_training)
         if groups:
             self._groups = groups
@@ -229,6 +229,8 @@ class QuantisedTrees:
         return counts
 
     def _steadiness_now(self) -> Steadiness:
+        if not self.is_classification:
+            return regression_steadiness(self.settings.max_depth)
         return steadiness(self._n_training, self.settings.max_depth, self.settings.seed)
 
     def _make_loss(self, start: Start) -> Loss:
@@ -335,7 +337,7 @@ class QuantisedTrees:
     def _join(self, problem: Problem, slots: Slots, held: Slots) -> bool:
         """Take samples into bins and counters; False when everything has to be grown anew."""
         data, validated = problem.data, self._validates
-        changed, is_known = self._edges.count(data.cells, slots, 1)
+        changed, is_known = self._edges.count(data.cells, data.id_hashes, slots, 1)
         if not is_known or not follow_edges(self, data, self._samples(problem), held, changed):
             return False
         has_room, has_new = welcome_categories(self, data, slots)
@@ -357,7 +359,7 @@ class QuantisedTrees:
     def _leave(self, problem: Problem, slots: Slots, held: Slots) -> bool:
         """Take samples out of bins and counters; False when everything has to be grown anew."""
         data, validated = problem.data, self._validates
-        changed, is_known = self._edges.count(data.cells, slots, -1)
+        changed, is_known = self._edges.count(data.cells, data.id_hashes, slots, -1)
         self._move_categories(slots, -1)
         if not is_known or not follow_edges(self, data, self._samples(problem), held, changed):
             return False

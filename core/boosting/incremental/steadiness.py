@@ -11,9 +11,11 @@ The uppermost nodes, by far the dearest to build anew, are steadier still: their
 F_0, which no tree can change, with larger weights, so that trees differ.
 
 How much of this is right depends on the number n of training samples, a sample's influence being about 1 / n. It
-enters as floor(log2(n) + u), which hardly ever moves.
+enters as floor(log2(n) + u), which hardly ever moves. In a regression steadiness buys little, because residuals, which
+have no bounds, move the leaves all the same, and costs much: the splits are nearly the best ones.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +33,7 @@ _LARGE = 17  # log2 of n from which on a set counts as large
 _SCALE = 0.4  # s of nodes that are split by the derivatives at hand
 _LARGE_TOP, _LARGE_TOP_SCALE = 1, 1.0
 _SMALL_TOP, _SMALL_TOP_SCALE = 2, 2.0
+_REGRESSION_SCALE = 0.05
 
 
 class Steadiness(NamedTuple):
@@ -55,11 +58,21 @@ def fill_weights(scale, weights):
 
 
 def steadiness(n: int, depth: int, seed: int) -> Steadiness:
-    """How steady to make splits of trees of some depth on n samples."""
+    """How steady to make splits of trees of some depth, for classes of n samples."""
     is_large = size_step(float(n), np.uint64(seed)) >= _LARGE
     top, scale = (_LARGE_TOP, _LARGE_TOP_SCALE) if is_large else (_SMALL_TOP, _SMALL_TOP_SCALE)
     top = min(top, depth - 1)
-    weights = np.ones((depth + 1, N_WEIGHTS))
-    for level in range(depth):
-        fill_weights(scale if level < top else _SCALE, weights[level])
-    return Steadiness(top, weights, int(is_large))
+    return Steadiness(top, _weigh([scale] * top + [_SCALE] * (depth - top)), int(is_large))
+
+
+def regression_steadiness(depth: int) -> Steadiness:
+    """How steady to make splits of trees of some depth, for numbers."""
+    return Steadiness(0, _weigh([_REGRESSION_SCALE] * depth), 0)
+
+
+def _weigh(scales: Sequence[float]) -> npt.NDArray[np.float64]:
+    """The weights of all levels that are split, and of the leaves below, which nobody asks for."""
+    weights = np.ones((len(scales) + 1, N_WEIGHTS))
+    for level, scale in enumerate(scales):
+        fill_weights(scale, weights[level])
+    return weights

@@ -23,6 +23,7 @@ from tests.oracles.boosting.quantised_parts import (
     candidates,
     class_start,
     number_start,
+    regression_steadiness,
     steadiness,
     validates,
     weight_of,
@@ -149,9 +150,9 @@ def fit(samples: Mapping[str, Sample], parameters: Parameters, columns: Sequence
         start = class_start(counts, groups, p.learning_rate * p.leaf_grid, p.seed)
     else:
         start = number_start([sample.label for sample, trains in zip(held, training, strict=True) if trains], p.seed)
-    steady = steadiness(sum(training), p)
+    steady = steadiness(sum(training), p) if is_classification else regression_steadiness(p)
     loss = Loss(p, start, steady.grid, n_groups=groups, is_classification=is_classification)
-    bins = bins_of([sample.cells for sample in held], columns, p.max_bins)
+    bins = bins_of(held, columns, p.max_bins, p.seed)
     drawn = [candidates(bins, columns, p.split_sampling, m, p.seed) for m in range(p.n_estimators)]
     trees = Trees(p, loss, steady, drawn)
     scores = [list(start.scores) for _ in held]

@@ -83,31 +83,36 @@ def validates(sample: Sample, parameters: Parameters) -> bool:
 # --- bins and candidates --------------------------------------------------------------------------
 
 
-def edges_of(values: Sequence[float], column: int, max_edges: int) -> list[float]:
-    """All distinct values but the largest, or, when these are too many, those with the smallest hashes.
+def level_of(sample: Sample, seed: int) -> int:
+    """How many zeros the hash of a sample begins with."""
+    return 64 - max(combine(draw(seed, EDGES), sample.id_hash).bit_length(), 1)
 
-    The hash has to begin with `level` zeros, the level being the smallest at which few enough are left.
+
+def edges_of(values: Sequence[tuple[float, int]], max_edges: int) -> list[float]:
+    """All distinct values but the largest, or, when these are too many, those of samples of a high level.
+
+    values: with the levels of the samples that have them.
     """
-    distinct = sorted(set(values))
+    distinct = sorted({value for value, _ in values})
     if len(distinct) <= max_edges:
         return distinct[:-1]
-    key = combine(mix(EDGES), column)
-    for level in range(1, 65):
-        chosen = [value for value in distinct if combine(key, bits(value)) >> (64 - level) == 0]
+    for lowest in range(1, 65):
+        chosen = sorted({value for value, level in values if level >= lowest})
         if len(chosen) <= max_edges:
             return chosen
     raise AssertionError("hashes differ")
 
 
-def bins_of(rows: Sequence[Sequence[Any]], columns: Sequence[Column], max_bins: int) -> list[list[Any]]:
+def bins_of(samples: Sequence[Sample], columns: Sequence[Column], max_bins: int, seed: int) -> list[list[Any]]:
     """Of a numeric column its edges, of a categorical one its categories: missing first, then by hash."""
     result: list[list[Any]] = []
     for j, column in enumerate(columns):
-        values = {row[j] for row in rows}
         if column.type == "categorical":
+            values = {sample.cells[j] for sample in samples}
             result.append(sorted(values, key=lambda value: (value != MISSING_CATEGORY, value)))
         else:
-            result.append(edges_of([value for value in values if value is not None], j, max_bins - 1))
+            leveled = [(sample.cells[j], level_of(sample, seed)) for sample in samples if sample.cells[j] is not None]
+            result.append(edges_of(leveled, max_bins - 1))
     return result
 
 
@@ -160,6 +165,11 @@ def steadiness(n: int, parameters: Parameters) -> Steadiness:
     scales = [scale if depth < top else 0.4 for depth in range(parameters.max_depth)]
     own = parameters.gradient_grid
     return Steadiness(top, scales, min(own * grid, max(own, 0.5)))
+
+
+def regression_steadiness(parameters: Parameters) -> Steadiness:
+    """Splits are nearly the best ones."""
+    return Steadiness(0, [0.05] * parameters.max_depth, parameters.gradient_grid)
 
 
 def weight_of(scale: float, drawn: int) -> float:
