@@ -57,7 +57,8 @@ def derive_first(loss, start_scores, samples, slots):
 def first_share(loss, start_scores, group):
     """P of a group at F_0, in steps of 2**-32."""
     if loss.kind == BINARY:
-        return loss.table[min(max(np.int64(start_scores[0]) + loss.zero, 0), loss.table.shape[0] - 1)]
+        place = min(max(np.int64(start_scores[0]) + loss.zero, 0), loss.table.shape[0] - 1)
+        return loss.table[place] // loss.steps
     largest = np.int64(start_scores[0])
     for k in range(start_scores.shape[0]):
         largest = max(largest, np.int64(start_scores[k]))

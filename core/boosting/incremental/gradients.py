@@ -46,7 +46,7 @@ class Loss(NamedTuple):
 
     kind: int
     steps: int  # N
-    table: npt.NDArray[np.int64]  # p in steps of 2**-32 by score + zero; of several classes, e^-(score / unit) by score
+    table: npt.NDArray[np.int64]  # N p in steps of 2**-32 by score + zero; of several classes, e^-(score / unit)
     zero: int
     weights: npt.NDArray[np.int64]  # int64[N + 1]: H[q]
     base: float  # regression: F_0
@@ -84,6 +84,7 @@ def make_loss(kind: int, gradient_grid: float, unit: float, base: float = 0.0, s
     if kind == BINARY:
         table = np.zeros(2 * zero + 1, np.int64)
         _fill_sigmoids(table, zero, unit)
+        table *= steps
     elif kind == MULTICLASS:
         table = np.zeros(int(np.ceil(_REACH / unit)) + 1, np.int64)
         _fill_powers(table, unit)
@@ -102,7 +103,7 @@ def offset_of(rounding, iteration, group):
 def binary_level(loss, score, offset):
     """Q of the second of two classes."""
     place = min(max(score + loss.zero, 0), loss.table.shape[0] - 1)
-    return (loss.table[np.uint64(place)] * loss.steps + offset) >> 32
+    return (loss.table[np.uint64(place)] + offset) >> 32
 
 
 @inner
@@ -160,23 +161,23 @@ def derive_binary(loss, scores, samples, iteration, packed):
     for slot in range(scores.shape[0]):
         place = min(max(np.int64(scores[slot]) + loss.zero, 0), last)
         offset = np.int64(np.uint32(samples.rounding[slot] + shift))
-        q = (loss.table[np.uint64(place)] * loss.steps + offset) >> 32
+        q = (loss.table[np.uint64(place)] + offset) >> 32
         g = q - loss.steps * samples.labels[slot]
         packed[slot] = ((g << HESSIAN_BITS) + loss.weights[np.uint64(q)]) * (samples.roles[slot] & TRAINS)
 
 
 @inner
 def mark_binary(loss, new, old, samples, iteration, marks):
-    """Mark the slots of samples that train whose derivative is another by the new scores than by the old ones."""
+    """Mark the slots whose derivative, if the sample trains, is another by the new scores than by the old ones."""
     last = loss.table.shape[0] - 1
     shift = np.uint32(iteration) * _ITERATION_STEP
     for slot in range(new.shape[0]):
         place = min(max(np.int64(new[slot]) + loss.zero, 0), last)
         other = min(max(np.int64(old[slot]) + loss.zero, 0), last)
         offset = np.int64(np.uint32(samples.rounding[slot] + shift))
-        q = (loss.table[np.uint64(place)] * loss.steps + offset) >> 32
-        p = (loss.table[np.uint64(other)] * loss.steps + offset) >> 32
-        marks[slot] = (p != q) & (samples.roles[slot] == TRAINS)
+        q = (loss.table[np.uint64(place)] + offset) >> 32
+        p = (loss.table[np.uint64(other)] + offset) >> 32
+        marks[slot] = p != q
 
 
 @inner
@@ -187,17 +188,17 @@ def mark_regression(loss, new, old, samples, iteration, marks):
         offset = np.int64(np.uint32(samples.rounding[slot] + shift))
         q = regression_step(loss, np.int64(new[slot]), samples.y[slot], offset)
         p = regression_step(loss, np.int64(old[slot]), samples.y[slot], offset)
-        marks[slot] = (p != q) & (samples.roles[slot] == TRAINS)
+        marks[slot] = p != q
 
 
 @inner
-def mark_drifted(new, old, samples, marks):
-    """Mark the slots of samples that train whose scores of any group are others."""
+def mark_drifted(new, old, marks):
+    """Mark the slots whose scores of any group are others."""
     for slot in range(new.shape[1]):
         marks[slot] = 0
     for k in range(new.shape[0]):
         for slot in range(new.shape[1]):
-            marks[slot] |= (new[k, slot] != old[k, slot]) & (samples.roles[slot] == TRAINS)
+            marks[slot] |= new[k, slot] != old[k, slot]
 
 
 @inner

@@ -2,7 +2,7 @@
 
 What is trained is defined so that it hardly depends on any one sample, and yet is a function of the set of samples:
 
-    edges.py, bins.py   bins: edges are chosen among the values held by a hash of the value
+    edges.py, bins.py   bins: edges are values of samples that a hash of their ids chooses
     plans.py            candidates of each iteration: a share of the edges, chosen likewise
     start.py            F_0 and units, on coarse grids
     gradients.py        derivatives on a coarse grid, rounded by a hash of the id
@@ -34,8 +34,19 @@ from core.boosting.incremental.edges import EdgeTable
 from core.boosting.incremental.entering import derive_first, enter
 from core.boosting.incremental.export import importances, make_trees
 from core.boosting.incremental.following import dismiss_categories, follow_edges, welcome_categories
-from core.boosting.incremental.gradients import BINARY, HESSIAN_STEPS, MULTICLASS, REGRESSION, Loss, make_loss
+from core.boosting.incremental.gradients import Loss
 from core.boosting.incremental.plans import make_plans
+from core.boosting.incremental.room import (
+    drop_trees,
+    longer,
+    new_forest,
+    new_scores,
+    new_space,
+    new_work,
+    with_more_blocks,
+    with_more_slots,
+)
+from core.boosting.incremental.rules import loss_of_classes, loss_of_numbers, make_rules
 from core.boosting.incremental.settings import IncrementalSettings
 from core.boosting.incremental.start import Start, TargetSums, class_start
 from core.boosting.incremental.steadiness import Steadiness, regression_steadiness, steadiness
@@ -47,8 +58,6 @@ from core.rng import mix
 
 Slots = npt.NDArray[np.int64]
 
-_LEAF_LIMIT = 8.0  # greatest size of a leaf's value, before the learning rate; of a regression in spreads
-_LEAST_GAIN = 2.0**-40
 _FIELDS = ("threshold", "category", "value", "feature", "left", "missing_left", "is_categorical")
 
 
@@ -96,7 +105,6 @@ class QuantisedTrees:
         limit = int(settings.validation_fraction * 2.0**64) if settings.patience else 0
         self._validation_limit = np.uint64(min(limit, 2**64 - 1))
         self._n_labels = 2**settings.max_depth
-        self._n_heap = 2 ** (settings.max_depth + 1) - 1
         self._forget()
 
     def _forget(self) -> None:
@@ -186,39 +194,16 @@ class QuantisedTrees:
         self._plans = make_plans(self._features, self._bins, m, settings.seed, settings.split_sampling)
         self._start = self._start_now()
         self._steadiness = self._steadiness_now()
-        self._loss = self._make_loss(self._start)
-        self._rules = self._make_rules()
+        self._loss = self._make_loss()
+        self._rules = make_rules(settings, self._loss, self._groups, self._start, self._steadiness)
         self._first = np.zeros((self._groups, self._capacity), np.int64)
         derive_first(self._loss, self._start.scores, self._samples(problem), slots)
-        capacity, groups, stride = self._capacity, self._groups, self._plans.cuts.shape[1]
-        self._scores = s.Scores(
-            new=np.zeros((groups, capacity), np.int32),
-            old=np.zeros((groups, capacity), np.int32),
-            kept=np.zeros((m // s.EVERY + 1, groups, capacity), np.int32),
-            losses=np.zeros(m, np.int64),
-        )
+        depth, capacity, n_places = settings.max_depth, self._capacity, self._plans.cuts.shape[1]
+        self._scores = new_scores(m, capacity, self._start.scores)
         self._scores.new[:, slots] = self._start.scores[:, np.newaxis]
         self._scores.kept[0] = self._scores.new
-        nodes = np.zeros((m * groups, self._n_heap), s.NODE)
-        nodes["feature"], nodes["block"] = s.ABSENT, s.NO_BLOCK
-        label_type = np.uint8 if self._n_labels < 256 else np.uint16
-        self._forest = s.Forest(
-            nodes=nodes,
-            leaf_of=np.full((m * groups, capacity), self._n_labels, label_type),
-            pool=np.zeros((0, stride), np.int64),
-            free=np.zeros(0, np.int32),
-            meta=np.zeros(s.META_SIZE, np.int64),
-        )
-        self._space = s.Space(
-            members=np.zeros(capacity, np.int32),
-            spare=np.zeros(capacity, np.int32),
-            packed=np.zeros((groups, capacity), np.int64),
-            first=np.zeros(self._n_heap, np.int64),
-            last=np.zeros(self._n_heap, np.int64),
-            sums=np.zeros(stride, np.int64),
-            root=np.zeros((groups, int(self._bins.first_bin[-1]) + 1), np.int64),
-            found=np.zeros(4, np.int64),
-        )
+        self._forest = new_forest(m * self._groups, depth, capacity, n_places)
+        self._space = new_space(self._groups, depth, capacity, n_places, int(self._bins.first_bin[-1]))
 
     def _count_categories(self, slots: Slots) -> npt.NDArray[np.int64]:
         features = self._features
@@ -233,30 +218,10 @@ class QuantisedTrees:
             return regression_steadiness(self.settings.max_depth)
         return steadiness(self._n_training, self.settings.max_depth, self.settings.seed)
 
-    def _make_loss(self, start: Start) -> Loss:
-        settings = self.settings
-        grid = min(settings.gradient_grid * 2**self._steadiness.coarsening, max(settings.gradient_grid, 0.5))
-        if not self.is_classification:
-            unit = settings.learning_rate * settings.leaf_grid * start.spread
-            return make_loss(REGRESSION, grid, unit, start.base, start.spread)
-        kind = BINARY if self._groups == 1 else MULTICLASS
-        return make_loss(kind, grid, settings.learning_rate * settings.leaf_grid)
-
-    def _make_rules(self) -> s.Rules:
-        settings, loss = self.settings, self._loss
-        hessian_steps = HESSIAN_STEPS if self.is_classification else 1
-        gradient = 1.0 / loss.steps if self.is_classification else 1.0 / (loss.inverse_grid * self._start.spread)
-        share = (self._groups - 1) / self._groups if self._groups > 1 else 1.0
-        return s.Rules(
-            depth=settings.max_depth,
-            top=self._steadiness.top,
-            least_weight=settings.min_child_weight * hessian_steps,
-            regularisation=settings.l2_regularization * hessian_steps,
-            leaf_scale=share * gradient * hessian_steps / settings.leaf_grid,
-            leaf_limit=float(np.floor(_LEAF_LIMIT / settings.leaf_grid)),
-            least_gain=_LEAST_GAIN,
-            weights=self._steadiness.weights,
-        )
+    def _make_loss(self) -> Loss:
+        if self.is_classification:
+            return loss_of_classes(self.settings, self._groups, self._steadiness)
+        return loss_of_numbers(self.settings, self._start)
 
     def _train(
         self, samples: s.Samples, slots: Slots, begin: int, progress: Callable[[int, int], None] | None = None
@@ -298,18 +263,7 @@ class QuantisedTrees:
 
     def _add_blocks(self) -> None:
         """Make room for more histograms."""
-        forest = self._forest
-        n_before, stride = forest.pool.shape
-        n_blocks = max(2 * n_before, 4 * self._groups * (self._n_labels - 1))
-        pool = np.zeros((n_blocks, stride), np.int64)
-        pool[:n_before] = forest.pool
-        free = np.zeros(n_blocks, np.int32)
-        n_free = int(forest.meta[s.N_FREE])
-        # Blocks are taken from the end of the list: those in use already first.
-        free[: n_blocks - n_before] = np.arange(n_blocks - 1, n_before - 1, -1)
-        free[n_blocks - n_before : n_blocks - n_before + n_free] = forest.free[:n_free]
-        forest.meta[s.N_FREE] = n_blocks - n_before + n_free
-        self._forest = forest._replace(pool=pool, free=free)
+        self._forest = with_more_blocks(self._forest, 4 * self._groups * (self._n_labels - 1))
 
     # -- updating -------------------------------------------------------------------------------
 
@@ -453,43 +407,22 @@ class QuantisedTrees:
 
     def _drop_from(self, iteration: int) -> None:
         """Let go of the trees from an iteration on, and of their histograms."""
-        forest, first, last = self._forest, iteration * self._groups, self._n_iterations * self._groups
+        first, last = iteration * self._groups, self._n_iterations * self._groups
         if first >= last:
             return
-        gone = forest.nodes[first:last]
-        blocks = gone["block"][gone["block"] != s.NO_BLOCK]
-        forest.pool[blocks] = 0
-        n_free = int(forest.meta[s.N_FREE])
-        forest.free[n_free : n_free + len(blocks)] = blocks
-        forest.meta[s.N_FREE] = n_free + len(blocks)
-        gone[:] = np.zeros(1, s.NODE)
-        gone["feature"], gone["block"] = s.ABSENT, s.NO_BLOCK
-        forest.leaf_of[first:last] = self._n_labels
+        drop_trees(self._forest, first, last)
         self._scores.losses[iteration:] = 0
         self._scores.kept[iteration // s.EVERY + 1 :] = 0
 
     def _make_change(self, slots: Slots, joins: int) -> s.Change:
-        groups, capacity = self._groups, self._capacity
         if self._work is None:
-            self._work = {
-                "touched": np.zeros(capacity, np.int32),
-                "marks": np.zeros(capacity, np.uint8),
-                "before": np.zeros((groups, capacity), np.int64),
-                "labels": np.zeros((groups, capacity), self._forest.leaf_of.dtype),
-                "is_rebuilt": np.zeros(groups, np.uint8),
-                "values": np.zeros((groups + 1, self._n_labels + 1), np.int32),
-                "deltas": np.zeros((self._n_labels - 1, self._plans.cuts.shape[1]), np.int64),
-                "totals": np.zeros(self._n_heap, np.int64),
-                "first_totals": np.zeros(self._n_heap, np.int64),
-                "counts": np.zeros(self._n_heap, np.int32),
-                "states": np.zeros(self._n_heap, np.uint8),
-            }
+            self._work = new_work(self._groups, self.settings.max_depth, self._forest)
         report = np.zeros(s.REPORT_SIZE, np.int64)
         report[s.FIRST_TREE] = -1
         return s.Change(
             slots=slots.astype(np.int32),
             joins=np.full(len(slots), joins, np.uint8),
-            steps=np.zeros((2 * groups, len(slots)), np.int32),
+            steps=np.zeros((2 * self._groups, len(slots)), np.int32),
             report=report,
             **self._work,
         )
@@ -499,22 +432,10 @@ class QuantisedTrees:
         if capacity <= self._capacity:
             return
         self._capacity = capacity
-        self._roles, self._labels = _longer(self._roles, 0, capacity), _longer(self._labels, 0, capacity)
-        self._rounding, self._first = _longer(self._rounding, 0, capacity), _longer(self._first, 1, capacity)
-        bins, scores, space = self._bins, self._scores, self._space
-        rows = _longer(bins.rows, 0, capacity, int(bins.first_bin[-1]))
-        self._bins = bins._replace(codes=_longer(bins.codes, 1, capacity), rows=rows)
-        self._scores = scores._replace(
-            new=_longer(scores.new, 1, capacity),
-            old=_longer(scores.old, 1, capacity),
-            kept=_longer(scores.kept, 2, capacity),
-        )
-        leaf_of = _longer(self._forest.leaf_of, 1, capacity, self._n_labels)
-        self._forest = self._forest._replace(leaf_of=leaf_of)
-        self._space = space._replace(
-            members=_longer(space.members, 0, capacity),
-            spare=_longer(space.spare, 0, capacity),
-            packed=_longer(space.packed, 1, capacity),
+        self._roles, self._labels = longer(self._roles, 0, capacity), longer(self._labels, 0, capacity)
+        self._rounding, self._first = longer(self._rounding, 0, capacity), longer(self._first, 1, capacity)
+        self._bins, self._scores, self._forest, self._space = with_more_slots(
+            self._bins, self._scores, self._forest, self._space, capacity
         )
         self._work = None
 
@@ -642,12 +563,3 @@ class QuantisedTrees:
         wrong = self.recount(problem, slots) + loose_ends(self, slots)
         if wrong:
             raise AssertionError("; ".join(wrong))
-
-
-def _longer(array: npt.NDArray[Any], axis: int, length: int, value: int = 0) -> npt.NDArray[Any]:
-    """A copy that is longer along an axis."""
-    shape = list(array.shape)
-    shape[axis] = length
-    result = np.full(shape, value, array.dtype)
-    result[tuple(slice(size) for size in array.shape)] = array
-    return result

@@ -119,8 +119,8 @@ class Space(NamedTuple):
     members: npt.NDArray[np.int32]  # int32[slots]
     spare: npt.NDArray[np.int32]  # int32[slots]
     packed: npt.NDArray[np.int64]  # int64[groups, slots]
-    first: npt.NDArray[np.int64]  # int64[heap]
-    last: npt.NDArray[np.int64]  # int64[heap]
+    first: npt.NDArray[np.int64]  # int64[heap + 1]
+    last: npt.NDArray[np.int64]  # int64[heap + 1]
     sums: npt.NDArray[np.int64]  # int64[places]: a histogram that no node keeps
     root: npt.NDArray[np.int64]  # int64[groups, bins + 1]: derivatives at F_0 of all samples
     found: npt.NDArray[np.int64]  # int64[4]: the split found, see `split.py`
@@ -141,7 +141,8 @@ class Change(NamedTuple):
     joins: npt.NDArray[np.uint8]  # uint8[m]: 1 a sample that comes, 0 one that goes
     steps: npt.NDArray[np.int32]  # int32[2 * groups, m]: the leaf's value in the iteration at hand; spare
     touched: npt.NDArray[np.int32]  # int32[slots]: samples held whose derivatives change
-    marks: npt.NDArray[np.uint8]  # uint8[slots]
+    marks: npt.NDArray[np.uint8]  # uint8[8 * words], for at least as many slots as there are
+    mark_words: npt.NDArray[np.uint64]  # uint64[words]: the same, eight at once
     before: npt.NDArray[np.int64]  # int64[groups, slots]: packed derivatives before the update
     labels: npt.NDArray[Any]  # uint8/16[groups, slots]: leaves before, of trees that are rebuilt
     is_rebuilt: npt.NDArray[np.uint8]  # uint8[groups]: whether `labels` holds those of a group's tree

@@ -30,7 +30,7 @@ N_WEIGHTS = 256
 _LOG2_E = 1.4426950408889634
 
 _LARGE = 17  # log2 of n from which on a set counts as large
-_SCALE = 0.4  # s of nodes that are split by the derivatives at hand
+_SCALE = 0.3  # s of nodes that are split by the derivatives at hand
 _LARGE_TOP, _LARGE_TOP_SCALE = 1, 1.0
 _SMALL_TOP, _SMALL_TOP_SCALE = 2, 2.0
 _REGRESSION_SCALE = 0.05

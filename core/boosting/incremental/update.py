@@ -17,26 +17,15 @@ from core._jit import inner, kernel
 from core.boosting.incremental.gradients import (
     BINARY,
     REGRESSION,
-    derive_all,
     derive_one,
     mark_binary,
     mark_drifted,
     mark_regression,
 )
-from core.boosting.incremental.grow import (
-    depth_of,
-    free_block,
-    give_histogram,
-    grow_below,
-    label_of,
-    leaf_key,
-    leaf_value,
-    may_split,
-    remove_below,
-    split_range,
-)
+from core.boosting.incremental.grow import leaf_key
+from core.boosting.incremental.noting import CLEAN, MOVED, add_differences, leaf_at, note_difference, note_move, route
+from core.boosting.incremental.rechecking import check_nodes, growing_work, rebuild
 from core.boosting.incremental.rolling import keep, keep_one, leaf_values, roll, roll_to
-from core.boosting.incremental.split import CUT, FEATURE, MISSING_LEFT, search
 from core.boosting.incremental.state import (
     BEST_ITERATION,
     CHECKS_ALL,
@@ -50,229 +39,14 @@ from core.boosting.incremental.state import (
     N_TOUCHED,
     N_TREES,
     N_WORK,
-    NO_BLOCK,
     TRAINS,
     VALIDATES,
 )
 from core.boosting.incremental.training import DONE, NO_BLOCKS, TOO_MUCH
 from core.boosting.incremental.validate import loss_of, should_stop, total_loss
-from core.rng import combine
 
-# States of the nodes of the tree at hand.
-_CLEAN = 0
-_DIRTY = 1  # sums changed
-_MOVED = 3  # samples came or went, too
-_STALE = 4  # everything below is to be grown anew
-_GONE = 5  # below a stale one
-
-_DERIVE_ALL = 8  # a larger share of all samples is derived with all others, which is faster a sample
+_NO_MARK = np.uint64(0)
 _BUSY_ITERATIONS = 3  # in a row that were more work than growing them anew, and the rest is grown anew
-
-
-@inner
-def route(forest, tree, bins, slot, max_depth):
-    """Label of the leaf that a sample's codes lead to."""
-    node = np.int64(0)
-    depth = np.int64(0)
-    while forest.nodes[tree, node]["feature"] >= 0:
-        low, width, extra = split_range(forest.nodes, tree, node, bins)
-        code = np.int64(bins.codes[np.int64(forest.nodes[tree, node]["feature"]), np.uint64(slot)])
-        is_left = np.uint64(code - low) <= np.uint64(width) or code == extra
-        node = 2 * node + (1 if is_left else 2)
-        depth += 1
-    return label_of(node, depth, max_depth)
-
-
-@inner
-def leaf_at(forest, tree, label, max_depth):
-    """The leaf with a label."""
-    node = np.int64(0)
-    depth = max_depth
-    while forest.nodes[tree, node]["feature"] >= 0:
-        depth -= 1
-        node = 2 * node + 1 + ((label >> depth) & 1)
-    return node
-
-
-@inner
-def note_row(bins, places, change, slot, node, delta):
-    """Note what is to be added to a node's histogram for a sample."""
-    deltas = change.deltas[node]
-    row = np.uint64(slot)
-    for column in range(bins.rows.shape[1]):
-        deltas[np.uint64(places[np.uint64(bins.rows[row, column])])] += delta
-
-
-@inner
-def note_difference(forest, tree, bins, places, rules, change, slot, leaf, delta):
-    """Note what is to be added at a leaf for a sample; `add_differences` carries it up to the root."""
-    change.states[leaf] |= _DIRTY
-    change.totals[leaf] += delta
-    node = leaf
-    if forest.nodes[tree, node]["block"] == NO_BLOCK and node > 0:
-        node = (node - 1) >> 1  # inner nodes have histograms
-    if forest.nodes[tree, node]["block"] != NO_BLOCK and depth_of(node) >= rules.top:
-        note_row(bins, places, change, slot, node, delta)
-
-
-@inner
-def note_move(forest, tree, bins, places, rules, change, slot, leaf, delta, count):
-    """The same for a sample that comes (count 1) or goes (-1), whose derivative at F_0 is `delta`, or the negative."""
-    change.states[leaf] |= _MOVED
-    change.counts[leaf] += count
-    change.first_totals[leaf] += delta
-    node = leaf
-    while node > 0 and (forest.nodes[tree, node]["block"] == NO_BLOCK or depth_of(node) >= rules.top):
-        node = (node - 1) >> 1
-    if forest.nodes[tree, node]["block"] != NO_BLOCK and rules.top > 0:
-        note_row(bins, places, change, slot, node, delta)
-
-
-@inner
-def add_differences(forest, tree, rules, change):
-    """Add what was noted to totals, counts and histograms, from the leaves up."""
-    nodes = forest.nodes
-    first_of_top = (1 << rules.top) - 1
-    first_below = 2 * first_of_top + 1
-    for place in range(nodes.shape[1]):
-        node = nodes.shape[1] - 1 - place
-        if change.states[node] == _CLEAN:
-            continue
-        parent = (node - 1) >> 1
-        nodes[tree, node]["total"] += change.totals[node]
-        if node < first_below:
-            nodes[tree, node]["first_total"] += change.first_totals[node]
-        nodes[tree, node]["count"] += change.counts[node]
-        if node > 0:
-            change.states[parent] |= change.states[node]
-            change.totals[parent] += change.totals[node]
-            change.first_totals[parent] += change.first_totals[node]
-            change.counts[parent] += change.counts[node]
-        change.totals[node] = 0
-        change.first_totals[node] = 0
-        change.counts[node] = 0
-        block = np.int64(nodes[tree, node]["block"])
-        if block == NO_BLOCK or (node < first_of_top and change.states[node] != _MOVED):
-            continue
-        histogram, deltas = forest.pool[block], change.deltas[node]
-        # The histograms of nodes at depth `top` and of their parents are of different derivatives.
-        if node > 0 and not first_of_top <= node < first_below:
-            above = change.deltas[parent]
-            for i in range(deltas.shape[0]):
-                above[i] += deltas[i]
-        for i in range(deltas.shape[0]):
-            histogram[i] += deltas[i]
-            deltas[i] = 0
-
-
-@inner
-def has_other_split(forest, tree, node, depth, bins, plans, iteration, rules, space, key):
-    """Search a node's best split; whether it is not the one that it has."""
-    nodes = forest.nodes
-    total = nodes[tree, node]["total"]
-    if depth < rules.top:
-        total = nodes[tree, node]["first_total"]
-    histogram = forest.pool[np.int64(nodes[tree, node]["block"])]
-    search(histogram, total, bins, plans, iteration, rules, depth, combine(key, np.uint64(node)), space.found)
-    if space.found[FEATURE] != nodes[tree, node]["feature"]:
-        return True
-    return space.found[FEATURE] >= 0 and (
-        space.found[CUT] != nodes[tree, node]["cut"] or space.found[MISSING_LEFT] != nodes[tree, node]["missing_left"]
-    )
-
-
-@inner
-def check_nodes(forest, tree, bins, plans, iteration, rules, space, change, key):
-    """Mark the uppermost nodes that are to be grown anew as stale; refresh the leaves whose sums changed.
-
-    Returns (number of stale nodes, whether a leaf's value changed).
-    """
-    nodes = forest.nodes
-    n_stale = 0
-    has_changed = False
-    start, end = 0, 1
-    for depth in range(rules.depth + 1):
-        for node in range(start, end):
-            if node > 0 and change.states[(node - 1) >> 1] >= _STALE:
-                change.states[node] = _GONE
-                continue
-            if change.states[node] == _CLEAN:
-                continue
-            splits = may_split(forest, tree, node, depth, rules)
-            is_stale = splits != (nodes[tree, node]["block"] != NO_BLOCK)
-            if splits and not is_stale and (depth >= rules.top or change.states[node] == _MOVED):
-                is_stale = has_other_split(forest, tree, node, depth, bins, plans, iteration, rules, space, key)
-            if is_stale:
-                change.states[node] = _STALE
-                n_stale += 1
-            elif nodes[tree, node]["feature"] < 0:
-                value = np.int32(leaf_value(nodes[tree, node]["total"], key, node, rules))
-                if value != nodes[tree, node]["value"]:
-                    nodes[tree, node]["value"] = value
-                    has_changed = True
-        start, end = 2 * start + 1, 2 * end + 1
-    return n_stale, has_changed
-
-
-@inner
-def list_members(forest, tree, space, change, max_depth):
-    """List the samples below each stale node; returns how many there are.
-
-    space.first and space.last say where; the labels of other nodes lead behind them all.
-    """
-    nodes = forest.nodes
-    n_labels = 1 << max_depth
-    owners = change.values[change.values.shape[0] - 1]
-    for label in range(n_labels + 1):
-        owners[label] = 0
-    n_members = np.int64(0)
-    for node in range(nodes.shape[1]):
-        if change.states[node] == _STALE:
-            space.first[node] = n_members
-            space.last[node] = n_members
-            n_members += np.int64(nodes[tree, node]["count"])
-            depth = depth_of(node)
-            label = label_of(node, depth, max_depth)
-            for i in range(np.int64(1) << (max_depth - depth)):
-                owners[label + i] = node + 1
-    labels = forest.leaf_of[tree]
-    for slot in range(labels.shape[0]):
-        owner = np.int64(owners[np.uint64(labels[slot])])
-        if owner > 0:
-            place = np.uint64(space.last[owner - 1])
-            space.members[place] = slot
-            space.last[owner - 1] += 1
-    return n_members
-
-
-@inner
-def growing_work(bins, n_levels):
-    """What growing so many levels takes a sample, in cells added to histograms, as measured."""
-    return bins.rows.shape[1] * max(n_levels - 1, 0) // 2 + 3 * n_levels + 10
-
-
-@inner
-def rebuild(forest, tree, bins, plans, iteration, rules, samples, scores, space, change, loss, group, key):
-    """Grow anew what is below the stale nodes."""
-    n_members = list_members(forest, tree, space, change, rules.depth)
-    if _DERIVE_ALL * n_members > samples.roles.shape[0]:
-        derive_all(loss, scores.new, samples, iteration, space.members[:n_members], space.packed)
-    else:
-        for i in range(n_members):
-            derive_one(loss, scores.new, samples, iteration, space.members[i], space.packed)
-    packed, first, places = space.packed[group], samples.first[group], plans.places[iteration]
-    for node in range(forest.nodes.shape[1]):
-        if change.states[node] != _STALE:
-            continue
-        remove_below(forest, tree, node)
-        depth = depth_of(node)
-        change.report[N_WORK] += np.int64(forest.nodes[tree, node]["count"]) * growing_work(bins, rules.depth - depth)
-        if not may_split(forest, tree, node, depth, rules):
-            free_block(forest, tree, node)
-        elif forest.nodes[tree, node]["block"] == NO_BLOCK:
-            give_histogram(forest, tree, node, bins, places, space, first if depth < rules.top else packed)
-        grow_below(forest, tree, node, bins, plans, iteration, rules, space, packed, first, key)
-    return n_members
 
 
 @inner
@@ -295,18 +69,21 @@ def find_touched(samples, scores, space, change, loss, iteration):
     elif loss.kind == REGRESSION:
         mark_regression(loss, scores.new[0], scores.old[0], samples, iteration, marks)
     else:
-        mark_drifted(scores.new, scores.old, samples, marks)
+        mark_drifted(scores.new, scores.old, marks)
     n_touched = 0
-    for slot in range(marks.shape[0]):
-        if marks[slot] == 0:
+    for word in range(change.mark_words.shape[0]):
+        if change.mark_words[word] == _NO_MARK:
             continue
-        derive_one(loss, scores.old, samples, iteration, slot, change.before)
-        derive_one(loss, scores.new, samples, iteration, slot, space.packed)
-        is_touched = 0
-        for k in range(scores.new.shape[0]):
-            is_touched |= np.int64(change.before[k, slot] != space.packed[k, slot])
-        change.touched[n_touched] = slot
-        n_touched += is_touched
+        for slot in range(8 * word, 8 * word + 8):
+            if marks[slot] == 0 or samples.roles[slot] != TRAINS:
+                continue
+            derive_one(loss, scores.old, samples, iteration, slot, change.before)
+            derive_one(loss, scores.new, samples, iteration, slot, space.packed)
+            is_touched = 0
+            for k in range(scores.new.shape[0]):
+                is_touched |= np.int64(change.before[k, slot] != space.packed[k, slot])
+            change.touched[n_touched] = slot
+            n_touched += is_touched
     return n_touched
 
 
@@ -356,7 +133,7 @@ def update_tree(
     places = plans.places[iteration]
     before, after = change.before[group], space.packed[group]
     for node in range(change.states.shape[0]):
-        change.states[node] = _CLEAN
+        change.states[node] = CLEAN
     leaf_values(forest, tree, max_depth, change.values[group])
     labels = forest.leaf_of[tree]
     n_labels = np.int64(1) << max_depth
@@ -384,7 +161,7 @@ def update_tree(
     if change.report[CHECKS_ALL] != 0:
         for node in range(change.states.shape[0]):
             if forest.nodes[tree, node]["feature"] >= LEAF:
-                change.states[node] = _MOVED
+                change.states[node] = MOVED
     n_stale, has_changed = check_nodes(forest, tree, bins, plans, iteration, rules, space, change, key)
     change.is_rebuilt[group] = n_stale > 0
     if n_stale > 0:

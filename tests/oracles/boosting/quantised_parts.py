@@ -162,7 +162,7 @@ def steadiness(n: int, parameters: Parameters) -> Steadiness:
     size = math.floor(log(float(n)) * LOG2_E + unit(draw(parameters.seed, SIZE)))
     top, scale, grid = (1, 1.0, 2.0) if size >= LARGE else (2, 2.0, 1.0)
     top = min(top, parameters.max_depth - 1)
-    scales = [scale if depth < top else 0.4 for depth in range(parameters.max_depth)]
+    scales = [scale if depth < top else 0.3 for depth in range(parameters.max_depth)]
     own = parameters.gradient_grid
     return Steadiness(top, scales, min(own * grid, max(own, 0.5)))
 
