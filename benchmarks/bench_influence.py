@@ -32,8 +32,8 @@ class Sizes:
     n_drawn: int = 200  # samples ranked for noise by the forms that go sample by sample
     n_unlearned: int = 60  # of these, unlearned one by one
     n_average: int = 500  # test rows that these are averaged over
-    n_removal_rows: int = 20  # test rows that samples are removed for
-    n_batches: int = 6
+    n_removal_rows: int = 50  # test rows that samples are removed for
+    n_trained: int = len(removal.TRAINED)  # numbers of batches after which a model is trained
     n_part: int = 60  # samples of each part of a group
 
 
@@ -85,7 +85,8 @@ class Bench:
 
     def removal(self) -> Section:
         """Figure 3."""
-        found = removal.measure(self.problems, self.sizes.n_removal_rows, self.sizes.n_batches)
+        sizes = self.sizes
+        found = removal.measure(self.problems, sizes.n_removal_rows, removal.TRAINED[: sizes.n_trained])
         removal.draw(found, self.plot(removal.NAME))
         return Section(removal.TITLE, removal.TEXT, removal.HEAD, removal.rows(found))
 

@@ -118,7 +118,7 @@ def test_the_command_lines_of_the_readme_work(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("prediction,probability of <=50K,probability of >50K\n")
-    assert "\neffect,id,score\nhelps,"  in done.stdout
+    assert "\neffect,id,score\nhelps," in done.stdout
     assert "exactly what training on its 32,561 samples gives" in done.stderr
 
 
