@@ -59,10 +59,10 @@ def method_for(model: Any, method: str | None, update_set: Any) -> str:
 
 def seconds_for(model: Any, method: str, update_set: Any, n_rows: int) -> float:
     """Estimate how long a question about some rows takes, by its method and the size of the model."""
-    n = model.n_samples_
+    n = int(model.n_samples_)
     if method == "leave-one-out":
         return n * _seconds_without_one(model, n_rows)
-    n_trees = model.n_trees_
+    n_trees = int(model.n_trees_)
     n_cells = n * n_trees
     routing = _ROUTING * (n_cells + n_rows * n_trees)
     by_row = _A_ROW * n_rows * n_trees
@@ -77,7 +77,6 @@ def _seconds_without_one(model: Any, n_rows: int) -> float:
     if model.kind == "forest":
         settings = model.ensemble_.settings
         by_tree = _READ * n_rows if n_rows <= _FEW_ROWS else _UNLEARNED
-        return by_tree * settings.occurrences + _A_ROW * n_rows * settings.n_trees
-    n_trees = model.n_trees_
-    by_tree = _WITH_GRIDS if model.settings_.is_quantised else _REBUILT * model.n_samples_
-    return (by_tree + _A_ROW * n_rows) * n_trees
+        return by_tree * int(settings.occurrences) + _A_ROW * n_rows * int(settings.n_trees)
+    by_tree = _WITH_GRIDS if model.settings_.is_quantised else _REBUILT * int(model.n_samples_)
+    return (by_tree + _A_ROW * n_rows) * int(model.n_trees_)

@@ -31,7 +31,7 @@ HEAD = (
 )
 BATCH = 50
 MOST = 80  # batches: 4,000 samples, as many as are flipped on Adult
-TRAINED = (1, 3, 6, 10, 16, 25, 40, 60, 80)  # batches after which a model is trained
+TRAINED = (2, 6, 20, 45, 80)  # batches after which a model is trained
 SHOWN = (6, 20)
 
 Reals = npt.NDArray[np.float64]

@@ -261,7 +261,7 @@ def weight_adjoints_by_row(
     """The same for the loss of each row by itself, float64[n, m]. O(T n m), some rows together."""
     trace, n_rows = view.trace, leaves.shape[1]
     if n_rows == 1:
-        return weight_adjoints(view, leaves, slopes)[:, np.newaxis]
+        return weight_adjoints(view, leaves, slopes, progress=progress)[:, np.newaxis]
     result = np.empty((view.n_samples, n_rows))
     by_weight = start_slopes(view.start_rule, view.y, view.weights, view.n_groups)
     for first in range(0, n_rows, _LANES):

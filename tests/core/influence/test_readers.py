@@ -8,7 +8,7 @@ import pytest
 
 from core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
 from core.boosting.online.estimator import OnlineBoostingClassifier, OnlineBoostingRegressor
-from core.errors import EmptyModelError, InputError
+from core.errors import EmptyModelError, FeatureCountError, InputError
 from core.influence import influence, view
 from core.influence.losses import Loss
 from core.influence.start import StartRule
@@ -187,6 +187,25 @@ def test_other_samples_than_the_models_are_refused(make, data):
             view(model, X, y)
 
 
+@pytest.mark.parametrize("make", [light, extreme, histogram, presorted])
+def test_rows_of_another_shape_are_refused(make, data):
+    X, y = data["X"], data["binary"]
+    model = make("binary").fit(X, y)
+    seen = view(model, X, y)
+    for rows, text in (
+        (X[:2, :4], "X has 4 features, but .* is expecting 5"),
+        (np.zeros((2, 6)), "X has 6 features, but .* is expecting 5"),
+        (X[:0], "X has no rows"),
+        ([], "X has no rows"),
+        (X[0], "X must be a table"),
+        ([[1.0, 2.0], [3.0]], "X must be a table"),
+    ):
+        with pytest.raises(InputError, match=text):
+            influence(seen, rows, y[: len(rows)])
+    with pytest.raises(FeatureCountError):
+        view(model, X[:, :4], y)
+
+
 def test_arguments_are_checked(data):
     X, y = data["X"], data["binary"]
     model = presorted("binary").fit(X, y)
@@ -196,6 +215,8 @@ def test_arguments_are_checked(data):
         view(model, X, y[1:])
     with pytest.raises(InputError, match="'ids': has 1 "):
         view(model, X, y, ids=["a"])
+    with pytest.raises(InputError, match="row 3, 'id': stands there twice"):
+        view(model, X, y, ids=["a", "b", "c", "a", *map(str, range(N - 4))])
     with pytest.raises(InputError, match="sample_weight"):
         view(model, X, y, sample_weight=-data["weights"])
     with pytest.raises(InputError, match="row 0, 'y': must be a class of the model"):
