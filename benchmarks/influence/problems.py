@@ -124,9 +124,10 @@ def load_problem(name: str, data: Path, n_rows: int | None = None) -> Problem:
 
 
 def log_losses(model: Any, X: pd.DataFrame, y: Labels) -> Reals:
-    """Log-loss of each row, probabilities clipped to [1e-15, 1]."""
-    shares = model.predict_proba(X)[np.arange(len(y)), y]
-    losses: Reals = -np.log(np.clip(shares, 1e-15, 1.0))
+    """Log-loss of each row, probabilities clipped to [1e-15, 1]; a label that the model does not hold has none."""
+    shares = np.zeros((len(y), 2))
+    shares[:, np.asarray(model.classes_, np.int64)] = model.predict_proba(X)
+    losses: Reals = -np.log(np.clip(shares[np.arange(len(y)), y], 1e-15, 1.0))
     return losses
 
 

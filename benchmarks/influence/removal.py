@@ -26,7 +26,7 @@ HEAD = (
     "DCG, the row:",
     "test set, 6 batches:",
     "20 batches:",
-    "more than SinglePoint, all batches:",
+    "all batches, more than SinglePoint:",
     "test set, all batches",
 )
 BATCH = 50
@@ -73,7 +73,6 @@ def _measure(clean: Problem, categories: str, n_rows: int, trained: tuple[int, .
     model = problem.fit()
     losses = log_losses(model, problem.X_test, problem.y_test)
     chosen = np.argsort(before - losses)[:n_rows].tolist()
-    # No more than what leaves samples of both labels.
     batches = tuple(batch for batch in trained if batch * BATCH <= problem.n // 2)
     found: list[Found] = []
     for name, rank in _methods(problem, model).items():
@@ -138,8 +137,8 @@ def rows(found: list[Found]) -> list[Row]:
                 f.method,
                 f"{len(f.own)}",
                 f"{discounted(f.own).mean():.3f}",
-                *(f"{1e3 * discounted(f.whole[:, :n]).mean():.2f}" for n in SHOWN),
-                "" if f.single is None else _difference(1e3 * (discounted(f.whole) - discounted(f.single))),
+                *(_after(f, n) for n in SHOWN),
+                _more(f, f.whole.shape[1]),
             ),
             1e3 * float(discounted(f.whole).mean()),
             at_least(round(1e3 * float(discounted(f.single).mean()), 3))
@@ -150,10 +149,21 @@ def rows(found: list[Found]) -> list[Row]:
     ]
 
 
-def _difference(differences: Reals) -> str:
-    """A mean with its standard error."""
-    error = differences.std(ddof=1) / np.sqrt(len(differences)) if len(differences) > 1 else np.nan
-    return f"{differences.mean():.2f} ± {error:.2f}"
+def _after(found: Found, n_batches: int) -> str:
+    """DCG on the test set over the first batches, and how much more that is than SinglePoint's."""
+    mean = f"{1e3 * discounted(found.whole[:, :n_batches]).mean():.2f}"
+    return mean if found.single is None else f"{mean} ({_more(found, n_batches)})"
+
+
+def _more(found: Found, n_batches: int) -> str:
+    """How much more than SinglePoint's: the mean of the differences by test row, and its standard error."""
+    if found.single is None:
+        return ""
+    mine, single = (1e3 * discounted(gains[:, :n_batches]) for gains in (found.whole, found.single))
+    differences = mine - single
+    if len(differences) < 2:
+        return f"{differences[0]:+.2f}"
+    return f"{differences.mean():+.2f} ± {differences.std(ddof=1) / np.sqrt(len(differences)):.2f}"
 
 
 def draw(found: list[Found], path: Path) -> None:
