@@ -31,7 +31,7 @@ class Sizes:
     n_asked: int = 10  # test rows that they are ranked for
     n_timed: int = 20  # samples timed by update set
     n_drawn: int = 200  # samples ranked for noise by the forms that go sample by sample
-    n_unlearned: int = 60  # of these, unlearned one by one
+    n_unlearned: int = 120  # of these, unlearned one by one
     n_average: int = 500  # test rows that these are averaged over
     n_removal_rows: int = 50  # test rows that samples are removed for
     n_trained: int = len(removal.TRAINED)  # numbers of batches after which a model is trained
