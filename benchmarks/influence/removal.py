@@ -12,12 +12,30 @@ import numpy.typing as npt
 
 from benchmarks.influence.problems import COLOURS, Problem, log_losses
 from benchmarks.paper.figures import figure
-from benchmarks.results import Row, at_least
+from benchmarks.results import Mark, Row, at_least
 from core.influence import influence, view
 
 NAME = "removal"
 TITLE = "loss after removing the samples named"
-TEXT = "@@TEXT@@"
+TEXT = (
+    "Labels are flipped as above; of the test rows those 50 are taken whose loss has risen most. For each, training "
+    "samples are ranked by their influence on it, and the most harmful are removed in batches of 50, up to 80 of them: "
+    "4,000 samples, as many as are flipped on Adult. The model is trained anew after 2, 6, 20, 45 and 80 batches, "
+    "between which lines are drawn. The relative reductions of log-loss, on the row itself and on the whole test set, "
+    "are the gains of a DCG over the batches, normalised by the sum of discounts (so it is a mean reduction); means "
+    "over the test rows, on the test set x 1000, with what AllPoints has more than SinglePoint, by test row, ± its "
+    "standard error (Figure 3 of the paper). *Detector* removes the samples whose labels the model believes least, "
+    "whatever the row is. *As rates*: every category is a number, the rate of the label among its samples, as in the "
+    "code that goes with the paper; *as they are*: splits on categories. The mark: AllPoints better than SinglePoint "
+    "on the whole test set, on Adult.\n\n"
+    "The mark was missed when only 6 batches were removed, for 20 rows (2.15 against 2.63, categories as they are): "
+    "after so few the two differ by no more than chance, with 50 rows either. What tells them apart is the length: the "
+    "paper does not say how many batches it removes, its code says 80. All of the 4,000 samples that SinglePoint names "
+    "first have the other label than the row, which spoils the test set; of those that AllPoints names, 40%. Other "
+    "ways that were tried, on Adult with categories as rates, have the same sign. Oblivious trees, CatBoost's with the "
+    "paper's parameters (l2 3, F_0 = 0), read as a view, 20 rows: +96.7 ± 5.0 over all batches, +6.4 ± 1.6 over 20, "
+    "-0.3 ± 0.6 over 6. @@SEEDS@@"
+)
 HEAD = (
     "data:",
     "categories:",
@@ -47,7 +65,6 @@ class Found:
     own: Reals
     whole: Reals
     single: Reals | None = None  # `whole` of SinglePoint, for AllPoints
-    has_mark: bool = False
 
 
 def discounted(gains: Reals) -> Reals:
@@ -61,13 +78,13 @@ def measure(problems: list[Problem], n_rows: int, trained: tuple[int, ...] = TRA
     """Rank, remove, train anew."""
     found = []
     for problem in problems:
-        found += _measure(problem.with_rates(), "as rates", n_rows, trained, has_mark=problem.name == "adult")
+        found += _measure(problem.with_rates(), "as rates", n_rows, trained)
         if problem.name == "adult":
-            found += _measure(problem, "as they are", n_rows, trained, has_mark=False)
+            found += _measure(problem, "as they are", n_rows, trained)
     return found
 
 
-def _measure(clean: Problem, categories: str, n_rows: int, trained: tuple[int, ...], *, has_mark: bool) -> list[Found]:
+def _measure(clean: Problem, categories: str, n_rows: int, trained: tuple[int, ...]) -> list[Found]:
     problem, _ = clean.with_noise(seed=0)
     before = log_losses(clean.fit(), clean.X_test, clean.y_test)
     model = problem.fit()
@@ -87,7 +104,7 @@ def _measure(clean: Problem, categories: str, n_rows: int, trained: tuple[int, .
             curves.append(_reductions(losses, known[key], row, batches))
         own, whole = (np.array([curve[i] for curve in curves]) for i in range(2))
         single = next((f.whole for f in found if f.method == "SinglePoint"), None) if name == "AllPoints" else None
-        found.append(Found(clean.name, categories, name, own, whole, single, has_mark and single is not None))
+        found.append(Found(clean.name, categories, name, own, whole, single))
     return found
 
 
@@ -147,6 +164,12 @@ def rows(found: list[Found]) -> list[Row]:
         )
         for f in found
     ]
+
+
+def _mark(found: Found) -> Mark | None:
+    if found.data != "adult" or found.single is None:
+        return None
+    return at_least(round(1e3 * float(discounted(found.single).mean()), 3))
 
 
 def _after(found: Found, n_batches: int) -> str:
