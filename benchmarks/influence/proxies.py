@@ -19,12 +19,12 @@ TEXT = (
     "test rows; the relevance of the sample that the true ranking has in place r is 1 / r up to 100, and 0 beyond; "
     "means over the test rows. The truth for FastLeafRefit is leave-one-out: the model unlearns the sample (exactly: "
     "the trees are those of retraining), and the loss on the row is taken again. It is *same* where all trees still "
-    "part the other samples as before, *changed* where any does not. The truth for FastLeafInfluence is the "
-    "derivative, which LeafInfluence is (tests compare it with central differences of refits). *Random*: a ranking "
-    "that knows nothing, which shows what the size of a group gives away. The paper has 2,000 samples in each group, "
-    "from 100 oblivious trees of depth 6, which have 600 splits; ours of depth 6 have up to 6,300, on one of which "
-    "hangs nearly every sample. So there are trees of depth 3 as well, with up to 700 splits. Groups of fewer than "
-    "five are left out."
+    "part the other samples and the test rows as before, *changed* where any does not. The truth for FastLeafInfluence "
+    "is the derivative, which LeafInfluence is (tests compare it with central differences of refits). *Random*: a "
+    "ranking that knows nothing, which shows what the size of a group gives away. The paper has 2,000 samples in each "
+    "group, from 100 oblivious trees of depth 6, which have 600 splits; ours of depth 6 have up to 6,300, on one of "
+    "which hangs nearly every sample. So there are trees of depth 3 as well, with up to 700 splits. Groups of fewer "
+    "than five are left out."
 )
 HEAD = (
     "data:",
@@ -83,8 +83,8 @@ def measure(problems: list[Problem], n_samples: dict[int, int], n_rows: int) -> 
 
 
 def _leave_out(model: Any, samples: Any, X: Any, y: Any) -> tuple[Any, npt.NDArray[np.bool_]]:
-    """What unlearning each sample does to the loss of each row, and whether it leaves all trees as they part others."""
-    before, losses = view(model).leaves, log_losses(model, X, y)
+    """What unlearning each sample does to the loss of each row, and whether all trees part all others as before."""
+    before, losses = _leaves(model, X), log_losses(model, X, y)
     truth, is_same = np.zeros((len(samples), len(y))), np.zeros(len(samples), np.bool_)
     for place, sample in enumerate(samples.tolist()):
         other = model.copy()
@@ -92,12 +92,18 @@ def _leave_out(model: Any, samples: Any, X: Any, y: Any) -> tuple[Any, npt.NDArr
         # In the engine alone, so that the places of the samples stay.
         other.engine_.delete(other.problem(), slot)
         truth[place] = log_losses(other, X, y) - losses
-        after = view(other).leaves
+        after = _leaves(other, X)
         others = np.arange(before.shape[1]) != slot[0]
         is_same[place] = after.shape == before.shape and all(
             _parts_alike(a[others], b[others]) for a, b in zip(before, after, strict=True)
         )
     return truth, is_same
+
+
+def _leaves(model: Any, X: Any) -> npt.NDArray[Any]:
+    """Leaves of all training samples, and of rows, [T, n + m]."""
+    seen = view(model)
+    return np.concatenate([seen.leaves, seen.route(X)], axis=1)
 
 
 def _compare(name: str, depth: int, model: Any, X: Any, y: Any, samples: Any, truth: Any, is_same: Any) -> list[Found]:
