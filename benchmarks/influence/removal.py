@@ -159,9 +159,7 @@ def rows(found: list[Found]) -> list[Row]:
                 _more(f, f.whole.shape[1]),
             ),
             1e3 * float(discounted(f.whole).mean()),
-            at_least(round(1e3 * float(discounted(f.single).mean()), 3))
-            if f.has_mark and f.single is not None
-            else None,
+            _mark(f),
         )
         for f in found
     ]
