@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -167,11 +167,16 @@ def _tell(report: Report, done: int, total: int) -> None:
 
 
 def _look(model: Any, question: Question) -> tuple[Any, list[Any]]:
-    """Read the trees and samples of a model, and the labels of a question; only reads the model."""
+    """Read the trees and samples of a model, the leaves of the rows, and their labels; only reads the model.
+
+    Rows are routed here: the model may know other categories by the time that scores are computed.
+    """
     labels = question.labels
     if labels is None:
         labels = model.query(question.rows, frozen=True).labels.tolist()
-    return view(model), labels
+    seen = view(model)
+    leaves = seen.route(question.rows)
+    return replace(seen, route=lambda _: leaves), labels
 
 
 def _ask(

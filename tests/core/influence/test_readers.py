@@ -276,6 +276,25 @@ def test_our_kinds_with_categories_missing_values_and_deletions(kind):
     np.testing.assert_array_equal(seen.y, y[[int(name[1:]) for name in seen.ids]] == "yes")
 
 
+@pytest.mark.parametrize("kind", OURS)
+def test_the_same_category_in_several_columns(kind):
+    classifier, _, parameters = OURS[kind]
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame({name: rng.integers(0, 6, N).astype(str).astype(object) for name in ("a", "b", "c")})
+    frame["x"] = rng.normal(size=N)
+    y = np.where((frame["a"] == "1") ^ (frame["b"] == "2") ^ (frame["c"].isin(["1", "3"])), "yes", "no")
+    model = classifier(10, random_state=0, **parameters).fit(frame, y, ids=[f"s{i}" for i in range(N)])
+    assert (model.engine_.trees.nodes["is_categorical"] != 0).any()
+    seen = view(model)
+    rows = frame.copy()
+    for asked in (rows, rows.assign(b=rows["b"].where(rows.index != 7, "new"))):
+        found = seen.start + seen.learning_rate * seen.sum_in(seen.route(asked), seen.values)
+        np.testing.assert_allclose(found, model.raw_scores(asked), atol=1e-9)
+    np.testing.assert_array_equal(seen.route(frame.iloc[[int(name[1:]) for name in seen.ids]]), seen.leaves)
+    tolerance = 1e-5 if kind == "presorted" else 0.2
+    np.testing.assert_allclose(seen.raw_scores(rows), model.raw_scores(rows), atol=tolerance)
+
+
 @pytest.mark.parametrize("quantization", ["auto", None])
 def test_samples_that_only_validate_have_no_influence(quantization, data):
     X, y = data["X"], data["binary"]
