@@ -1,4 +1,4 @@
-"""The command line: `oubli serve`, `fit`, `predict`, `verify`, `snapshot`, `ledger`, `keys` and `warm-up`.
+"""The command line: `oubli serve`, `fit`, `predict`, `influence`, `verify`, `snapshot`, `ledger`, `keys` and `warm-up`.
 
 Commands import what they need when they run: `oubli --help` answers at once, and Numba must not be imported before it
 knows where compiled kernels are kept.
@@ -7,6 +7,7 @@ knows where compiled kernels are kept.
 from __future__ import annotations
 
 import csv
+import json
 import signal
 import sys
 import threading
@@ -156,6 +157,65 @@ def predict(
                 _write_csv(file, rows)
     if output is not None:
         tell(f"Wrote {len(queries):,} predictions to {output}.")
+
+
+@cli.command()
+def influence(
+    model: Annotated[Path, typer.Argument(help="Model file, or a server's data directory.")],
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the rows to ask about.")],
+    *,
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column with the true labels; without it the predicted ones are meant."),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(help="leaf-influence, leaf-refit or leave-one-out; by default the one that fits the model."),
+    ] = None,
+    update_set: Annotated[
+        str,
+        typer.Option(metavar="SET", help="Whose changes the leaf methods follow: all, single or a number of leaves."),
+    ] = "all",
+    top: Annotated[int, typer.Option(min=1, help="Most samples of each sort that are named.")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, not CSV.")] = False,
+    output: Output = None,
+    force: Force = False,
+    delimiter: Annotated[str, typer.Option(help="Character between the fields of the data file.")] = ",",
+) -> None:
+    """Name the samples that help and that harm most on the rows of a file; writes their ids and scores.
+
+    A positive score says that a sample helps: without it the mean loss on these rows would be higher.
+    """
+    if output is not None:
+        _require_new(output, force)
+
+    from app.asking import find_influence, ranked_content, ranked_rows, read_update_set
+    from app.loading import load_queries
+    from app.predicting import load_model_file
+
+    followed = read_update_set(update_set)
+    with Bars() as progress:
+        estimator = load_model_file(model)
+        queries = load_queries(data, estimator.schema_, label_column=target, delimiter=delimiter, progress=progress)
+        if queries.ignored:
+            warn(f"not used by the model: {', '.join(map(repr, queries.ignored))}")
+        found = find_influence(estimator, queries, path=data, method=method, update_set=followed, progress=progress)
+    if found.note:
+        warn(found.note)
+
+    def write(file: IO[str]) -> None:
+        if as_json:
+            file.write(json.dumps(ranked_content(found, top, estimator.n_samples_), indent=2) + "\n")
+        else:
+            _write_csv(file, ranked_rows(found, top))
+
+    if output is None:
+        write(sys.stdout)
+    else:
+        with _writing(output), output.open("w", encoding="utf-8", newline="") as file:
+            write(file)
+    meant = "the predicted labels" if target is None else f"the labels in {target!r}"
+    tell(f"By {found.method}, for {meant} of {len(queries):,} rows.")
 
 
 @cli.command()

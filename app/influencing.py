@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from app.errors import ServiceError
+from app.influence_methods import method_for, seconds_for
 from app.jobs.board import Job, JobBoard, Report
 from app.live import Live
 from app.model import ServedModel
@@ -27,14 +27,8 @@ from app.workers import Workers
 from core.errors import EmptyModelError
 from core.influence import Influence, influence, view
 
-_LEAF_METHODS = ("leaf-influence", "leaf-refit")
 _LONG = 1.0  # seconds from which on a question is a job
 _MOST_KEPT = 20  # rankings
-
-# Seconds, roughly; of a sample in a tree, of a sample that is left out, and of a sample in a tree that follows another.
-_A_DERIVATIVE = 4e-8
-_AN_UNLEARNING = {"forest": 5e-4, "incremental-boosting": 2e-2}
-_A_REFIT = 1e-8
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +70,6 @@ class Ranking:
     model_version: int
 
 
-class UnfitError(ServiceError):
-    """The method does not go with the kind of model; the text says what does."""
-
-
 class Influencing:
     """Answers questions about the live model.
 
@@ -111,31 +101,12 @@ class Influencing:
         UnfitError
             When it does not go with the kind of the model.
         """
-        model = self._live.model
-        fits: list[str] = []
-        if model.kind.endswith("boosting"):
-            fits += _LEAF_METHODS
-        if model.guarantee == "exact":
-            fits.append("leave-one-out")
-        if not fits:
-            raise UnfitError(f"there is no influence for a model of kind {model.kind}: fit another kind first")
-        method = question.method or fits[0]
-        if method not in fits:
-            raise UnfitError(f"is not for a model of kind {model.kind}: use {' or '.join(fits)}")
-        if method == "leave-one-out" and question.update_set != "all":
-            raise UnfitError("takes no update_set: leave that out, or use another method")
-        return method
+        return method_for(self._live.model, question.method, question.update_set)
 
     def takes_long(self, question: Question) -> bool:
         """Whether a question is to be a job; see `method_of` for what is raised."""
-        method, model = self.method_of(question), self._live.model
-        n = model.n_samples_
-        if method == "leave-one-out":
-            return n * _AN_UNLEARNING[model.kind] > _LONG
-        n_cells = n * getattr(model, "n_trees_", 1)
-        if method == "leaf-influence" and question.update_set in ("all", "single"):
-            return n_cells * _A_DERIVATIVE > _LONG
-        return n * n_cells * _A_REFIT > _LONG
+        method = self.method_of(question)
+        return seconds_for(self._live.model, method, question.update_set, len(question.rows)) > _LONG
 
     async def answer(self, question: Question, report: Report | None = None) -> Ranking:
         """Rank the samples held by what they do for the rows.
@@ -196,11 +167,16 @@ def _tell(report: Report, done: int, total: int) -> None:
 
 
 def _look(model: Any, question: Question) -> tuple[Any, list[Any]]:
-    """Read the trees and samples of a model, and the labels of a question; only reads the model."""
+    """Read the trees and samples of a model, the leaves of the rows, and their labels; only reads the model.
+
+    Rows are routed here: the model may know other categories by the time that scores are computed.
+    """
     labels = question.labels
     if labels is None:
         labels = model.query(question.rows, frozen=True).labels.tolist()
-    return view(model), labels
+    seen = view(model)
+    leaves = seen.route(question.rows)
+    return replace(seen, route=lambda _: leaves), labels
 
 
 def _ask(

@@ -67,11 +67,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Queries:
-    """Rows to predict, and what the file held besides."""
+    """Rows to predict, and what the file held besides; labels only where they were asked for."""
 
     X: Any
     ids: list[str | None] | None
     ignored: tuple[str, ...]
+    labels: Array | None = None
 
     def __len__(self) -> int:
         return len(self.X)
@@ -148,24 +149,40 @@ def load_table(settings: Settings, progress: Progress = silent) -> Table:
 
 
 def load_queries(
-    path: Path, schema: Schema, *, id_column: str | None = None, delimiter: str = ",", progress: Progress = silent
+    path: Path,
+    schema: Schema,
+    *,
+    id_column: str | None = None,
+    label_column: str | None = None,
+    delimiter: str = ",",
+    progress: Progress = silent,
 ) -> Queries:
-    """Read the rows of a file for prediction: columns by name, the target and any others left aside."""
+    """Read the rows of a file for prediction: columns by name, others left aside, the target too unless it is named.
+
+    Raises
+    ------
+    LoadError
+        When the file, a row or a field cannot be used.
+    """
     source = open_source(path, delimiter)
     _require(source, "--id", [id_column] if id_column is not None else [])
+    _require(source, "--target", [label_column] if label_column is not None else [])
     missing = [name for name in schema.names if name not in source.header]
     if missing:
         raise LoadError(
             f"{path} lacks {listed(missing)}, which the model needs: add them (an empty field is a missing value). "
             f"It has {listed(source.header)}."
         )
-    wanted = list(schema.names) + ([id_column] if id_column is not None and id_column not in schema.names else [])
+    wanted = list(dict.fromkeys([*schema.names, *filter(None, (id_column, label_column))]))
     table = source.read(wanted, progress)
     with located(source):
         columns = {column.name: convert_feature(column, table[column.name]) for column in schema.columns}
         ids = verbatim(id_column, table[id_column]) if id_column is not None else None
+        labels = None
+        if label_column is not None:
+            labels = convert_labels(label_column, table[label_column], schema.label_type)
     ignored = tuple(name for name in source.header if name not in (*wanted, schema.label_name))
-    return Queries(_as_input(columns, schema), ids, ignored)
+    return Queries(_as_input(columns, schema), ids, ignored, labels)
 
 
 def load_schema(path: Path) -> Schema:

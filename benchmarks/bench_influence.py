@@ -26,19 +26,20 @@ class Sizes:
     rounds: int = 5
     n_forward: int = 30  # samples that the forward form is timed on
     n_left_out: int = 3_000  # samples that the forest unlearns one by one
-    n_ranked: int = 150  # samples ranked by the proxies
+    n_ranked: int = 200  # samples ranked by the proxies, in trees of depth 6
+    n_ranked_shallow: int = 600  # and in trees of depth 3
     n_asked: int = 10  # test rows that they are ranked for
     n_timed: int = 20  # samples timed by update set
     n_drawn: int = 200  # samples ranked for noise by the forms that go sample by sample
-    n_unlearned: int = 60  # of these, unlearned one by one
+    n_unlearned: int = 120  # of these, unlearned one by one
     n_average: int = 500  # test rows that these are averaged over
-    n_removal_rows: int = 20  # test rows that samples are removed for
-    n_batches: int = 6
+    n_removal_rows: int = 50  # test rows that samples are removed for
+    n_trained: int = len(removal.TRAINED)  # numbers of batches after which a model is trained
     n_part: int = 60  # samples of each part of a group
 
 
 FULL = Sizes()
-QUICK = Sizes(400, 1, 1, 3, 20, 12, 2, 3, 12, 4, 20, 1, 1, 5)
+QUICK = Sizes(400, 1, 1, 3, 20, 12, 12, 2, 3, 12, 4, 20, 1, 1, 5)
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,9 @@ class Bench:
     def proxies(self) -> Section:
         """Table 2."""
         module = proxies
-        found = module.measure(self.problems, self.sizes.n_ranked, self.sizes.n_asked)
+        found = module.measure(
+            self.problems, {3: self.sizes.n_ranked_shallow, 6: self.sizes.n_ranked}, self.sizes.n_asked
+        )
         return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found), has_plot=False)
 
     def times(self) -> Section:
@@ -85,7 +88,8 @@ class Bench:
 
     def removal(self) -> Section:
         """Figure 3."""
-        found = removal.measure(self.problems, self.sizes.n_removal_rows, self.sizes.n_batches)
+        sizes = self.sizes
+        found = removal.measure(self.problems, sizes.n_removal_rows, removal.TRAINED[: sizes.n_trained])
         removal.draw(found, self.plot(removal.NAME))
         return Section(removal.TITLE, removal.TEXT, removal.HEAD, removal.rows(found))
 

@@ -103,10 +103,11 @@ def test_the_curl_lines_of_the_readme_work(adult_server: Running, tmp_path: Path
 
 
 def test_the_command_lines_of_the_readme_work(tmp_path: Path) -> None:
-    (block,) = [text for kind, text in BLOCKS if kind == "console" and text.startswith("oubli fit")]
+    blocks = [text for kind, text in BLOCKS if kind == "console" and text.startswith("oubli fit")]
+    assert len(blocks) == 2
     (tmp_path / "examples").mkdir()
     (tmp_path / "examples" / EXAMPLE.name).symlink_to(EXAMPLE)
-    script = f'set -e\noubli() {{ "{sys.executable}" -m app "$@"; }}\n{block}'
+    script = f'set -e\noubli() {{ "{sys.executable}" -m app "$@"; }}\n{"".join(blocks)}'
     done = subprocess.run(
         ["bash", "-c", script],
         cwd=tmp_path,
@@ -117,6 +118,7 @@ def test_the_command_lines_of_the_readme_work(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("prediction,probability of <=50K,probability of >50K\n")
+    assert "\neffect,id,score\nhelps," in done.stdout
     assert "exactly what training on its 32,561 samples gives" in done.stderr
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from app.context import context_of
-from app.influencing import Question, Ranking, UnfitError
+from app.influence_methods import UnfitError
+from app.influencing import Question, Ranking
 from app.openapi import body, problems
 from app.payloads import explain
 from app.problems import ProblemError, invalid, pointer

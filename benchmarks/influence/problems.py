@@ -31,6 +31,7 @@ UPDATE_SETS: dict[str, Any] = {
 FLIPPED_SHARE = 4_000 / 32_561  # the paper flips 4,000 labels of Adult
 _N_ELECTRICITY = 20_000  # rows that train; they are in the order of time
 _TEST_SHARE = 0.25
+_N_FOLDS = 10
 
 Labels = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
@@ -52,9 +53,11 @@ class Problem:
         """Training samples."""
         return len(self.y)
 
-    def fit(self, rows: npt.NDArray[np.intp] | None = None) -> IncrementalBoostingClassifier:
+    def fit(self, rows: npt.NDArray[np.intp] | None = None, *, depth: int = 6) -> IncrementalBoostingClassifier:
         """The model on some of the training rows, all when left out; ids are the rows' positions."""
-        model = IncrementalBoostingClassifier(100, max_depth=6, learning_rate=0.2, quantization=None, random_state=0)
+        model = IncrementalBoostingClassifier(
+            100, max_depth=depth, learning_rate=0.2, quantization=None, random_state=0
+        )
         rows = np.arange(self.n) if rows is None else rows
         return model.fit(self.X.iloc[rows], self.y[rows], ids=rows.tolist(), categorical_features=self.categorical)
 
@@ -65,12 +68,36 @@ class Problem:
         is_flipped[rng.choice(self.n, round(FLIPPED_SHARE * self.n), replace=False)] = True
         return replace(self, y=np.where(is_flipped, 1 - self.y, self.y)), is_flipped
 
+    def with_rates(self) -> Problem:
+        """The same with numbers for categories, as the code that goes with the paper has them.
+
+        Each becomes the mean label of the training samples of its category, for a training sample of those in the
+        other nine of ten folds; one that these do not have, and a missing value, become that of a category of its own
+        or the mean of all.
+        """
+        X, X_test = self.X.copy(), self.X_test.copy()
+        fold = np.random.default_rng(0).integers(0, _N_FOLDS, self.n)
+        mean = float(self.y.mean())
+        for name in self.categorical:
+            values, asked = (frame[name].astype(object).fillna("") for frame in (self.X, self.X_test))
+            rates = np.empty(self.n)
+            for k in range(_N_FOLDS):
+                known = _rates(values[fold != k], self.y[fold != k])
+                rates[fold == k] = values[fold == k].map(known).fillna(mean)
+            X[name], X_test[name] = rates, asked.map(_rates(values, self.y)).fillna(mean).astype(np.float64)
+        return replace(self, X=X.astype(np.float32), X_test=X_test.astype(np.float32), categorical=[])
+
     def test_rows(self, n: int, seed: int) -> tuple[pd.DataFrame, Labels]:
         """Some test rows at random, or all."""
         if n >= len(self.y_test):
             return self.X_test, self.y_test
         rows = np.random.default_rng(seed).choice(len(self.y_test), n, replace=False)
         return self.X_test.iloc[rows], self.y_test[rows]
+
+
+def _rates(values: pd.Series, y: Labels) -> pd.Series:
+    """Mean label of each value."""
+    return pd.Series(y, index=values.index).groupby(values).mean()
 
 
 def load_problem(name: str, data: Path, n_rows: int | None = None) -> Problem:
@@ -97,9 +124,10 @@ def load_problem(name: str, data: Path, n_rows: int | None = None) -> Problem:
 
 
 def log_losses(model: Any, X: pd.DataFrame, y: Labels) -> Reals:
-    """Log-loss of each row, probabilities clipped to [1e-15, 1]."""
-    shares = model.predict_proba(X)[np.arange(len(y)), y]
-    losses: Reals = -np.log(np.clip(shares, 1e-15, 1.0))
+    """Log-loss of each row, probabilities clipped to [1e-15, 1]; a label that the model does not hold has none."""
+    shares = np.zeros((len(y), 2))
+    shares[:, np.asarray(model.classes_, np.int64)] = model.predict_proba(X)
+    losses: Reals = -np.log(np.clip(shares[np.arange(len(y)), y], 1e-15, 1.0))
     return losses
 
 

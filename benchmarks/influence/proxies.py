@@ -15,18 +15,20 @@ from core.influence import influence, view
 NAME = "proxies"
 TITLE = "rankings by update set, against the truth"
 TEXT = (
-    "NDCG@100 (Table 2 of the paper). Training samples drawn at random are ranked by their influence on each of some "
+    "NDCG@100 (Table 2 of the paper). Training samples drawn at random are ranked by their influence on each of ten "
     "test rows; the relevance of the sample that the true ranking has in place r is 1 / r up to 100, and 0 beyond; "
     "means over the test rows. The truth for FastLeafRefit is leave-one-out: the model unlearns the sample (exactly: "
     "the trees are those of retraining), and the loss on the row is taken again. It is *same* where all trees still "
-    "part the other samples as before, *changed* where any does not. The truth for FastLeafInfluence is the "
-    "derivative, which LeafInfluence is (tests compare it with central differences of refits). *Random*: a ranking "
-    "that knows nothing, which shows what the size of a group gives away. The paper has 2,000 samples in each group, "
-    "from oblivious trees with 600 splits in all; of our 6,000 splits one hangs on nearly every sample. Groups of "
-    "fewer than five are left out."
+    "part the other samples and the test rows as before, *changed* where any does not. The truth for FastLeafInfluence "
+    "is the derivative, which LeafInfluence is (tests compare it with central differences of refits). *Random*: a "
+    "ranking that knows nothing, which shows what the size of a group gives away. The paper has 2,000 samples in each "
+    "group, from 100 oblivious trees of depth 6, which have 600 splits; ours of depth 6 have up to 6,300, on one of "
+    "which hangs nearly every sample. So there are trees of depth 3 as well, with up to 700 splits. Groups of fewer "
+    "than five are left out."
 )
 HEAD = (
     "data:",
+    "depth:",
     "same, changed:",
     "update set:",
     "refit, same:",
@@ -43,6 +45,7 @@ class Found:
     """A row of the table."""
 
     data: str
+    depth: int
     sizes: tuple[int, int]
     update_set: str
     figures: tuple[float, float, float, float]
@@ -66,31 +69,44 @@ def _parts_alike(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
     return bool((name[a] == b).all()) and len(np.unique(used)) == len(used)
 
 
-def measure(problems: list[Problem], n_samples: int, n_rows: int) -> list[Found]:
-    """Rank, and compare."""
+def measure(problems: list[Problem], n_samples: dict[int, int], n_rows: int) -> list[Found]:
+    """Rank, and compare; so many samples by the depth of the trees."""
     found: list[Found] = []
     for problem in problems:
-        model = problem.fit()
-        X, y = problem.test_rows(n_rows, seed=1)
-        samples = np.random.default_rng(2).choice(problem.n, min(n_samples, problem.n), replace=False)
-        before, losses = view(model).leaves, log_losses(model, X, y)
-        other, truth, is_same = model.copy(), np.zeros((len(samples), len(y))), np.zeros(len(samples), np.bool_)
-        everything = other.problem()
-        for place, sample in enumerate(samples.tolist()):
-            slot = other.samples_.find([sample])
-            other.engine_.delete(everything, slot)
-            truth[place] = log_losses(other, X, y) - losses
-            after = view(other).leaves
-            others = np.arange(problem.n) != slot[0]
-            is_same[place] = after.shape == before.shape and all(
-                _parts_alike(a[others], b[others]) for a, b in zip(before, after, strict=True)
-            )
-            other.engine_.add(everything, slot)
-        found += _compare(problem.name, model, X, y, samples, truth, is_same)
+        for depth, n in n_samples.items():
+            model = problem.fit(depth=depth)
+            X, y = problem.test_rows(n_rows, seed=1)
+            samples = np.random.default_rng(2).choice(problem.n, min(n, problem.n), replace=False)
+            truth, is_same = _leave_out(model, samples, X, y)
+            found += _compare(problem.name, depth, model, X, y, samples, truth, is_same)
     return found
 
 
-def _compare(name: str, model: Any, X: Any, y: Any, samples: Any, truth: Any, is_same: Any) -> list[Found]:
+def _leave_out(model: Any, samples: Any, X: Any, y: Any) -> tuple[Any, npt.NDArray[np.bool_]]:
+    """What unlearning each sample does to the loss of each row, and whether all trees part all others as before."""
+    before, losses = _leaves(model, X), log_losses(model, X, y)
+    truth, is_same = np.zeros((len(samples), len(y))), np.zeros(len(samples), np.bool_)
+    for place, sample in enumerate(samples.tolist()):
+        other = model.copy()
+        slot = other.samples_.find([sample])
+        # In the engine alone, so that the places of the samples stay.
+        other.engine_.delete(other.problem(), slot)
+        truth[place] = log_losses(other, X, y) - losses
+        after = _leaves(other, X)
+        others = np.arange(before.shape[1]) != slot[0]
+        is_same[place] = after.shape == before.shape and all(
+            _parts_alike(a[others], b[others]) for a, b in zip(before, after, strict=True)
+        )
+    return truth, is_same
+
+
+def _leaves(model: Any, X: Any) -> npt.NDArray[Any]:
+    """Leaves of all training samples, and of rows, [T, n + m]."""
+    seen = view(model)
+    return np.concatenate([seen.leaves, seen.route(X)], axis=1)
+
+
+def _compare(name: str, depth: int, model: Any, X: Any, y: Any, samples: Any, truth: Any, is_same: Any) -> list[Found]:
     groups = [np.flatnonzero(is_same), np.flatnonzero(~is_same)]
     sizes = (len(groups[0]), len(groups[1]))
     seen = view(model)
@@ -108,17 +124,20 @@ def _compare(name: str, model: Any, X: Any, y: Any, samples: Any, truth: Any, is
         refitted = influence(seen, X, y, method="leaf-refit", update_set=update_set, **asked).scores
         derived = influence(seen, X, y, update_set=update_set, **asked).scores
         figures = [mean(truth, refitted, group) for group in groups] + [mean(exact, derived, group) for group in groups]
-        found.append(Found(name, sizes, label, tuple(figures)))  # type: ignore[arg-type]
+        found.append(Found(name, depth, sizes, label, tuple(figures)))  # type: ignore[arg-type]
     rng = np.random.default_rng(3)
     noise = rng.normal(size=truth.shape)
     figures = [mean(truth, noise, group) for group in groups] + [mean(exact, noise, group) for group in groups]
-    return [*found, Found(name, sizes, "random", tuple(figures))]  # type: ignore[arg-type]
+    return [*found, Found(name, depth, sizes, "random", tuple(figures))]  # type: ignore[arg-type]
 
 
 def rows(found: list[Found]) -> list[Row]:
     """The table."""
     return [
-        Row((f.data, f"{f.sizes[0]}, {f.sizes[1]}", f.update_set, *map(_shown, f.figures[:3])), round(f.figures[3], 2))
+        Row(
+            (f.data, f"{f.depth}", f"{f.sizes[0]}, {f.sizes[1]}", f.update_set, *map(_shown, f.figures[:3])),
+            round(f.figures[3], 2),
+        )
         for f in found
     ]
 

@@ -170,7 +170,7 @@ def _derivatives(
         )
     if reduce == "mean":
         propagates = not isinstance(update_set, SinglePoint)
-        return -weight_adjoints(seen, leaves, slopes, propagates=propagates)[samples]
+        return -weight_adjoints(seen, leaves, slopes, propagates=propagates, progress=progress)[samples]
     return -weight_adjoints_by_row(seen, leaves, slopes, progress)[samples]
 
 

@@ -48,8 +48,16 @@ class Influence:
         return self._ranked(top, row, sign=-1.0)
 
     def _ranked(self, top: int, row: int | None, sign: float) -> list[tuple[str, float]]:
-        if self.scores.ndim == 2 and row is None:
-            raise InputError("there is a score for each row: name one by `row`, or ask with reduce='mean'")
-        scores = self.scores if self.scores.ndim == 1 else self.scores[:, row]
+        if self.scores.ndim == 1:
+            if row is not None:
+                raise InputError("there is one score for all rows: leave `row` out, or ask with reduce=None")
+            scores = self.scores
+        else:
+            if row is None:
+                raise InputError("there is a score for each row: name one by `row`, or ask with reduce='mean'")
+            n_rows = self.scores.shape[1]
+            if not 0 <= row < n_rows:
+                raise InputError(f"row={row} must be from 0 to {n_rows - 1}")
+            scores = self.scores[:, row]
         order = np.argsort(-sign * scores, kind="stable")[: max(int(top), 0)]
         return [(self.ids[i], float(scores[i])) for i in order.tolist() if sign * scores[i] > 0]

@@ -32,6 +32,7 @@ from core.influence.view import View
 Reals = npt.NDArray[np.float64]
 
 _LANES = 16
+_PIECES = 20  # of a pass whose progress is told
 
 
 @kernel
@@ -106,20 +107,19 @@ def _push_scores(loss, space, adjoints, start, n):
 
 @kernel
 def pull_back(
-    rule, leaves, offsets, values, denominators, counts, y, weights, propagates,
+    rule, leaves, offsets, values, denominators, counts, y, weights, propagates, first, last,
     space, scores, totals, sample_adjoints, weight_adjoints,
 ):  # fmt: skip
-    """Take one loss back over all trees.
+    """Take one loss back over the iterations first to last, the last one first; those after them have been taken.
 
     propagates       whether adj_A is followed; without, no tree depends on those before it (SinglePoint)
-    scores           float64[K, n] after the last iteration; F_0 afterwards
-    totals           float64[leaves] sums of adj_F; adj_leaf / H afterwards
-    sample_adjoints  float64[K, n] zero before; adj_A afterwards
-    weight_adjoints  float64[n] zero before; adj_w afterwards, but for F_0
+    scores           float64[K, n] after the last of these iterations; before the first one afterwards
+    totals           float64[leaves] sums of adj_F and, in the last, of adj_A; adj_leaf / H afterwards
+    sample_adjoints  float64[K, n] adj_A, zero at the very end
+    weight_adjoints  float64[n] adj_w, zero at the very end; without what F_0 does
     """
     n_groups, n = scores.shape
-    last = leaves.shape[0] // n_groups - 1
-    for iteration in range(last, -1, -1):
+    for iteration in range(last, first - 1, -1):
         tree = iteration * n_groups
         _finish_leaves(rule, offsets[tree], offsets[tree + n_groups], denominators, counts, totals)
         for start in range(0, n, BLOCK):
@@ -138,9 +138,9 @@ def pull_back(
                 continue
             for k in range(n_groups):
                 before = tree - n_groups + k
-                first = offsets[before]
+                place = offsets[before]
                 for i in range(start, start + m):
-                    totals[np.uint64(first + leaves[before, i])] += sample_adjoints[k, i]
+                    totals[np.uint64(place + leaves[before, i])] += sample_adjoints[k, i]
 
 
 @kernel
@@ -210,7 +210,14 @@ def _pull_sample(
                 sample_adjoints[i, k, lane] += space.levels[k, j] * means[lane]
 
 
-def weight_adjoints(view: View, leaves: npt.NDArray[Any], slopes: Reals, *, propagates: bool = True) -> Reals:
+def weight_adjoints(
+    view: View,
+    leaves: npt.NDArray[Any],
+    slopes: Reals,
+    *,
+    propagates: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Reals:
     """Derivative of a sum of losses by the weight of each training sample, float64[n].
 
     Parameters
@@ -223,16 +230,25 @@ def weight_adjoints(view: View, leaves: npt.NDArray[Any], slopes: Reals, *, prop
         Derivatives of the sum by their raw scores.
     propagates
         Whether trees depend on those before them; without, the update set is SinglePoint.
+    progress : callable(done, total), optional
+        Called with the iterations that have been taken.
     """
     trace = view.trace
     totals = np.zeros(int(view.offsets[-1]))
     sum_rows(leaves, view.offsets, slopes, totals)
     sample_adjoints = np.zeros((view.n_groups, view.n_samples))
     adjoints = np.zeros(view.n_samples)
-    pull_back(
-        rule_of(view), view.leaves, view.offsets, trace.values, trace.denominators, trace.counts, view.y, view.weights,
-        propagates, make_space(view.n_groups), trace.scores.copy(), totals, sample_adjoints, adjoints,
-    )  # fmt: skip
+    space, scores = make_space(view.n_groups), trace.scores.copy()
+    n_iterations = view.n_trees // view.n_groups
+    step = n_iterations if progress is None else -(-n_iterations // _PIECES)
+    for end in range(n_iterations, 0, -max(step, 1)):
+        first = max(end - step, 0)
+        pull_back(
+            rule_of(view), view.leaves, view.offsets, trace.values, trace.denominators, trace.counts, view.y,
+            view.weights, propagates, first, end - 1, space, scores, totals, sample_adjoints, adjoints,
+        )  # fmt: skip
+        if progress is not None:
+            progress(n_iterations - first, n_iterations)
     by_start = slopes.sum(axis=0) + sample_adjoints.sum(axis=1)
     adjoints += by_start @ start_slopes(view.start_rule, view.y, view.weights, view.n_groups)
     adjoints[view.weights <= 0] = 0.0
@@ -245,7 +261,7 @@ def weight_adjoints_by_row(
     """The same for the loss of each row by itself, float64[n, m]. O(T n m), some rows together."""
     trace, n_rows = view.trace, leaves.shape[1]
     if n_rows == 1:
-        return weight_adjoints(view, leaves, slopes)[:, np.newaxis]
+        return weight_adjoints(view, leaves, slopes, progress=progress)[:, np.newaxis]
     result = np.empty((view.n_samples, n_rows))
     by_weight = start_slopes(view.start_rule, view.y, view.weights, view.n_groups)
     for first in range(0, n_rows, _LANES):

@@ -64,7 +64,7 @@ def _number_leaves(nodes, roots, stack, numbers, offsets, depths, values):
     return total
 
 
-def make_table(trees: Trees, category_hashes: npt.NDArray[np.uint64]) -> Table:
+def make_table(trees: Trees, category_hashes: npt.NDArray[np.uint64], columns: npt.NDArray[np.int32]) -> Table:
     """Make the table.
 
     Parameters
@@ -73,6 +73,8 @@ def make_table(trees: Trees, category_hashes: npt.NDArray[np.uint64]) -> Table:
         As predictions read them.
     category_hashes
         Hashes by the codes that the samples to be routed have.
+    columns
+        Columns by code: the same value in two columns has one hash and two codes. -1: no sample has it.
     """
     nodes, n_trees = trees.nodes, len(trees.roots)
     n_nodes = len(nodes)
@@ -89,7 +91,8 @@ def make_table(trees: Trees, category_hashes: npt.NDArray[np.uint64]) -> Table:
     missing_right = ((nodes["missing_left"] == 0) & ~is_leaf).astype(np.uint32)
     if is_categorical.any():
         wanted = nodes["category"][is_categorical]
-        high[is_categorical] = low[is_categorical] = _codes_of(wanted, category_hashes)
+        codes = _codes_of(wanted, nodes["feature"][is_categorical], category_hashes, columns)
+        high[is_categorical] = low[is_categorical] = codes
         missing_right[is_categorical] = wanted != MISSING_CATEGORY
     return Table(
         high=high,
@@ -106,14 +109,23 @@ def make_table(trees: Trees, category_hashes: npt.NDArray[np.uint64]) -> Table:
     )
 
 
-def _codes_of(hashes: npt.NDArray[np.uint64], category_hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
-    """Codes with these hashes; -1, which no sample has, for a hash that is not in the table."""
-    if len(category_hashes) == 0:
-        return np.full(len(hashes), -1.0)
-    order = np.argsort(category_hashes, kind="stable")
-    places = np.minimum(np.searchsorted(category_hashes[order], hashes), len(order) - 1)
-    codes = order[places]
-    return np.where(category_hashes[codes] == hashes, codes, -1).astype(np.float64)
+def _codes_of(
+    hashes: npt.NDArray[np.uint64],
+    features: npt.NDArray[np.integer],
+    category_hashes: npt.NDArray[np.uint64],
+    columns: npt.NDArray[np.int32],
+) -> npt.NDArray[np.float64]:
+    """Codes with these hashes in these columns; -1, which no sample has, where there is none."""
+    found = np.full(len(hashes), -1.0)
+    for column in np.unique(features):
+        codes = np.flatnonzero(columns == column)
+        if len(codes) == 0:
+            continue
+        here = features == column
+        codes = codes[np.argsort(category_hashes[codes], kind="stable")]
+        places = np.minimum(np.searchsorted(category_hashes[codes], hashes[here]), len(codes) - 1)
+        found[here] = np.where(category_hashes[codes[places]] == hashes[here], codes[places], -1)
+    return found
 
 
 @kernel

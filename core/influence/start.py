@@ -53,9 +53,10 @@ def start_slopes(rule: StartRule, y: Reals, weights: Reals, n_groups: int) -> Re
     if rule is StartRule.CONSTANT or total <= 0:
         return np.zeros((n_groups, len(y)))
     if rule is StartRule.LOG_SHARES:
-        of_class = np.bincount(y.astype(np.int64), weights, n_groups)
+        of_class = np.bincount(y.astype(np.int64), weights, n_groups)[y.astype(np.int64)]
         slopes = np.full((n_groups, len(y)), -1.0 / total)
-        slopes[y.astype(np.int64), np.arange(len(y))] += 1.0 / of_class[y.astype(np.int64)]
+        # A class whose samples all have a weight of 0 has no influence.
+        slopes[y.astype(np.int64), np.arange(len(y))] += np.divide(1.0, of_class, where=of_class > 0, out=of_class * 0)
         return slopes
     mean = np.dot(weights, y) / total
     factor = {

@@ -98,6 +98,17 @@ def move_scores(rule, leaves, offsets, values, iteration, sign, scores, start, n
 
 
 @kernel
+def sum_values(leaves, offsets, values, sums):
+    """Add the values of the leaves that rows reach to their sums, float64[m, K]."""
+    n_groups = sums.shape[1]
+    for tree in range(leaves.shape[0]):
+        first = offsets[tree]
+        group = tree % n_groups
+        for row in range(leaves.shape[1]):
+            sums[row, group] += values[np.uint64(first + leaves[tree, row])]
+
+
+@kernel
 def sum_leaves(rule, leaves, offsets, y, weights, refits, space, scores, gradients, denominators, counts, values):
     """Fill the sums of all leaves, and their values with `refits`. O(T n).
 

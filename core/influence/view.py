@@ -26,7 +26,7 @@ import numpy.typing as npt
 from core.errors import InputError
 from core.influence.losses import Loss
 from core.influence.start import StartRule
-from core.influence.trace import Trace, trace_of
+from core.influence.trace import Trace, sum_values, trace_of
 
 Reals = npt.NDArray[np.float64]
 
@@ -124,8 +124,7 @@ class View:
     def sum_in(self, leaves: npt.NDArray[Any], values: Reals) -> Reals:
         """Sum numbers of the leaves that rows reach, by group: float64[m, K]."""
         sums = np.zeros((leaves.shape[1], self.n_groups))
-        for tree in range(self.n_trees):
-            sums[:, tree % self.n_groups] += values[self.offsets[tree] + leaves[tree].astype(np.int64)]
+        sum_values(leaves, self.offsets, values, sums)
         return sums
 
     def check(self, tolerance: float = 0.02) -> "View":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,8 @@ from app.cli import main
 from app.console import Bars
 from app.tour import EXAMPLE_ROW, EXAMPLE_TARGET, tour
 from app.version import VERSION
+from core import load
+from core.influence import influence
 from core.schema import Column, ColumnType, LabelType, Schema, Task
 from tests.serving import EXAMPLE, Running, free_port, run_cli, serving
 
@@ -58,7 +61,7 @@ FIT = ("--target", "income", "--id", "no", "--subject", "who", *SMALL)
 def test_help_and_version(cli: Callable[..., tuple[int, str, str]]) -> None:
     code, out, _ = cli("--help")
     assert code == 0
-    assert all(command in out for command in ("serve", "fit", "predict", "verify", "snapshot", "warm-up"))
+    assert all(command in out for command in ("serve", "fit", "predict", "influence", "verify", "snapshot", "warm-up"))
     assert cli("--version") == (0, f"oubli {VERSION}\n", "")
 
 
@@ -109,6 +112,93 @@ def test_predictions_can_go_to_a_file(cli: Callable[..., tuple[int, str, str]], 
     assert Path("out.csv").read_text().startswith("prediction,probability of high,probability of low\n")
     assert "there already" in cli("predict", "m.oubli", str(people), "--output", "out.csv")[2]
     assert cli("predict", "m.oubli", str(people), "--output", "out.csv", "--force")[0] == 0
+
+
+BOOSTED = (*FIT, "--model", "incremental-boosting", "--min-child-weight", "0.1")
+
+
+def test_influence_names_the_samples_that_help_and_harm(
+    cli: Callable[..., tuple[int, str, str]], people: Path, tmp_path: Path
+) -> None:
+    assert cli("fit", "--data", str(people), *BOOSTED, "--output", "m.oubli")[0] == 0
+    (tmp_path / "wrong.csv").write_text("age,job,income,shoe\n25,cook,low,9\n31,cook,high,8\n")
+    found = influence(load("m.oubli"), [[25, "cook"], [31, "cook"]], ["low", "high"])
+
+    code, out, err = cli("influence", "m.oubli", "wrong.csv", "--target", "income", "--top", "3")
+    rows = list(csv.reader(io.StringIO(out)))
+    assert (code, rows[0]) == (0, ["effect", "id", "score"])
+    expected = [["helps", *pair] for pair in found.helpful(3)] + [["harms", *pair] for pair in found.harmful(3)]
+    assert [[effect, name, float(score)] for effect, name, score in rows[1:]] == expected
+    assert "not used by the model: 'shoe'" in err
+    assert "By leaf-influence, for the labels in 'income' of 2 rows" in err
+    assert "Note: leaf values lie on a grid" in err
+
+    code, out, _ = cli("influence", "m.oubli", "wrong.csv", "--target", "income", "--top", "3", "--json")
+    answer = json.loads(out)
+    assert answer["helpful"] == [{"id": name, "score": score} for name, score in found.helpful(3)]
+    assert answer["harmful"] == [{"id": name, "score": score} for name, score in found.harmful(3)]
+    assert (answer["method"], answer["n_samples"]) == ("leaf-influence", 60)
+    assert "grid" in answer["note"]
+
+
+def test_influence_takes_the_predicted_labels_and_other_methods(
+    cli: Callable[..., tuple[int, str, str]], people: Path, tmp_path: Path
+) -> None:
+    assert cli("fit", "--data", str(people), *BOOSTED, "--output", "m.oubli")[0] == 0
+    assert cli("fit", "--data", str(people), *FIT, "--output", "f.oubli")[0] == 0
+    (tmp_path / "rows.csv").write_text("age;job\n25;cook\n,\n".replace(",", ";"))
+    X: list[Any] = [[25, "cook"], [None, None]]
+    for file, arguments, asked in (
+        ("m.oubli", ("--method", "leaf-refit", "--update-set", "2"), {"method": "leaf-refit", "update_set": 2}),
+        ("m.oubli", ("--update-set", "single"), {"update_set": "single"}),
+        ("f.oubli", (), {"method": "leave-one-out"}),
+    ):
+        model = load(file)
+        found = influence(model, X, model.predict(X), **asked)
+        command = ("influence", file, "rows.csv", "--delimiter", ";", *arguments, "--output", "out.csv", "--force")
+        code, out, err = cli(*command)
+        assert (code, out) == (0, ""), err
+        assert "for the predicted labels of 2 rows" in err
+        with Path("out.csv").open(newline="") as lines:
+            named = [row[1] for row in list(csv.reader(lines))[1:]]
+        assert named == [name for name, _ in found.helpful() + found.harmful()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("absent.oubli", "rows.csv"), "absent.oubli cannot be read"),
+        (("f.oubli", "absent.csv"), "absent.csv cannot be read"),
+        (("f.oubli", "rows.csv", "--method", "leaf-refit"), "is not for a model of kind forest: use leave-one-out"),
+        (("f.oubli", "rows.csv", "--update-set", "2"), "leave-one-out takes no update_set"),
+        (("f.oubli", "rows.csv", "--update-set", "0"), "--update-set must be all, single or a number"),
+        (("f.oubli", "rows.csv", "--target", "salary"), "has no column 'salary', which --target names"),
+        (("f.oubli", "strange.csv", "--target", "income"), "row 2 of the data, label: must be a class that the model"),
+        (("f.oubli", "unlabelled.csv", "--target", "income"), "unlabelled.csv, line 3, column 'income'"),
+        (("f.oubli", "narrow.csv"), "lacks 'job', which the model needs"),
+        (("f.oubli", "empty.csv"), "holds a header but no rows"),
+        (("t.oubli", "rows.csv"), "no influence for a model of kind tree"),
+        (("f.oubli", "rows.csv", "--output", "rows.csv"), "rows.csv is there already"),
+    ],
+)
+def test_influence_says_what_cannot_be_asked(
+    cli: Callable[..., tuple[int, str, str]], people: Path, tmp_path: Path, arguments: tuple[str, ...], part: str
+) -> None:
+    for name, text in {
+        "rows": "age,job,income\n25,cook,low\n",
+        "strange": "age,job,income\n25,cook,low\n30,cook,huge\n",
+        "unlabelled": "age,job,income\n25,cook,low\n30,cook,\n",
+        "narrow": "age,income\n25,low\n",
+        "empty": "age,job,income\n",
+    }.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    columns = FIT[: FIT.index("--n-estimators")]
+    assert cli("fit", "--data", str(people), *FIT, "--output", "f.oubli")[0] == 0
+    assert cli("fit", "--model", "tree", "--data", str(people), *columns, "--output", "t.oubli")[0] == 0
+    code, out, err = cli("influence", *arguments)
+    assert (code, out) == (2, "")
+    assert part in err
+    assert "Traceback" not in err
 
 
 def test_regression(cli: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:

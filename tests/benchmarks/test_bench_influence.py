@@ -14,7 +14,7 @@ from benchmarks.influence.removal import discounted
 
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="whole benchmarks take minutes when interpreted")
 
-TINY = bench_influence.Sizes(150, 1, 1, 2, 10, 8, 2, 2, 8, 2, 10, 1, 1, 4)
+TINY = bench_influence.Sizes(250, 1, 1, 2, 10, 8, 8, 2, 2, 8, 2, 10, 1, 1, 4)
 
 
 def test_every_question_has_a_table(

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from core.influence.losses import Loss
 from core.influence.readers.labels import class_labels, numbers, read_names, read_weights, refuse, unless
+from core.influence.readers.rows import checked
 from core.influence.routing import leaf_type
 from core.influence.start import StartRule, start_scores
 from core.influence.view import LeafKind, View
@@ -42,10 +43,11 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | No
     sizes = [len(found) for found in leaves_of]
     kind = leaf_type(max(sizes))
 
-    def route(rows: Any) -> npt.NDArray[Any]:
+    def find_leaves(rows: Any) -> npt.NDArray[Any]:
         found = booster.predict(rows, pred_leaf=True, num_iteration=n_iterations)
         return np.ascontiguousarray(np.asarray(found).reshape(-1, len(trees)).T.astype(kind))
 
+    route = checked(find_leaves, booster.num_feature(), type(model).__name__)
     leaves = route(X)
     n = leaves.shape[1]
     if loss is Loss.SQUARED_ERROR:

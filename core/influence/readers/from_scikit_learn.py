@@ -10,6 +10,7 @@ import numpy.typing as npt
 from core.errors import InputError
 from core.influence.losses import Loss
 from core.influence.readers.labels import class_labels, numbers, read_names, read_weights, refuse, unless
+from core.influence.readers.rows import Route, checked
 from core.influence.routing import leaf_type
 from core.influence.start import StartRule, start_scores
 from core.influence.view import LeafKind, View
@@ -144,13 +145,14 @@ def _view(
     sample_weight: Any,
     ids: Iterable[Any] | None,
     *,
-    route: Any,
+    route: Route,
     values: list[Reals],
     n_groups: int,
     l2: float,
     rule: StartRule,
     factor: float,
 ) -> View:
+    route = checked(route, model.n_features_in_, type(model).__name__)
     leaves = route(X)
     n = leaves.shape[1]
     read_labels = numbers if loss is Loss.SQUARED_ERROR else class_labels(model.classes_)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from core.influence.losses import Loss
 from core.influence.readers.labels import class_labels, numbers, read_names, read_weights, refuse, unless
+from core.influence.readers.rows import checked
 from core.influence.routing import leaf_type
 from core.influence.start import StartRule, find_rule
 from core.influence.view import LeafKind, View
@@ -47,13 +48,14 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | No
     kind = leaf_type(max(len(part) for part in values))
     missing = getattr(model, "missing", np.nan)
 
-    def route(rows: Any) -> npt.NDArray[Any]:
+    def find_leaves(rows: Any) -> npt.NDArray[Any]:
         if not isinstance(rows, xgboost.DMatrix):
             rows = xgboost.DMatrix(rows, missing=missing, enable_categorical=True)
         found = booster.predict(rows, pred_leaf=True, iteration_range=(0, n_iterations))
         nodes = found.reshape(len(found), -1).astype(np.int64)
         return np.stack([number[nodes[:, tree]].astype(kind) for tree, number in enumerate(numbers_of)])
 
+    route = checked(find_leaves, booster.num_features(), type(model).__name__)
     leaves = route(X)
     n = leaves.shape[1]
     if loss is Loss.SQUARED_ERROR:

@@ -88,6 +88,12 @@ def read_names(ids: Iterable[Any] | None, n: int) -> list[str]:
         return [str(i) for i in range(n)]
     names = [normalise_id(value) for value in ids]
     _check_length(len(names), n, "ids")
+    if len(set(names)) < n:
+        first = {name: i for i, name in reversed(list(enumerate(names)))}
+        row = next(i for i, name in enumerate(names) if first[name] < i)
+        raise InputError(
+            "stands there twice: give every sample an id of its own", row=row, field="id", value=names[row]
+        )
     return names
 
 

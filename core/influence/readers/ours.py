@@ -19,7 +19,7 @@ from core.influence.readers.labels import held_classes, held_targets
 from core.influence.routing import make_table, route
 from core.influence.start import StartRule, find_rule
 from core.influence.view import LeafKind, View
-from core.schema import Task
+from core.schema import ColumnType, Task
 
 Reals = npt.NDArray[np.float64]
 
@@ -49,7 +49,9 @@ def read(model: BoostedModel) -> View:
     if trees.n_groups == 0:
         raise InputError("the model holds samples of one class: there are no trees, and no influence")
     data = model.data()
-    table = make_table(trees, data.category_hashes)
+    columns = store.categories.columns.copy()
+    categorical = [i for i, column in enumerate(model.schema_.columns) if column.type is ColumnType.CATEGORICAL]
+    table = make_table(trees, data.category_hashes, columns)
     n_groups = trees.n_groups
     is_regression = model.task is Task.REGRESSION
     if is_regression:
@@ -63,7 +65,10 @@ def read(model: BoostedModel) -> View:
         cells, category_hashes = store.encode_queries(X)
         # Rows may have categories that are not held, under codes beyond those held.
         is_same = category_hashes is data.category_hashes
-        return route(table if is_same else make_table(trees, category_hashes), cells, np.arange(len(cells)))
+        if is_same:
+            return route(table, cells, np.arange(len(cells)))
+        all_columns = _columns_of(columns, len(category_hashes), cells, categorical)
+        return route(make_table(trees, category_hashes, all_columns), cells, np.arange(len(cells)))
 
     return View(
         leaves=route(table, data.cells, slots),
@@ -85,6 +90,18 @@ def read(model: BoostedModel) -> View:
         refits=True,
         note=_note_on(model),
     )
+
+
+def _columns_of(
+    held: npt.NDArray[np.int32], n_codes: int, cells: npt.NDArray[Any], categorical: list[int]
+) -> npt.NDArray[np.int32]:
+    """Columns by code: of those held, and of those that some rows have for categories that are not."""
+    columns = np.full(n_codes, -1, np.int32)
+    columns[: len(held)] = held
+    for column in categorical:
+        codes = cells[:, column]
+        columns[codes[codes >= len(held)].astype(np.int64)] = column
+    return columns
 
 
 def _note_on(model: BoostedModel) -> str:

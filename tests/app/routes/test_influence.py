@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import app.influencing
+from app.jobs.board import JobBoard
 from app.routes.shapes import InfluenceAnswer
 from core import DynamicTreeClassifier, IncrementalBoostingClassifier, OnlineBoostingRegressor
 from core.influence import influence
@@ -90,6 +91,35 @@ def test_the_kind_decides_which_methods_there_are():
             assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/method")
     with served(make_service(forest(0))) as client:
         assert client.post("/influence", json={"instances": rows(1)}).status_code == 409
+
+
+@pytest.mark.parametrize("body", [{}, {"update_set": 2}, {"method": "leaf-refit"}, {"method": "leave-one-out"}])
+def test_the_progress_of_a_job_moves(monkeypatch, body):
+    monkeypatch.setattr(app.influencing, "_LONG", 0.0)
+    told: list[float] = []
+    advance = JobBoard._advance
+
+    def listen(self: JobBoard, entry: Any, share: float) -> None:
+        told.append(share)
+        advance(self, entry, share)
+
+    monkeypatch.setattr(JobBoard, "_advance", listen)
+    with served(make_service(boosted(n=300))) as client:
+        job = client.post("/influence", json={"instances": rows(2), **body}).json()
+        while job["status"] in ("queued", "running"):
+            time.sleep(0.01)
+            job = client.get(f"/jobs/{job['id']}").json()
+    assert job["status"] == "succeeded"
+    assert len(told) >= 4
+    assert told == sorted(set(told))
+    assert 0 < told[0] < 0.5
+    assert told[-1] == job["progress"] == 1.0
+
+
+def test_by_default_only_long_questions_are_jobs():
+    with served(make_service(boosted())) as client:
+        for body in ({}, {"update_set": 2}, {"method": "leaf-refit"}, {"method": "leave-one-out"}):
+            assert client.post("/influence", json={"instances": rows(2), **body}).status_code == 200
 
 
 def test_a_long_question_is_a_job_whose_ranking_goes_with_the_next_erasure(monkeypatch, tmp_path):

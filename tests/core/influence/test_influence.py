@@ -117,6 +117,10 @@ def test_ranking_and_ties():
     assert by_row.harmful(1, row=1) == [("b", -3.0)]
     with pytest.raises(InputError, match="name one by `row`"):
         by_row.helpful()
+    with pytest.raises(InputError, match="row=2 must be from 0 to 1"):
+        by_row.helpful(row=2)
+    with pytest.raises(InputError, match="leave `row` out"):
+        found.harmful(row=0)
 
 
 def test_kinds_and_methods_that_do_not_go_together(exact, data):
@@ -192,11 +196,27 @@ def test_asking_changes_nothing(exact, data):
 
 def test_progress_is_told(exact, data):
     X, y = data
-    for arguments in ({"method": "leaf-refit"}, {"update_set": 2}, {"method": "leave-one-out"}, {"reduce": None}):
+    for arguments in (
+        {},
+        {"update_set": "single"},
+        {"method": "leaf-refit"},
+        {"update_set": 2},
+        {"method": "leave-one-out"},
+        {"reduce": None},
+    ):
         done: list[tuple[int, int]] = []
         influence(exact, X[:3], y[:3], progress=lambda *progress, done=done: done.append(progress), **arguments)
         assert done
+        assert done == sorted(set(done))
         assert done[-1][0] == done[-1][1]
+
+
+def test_a_pass_in_pieces_is_the_same(exact, data):
+    X, y = data
+    told: list[int] = []
+    pieces = influence(exact, X[:3], y[:3], progress=lambda done, total: told.append(done))
+    assert len(told) > 3
+    np.testing.assert_array_equal(pieces.scores, influence(exact, X[:3], y[:3]).scores)
 
 
 def test_no_other_library_is_imported():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from core.influence import AllPoints, FastLeafInfluence, LeafInfluence, SinglePoint, TopKLeaves
 from core.influence.losses import Loss, row_slopes
 from core.influence.reverse import weight_adjoints, weight_adjoints_by_row
-from core.influence.start import StartRule
+from core.influence.start import StartRule, start_slopes
 from core.influence.view import LeafKind, View
 from tests.oracles.influence import Structures, random_structures
 
@@ -160,6 +160,13 @@ def test_samples_that_do_not_train_have_no_influence():
         forward(LeafInfluence(view), leaves, slopes, range(view.n_samples)),
     ):
         assert (np.flatnonzero(found == 0.0) == [2, 7]).all()
+
+
+def test_a_class_without_a_sample_that_trains_has_no_influence():
+    y, weights = np.array([0.0, 1.0, 2.0, 0.0]), np.array([1.0, 2.0, 0.0, 1.0])
+    slopes = start_slopes(StartRule.LOG_SHARES, y, weights, 3)
+    np.testing.assert_allclose(slopes[:, 0], [1 / 2 - 1 / 4, -1 / 4, -1 / 4])
+    assert np.isfinite(slopes).all()
 
 
 def test_many_rows_go_in_several_passes():

@@ -8,7 +8,7 @@ import pytest
 
 from core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
 from core.boosting.online.estimator import OnlineBoostingClassifier, OnlineBoostingRegressor
-from core.errors import EmptyModelError, InputError
+from core.errors import EmptyModelError, FeatureCountError, InputError
 from core.influence import influence, view
 from core.influence.losses import Loss
 from core.influence.start import StartRule
@@ -187,6 +187,25 @@ def test_other_samples_than_the_models_are_refused(make, data):
             view(model, X, y)
 
 
+@pytest.mark.parametrize("make", [light, extreme, histogram, presorted])
+def test_rows_of_another_shape_are_refused(make, data):
+    X, y = data["X"], data["binary"]
+    model = make("binary").fit(X, y)
+    seen = view(model, X, y)
+    for rows, text in (
+        (X[:2, :4], "X has 4 features, but .* is expecting 5"),
+        (np.zeros((2, 6)), "X has 6 features, but .* is expecting 5"),
+        (X[:0], "X has no rows"),
+        ([], "X has no rows"),
+        (X[0], "X must be a table"),
+        ([[1.0, 2.0], [3.0]], "X must be a table"),
+    ):
+        with pytest.raises(InputError, match=text):
+            influence(seen, rows, y[: len(rows)])
+    with pytest.raises(FeatureCountError):
+        view(model, X[:, :4], y)
+
+
 def test_arguments_are_checked(data):
     X, y = data["X"], data["binary"]
     model = presorted("binary").fit(X, y)
@@ -196,6 +215,8 @@ def test_arguments_are_checked(data):
         view(model, X, y[1:])
     with pytest.raises(InputError, match="'ids': has 1 "):
         view(model, X, y, ids=["a"])
+    with pytest.raises(InputError, match="row 3, 'id': stands there twice"):
+        view(model, X, y, ids=["a", "b", "c", "a", *map(str, range(N - 4))])
     with pytest.raises(InputError, match="sample_weight"):
         view(model, X, y, sample_weight=-data["weights"])
     with pytest.raises(InputError, match="row 0, 'y': must be a class of the model"):
@@ -253,6 +274,25 @@ def test_our_kinds_with_categories_missing_values_and_deletions(kind):
     held = frame.iloc[[int(name[1:]) for name in seen.ids]]
     np.testing.assert_array_equal(seen.route(held), seen.leaves)
     np.testing.assert_array_equal(seen.y, y[[int(name[1:]) for name in seen.ids]] == "yes")
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_the_same_category_in_several_columns(kind):
+    classifier, _, parameters = OURS[kind]
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame({name: rng.integers(0, 6, N).astype(str).astype(object) for name in ("a", "b", "c")})
+    frame["x"] = rng.normal(size=N)
+    y = np.where((frame["a"] == "1") ^ (frame["b"] == "2") ^ (frame["c"].isin(["1", "3"])), "yes", "no")
+    model = classifier(10, random_state=0, **parameters).fit(frame, y, ids=[f"s{i}" for i in range(N)])
+    assert (model.engine_.trees.nodes["is_categorical"] != 0).any()
+    seen = view(model)
+    rows = frame.copy()
+    for asked in (rows, rows.assign(b=rows["b"].where(rows.index != 7, "new"))):
+        found = seen.start + seen.learning_rate * seen.sum_in(seen.route(asked), seen.values)
+        np.testing.assert_allclose(found, model.raw_scores(asked), atol=1e-9)
+    np.testing.assert_array_equal(seen.route(frame.iloc[[int(name[1:]) for name in seen.ids]]), seen.leaves)
+    tolerance = 1e-5 if kind == "presorted" else 0.2
+    np.testing.assert_allclose(seen.raw_scores(rows), model.raw_scores(rows), atol=tolerance)
 
 
 @pytest.mark.parametrize("quantization", ["auto", None])

@@ -1,0 +1,89 @@
+"""Which method answers, and which questions take long."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app.influence_methods import UnfitError, method_for, seconds_for
+
+
+def boosted(n: int = 1_000, n_trees: int = 100, *, kind: str = "incremental-boosting", grids: bool = True) -> Any:
+    guarantee = "exact" if kind.startswith("incremental") else "approximate"
+    settings = SimpleNamespace(is_quantised=grids)
+    return SimpleNamespace(kind=kind, guarantee=guarantee, n_samples_=n, n_trees_=n_trees, settings_=settings)
+
+
+def forest(n: int = 1_000, n_trees: int = 100, occurrences: int = 100) -> Any:
+    ensemble = SimpleNamespace(settings=SimpleNamespace(n_trees=n_trees, occurrences=occurrences))
+    return SimpleNamespace(kind="forest", guarantee="exact", n_samples_=n, ensemble_=ensemble)
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "found"),
+    [
+        (boosted(), None, "leaf-influence"),
+        (boosted(kind="online-boosting"), None, "leaf-influence"),
+        (boosted(), "leaf-refit", "leaf-refit"),
+        (boosted(), "leave-one-out", "leave-one-out"),
+        (forest(), None, "leave-one-out"),
+    ],
+)
+def test_the_kind_has_a_method_of_its_own(model: Any, asked: str | None, found: str) -> None:
+    assert method_for(model, asked, "all") == found
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "update_set", "text"),
+    [
+        (SimpleNamespace(kind="tree", guarantee="approximate"), None, "all", "no influence for a model of kind tree"),
+        (forest(), "leaf-refit", "all", "not for a model of kind forest: use leave-one-out"),
+        (boosted(kind="online-boosting"), "leave-one-out", "all", "use leaf-influence or leaf-refit"),
+        (boosted(), "guess", "all", "use leaf-influence or leaf-refit or leave-one-out"),
+        (boosted(), "leave-one-out", "single", "takes no update_set"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(model: Any, asked: str | None, update_set: Any, text: str) -> None:
+    with pytest.raises(UnfitError, match=text):
+        method_for(model, asked, update_set)
+
+
+def test_one_pass_backwards_is_much_faster_than_a_pass_for_each_sample() -> None:
+    model = boosted(30_000)
+    reverse = seconds_for(model, "leaf-influence", "all", 1)
+    assert seconds_for(model, "leaf-influence", "single", 1) == reverse
+    assert seconds_for(model, "leaf-influence", 8, 1) > 1_000 * reverse
+    assert seconds_for(model, "leaf-refit", "all", 1) > 1_000 * reverse
+    assert reverse < seconds_for(model, "leaf-refit", "single", 1) < seconds_for(model, "leaf-refit", 1, 1) / 100
+
+
+@pytest.mark.parametrize("method", ["leaf-influence", "leaf-refit", "leave-one-out"])
+@pytest.mark.parametrize("make", [boosted, lambda n, t: boosted(n, t, grids=False), lambda n, t: forest(n, t, t)])
+def test_more_samples_trees_and_rows_take_longer(method: str, make: Any) -> None:
+    if make(1, 1).kind == "forest" and method != "leave-one-out":
+        return
+    little = seconds_for(make(1_000, 10), method, "all", 1)
+    assert little < seconds_for(make(2_000, 10), method, "all", 1)
+    assert little < seconds_for(make(1_000, 20), method, "all", 1)
+    assert little < seconds_for(make(1_000, 10), method, "all", 500)
+
+
+def test_exact_splits_are_unlearned_at_the_price_of_training() -> None:
+    with_grids, without = (
+        seconds_for(boosted(30_000, grids=grids), "leave-one-out", "all", 1) for grids in (True, False)
+    )
+    assert without > 10 * with_grids
+
+
+def test_a_forest_is_only_read_for_few_rows() -> None:
+    assert seconds_for(forest(), "leave-one-out", "all", 100) > 10 * seconds_for(forest(), "leave-one-out", "all", 1)
+
+
+def test_adult_is_answered_at_once_backwards_and_as_a_job_forwards() -> None:
+    adult = boosted(32_561)
+    assert seconds_for(adult, "leaf-influence", "all", 1) < 1
+    assert seconds_for(adult, "leaf-refit", "all", 1) > 100
+    assert seconds_for(adult, "leave-one-out", "all", 1) > 100
+    assert seconds_for(boosted(1_000_000), "leaf-influence", "all", 1) > 1
