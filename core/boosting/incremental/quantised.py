@@ -263,7 +263,7 @@ class QuantisedTrees:
 
     def _add_blocks(self) -> None:
         """Make room for more histograms."""
-        self._forest = with_more_blocks(self._forest, 4 * self._groups * (self._n_labels - 1))
+        self._forest = with_more_blocks(self._forest, self._groups)
 
     # -- updating -------------------------------------------------------------------------------
 

@@ -7,6 +7,8 @@ import numpy.typing as npt
 
 from core.boosting.incremental import state as s
 
+_POOL_BYTES = 2**28
+
 
 def new_scores(n_iterations: int, capacity: int, start: npt.NDArray[np.int32]) -> s.Scores:
     """Scores of as many samples as there is room for; all zero."""
@@ -68,10 +70,15 @@ def new_work(groups: int, depth: int, forest: s.Forest) -> dict[str, npt.NDArray
     }
 
 
-def with_more_blocks(forest: s.Forest, n_least: int) -> s.Forest:
-    """The trees with room for more histograms: twice as many, and at least so many."""
+def with_more_blocks(forest: s.Forest, groups: int) -> s.Forest:
+    """The trees with room for more histograms: at first for all that there can be, unless that is much memory.
+
+    The memory is the system's, which gives it page by page as blocks are used.
+    """
     n_before, n_places = forest.pool.shape
-    n_blocks = max(2 * n_before, n_least)
+    n_inner = forest.nodes.shape[1] // 2
+    n_all = min(forest.nodes.shape[0] * n_inner, _POOL_BYTES // (8 * n_places))
+    n_blocks = max(2 * n_before, 4 * groups * n_inner, n_all)
     pool = np.zeros((n_blocks, n_places), np.int64)
     pool[:n_before] = forest.pool
     free = np.zeros(n_blocks, np.int32)
