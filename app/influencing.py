@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.errors import ServiceError
 from app.jobs.board import Job, JobBoard, Report
@@ -25,7 +25,9 @@ from app.turns import Turns
 from app.upkeep import Upkeep
 from app.workers import Workers
 from core.errors import EmptyModelError
-from core.influence import Influence, influence, view
+
+if TYPE_CHECKING:
+    from core.influence import Influence
 
 _LEAF_METHODS = ("leaf-influence", "leaf-refit")
 _LONG = 1.0  # seconds from which on a question is a job
@@ -197,6 +199,8 @@ def _tell(report: Report, done: int, total: int) -> None:
 
 def _look(model: Any, question: Question) -> tuple[Any, list[Any]]:
     """Read the trees and samples of a model, and the labels of a question; only reads the model."""
+    from core.influence import view  # its kernels take long to import, and many servers are never asked
+
     labels = question.labels
     if labels is None:
         labels = model.query(question.rows, frozen=True).labels.tolist()
@@ -210,6 +214,8 @@ def _ask(
     method: str,
     progress: Callable[[int, int], None] | None,
 ) -> Influence:
+    from core.influence import influence
+
     labels = question.labels
     if labels is None and predicts is not None:
         labels = predicts.query(question.rows, frozen=True).labels.tolist()

@@ -21,6 +21,7 @@ Status = Literal["unlearned", "erased"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
+
 class Receipt(NamedTuple):
     """What became of one erasure. Times are RFC 3339 in UTC with milliseconds.
 

@@ -284,9 +284,7 @@ class Ensemble:
         done = 0
         scratch = UpdateScratch.part_of(self._scratch)
         while done < len(slots) * self.settings.occurrences:
-            done = self._update_samples.call(
-                self.trees, data, self.parameters, scratch, self.blocks, slots, sign, done
-            )
+            done = self._update_samples.call(self.trees, data, self.parameters, scratch, self.blocks, slots, sign, done)
             if done < len(slots) * self.settings.occurrences:
                 self._reserve_members(4 * self._largest_tree() + 64)
 
