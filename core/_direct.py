@@ -14,8 +14,8 @@ from numba import typeof
 class Direct:
     """A kernel as it was compiled for the types of the first call.
 
-    Every later call must have arguments of these types: dtypes, dimensions and C order included. They are not looked at,
-    so others would be read as what they are not.
+    Every later call must have arguments of these types: dtypes, dimensions and C order included. They are not looked
+    at, so others would be read as what they are not.
 
     Parameters
     ----------
