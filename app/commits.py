@@ -326,7 +326,8 @@ class Committer:
         change, live = waiting.change, self._live
         version = live.version + commit.n_changes + int(plan.body is not None)
         receipt: Receipt | None = None
-        notes, hashes = b"", []
+        hashes: list[str] = []
+        notes = b""
         if change.request is not None:
             receipt, notes, hashes = self._receipt(change, change.request, plan, version)
         commit.n_added += (0 if plan.adds is None else plan.adds.n) - len(plan.deletes)

@@ -195,7 +195,7 @@ def load(path: str | PathLike[str]) -> Any:
         check.require()  # what does not hold is said rather than what came of it
 
 
-def _model_of(document: Mapping[str, Any], arrays: Arrays, version: int) -> Any:
+def _model_of(document: dict[str, Any], arrays: Arrays, version: int) -> Any:
     """Make the model that a file describes; FileError when its parts do not fit together."""
     from core.kinds import KINDS  # the estimators import this module
 

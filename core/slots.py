@@ -15,7 +15,7 @@ taken; slots from `_top` on have never been used.
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -98,9 +98,10 @@ class SlotTable:
         many copies are only written to a file.
         """
         slot_of: dict[str, int] = {}
+        ids = cast("list[str]", self._ids)  # of slots that are held
         for part in cut(len(self._order)):
             numbers = self._order[part].tolist()
-            slot_of.update(zip(map(self._ids.__getitem__, numbers), numbers, strict=True))
+            slot_of.update(zip([ids[slot] for slot in numbers], numbers, strict=True))
         self._order = np.zeros(0, np.int64)
         return slot_of
 
