@@ -8,7 +8,6 @@ from app.console import tell, warn
 from app.errors import StartError, StorageError
 from app.journal.journal import JournalError
 from app.live import Live
-from app.loading import load_schema
 from app.model import ServedModel
 from app.progress import Progress, silent
 from app.service import Limits, ModelService, Records
@@ -22,6 +21,7 @@ from app.upkeep import UpkeepPolicy
 from core.schema import ColumnType
 from core.warmup import warm_up
 
+RECOVERING = "reading the model in the data directory"  # a stage of progress
 EPHEMERAL_NOTE = (
     "--ephemeral: nothing is kept on disk. A restart reads the data again and brings deleted rows back; what was "
     "learned is gone"
@@ -45,7 +45,7 @@ def build_service(settings: Settings, progress: Progress = silent) -> ModelServi
     opened = open_nothing() if settings.ephemeral else open_directory(settings.data_dir, settings.key_dir)
     try:
         if opened.snapshots is not None and opened.holds_model:
-            progress(f"reading the model in {settings.data_dir}", 0, 0)
+            progress(RECOVERING, 0, 0)
             recovered = opened.snapshots.recover()
             choice = LedgerChoice(settings.ledger, settings.accept_missing_erasures)
             live, records, n_records = opened.recover(recovered, choice)
@@ -120,6 +120,8 @@ def _new_model(settings: Settings, progress: Progress) -> ServedModel:
             warn(note)
         return model
     if settings.schema_file is not None:
+        from app.loading import load_schema
+
         schema = load_schema(settings.schema_file)
         model = new_estimator(settings, schema.task).start(schema)
         return model

@@ -7,6 +7,7 @@ knows where compiled kernels are kept.
 from __future__ import annotations
 
 import csv
+import gc
 import json
 import signal
 import sys
@@ -82,16 +83,17 @@ def serve(settings: Settings) -> None:
     for reserved in sockets:
         reserved.close()
 
-    from app.bootstrap import build_service
-    from app.progress import at_stage
-    from app.tour import tour
-    from app.training import TRAINING, compile_kernels
+    with _without_collector():
+        from app.bootstrap import RECOVERING, build_service
+        from app.progress import at_stages
+        from app.tour import tour
+        from app.training import TRAINING, compile_kernels
 
-    # The HTTP layer takes half a second to import; while the forest grows, other threads can work.
-    begin_import = threading.Thread(target=import_module, args=("app.server",), daemon=True).start
-    with Bars() as progress:
-        service = build_service(settings, at_stage(progress, TRAINING, begin_import))
-        compile_kernels(service.kind, service.schema, progress)
+        # The HTTP layer takes half a second to import; while the forest grows or is checked, other threads can work.
+        begin_import = threading.Thread(target=import_module, args=("app.server",), daemon=True).start
+        with Bars() as progress:
+            service = build_service(settings, at_stages(progress, (TRAINING, RECOVERING), begin_import))
+            compile_kernels(service.kind, service.schema, progress)
     url = f"http://{_url_host(settings.host)}:{settings.port}"
     tell(f"\nOubli {VERSION} serves {url} (documentation: {url}/docs, stop: Ctrl-C). Try:")
     for line in tour(url, service.schema, settings.api_key_file):
@@ -317,6 +319,16 @@ def _url_host(host: str) -> str:
     if host in ("0.0.0.0", "::"):  # noqa: S104 - what was bound is compared, nothing is bound here
         return "127.0.0.1"
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Collect no garbage meanwhile: what is imported and loaded stays, and would be looked through again and again."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _require_new(output: Path, force: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +42,7 @@ class Made:
     plan: Plan[Any]
     version: int
     receipt: Receipt | None
+    hashes: Sequence[str]  # of the samples that the receipt is about
 
 
 @dataclass(slots=True)

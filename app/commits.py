@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from app.audit.auditor import Auditor
+from app.audit.auditor import Auditor, Unlearned
 from app.audit.receipts import Receipt
 from app.commit import Commit, Made, Waiting, with_claim
 from app.errors import BusyError, ServiceError, StorageError, UnavailableError
@@ -33,7 +33,6 @@ from app.live import Live, Pending
 from app.model import ServedModel
 from app.mutations import Change, Done, Request, Settle
 from app.plans import Ground, Plan, make_all
-from app.retention.parse import moment
 from app.turns import Turns
 from app.workers import Workers
 from core.errors import OubliError
@@ -326,9 +325,11 @@ class Committer:
         """Write the record of a planned change, with its receipt."""
         change, live = waiting.change, self._live
         version = live.version + commit.n_changes + int(plan.body is not None)
-        receipt, notes = None, b""
+        receipt: Receipt | None = None
+        hashes: list[str] = []
+        notes = b""
         if change.request is not None:
-            receipt, notes = self._receipt(change, change.request, plan, version)
+            receipt, notes, hashes = self._receipt(change, change.request, plan, version)
         commit.n_added += (0 if plan.adds is None else plan.adds.n) - len(plan.deletes)
         if change.claim is not None:
             n_samples = live.model.n_samples_ + commit.n_added
@@ -340,11 +341,9 @@ class Committer:
         commit.seconds += change.cost.guess(change.n_items)
         commit.n_items += change.n_items
         commit.records.append(Record(live.seq + len(commit.records) + 1, version, body, notes))
-        commit.made.append(Made(waiting, plan, version, receipt))
+        commit.made.append(Made(waiting, plan, version, receipt, hashes))
 
-    def _receipt(
-        self, change: Change[Any], request: Request, plan: Plan[Any], version: int
-    ) -> tuple[Receipt | None, bytes]:
+    def _receipt(self, change: Change[Any], request: Request, plan: Plan[Any], version: int) -> Unlearned:
         if request.kind == "rectification" and plan.body is None:
             unlearned: Sequence[str] = ()
         else:
@@ -359,8 +358,8 @@ class Committer:
             absent=0 if change.absent is None else change.absent(plan.outcome),
             ref=request.ref,
             model_version=version,
-            received_at=request.received_at,
-            unlearned_at=moment(self._now_ms()),
+            received_at=request.received_ms,
+            unlearned_at=self._now_ms(),
             exported=self._exported(plan.gone),
         )
 
@@ -429,7 +428,7 @@ class Committer:
         # Also when nothing was held: files from before may hold what an earlier erasure took.
         self._live.pending[receipt.id] = Pending(self._live.seq, now)
         if one.waiting.change.request is not None and one.waiting.change.request.kind != "rectification":
-            self._grace.add(one.plan.gone, now)
+            self._grace.add(one.hashes, now)
 
     def _give_way(self, commit: Commit) -> None:
         """On a full disk: refuse what may be refused, and let erasures try again with the reserve."""

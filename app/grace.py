@@ -36,11 +36,11 @@ class Grace:
         for known, at in erased:
             self._remember(known, at)
 
-    def add(self, ids: Iterable[str], at_ms: int) -> None:
-        """Note that ids were erased."""
+    def add(self, hashes: Iterable[str], at_ms: int) -> None:
+        """Note that ids were erased, by their hashes under the current key."""
         if self._period_ms:
-            for name in ids:
-                self._remember(self._hashes(name)[0], at_ms)
+            for known in hashes:
+                self._remember(known, at_ms)
 
     def holds(self, sample_id: str) -> bool:
         """Whether an id was erased within the period."""

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.influence_methods import method_for, seconds_for
 from app.jobs.board import Job, JobBoard, Report
@@ -25,7 +25,9 @@ from app.turns import Turns
 from app.upkeep import Upkeep
 from app.workers import Workers
 from core.errors import EmptyModelError
-from core.influence import Influence, influence, view
+
+if TYPE_CHECKING:
+    from core.influence import Influence
 
 _LONG = 1.0  # seconds from which on a question is a job
 _MOST_KEPT = 20  # rankings
@@ -171,6 +173,8 @@ def _look(model: Any, question: Question) -> tuple[Any, list[Any]]:
 
     Rows are routed here: the model may know other categories by the time that scores are computed.
     """
+    from core.influence import view  # its kernels take long to import, and many servers are never asked
+
     labels = question.labels
     if labels is None:
         labels = model.query(question.rows, frozen=True).labels.tolist()
@@ -186,6 +190,8 @@ def _ask(
     method: str,
     progress: Callable[[int, int], None] | None,
 ) -> Influence:
+    from core.influence import influence
+
     labels = question.labels
     if labels is None and predicts is not None:
         labels = predicts.query(question.rows, frozen=True).labels.tolist()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from typing import Generic, Literal, TypeVar
 
@@ -42,15 +41,15 @@ class Request:
         The ids or subjects named, each once.
     ref
         The caller's case number.
-    received_at
-        When.
+    received_ms
+        When, in milliseconds since 1970.
     """
 
     kind: ReceiptKind
     targets: Sequence[str]
     by: Literal["ids", "subjects"]
     ref: str | None
-    received_at: datetime
+    received_ms: int
 
 
 @dataclass(slots=True)

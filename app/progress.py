@@ -6,7 +6,7 @@ starts the work passes a function, whoever does the work calls it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 Progress = Callable[[str, int, int], None]
 """``progress(stage, done, total)``: ``stage`` is a short text such as ``"training the forest"``; ``done`` of
@@ -26,12 +26,12 @@ def within(progress: Progress, stage: str) -> Callable[[int, int], None]:
     return report
 
 
-def at_stage(progress: Progress, stage: str, action: Callable[[], object]) -> Progress:
-    """Report to `progress`, and run an action when a stage is reported for the first time."""
+def at_stages(progress: Progress, stages: Collection[str], action: Callable[[], object]) -> Progress:
+    """Report to `progress`, and run an action when one of some stages is reported for the first time."""
     waiting = [action]
 
     def report(reported: str, done: int, total: int) -> None:
-        if reported == stage and waiting:
+        if reported in stages and waiting:
             waiting.pop()()
         progress(reported, done, total)
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from functools import partial
 from typing import Any, ClassVar, NamedTuple, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -89,16 +88,29 @@ class _KnownHead(NamedTuple):
         return body if length.isdigit() and int(length) == len(body) <= most else None
 
 
+class _Nobody:
+    """Stands where uvicorn wakes up whoever waits for a body."""
+
+    def set(self) -> None:
+        """Do nothing."""
+
+
 class _Awaited:
     """Stands for a request whose answer is not there yet, where uvicorn expects its own record of one."""
 
-    __slots__ = ("disconnected", "keep_alive", "message_event", "response_complete")
+    __slots__ = ("_connection", "disconnected", "keep_alive", "response_complete")
 
-    def __init__(self) -> None:
+    message_event = _Nobody()
+
+    def __init__(self, connection: HotProtocol) -> None:
+        self._connection = connection
         self.response_complete = False
         self.disconnected = False
         self.keep_alive = True
-        self.message_event = asyncio.Event()
+
+    def deliver(self, answer: Answer) -> None:
+        """Take the answer."""
+        self._connection._deliver(self, answer)
 
 
 class HotProtocol(HttpToolsProtocol):
@@ -115,6 +127,7 @@ class HotProtocol(HttpToolsProtocol):
         self._admitted_for = Occasion(b"", "", 0)
         self._admitted_headers: list[tuple[bytes, bytes]] = []
         self._known_head: _KnownHead | None = None
+        self._awaited = _Awaited(self)  # of the next request that has to wait
         self._chunk = b""  # being read, when it begins with a request
         self._unsent: list[bytes] = []
         self._is_reading = False  # between the first byte of a request and its last
@@ -228,10 +241,11 @@ class HotProtocol(HttpToolsProtocol):
 
     def _ask(self, handler: Handler, body: bytes) -> Answer | Later | None:
         """Ask for an answer; while it is awaited, requests behind it are queued."""
-        awaited = _Awaited()
-        answer = self.hot.answer(handler, body, partial(self._deliver, awaited))
+        awaited = self._awaited
+        answer = self.hot.answer(handler, body, awaited.deliver)
         if answer is LATER:
             self.cycle = cast("Any", awaited)
+            self._awaited = _Awaited(self)
         return answer
 
     def _deliver(self, awaited: _Awaited, answer: Answer) -> None:

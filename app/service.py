@@ -15,7 +15,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -41,7 +40,6 @@ from app.outcomes import Added, Deleted, Description, NewSamples, Page, Predicte
 from app.receipts import Receipts
 from app.replacing import Replacing
 from app.retention.clock import Clock
-from app.retention.parse import moment
 from app.store.keeper import Keeper
 from app.store.snapshots import Snapshot
 from app.turns import Turns
@@ -361,7 +359,7 @@ class ModelService:
 
     async def replace(self, asked: Replacement, ref: str | None = None) -> Receipt:
         """Rectify one held sample; see `plans.plan_replacement`."""
-        request = Request("rectification", [asked.sample_id], "ids", ref, self._now())
+        request = Request("rectification", [asked.sample_id], "ids", ref, self.now_ms)
         return _receipt(await self._mutate(replacement(asked, request, self._add_cost)))
 
     def submit_deletion(self, sample_id: str, settle: Callable[[Receipt | None, BaseException | None], None]) -> bool:
@@ -372,7 +370,7 @@ class ModelService:
         def settled(done: Done[Deleted] | None, error: BaseException | None) -> None:
             settle(None if done is None else _receipt(done), error)
 
-        request = Request("deletion", [sample_id], "ids", None, self._now())
+        request = Request("deletion", [sample_id], "ids", None, self.now_ms)
         return self._submit(deletion(request, self._live.model, self._delete_cost), settled)
 
     async def delete(
@@ -399,7 +397,7 @@ class ModelService:
             earlier = await self.receipts.last_of(names, by)
             if earlier is not None:
                 return earlier
-        request = Request("deletion", names, by, ref, self._now())
+        request = Request("deletion", names, by, ref, self.now_ms)
         return _receipt(await self._mutate(deletion(request, self._live.model, self._delete_cost, claim)))
 
     async def snapshot(self) -> Snapshot:
@@ -475,7 +473,7 @@ class ModelService:
         return await settled
 
     async def _expire(self, ids: Sequence[str]) -> None:
-        request = Request("expiry", ids, "ids", None, self._now())
+        request = Request("expiry", ids, "ids", None, self.now_ms)
         await self._mutate(deletion(request, self._live.model, self._delete_cost))
 
     async def _scrub(self, report: Report) -> dict[str, Any]:
@@ -512,9 +510,6 @@ class ModelService:
         self._idle.model_changed()
         if self._state == "starting":
             self._state = "ready"
-
-    def _now(self) -> datetime:
-        return moment(self.now_ms)
 
     def _default_expiry(self) -> int | None:
         retention = self.limits.retention

@@ -23,8 +23,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
 from app.columns import ColumnError, Note
 from app.errors import StartError
@@ -52,9 +50,11 @@ class ParquetSource:
     typed = True
 
     def __init__(self, path: Path) -> None:
+        import pyarrow.parquet  # each format takes a while to import
+
         self.path = path
         try:
-            self._file = pa.parquet.ParquetFile(path)
+            self._file = pyarrow.parquet.ParquetFile(path)
         except (pa.ArrowInvalid, OSError):
             raise LoadError(f"{path} begins like a Parquet file but cannot be read as one: is it cut short?") from None
         self.header = list(self._file.schema_arrow.names)
@@ -90,14 +90,16 @@ class CsvSource:
 
     def read(self, names: Sequence[str], progress: Progress) -> pa.Table:
         """Read some columns; the progress counts bytes of the file."""
+        from pyarrow import csv as arrow
+
         size = self.path.stat().st_size
         with self._bytes(lambda done: progress(f"loading {self.path.name}", done, size)) as stream:
             try:
-                table = pa.csv.read_csv(
+                table = arrow.read_csv(
                     stream,
-                    read_options=pa.csv.ReadOptions(block_size=_BLOCK_BYTES),
-                    parse_options=pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-                    convert_options=pa.csv.ConvertOptions(
+                    read_options=arrow.ReadOptions(block_size=_BLOCK_BYTES),
+                    parse_options=arrow.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+                    convert_options=arrow.ConvertOptions(
                         column_types={name: pa.string() for name in self.header},
                         include_columns=list(names),
                         null_values=[""],

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from app.errors import StartError
-from app.loading import Table, load_table
 from app.model import ServedModel
 from app.progress import Progress, silent, within
 from app.settings import Settings
@@ -17,6 +16,9 @@ from core.kinds import KINDS
 from core.samples import SampleStore
 from core.schema import Schema, Task
 from core.warmup import warm_up
+
+if TYPE_CHECKING:
+    from app.loading import Table
 
 TRAINING = "training the model"  # a stage of progress
 
@@ -72,6 +74,8 @@ def train(settings: Settings, progress: Progress = silent) -> tuple[Any, Table]:
     StartError
         When the file or a parameter cannot be used.
     """
+    from app.loading import load_table  # pyarrow takes long to import, and a server that recovers reads no data file
+
     table = load_table(settings, progress)
     estimator = new_estimator(settings, table.schema.task)
     compile_kernels(settings.model, table.schema, progress)

@@ -45,7 +45,9 @@ RATES_HEAD = ("data:", "setting:", "connections", "ours", "bare ASGI", "FastAPI"
 TIMES_TITLE = "HTTP: how long a request takes"
 TIMES_TEXT = (
     "One row or sample each, microseconds; FastAPI is the plain route of the same method. Deletions and additions "
-    "leave tags behind, which are resolved in idle time after each measurement and not in it."
+    "leave tags behind, which are resolved in idle time after each measurement and not in it. The signature of a "
+    "deletion's receipt takes 40 to 50 us of it, by OpenSSL; libsodium, tried in its place, 31 us instead of 39, which "
+    "was not worth a dependency."
 )
 TIMES_HEAD = ("route:", "data:", "setting:", "connections", "p50", "p99", "FastAPI p50", "in FastAPI's p50")
 CLIENTS_TITLE = "HTTP: the clients"

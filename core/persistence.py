@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -139,11 +140,33 @@ def read(path: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
     FileError
         When it is unreadable, truncated, altered, foreign or of a newer format.
     """
-    document, arrays, _ = _read(path)
+    metadata, document, arrays = _read(path)
+    _Check(metadata, arrays).require()
     return document, arrays
 
 
-def _read(path: str | PathLike[str]) -> tuple[dict[str, Any], Arrays, int]:
+class _Check:
+    """The comparison of arrays with their checksum, in a thread: meanwhile something can be made of them."""
+
+    def __init__(self, metadata: Mapping[str, str], arrays: Arrays) -> None:
+        self._metadata = metadata
+        self._arrays = arrays
+        self._holds = False
+        self._thread = Thread(target=self._compare, daemon=True)
+        self._thread.start()
+
+    def _compare(self) -> None:
+        self._holds = _checksum(self._metadata["document"], self._arrays) == self._metadata.get("sha256")
+
+    def require(self) -> None:
+        """Return when the checksum holds; FileError when it does not."""
+        self._thread.join()
+        if not self._holds:
+            raise FileError("the file's content does not match its checksum: restore another file")
+
+
+def _read(path: str | PathLike[str]) -> tuple[dict[str, str], dict[str, Any], Arrays]:
+    """Return metadata, document and arrays, which have yet to be checked."""
     with _open(path) as file:
         metadata = file.metadata()
         document = _check_header(metadata)
@@ -151,9 +174,7 @@ def _read(path: str | PathLike[str]) -> tuple[dict[str, Any], Arrays, int]:
             arrays: Arrays = {name: read_tensor(file, name) for name in file.keys()}  # noqa: SIM118
         except (safetensors.SafetensorError, OSError) as error:
             raise FileError("the file is truncated: restore another file") from error
-    if _checksum(metadata["document"], arrays) != metadata.get("sha256"):
-        raise FileError("the file's content does not match its checksum: restore another file")
-    return document, arrays, _check_version(metadata)
+    return metadata, document, arrays
 
 
 def load(path: str | PathLike[str]) -> Any:
@@ -166,9 +187,18 @@ def load(path: str | PathLike[str]) -> Any:
     FileError
         When the file is unreadable, truncated, altered, foreign or of a newer format.
     """
+    metadata, document, arrays = _read(path)
+    check = _Check(metadata, arrays)
+    try:
+        return _model_of(document, arrays, _check_version(metadata))
+    finally:
+        check.require()  # what does not hold is said rather than what came of it
+
+
+def _model_of(document: dict[str, Any], arrays: Arrays, version: int) -> Any:
+    """Make the model that a file describes; FileError when its parts do not fit together."""
     from core.kinds import KINDS  # the estimators import this module
 
-    document, arrays, version = _read(path)
     task: Any = str(document.get("task"))  # which is equal to the Task of this name
     estimator = KINDS.get((str(document.get("kind")), task))
     if estimator is None:

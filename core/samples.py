@@ -313,10 +313,9 @@ class SampleStore(SlotTable):
     def _remove_many(self, numbers: list[int]) -> None:
         if min(numbers) < 0 or max(numbers) >= self._top or len(set(numbers)) != len(numbers):
             raise IndexError("a slot is free or named twice")
-        names = [name for name in map(self._ids.__getitem__, numbers) if name is not None]
-        if len(names) != len(numbers):
-            raise IndexError("a slot is free or named twice")
         where = np.array(numbers, np.int64)
+        if not self.held[where].all():
+            raise IndexError("a slot is free or named twice")
         for column in self._categorical:
             self.categories.release(self.cells[where, column])
         if self._classification:
@@ -328,18 +327,21 @@ class SampleStore(SlotTable):
         self.id_hashes[where] = 0
         self.origins[where] = 0
         self.held[where] = False
-        self._forget(numbers, names)
+        self._forget(numbers)
 
-    def _forget(self, slots: list[int], names: list[str]) -> None:
+    def _forget(self, slots: list[int]) -> None:
         if self._subjects:
             for slot in slots:
                 self._subjects.unlink(slot)
         if self._expiries:
             self._expiries.forget(slots)
-        ids, slot_of = self._ids, self._slot_of
-        for slot, name in zip(slots, names, strict=True):
-            del slot_of[name]
-            ids[slot] = None
+        if 2 * len(slots) > len(self):
+            self._keep_ids_of_held()
+        else:
+            ids, slot_of = self._ids, self._slot_of
+            for slot in slots:
+                del slot_of[self.id_of(slot)]
+                ids[slot] = None
         self._free.extend(slots)
 
     # Subjects -------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ taken; slots from `_top` on have never been used.
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -98,9 +98,10 @@ class SlotTable:
         many copies are only written to a file.
         """
         slot_of: dict[str, int] = {}
+        ids = cast("list[str]", self._ids)  # of slots that are held
         for part in cut(len(self._order)):
             numbers = self._order[part].tolist()
-            slot_of.update(zip(map(self.id_of, numbers), numbers, strict=True))
+            slot_of.update(zip([ids[slot] for slot in numbers], numbers, strict=True))
         self._order = np.zeros(0, np.int64)
         return slot_of
 
@@ -168,8 +169,8 @@ class SlotTable:
         """
         names = read_ids(ids)
         held = self._slot_of
-        slots = [held[name] for name in names if name in held]
-        if len(slots) != len(names):
+        slots = list(map(held.get, names))
+        if None in slots:
             raise UnknownIdError(dict.fromkeys(name for name in names if name not in held))
         if len(slots) > 1 and len(set(slots)) != len(slots):
             refuse_repeated(names)
@@ -236,6 +237,16 @@ class SlotTable:
     def _pass_numbers(self, names: Sequence[str]) -> None:
         """Move the counter past every number among given ids, so that it is never generated."""
         self._next_id = max(self._next_id, end_of_numbers(names))
+
+    def _keep_ids_of_held(self) -> None:
+        """Forget the ids of slots that are not held any more; faster than one by one when they are many."""
+        slots = self.slots_in_order()
+        kept = slots[self.held[slots]].tolist()
+        names = list(map(self.id_of, kept))
+        self._slot_of = dict(zip(names, kept, strict=True))
+        self._ids = [None] * self.capacity
+        for slot, name in zip(kept, names, strict=True):
+            self._ids[slot] = name
 
     def _copy_slots_to(self, other: "SlotTable") -> None:
         """Make another table, of the same schema, an independent copy of this one."""

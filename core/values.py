@@ -215,6 +215,8 @@ def normalise_id(value: object, *, field: str = "id", row: int | None = None) ->
         For other types (bool and float included), for less than 1 or more than 256 characters, and
         for what UTF-8 cannot encode.
     """
+    if type(value) is str and 0 < len(value) <= ID_LENGTH and value.isascii():
+        return value
     try:
         return id_text(value)
     except RefusedError as refused:

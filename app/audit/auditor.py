@@ -6,11 +6,12 @@ from the notes, later and elsewhere; see `store`.
 
 from __future__ import annotations
 
+import os
 import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from app.audit.chain import CARRIED_OVER, ERASED, EVENT_TYPE, SIGNING_KEY, UNLEARNED, Entry, Head, head_of, make_entry
 from app.audit.key_files import HashingKey
@@ -29,6 +30,22 @@ By = Literal["ids", "subjects"]
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,127}")
 _RESERVED = frozenset({"index", "previous", "type", "at", "hash"})
 _RESERVED_TYPES = frozenset({SIGNING_KEY, UNLEARNED, ERASED, CARRIED_OVER})
+
+
+class Unlearned(NamedTuple):
+    """What is made of an erasure.
+
+    Attributes
+    ----------
+    receipt, notes
+        For the caller, and for the journal.
+    hashes
+        The keyed hashes of the samples, under the current key.
+    """
+
+    receipt: Receipt
+    notes: Notes
+    hashes: list[str]
 
 
 class Ledger(Protocol):
@@ -83,6 +100,7 @@ class Auditor:
         self._now_ms = now_ms
         self._latest_ms = latest_ms
         self._introduced_at = introduced_at
+        self._text = (0, to_text(0))  # a time and how it is written: an erasure has the same one thrice
 
     @classmethod
     def of(cls, store: Ledger, keys: AuditKeys, now_ms: Callable[[], int] | None = None) -> Auditor:
@@ -123,7 +141,7 @@ class Auditor:
         received_at: datetime | int,
         unlearned_at: datetime | int,
         exported: int,
-    ) -> tuple[Receipt, Notes]:
+    ) -> Unlearned:
         """Make the entry and the receipt of an erasure.
 
         Parameters
@@ -144,12 +162,12 @@ class Auditor:
         entries = self._introduction()
         key, hashing = self._keys.signing, self._keys.hashing[0]
         done_ms = to_ms(unlearned_at)
-        done = to_text(done_ms)
+        hashes = [hash_sample(hashing, name) for name in unlearned_ids]
         entry = self._append(
             UNLEARNED,
             done_ms,
             {
-                "receipt": str(uuid.uuid4()),
+                "receipt": _new_id(),
                 "ref": None if ref is None else str(uuid.UUID(ref)),
                 "kind": kind,
                 "guarantee": guarantee,
@@ -158,18 +176,19 @@ class Auditor:
                 "absent": absent,
                 "exported_snapshots": exported,
                 "model_version": model_version,
-                "received_at": to_text(min(to_ms(received_at), done_ms)),
-                "unlearned_at": done,
+                "received_at": self._to_text(min(to_ms(received_at), done_ms)),
+                "unlearned_at": self._to_text(done_ms),
                 "key_id": key.id,
                 "hashing_key_id": hashing.id,
-                "samples": [hash_sample(hashing, name) for name in unlearned_ids],
+                "samples": hashes,
                 "targets": hash_targets(hashing, targets, by),
             },
         )
         entries.append(entry)
         draft = receipt_of(entry)
         signature = key.sign(draft.signed_form())
-        return receipt_of(entry, signature), entry_notes(entries, {str(entry["index"]): signature})
+        notes = entry_notes(entries, {str(entry["index"]): signature})
+        return Unlearned(Receipt(*draft[:-1], signature), notes, hashes)
 
     def erased(self, receipt_ids: Sequence[str], *, erased_at: datetime | int, deadline_ms: int) -> Notes:
         """Make the one entry that says that erasures are finished.
@@ -253,9 +272,23 @@ class Auditor:
 
     def _append(self, kind: str, at_ms: int, fields: Mapping[str, Any]) -> Entry:
         self._latest_ms = max(self._latest_ms, at_ms)
-        entry = make_entry(self.head, kind, to_text(self._latest_ms), fields)
+        entry = make_entry(self.head, kind, self._to_text(self._latest_ms), fields)
         self.head = head_of(entry)
         return entry
+
+    def _to_text(self, at_ms: int) -> str:
+        if self._text[0] != at_ms:
+            self._text = (at_ms, to_text(at_ms))
+        return self._text[1]
+
+
+def _new_id() -> str:
+    """Return a random UUID, as `uuid.uuid4` writes it."""
+    raw = bytearray(os.urandom(16))
+    raw[6] = raw[6] & 0x0F | 0x40
+    raw[8] = raw[8] & 0x3F | 0x80
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def hash_sample(key: HashingKey, sample_id: str) -> str:

@@ -12,6 +12,7 @@ import orjson
 
 LARGEST_INTEGER = 2**53 - 1
 _DEEPEST = 32
+_TEXTS = frozenset({str})
 
 
 class CanonicalError(ValueError):
@@ -28,11 +29,28 @@ def canonical(content: Any) -> bytes:
     """
     try:
         # Where all keys are ASCII, the encoder's order is that of UTF-16 code units.
-        if _has_plain_keys(content, _DEEPEST):
+        if _is_flat(content) or _has_plain_keys(content, _DEEPEST):
             return orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
         return orjson.dumps(_in_order(content))
     except TypeError:  # the encoder's own: half of a surrogate pair
         raise CanonicalError("a text is not valid Unicode") from None
+
+
+def _is_flat(content: Any) -> bool:
+    """Whether a value is seen at once to be an object of the usual kind: ASCII keys, single values, lists of texts."""
+    if type(content) is not dict or not _TEXTS.issuperset(map(type, content)) or not "".join(content).isascii():
+        return False
+    for value in content.values():
+        kind = type(value)
+        if kind is int:
+            if not -LARGEST_INTEGER <= value <= LARGEST_INTEGER:
+                return False
+        elif kind is list:
+            if not _TEXTS.issuperset(map(type, value)):
+                return False
+        elif kind is not str and kind is not bool and value is not None:
+            return False
+    return True
 
 
 def _has_plain_keys(value: Any, depth: int) -> bool:

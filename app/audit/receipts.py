@@ -8,9 +8,8 @@ state, and is signed anew when it is read. `receipt_of` makes a receipt from the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from app.audit.canonical import canonical
 from app.audit.chain import Entry
@@ -21,24 +20,9 @@ ReceiptKind = Literal["deletion", "rectification", "expiry", "restore"]
 Status = Literal["unlearned", "erased"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-# Fields of a receipt that its entry has under the same name.
-_FROM_ENTRY = (
-    "ref",
-    "kind",
-    "guarantee",
-    "requested",
-    "unlearned",
-    "absent",
-    "exported_snapshots",
-    "model_version",
-    "received_at",
-    "unlearned_at",
-    "key_id",
-)
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(NamedTuple):
     """What became of one erasure. Times are RFC 3339 in UTC with milliseconds.
 
     Attributes
@@ -92,11 +76,11 @@ class Receipt:
 
     def content(self) -> dict[str, Any]:
         """Return it as an object, in the order in which it is answered."""
-        return {name: getattr(self, name) for name in FIELDS}
+        return dict(zip(FIELDS, self, strict=True))
 
     def signed_form(self) -> bytes:
         """Return what is signed."""
-        return canonical({name: getattr(self, name) for name in FIELDS[:-1]})
+        return canonical(dict(zip(_SIGNED, self[:-1], strict=True)))
 
     @classmethod
     def from_content(cls, content: Mapping[str, Any]) -> Receipt:
@@ -110,27 +94,37 @@ class Receipt:
         return cls(**{name: content[name] for name in FIELDS})
 
 
-FIELDS = tuple(Receipt.__dataclass_fields__)
+FIELDS = Receipt._fields
+_SIGNED = FIELDS[:-1]  # all but the signature
 
 
 def receipt_of(entry: Entry, signature: str = "") -> Receipt:
     """Return the receipt, in its first state, that an entry of the type `unlearned` is about."""
     return Receipt(
-        id=entry["receipt"],
-        status="unlearned",
-        erased_at=None,
-        overdue=False,
-        ledger_index=entry["index"],
-        ledger_head=entry["hash"],
-        signature=signature,
-        **{name: entry[name] for name in _FROM_ENTRY},
+        entry["receipt"],
+        entry["ref"],
+        entry["kind"],
+        "unlearned",
+        entry["guarantee"],
+        entry["requested"],
+        entry["unlearned"],
+        entry["absent"],
+        entry["exported_snapshots"],
+        entry["model_version"],
+        entry["received_at"],
+        entry["unlearned_at"],
+        None,
+        False,
+        entry["key_id"],
+        entry["index"],
+        entry["hash"],
+        signature,
     )
 
 
 def erased_state(receipt: Receipt, entry: Entry) -> Receipt:
     """Return a receipt, not signed, as an entry of the type `erased` leaves it."""
-    return replace(
-        receipt,
+    return receipt._replace(
         status="erased",
         erased_at=entry["erased_at"],
         overdue=is_overdue(receipt, parse_time(entry["erased_at"]), entry["deadline_ms"]),
@@ -145,7 +139,7 @@ def state_at(receipt: Receipt, now_ms: int, deadline_ms: int, keys: AuditKeys) -
     """Return a stored receipt as it is to be answered now: one that waits too long is overdue, and signed as such."""
     if receipt.status == "erased" or not is_overdue(receipt, now_ms, deadline_ms):
         return receipt
-    return signed(replace(receipt, overdue=True), keys)
+    return signed(receipt._replace(overdue=True), keys)
 
 
 def is_overdue(receipt: Receipt, moment_ms: int, deadline_ms: int) -> bool:
@@ -160,8 +154,8 @@ def signed(receipt: Receipt, keys: AuditKeys) -> Receipt:
     """
     key = keys.signer(receipt.key_id)
     if key.id != receipt.key_id:
-        receipt = replace(receipt, key_id=key.id)
-    return replace(receipt, signature=key.sign(receipt.signed_form()))
+        receipt = receipt._replace(key_id=key.id)
+    return receipt._replace(signature=key.sign(receipt.signed_form()))
 
 
 def to_ms(moment: datetime | int) -> int:

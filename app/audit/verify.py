@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.audit.canonical import CanonicalError
@@ -185,7 +185,7 @@ def check_receipt(
     # Whoever reads a receipt that waits too long is told so; the entry was written before. And where a key was retired
     # before the ledger's file was made, the next one has signed.
     overdue = receipt.overdue if receipt.status == "unlearned" else written.overdue
-    expected = replace(written, overdue=overdue, key_id=receipt.key_id, signature=receipt.signature)
+    expected = written._replace(overdue=overdue, key_id=receipt.key_id, signature=receipt.signature)
     wrong = [name for name in FIELDS if getattr(receipt, name) != getattr(expected, name)]
     if wrong:
         raise ReceiptError(f"the ledger has another '{wrong[0]}'")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from core._direct import Direct
 from core.data import Data
 from core.forest import inputs, nodes
 from core.forest.blocks import (
@@ -81,6 +82,9 @@ class Ensemble:
         self.has_categories = has_categories
         self.width: int = 2 if settings.is_regression else n_classes
         self._smallest_block: int | None = None
+        # The types of all that these are given are those of the forest.
+        self._update_samples, self._resolve_tree_of = Direct(update_samples), Direct(resolve_tree)
+        self._resolve_paths = Direct(resolve_paths)
         self._is_planted = False  # whether the pools have yet to be made as large as the trees will be
         self.parameters = self._parameters()
         self.trees = self._empty_trees()
@@ -280,7 +284,7 @@ class Ensemble:
         done = 0
         scratch = UpdateScratch.part_of(self._scratch)
         while done < len(slots) * self.settings.occurrences:
-            done = update_samples(self.trees, data, self.parameters, scratch, self.blocks, slots, sign, done)
+            done = self._update_samples.call(self.trees, data, self.parameters, scratch, self.blocks, slots, sign, done)
             if done < len(slots) * self.settings.occurrences:
                 self._reserve_members(4 * self._largest_tree() + 64)
 
@@ -303,7 +307,7 @@ class Ensemble:
         self._reserve_scratch(data)
         total = 0
         while True:
-            status, n_resolved = resolve_tree(
+            status, n_resolved = self._resolve_tree_of.call(
                 self.trees, data, self.parameters, self._scratch, self.blocks, tree,
                 max_tags - total, max_work, whole_below,
             )  # fmt: skip
@@ -334,7 +338,7 @@ class Ensemble:
             for tree in np.flatnonzero(self.trees.tree_tags):
                 self._resolve_whole_tree(data, int(tree))
             return n_tags
-        done = 0
+        done, max_tags = 0, int(max_tags)
         self._scratch.work[0] = 0
         for tree in np.flatnonzero(self.trees.tree_tags):
             if done >= max_tags or self._scratch.work[0] >= _SHORT_WORK:
@@ -397,7 +401,7 @@ class Ensemble:
         self._reserve_scratch(data)
         row = 0
         while row < len(cells):
-            row = resolve_paths(
+            row = self._resolve_paths.call(
                 self.trees, data, self.parameters, self._scratch, self.blocks, cells,
                 category_hashes, row,
             )  # fmt: skip

@@ -16,7 +16,14 @@ from core.forest.count import count_candidates
 from core.forest.inputs import ENDS, IS_REGRESSION, N_LANES, NODES, OWNERS
 from core.forest.leaves import count_in
 from core.forest.nodes import NIL, TAGGED, leaf_of
-from core.forest.split import choose_split, goes_right, is_same_split, store_split
+from core.forest.split import (
+    any_goes_right,
+    choose_split,
+    goes_right,
+    is_same_split,
+    number_goes_right,
+    store_split,
+)
 from core.rng import combine, tree_key
 
 _FIRST = np.uint64(0)
@@ -49,8 +56,8 @@ def _enter(nodes, node, lane, lanes, n_moving):
 
 
 @pasted
-def _walk(nodes, cells, first_row, row_step, category_hashes, lanes, n_moving):
-    """Take walks down to their leaves in step, so that their waits for memory overlap.
+def _walk_by_numbers(nodes, cells, first_row, row_step, lanes, n_moving):
+    """Take walks down to their leaves in step, so that their waits for memory overlap; without categories.
 
     Walk number `lane` is that of row first_row + lane * row_step. Writes the leaf nodes to lanes[ENDS].
     Without branches but the loops', for the sides are as good as random.
@@ -61,12 +68,38 @@ def _walk(nodes, cells, first_row, row_step, category_hashes, lanes, n_moving):
             node = np.uint64(lanes[NODES, i])
             lane = lanes[OWNERS, i]
             row = first_row + np.int64(lane) * row_step
-            following = np.int64(nodes[node]["child"]) + goes_right(nodes, node, cells, row, category_hashes)
+            following = np.int64(nodes[node]["child"]) + number_goes_right(nodes, node, cells, row)
             lanes[ENDS, np.uint64(lane)] = following
             lanes[NODES, n_kept] = following
             lanes[OWNERS, n_kept] = lane
             n_kept += np.int64(nodes[np.uint64(following)]["child"] >= 0)
         n_moving = n_kept
+
+
+@pasted
+def _walk_by_all(nodes, cells, first_row, row_step, category_hashes, lanes, n_moving):
+    """The same where there are categories. One loop for both would ask at each step which of them it is."""
+    while n_moving > 0:
+        n_kept = 0
+        for i in range(n_moving):
+            node = np.uint64(lanes[NODES, i])
+            lane = lanes[OWNERS, i]
+            row = first_row + np.int64(lane) * row_step
+            following = np.int64(nodes[node]["child"]) + any_goes_right(nodes, node, cells, row, category_hashes)
+            lanes[ENDS, np.uint64(lane)] = following
+            lanes[NODES, n_kept] = following
+            lanes[OWNERS, n_kept] = lane
+            n_kept += np.int64(nodes[np.uint64(following)]["child"] >= 0)
+        n_moving = n_kept
+
+
+@pasted
+def _walk(nodes, cells, first_row, row_step, category_hashes, lanes, n_moving):
+    """Take walks down to their leaves; `category_hashes` is empty where there are no categorical columns."""
+    if category_hashes.shape[0] > 0:
+        _walk_by_all(nodes, cells, first_row, row_step, category_hashes, lanes, n_moving)
+    else:
+        _walk_by_numbers(nodes, cells, first_row, row_step, lanes, n_moving)
 
 
 @pasted

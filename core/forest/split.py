@@ -27,7 +27,7 @@ from core.forest.grid import missing_goes_left, threshold_of
 from core.forest.inputs import CRITERION, IS_REGRESSION, N_COUNTERS, N_THRESHOLDS, WIDTH
 from core.forest.nodes import MISSING_LEFT, MISSING_RIGHT, NIL, ONE_VS_REST, SUBSET
 from core.forest.scores import GINI, split_score, two_class_gini
-from core.rng import combine
+from core.rng import MISSING_CATEGORY, combine
 
 
 @pasted
@@ -251,6 +251,34 @@ def goes_right(nodes, node, cells, row, category_hashes):
     if kind == ONE_VS_REST:
         return np.int64(hashed != nodes[node]["category"])
     return np.int64(not in_subset(nodes[node]["category"], hashed))
+
+
+@pasted
+def number_goes_right(nodes, node, cells, row):
+    """`goes_right` at a node of a forest without categorical columns; no branches."""
+    x = cells[np.uint64(row), np.uint64(nodes[node]["attribute"])]
+    missing_goes_right = (x != x) & (nodes[node]["kind"] == MISSING_RIGHT)
+    return np.int64((x > nodes[node]["threshold"]) | missing_goes_right)
+
+
+@pasted
+def any_goes_right(nodes, node, cells, row, category_hashes):
+    """`goes_right` without branches, for many walks in step: what kind of node comes next cannot be guessed.
+
+    category_hashes  uint64[], not empty
+    """
+    kind = nodes[node]["kind"]
+    chosen = nodes[node]["category"]
+    x = cells[np.uint64(row), np.uint64(nodes[node]["attribute"])]
+    is_held = x == x
+    is_category = kind >= ONE_VS_REST
+    code = np.int64(x) if is_category & is_held else np.int64(0)
+    hashed = category_hashes[np.uint64(code)] if is_held else MISSING_CATEGORY
+    by_number = (x > nodes[node]["threshold"]) | ((x != x) & (kind == MISSING_RIGHT))
+    by_number &= kind <= MISSING_LEFT
+    by_category = (kind == ONE_VS_REST) & (hashed != chosen)
+    by_coin = np.int64(kind == SUBSET) & (1 - np.int64(in_subset(chosen, hashed)))
+    return np.int64(by_number | by_category) | by_coin
 
 
 @kernel

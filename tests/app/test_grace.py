@@ -10,7 +10,7 @@ def make(period: int, now: list[int], erased=()):
 def test_an_id_is_known_for_a_period():
     now = [1000]
     grace = make(50, now)
-    grace.add(["a", "b"], 1000)
+    grace.add(["new-a", "new-b"], 1000)
     assert grace.holds("a")
     assert not grace.holds("c")
     now[0] = 1049
@@ -23,8 +23,8 @@ def test_an_id_is_known_for_a_period():
 def test_an_id_that_is_erased_again_is_known_again():
     now = [0]
     grace = make(50, now)
-    grace.add(["a"], 0)
-    grace.add(["a"], 40)
+    grace.add(["new-a"], 0)
+    grace.add(["new-a"], 40)
     now[0] = 60
     assert grace.holds("a")
     now[0] = 90
@@ -38,6 +38,6 @@ def test_what_was_erased_before_a_start_is_known_under_any_key():
 
 def test_without_a_period_nothing_is_kept():
     grace = make(0, [0])
-    grace.add(["a"], 0)
+    grace.add(["new-a"], 0)
     assert not grace.holds("a")
     assert not grace._times

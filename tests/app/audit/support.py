@@ -62,7 +62,7 @@ class Ledger:
             "unlearned_at": self.now,
             "exported": 0,
         }
-        receipt, notes = self.auditor.unlearned(**{**asked, **more})
+        receipt, notes, _ = self.auditor.unlearned(**{**asked, **more})
         self.record(notes, fold=fold)
         return receipt
 

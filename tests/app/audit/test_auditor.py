@@ -205,3 +205,11 @@ def test_notes_hold_whole_entries():
     assert entry["samples"] == [ledger.auditor.hashes_of(name)[0] for name in ("a", "b")]
     assert entry["receipt"] == receipt.id
     assert b'"a"' not in notes
+
+
+def test_receipts_have_random_ids():
+    ledger = make_ledger()
+    ids = {ledger.unlearned("a").id for _ in range(50)}
+    assert len(ids) == 50
+    assert all(str(uuid.UUID(name)) == name and uuid.UUID(name).version == 4 for name in ids)
+    assert {uuid.UUID(name).variant for name in ids} == {uuid.RFC_4122}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import hmac
 import os
 import stat
 from pathlib import Path
@@ -8,8 +9,10 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from hypothesis import given
+from hypothesis import strategies as st
 
-from app.audit.key_files import HASHING, SIGNING, files_of, is_signed
+from app.audit.key_files import HASHING, SIGNING, files_of, is_signed, new_hashing_key
 from app.audit.keys import AuditKeys
 from app.errors import StartError
 
@@ -73,6 +76,14 @@ def test_rotated_signing_keys_overlap(tmp_path):
     assert "PRIVATE" not in texts[f"signing-{old.id}.pem"]
     with pytest.raises(ValueError, match="retired"):
         open_keys(tmp_path)._signing[1].sign(b"x")
+
+
+@given(st.lists(st.binary(max_size=200), min_size=1, max_size=3))
+def test_hashes_are_half_of_an_hmac(contents):
+    key = new_hashing_key(START)
+    for known in (key, key.retired(START + 1)):
+        for content in contents:
+            assert known.hash(content) == hmac.digest(key.secret, content, "sha256")[:16].hex()
 
 
 def test_rotated_hashing_keys_find_old_hashes(tmp_path):

@@ -85,7 +85,7 @@ def test_one_that_waits_too_long_is_overdue_when_it_is_read_and_signed_as_such(l
             ledger.store.last_receipt_of(hashes, ledger.now, DEADLINE),
         ]
         assert len(set(read)) == 1
-        assert read[0] == replace(receipt, overdue=overdue, signature=read[0].signature)
+        assert read[0] == receipt._replace(overdue=overdue, signature=read[0].signature)
         check_signed(ledger, read[0])
 
 
