@@ -8,6 +8,8 @@ from benchmarks import (
     bench_boosting,
     bench_durability,
     bench_http,
+    bench_igbdt,
+    bench_influence,
     bench_operations,
     bench_paper,
     bench_tree,
@@ -31,6 +33,8 @@ def main() -> None:
     bench_paper.main(cached)
     bench_tree.main(cached)
     bench_boosting.main(cached)
+    bench_igbdt.main(cached)
+    bench_influence.main(cached)
     bench_accuracy.main(common)
 
 

@@ -8,9 +8,9 @@ Differs from the paper (bins and candidates do, too: see `discretise.py` and `ca
     a) derivatives are integers, so sums do not round, and what is added and deleted again leaves nothing behind;
     b) of the candidates that a split is ranked among, those count that could be chosen, at that node and now;
     c) derivatives of a subtree that is trained anew are put right in the nodes above it as well;
-    d) all trees are grown anew when that takes no longer (MOST_CHANGED), when there are many more samples than the bins
-       were made for (MOST_GROWTH), when the loss changes (from two classes to three, or back), and when a target of a
-       regression is out of the scale's reach;
+    d) all trees are grown anew when a batch is so large that too much would be left behind (`is_too_much`), when there
+       are many more samples than the bins were made for (MOST_GROWTH), when the loss changes (from two classes to
+       three, or back), and when a target of a regression is out of the scale's reach;
     e) a class that has lost its last sample takes its trees along.
 """
 
@@ -63,8 +63,8 @@ class LastUpdate:
     nodes_retrained : subtrees that were trained anew.
     samples_retrained : the samples in them, added up.
     grown : whether all trees were grown anew: the number of classes became 3, or was; the samples are more than twice
-        as many as when they were grown last; more than a fifth of the samples came or went at once; a target of a
-        regression is out of reach.
+        as many as when they were grown last; too many samples came or went at once; a target of a regression is out
+        of reach.
     """
 
     nodes_checked: int = 0
@@ -73,10 +73,19 @@ class LastUpdate:
     grown: bool = False
 
 
-# They are, too, when more than one in so many samples held comes or goes at once: by then that takes no longer.
+# A batch of more than one in so many samples held is too much: growing all anew takes no longer.
 MOST_CHANGED = 5
+# So is one of more than one in so many, when these are many. Growing anew takes some four times as long as an update in
+# place; but leaves that are behind by 4 % remember what was deleted, such as a trigger that all deleted samples had.
+MOST_OF_MANY = 60
+MANY = 100
 # Working space for so many samples is kept from one update to the next; more is given back.
 _KEPT_ROWS = 2**14
+
+
+def is_too_much(n_moved: int, n_held: int) -> bool:
+    """Whether all trees are grown anew when so many samples come or go; n_held: afterwards."""
+    return MOST_CHANGED * n_moved > n_held or (n_moved > MANY and MOST_OF_MANY * n_moved > n_held)
 
 
 class OnlineTrees:
@@ -259,7 +268,7 @@ class OnlineTrees:
 
     def _must_grow(self, problem: Problem, slots: Slots, n_after: int, groups: int) -> bool:
         """Whether updates in place would not do."""
-        if self.groups == 0 or n_after > MOST_GROWTH * self.n_grown or MOST_CHANGED * len(slots) > n_after:
+        if self.groups == 0 or n_after > MOST_GROWTH * self.n_grown or is_too_much(len(slots), n_after):
             return True
         if self.is_classification:
             return groups != self.groups and min(groups, self.groups) < 3
@@ -300,7 +309,7 @@ class OnlineTrees:
             self._forget(0)
             self.last_update = LastUpdate(grown=True)
             return
-        if MOST_CHANGED * len(slots) > self.n_held:
+        if is_too_much(len(slots), self.n_held):
             self._grow_on_the_rest(problem)
         elif self.groups:
             self._update(problem, slots, -1, np.zeros(self.groups, np.bool_))

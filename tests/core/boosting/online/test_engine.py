@@ -126,6 +126,19 @@ def test_the_model_is_grown_anew_when_more_than_a_fifth_of_it_comes_or_goes(kind
     assert digest(engine) == digest(grown(problem, np.arange(61)))
 
 
+def test_so_is_a_large_model_when_many_samples_come_or_go() -> None:
+    n = 600
+    problem = make_problem(8, n)
+    engine = grown(problem)
+    engine.delete(problem, np.arange(500, n))
+    assert not engine.last_update.grown
+    engine.add(problem, np.arange(500, n))
+    assert not engine.last_update.grown
+    engine.delete(problem, np.arange(499, n))
+    assert engine.last_update.grown
+    assert digest(engine) == digest(grown(problem, np.arange(499)))
+
+
 def test_without_samples_or_with_one_class_there_are_no_trees() -> None:
     problem = make_problem(9, 30)
     one = np.flatnonzero(problem.data.targets == 0)
