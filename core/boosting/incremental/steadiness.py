@@ -29,10 +29,10 @@ SIZE = np.uint64(10)
 N_WEIGHTS = 256
 _LOG2_E = 1.4426950408889634
 
-_LARGE = 17  # log2 of n from which on a set counts as large
-_SCALE = 0.3  # s of nodes that are split by the derivatives at hand
-_LARGE_TOP, _LARGE_TOP_SCALE = 1, 1.0
-_SMALL_TOP, _SMALL_TOP_SCALE = 2, 2.0
+_LARGE_SIZE = 17  # log2 of n from which on a set counts as large
+# Levels that are split by the derivatives at F_0, s of these, and s of the others.
+_LARGE = 2, 0.5, 0.5
+_SMALL = 2, 2.0, 0.35
 _REGRESSION_SCALE = 0.05
 
 
@@ -59,10 +59,10 @@ def fill_weights(scale, weights):
 
 def steadiness(n: int, depth: int, seed: int) -> Steadiness:
     """How steady to make splits of trees of some depth, for classes of n samples."""
-    is_large = size_step(float(n), np.uint64(seed)) >= _LARGE
-    top, scale = (_LARGE_TOP, _LARGE_TOP_SCALE) if is_large else (_SMALL_TOP, _SMALL_TOP_SCALE)
+    is_large = size_step(float(n), np.uint64(seed)) >= _LARGE_SIZE
+    top, top_scale, scale = _LARGE if is_large else _SMALL
     top = min(top, depth - 1)
-    return Steadiness(top, _weigh([scale] * top + [_SCALE] * (depth - top)), int(is_large))
+    return Steadiness(top, _weigh([top_scale] * top + [scale] * (depth - top)), int(is_large))
 
 
 def regression_steadiness(depth: int) -> Steadiness:
