@@ -249,8 +249,9 @@ async def observe(
                 for piece in pieces:
                     connection.send(piece)
                     await asyncio.sleep(0)
-                # In some states there is no answer until the state has ended.
-                await host.settle(most=100 if directory is None else None)
+                # In other states there is no answer until the state has ended.
+                is_answered = state == "ready" or directory is not None
+                await host.settle(most=None if is_answered else 100)
         await host.settle()
         held = service._live.model.samples_
         return Seen(

@@ -245,7 +245,9 @@ class OnlinePlayer(BoostingPlayer):
     @classmethod
     def tuned(cls, world: World) -> AbstractContextManager[Any]:
         """By default a batch of a fifth of the samples has all trees grown anew, which is any batch of a small set."""
-        return patch.object(engine, "MOST_CHANGED", 0 if world.replant_share == math.inf else 5)
+        if world.replant_share == math.inf:
+            return patch.object(engine, "is_too_much", lambda n_moved, n_held: False)
+        return nullcontext()
 
     @staticmethod
     def outcome(update: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from numba import config
 
-from core.boosting.online import engine
 from core.boosting.online.estimator import OnlineBoostingClassifier
 from tests.core.boosting.player import OnlinePlayer, play
 from tests.core.boosting.reading import assert_same, read
@@ -31,7 +31,9 @@ class Player(OnlinePlayer):
     def new_oracle(self) -> oracle.OnlineBoosting:
         """The oracle without samples."""
         parameters = oracle.Parameters(**self.world.parameters)
-        return oracle.OnlineBoosting(parameters, self.world.columns, self.world.task, most_changed=engine.MOST_CHANGED)
+        return oracle.OnlineBoosting(
+            parameters, self.world.columns, self.world.task, grows_for_batches=self.world.replant_share != math.inf
+        )
 
     def sample(self, name: str, row: tuple[Sequence[Any], Any]) -> oracle.Sample:
         """A row as the oracle holds it."""

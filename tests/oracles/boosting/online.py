@@ -66,9 +66,11 @@ def sample_of(name: str, features: Sequence[Any], label: Any, columns: Sequence[
 class OnlineBoosting:
     """Trees and samples."""
 
-    def __init__(self, parameters: Parameters, columns: Sequence[Column], task: str, *, most_changed: int = 5) -> None:
+    def __init__(
+        self, parameters: Parameters, columns: Sequence[Column], task: str, *, grows_for_batches: bool = True
+    ) -> None:
         self.parameters = parameters
-        self.most_changed = most_changed  # trees are grown anew by a batch of more than 1 / so much of what is held
+        self.grows_for_batches = grows_for_batches
         self.columns = tuple(columns)
         self.task = task
         self.samples: dict[str, Sample] = {}
@@ -248,6 +250,10 @@ class OnlineBoosting:
 
     # --- updating ---------------------------------------------------------------------------------
 
+    def is_too_much(self, n_moved: int, n_held: int) -> bool:
+        """Whether a batch has all trees grown anew: more than a fifth, or many and more than a sixtieth."""
+        return self.grows_for_batches and (5 * n_moved > n_held or (n_moved > 100 and 60 * n_moved > n_held))
+
     def add(self, samples: dict[str, Sample]) -> None:
         """Incremental learning (Algorithms 2 and 3)."""
         n_after = len(self.samples) + len(samples)
@@ -255,7 +261,7 @@ class OnlineBoosting:
         self.samples.update(samples)
         n_classes = len({sample.label for sample in self.samples.values()}) if self.is_classification else 0
         groups = n_classes if n_classes > 2 else int(n_classes != 1)
-        grows = self.groups == 0 or n_after > 2 * self.n_grown or self.most_changed * len(samples) > n_after
+        grows = self.groups == 0 or n_after > 2 * self.n_grown or self.is_too_much(len(samples), n_after)
         if self.is_classification:
             grows = grows or (groups != self.groups and min(groups, self.groups) < 3)
         elif self.scale is not None:
@@ -277,7 +283,7 @@ class OnlineBoosting:
         if not self.samples:
             self.forget()
             return
-        if self.most_changed * len(gone) > len(self.samples):
+        if self.is_too_much(len(gone), len(self.samples)):
             self.grow()
         elif self.groups:
             self.update(list(gone), [], comes=False, gone=gone)
