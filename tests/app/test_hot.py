@@ -280,7 +280,7 @@ def key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     sent=st.lists(requests(), min_size=1, max_size=5),
     cuts=st.lists(st.floats(0, 1), max_size=2),

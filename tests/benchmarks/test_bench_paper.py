@@ -25,6 +25,7 @@ TINY = bench_paper.Sizes(
 )
 
 
+@pytest.mark.slow
 def test_every_experiment_has_a_table_and_a_plot(
     tmp_path: Path, few_adults: Path, results_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_every_question_has_a_table_and_a_plot(
     tmp_path: Path, data: Path, results_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
