@@ -122,7 +122,7 @@ def fit(settings: Settings, *, output: Output = None, force: Force = False) -> N
     with _writing(output):
         model.save(output)
     tell(
-        f"Saved a {settings.model} for {table.schema.task} to {output}: {len(table):,} samples, "
+        f"Saved a model for {table.schema.task} ({settings.model}) to {output}: {len(table):,} samples, "
         f"{table.schema.n_features} features, {output.stat().st_size:,} bytes."
     )
 
