@@ -31,7 +31,7 @@ _LOG2_E = 1.4426950408889634
 
 _LARGE_SIZE = 17  # log2 of n from which on a set counts as large
 # Levels that are split by the derivatives at F_0, s of these, and s of the others.
-_LARGE = 2, 0.5, 0.5
+_LARGE = 1, 2.0, 0.5
 _SMALL = 2, 2.0, 0.35
 _REGRESSION_SCALE = 0.05
 

@@ -160,9 +160,9 @@ class Steadiness(NamedTuple):
 def steadiness(n: int, parameters: Parameters) -> Steadiness:
     """Steadier at the top of the trees of small sets; on large sets the grid of gradients is coarser."""
     size = math.floor(log(float(n)) * LOG2_E + unit(draw(parameters.seed, SIZE)))
-    top_scale, scale, grid = (0.5, 0.5, 2.0) if size >= LARGE else (2.0, 0.35, 1.0)
-    top = min(2, parameters.max_depth - 1)
-    scales = [top_scale if depth < top else scale for depth in range(parameters.max_depth)]
+    top, scale, grid = (1, 0.5, 2.0) if size >= LARGE else (2, 0.35, 1.0)
+    top = min(top, parameters.max_depth - 1)
+    scales = [2.0 if depth < top else scale for depth in range(parameters.max_depth)]
     own = parameters.gradient_grid
     return Steadiness(top, scales, min(own * grid, max(own, 0.5)))
 
