@@ -44,8 +44,8 @@ ERROR_TEXT = (
     "From the same runs: test error of the updated model and of one fitted from nothing on the same samples, mean "
     "over the rounds, and their difference in points (100 x share of wrong classes, 100 x R2 for numbers). *Back and "
     "forth*: after as many single deletes and adds in one model as the table says. Where the mark is missed it is "
-    "mostly retraining that moves: with a sample more or less a fresh fit has another error, while an update stays close "
-    "to the model it began with. So an addition and a deletion show the same two errors the other way round."
+    "mostly retraining that moves: with a sample more or less a fresh fit has another error, while an update stays "
+    "close to the model it began with. So an addition and a deletion show the same two errors the other way round."
 )
 ERROR_HEAD = ("data:", "operation:", "batch:", "rounds", "updated", "retrained", "difference")
 SIMILARITY_TITLE = "functional similarity"
