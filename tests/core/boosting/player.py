@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import random
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -39,7 +40,7 @@ INCREMENTAL: dict[str, Any] = {
 ONLINE: dict[str, Any] = {"classification": OnlineBoostingClassifier, "regression": OnlineBoostingRegressor}
 
 
-class BoostingPlayer(forest.Player):
+class BoostingPlayer(forest.Player, ABC):
     """A model under test, and what it should hold."""
 
     estimators: ClassVar[dict[str, Any]]  # by task
@@ -58,9 +59,9 @@ class BoostingPlayer(forest.Player):
         return nullcontext()
 
     @staticmethod
+    @abstractmethod
     def outcome(update: Any) -> str:
         """What an update came to, in a few words; of the engine's `last_update`."""
-        raise NotImplementedError
 
     def new_model(self) -> Any:
         """Make an unfitted estimator."""
