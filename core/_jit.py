@@ -23,10 +23,15 @@ Of all three:
   that they and their views read belong to the caller. Counting references to some forty arrays, with
   an atomic operation each, took a third of a fit and half of the compile time.
 * `cache`: the second process does not compile. The cache does not see edits of callees in other
-  files, hence its directory must be keyed to the whole source (see `app.cli`).
+  files, hence its directory must be keyed to the whole source (see `app.cli`). Processes that start
+  together write it in turn (see `core._cache`).
 """
 
 from numba import njit
+
+from core._cache import write_in_turn
+
+write_in_turn()
 
 _POLICY = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False}
 _NO_WRAPPERS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}

@@ -61,11 +61,8 @@ def test_no_print(path: Path) -> None:
 
 def test_every_kernel_goes_through_the_one_decorator() -> None:
     users = {name(path) for path in CODE if any(module.split(".")[0] == "numba" for module in imported(path))}
-    assert users == {
-        "core/_jit.py",
-        "core/_direct.py",
-        "core/_prefetch.py",
-    }  # which calls one, and makes an instruction
+    others = {"core/_cache.py", "core/_direct.py", "core/_prefetch.py"}  # keep them, call one, make an instruction
+    assert users == {"core/_jit.py"} | others
 
 
 @pytest.mark.parametrize("option", ["parallel", "fastmath"])
