@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numba.core.dispatcher import Dispatcher
 
-# Code, not data; its globals lead to the whole program.
-_CODE = (types.ModuleType, type, types.BuiltinFunctionType, types.CodeType, types.GetSetDescriptorType)
+# Code, not data; its globals lead to the whole program, and a kernel's to all that compiling takes.
+_CODE = (types.ModuleType, type, types.BuiltinFunctionType, types.CodeType, types.GetSetDescriptorType, Dispatcher)
 
 
 def reachable(root: object) -> Iterator[Any]:

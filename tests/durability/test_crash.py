@@ -33,9 +33,9 @@ def check(figures: Figures, n_kills: int) -> None:
 
 
 def test_killed_at_random_moments(tmp_path, tell):
-    figures = kill_many(tmp_path, 20, seed=4)
+    figures = kill_many(tmp_path, 12, seed=4)
     tell(f"killed at random: {figures}")
-    check(figures, 20)
+    check(figures, 12)
 
 
 @pytest.mark.parametrize("kind", ["tree", "online-boosting", "incremental-boosting"])

@@ -23,18 +23,39 @@ def follow_edges(engine: "QuantisedTrees", data: Data, samples: Samples, held: S
     """
     if columns and engine.settings.split_sampling < 1.0:
         return False  # places of dead edges would have to be told apart again
+    if not all(_has_room(engine, column) for column in columns):
+        return False  # known beforehand, for following some of them first would be in vain
     return all(_follow_column(engine, data, samples, held, column) for column in columns)
 
 
-def _follow_column(engine: "QuantisedTrees", data: Data, samples: Samples, held: Slots, column: int) -> bool:
+def _has_room(engine: "QuantisedTrees", column: int) -> bool:
+    """Whether edges that come find dead codes in their place, and none that goes has the bin that rows leave out."""
+    layout, is_live, wanted = _edges_of(engine, column)
+    stays = is_live & np.isin(layout, wanted)
+    common = int(engine._bins.common_bin[column] - engine._bins.first_bin[column])
+    if 0 <= common < len(layout) and is_live[common] and not stays[common]:
+        return False
+    room = np.diff(np.flatnonzero(stays), prepend=-1, append=len(layout)) - 1
+    new = wanted[~np.isin(wanted, layout[stays])]
+    needed = np.bincount(np.searchsorted(layout[stays], new), minlength=len(room))
+    return bool((needed <= room).all())
+
+
+def _edges_of(
+    engine: "QuantisedTrees", column: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
+    """A column's edges by code, which of them are alive, and what they are to be; the first two as views."""
     first, last = engine._features.first_edge[column : column + 2].tolist()
-    layout, is_live = engine._features.edges[first:last], engine._live_edges[first:last]
-    wanted = engine._edges.edges[column]
+    return engine._features.edges[first:last], engine._live_edges[first:last], engine._edges.edges[column]
+
+
+def _follow_column(engine: "QuantisedTrees", data: Data, samples: Samples, held: Slots, column: int) -> bool:
+    layout, is_live, wanted = _edges_of(engine, column)
     # Edges that go make room for those that come.
     for code in np.flatnonzero(is_live & ~np.isin(layout, wanted)).tolist():
-        if not _take_edge(engine, layout, is_live, held, column, code):
-            return False
-    new = wanted[~np.isin(wanted, layout[is_live])]
+        _take_edge(engine, layout, is_live, held, column, code)
+    # From above, because each takes the highest dead code below its neighbour.
+    new = wanted[~np.isin(wanted, layout[is_live])][::-1]
     return all(_give_edge(engine, data, samples, layout, is_live, held, column, value) for value in new.tolist())
 
 
@@ -51,10 +72,8 @@ def _take_edge(
     held: Slots,
     column: int,
     code: int,
-) -> bool:
+) -> None:
     bins = engine._bins
-    if bins.common_bin[column] == bins.first_bin[column] + code:
-        return False
     target = _next_live(is_live, code + 1)
     held32 = held.astype(np.int32)
     merge_codes(engine._forest, engine.n_trees, engine._groups, engine._plans, bins, column, code, target, held32)
@@ -62,7 +81,6 @@ def _take_edge(
     is_live[code] = False
     # Dead bins behind this one have its edge, too.
     layout[code:target] = layout[code - 1] if code else -np.inf
-    return True
 
 
 def _give_edge(
@@ -78,8 +96,6 @@ def _give_edge(
     bins, scores = engine._bins, engine._scores
     target = int(np.searchsorted(layout, value))
     code = target - 1
-    if code < 0 or is_live[code]:
-        return False
     inside = held[bins.codes[column, held] == target]
     moving = inside[data.cells[inside, column] <= value]
     scores.new[:, moving] = engine._start.scores[:, np.newaxis]

@@ -292,7 +292,9 @@ class QuantisedTrees:
         """Take samples into bins and counters; False when everything has to be grown anew."""
         data, validated = problem.data, self._validates
         changed, is_known = self._edges.count(data.cells, data.id_hashes, slots, 1)
-        if not is_known or not follow_edges(self, data, self._samples(problem), held, changed):
+        if not is_known or not self._move_targets(problem, slots, 1) or self._validates != validated:
+            return False
+        if not follow_edges(self, data, self._samples(problem), held, changed):
             return False
         has_room, has_new = welcome_categories(self, data, slots)
         bins = self._bins
@@ -308,18 +310,20 @@ class QuantisedTrees:
         write_rows(bins.codes, bins.first_bin, bins.common_bin, slots, bins.rows, lengths)
         self._move_categories(slots, 1)
         self._has_other_candidates = bool(changed) or has_new
-        return self._move_targets(problem, slots, 1) and self._validates == validated
+        return True
 
     def _leave(self, problem: Problem, slots: Slots, held: Slots) -> bool:
         """Take samples out of bins and counters; False when everything has to be grown anew."""
         data, validated = problem.data, self._validates
         changed, is_known = self._edges.count(data.cells, data.id_hashes, slots, -1)
         self._move_categories(slots, -1)
-        if not is_known or not follow_edges(self, data, self._samples(problem), held, changed):
+        if not is_known or not self._move_targets(problem, slots, -1) or self._validates != validated:
+            return False
+        if not follow_edges(self, data, self._samples(problem), held, changed):
             return False
         is_done, has_gone = dismiss_categories(self)
         self._has_other_candidates = bool(changed) or has_gone
-        return is_done and self._move_targets(problem, slots, -1) and self._validates == validated
+        return is_done
 
     def _move_categories(self, slots: Slots, sign: int) -> None:
         for column in np.flatnonzero(self.categorical).tolist():

@@ -20,7 +20,7 @@ from core._prefetch import prefetch
 
 # Share of the samples that have the common code, from which on a feature is sparse.
 _SPARSE_FROM = 0.7
-_MOST_LOOKED_AT = 20_000
+_MOST_LOOKED_AT = 4_000
 
 _AHEAD = 16  # samples that the memory is asked for before their turn
 
