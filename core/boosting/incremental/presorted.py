@@ -41,6 +41,7 @@ Slots = npt.NDArray[np.int64]
 Arrays = dict[str, npt.NDArray[Any]]
 
 _NODES_A_CALL = 2**16  # of the trees grown by one call of the kernel, so that there is room for them
+_LEAST_ANEW = 512  # samples that come or go, from which on it may pay to begin from nothing
 
 
 @dataclass(frozen=True)
@@ -129,10 +130,14 @@ class PresortedTrees:
 
     def add(self, problem: Problem, slots: Slots) -> None:
         """Learn samples that have just joined the others."""
+        held = np.concatenate([self._orders.slots, self._others])
+        if len(slots) >= max(len(held), _LEAST_ANEW):
+            self._take_anew(problem, np.concatenate([held, slots]))
+            return
         validates = self._validates(problem.data, slots)
         if self._validates(problem.data, self._orders.slots[:1]).all():
             # There were none, or all validate by their ids and train for want of others.
-            self._take(problem, np.concatenate([self._orders.slots, slots]))
+            self._take(problem, np.concatenate([held, slots]))
             return
         self._others = np.concatenate([self._others, slots[validates]])
         self._replace(merge_samples(self._orders, problem.data, slots[~validates]))
@@ -140,6 +145,10 @@ class PresortedTrees:
 
     def delete(self, problem: Problem, slots: Slots) -> None:
         """Unlearn samples that are about to leave; their cells and labels are still in place."""
+        held = np.concatenate([self._orders.slots, self._others])
+        if len(slots) >= max(len(held) - len(slots), _LEAST_ANEW):
+            self._take_anew(problem, held[~is_among(held, slots)])
+            return
         orders = remove_samples(self._orders, slots)
         others = self._others[~is_among(self._others, slots)]
         if orders.n_samples == 0 and len(others) > 0:
@@ -148,6 +157,11 @@ class PresortedTrees:
         self._others = others
         self._replace(orders)
         self._boost(problem, None)
+
+    def _take_anew(self, problem: Problem, held: Slots) -> None:
+        """The same where most of them have come or the most have gone: hardly a node of the trees there were stands."""
+        self._trees = no_trees()
+        self._take(problem, held)
 
     def _take(self, problem: Problem, held: Slots) -> None:
         """Hold these samples from now on, others than before of which train."""

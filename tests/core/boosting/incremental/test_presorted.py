@@ -249,6 +249,23 @@ def test_progress_is_told_after_each_tree() -> None:
     assert are_same(engine, pool.grown(settings_of(n_estimators=2), np.arange(3)))
 
 
+@pytest.mark.parametrize("early_stopping", [None, 3])
+def test_when_most_samples_come_or_go_it_begins_from_nothing(early_stopping: int | None) -> None:
+    rng = np.random.default_rng(1)
+    pool = numeric_pool(rng.normal(size=(900, 3)).round(1), rng.normal(size=900).round(2))
+    settings = settings_of(n_estimators=4, early_stopping=early_stopping, validation_fraction=0.25)
+    few, all_of_them = np.arange(300), np.arange(900)
+    engine = pool.grown(settings, few)
+    engine.add(pool.problem(all_of_them), all_of_them[300:])
+    assert engine.last_update == LastUpdate()
+    assert are_same(engine, pool.grown(settings, all_of_them))
+    engine.check_invariants(pool.problem(all_of_them), all_of_them)
+    engine.delete(pool.problem(all_of_them), all_of_them[300:])
+    assert engine.last_update == LastUpdate()
+    assert are_same(engine, pool.grown(settings, few))
+    engine.check_invariants(pool.problem(few), few)
+
+
 # -- early stopping ---------------------------------------------------------------------------------
 
 
