@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from app.model import QueryResult
 from core.samples import HeldSample
@@ -67,16 +67,14 @@ Deleted = tuple[list[str], int]
 """Ids of the samples that were deleted, and how many of the ids or subjects named were not held."""
 
 
-@dataclass(frozen=True, slots=True)
-class Predicted:
+class Predicted(NamedTuple):
     """Predictions and the version of the model that made them."""
 
     result: QueryResult
     model_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Added:
+class Added(NamedTuple):
     """Ids in the order of the request; `n_new` of them were not held before."""
 
     ids: list[str]

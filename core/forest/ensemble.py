@@ -84,7 +84,7 @@ class Ensemble:
         self._smallest_block: int | None = None
         # The types of all that these are given are those of the forest.
         self._update_samples, self._resolve_tree_of = Direct(update_samples), Direct(resolve_tree)
-        self._resolve_paths = Direct(resolve_paths)
+        self._resolve_paths, self._sum_leaves_of = Direct(resolve_paths), Direct(sum_leaves)
         self._is_planted = False  # whether the pools have yet to be made as large as the trees will be
         self.parameters = self._parameters()
         self.trees = self._empty_trees()
@@ -385,7 +385,7 @@ class Ensemble:
         """The same for a forest without tags."""
         is_regression = self.settings.is_regression
         sums = np.zeros((len(cells), 1 if is_regression else self.width))
-        n_planted = sum_leaves(
+        n_planted = self._sum_leaves_of.call(
             self.trees.nodes, self.trees.statistics, self.settings.n_trees, is_regression, cells,
             category_hashes, np.empty((3, inputs.N_LANES), np.int32), sums,
         )  # fmt: skip
