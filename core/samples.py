@@ -311,9 +311,9 @@ class SampleStore(SlotTable):
         self._free.append(slot)
 
     def _remove_many(self, numbers: list[int]) -> None:
-        if min(numbers) < 0 or max(numbers) >= self._top or len(set(numbers)) != len(numbers):
-            raise IndexError("a slot is free or named twice")
         where = np.array(numbers, np.int64)
+        if where.min() < 0 or where.max() >= self._top or len(set(numbers)) != len(numbers):
+            raise IndexError("a slot is free or named twice")
         if not self.held[where].all():
             raise IndexError("a slot is free or named twice")
         for column in self._categorical:

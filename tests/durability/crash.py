@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.durability.asking import send
+from tests.durability.asking import send, wait_for
 from tests.durability.clients import Acquaintances, Client, Request, start_clients
 from tests.durability.evidence import check_evidence
 from tests.durability.model_of_truth import Differences, Operation, Truth
@@ -17,6 +17,7 @@ from tests.durability.people import flags, people, write_csv
 from tests.durability.reading import finish, fresh_digest, live_digest, read_held, read_schema
 from tests.serving import Running, serving
 
+LEAST_ACKNOWLEDGED = 20  # of the operations of a life, before the kill
 # Erasures, snapshots and their files come several times in the life of a server.
 EXACT = ("forest", "incremental-boosting")
 FLAGS = {
@@ -102,6 +103,8 @@ class Lives:
     def _load_and_kill(self, server: Running) -> None:
         clients = start_clients(server.port, self._known, self._life, self._seed)
         time.sleep(self._random.uniform(0.05, self._most_seconds))
+        # However slow the machine is, something is to be lost.
+        wait_for(lambda: _n_acknowledged(clients) > LEAST_ACKNOWLEDGED, "a load on the server")
         server.process.kill()
         server.process.wait()
         for client in clients:
@@ -110,7 +113,7 @@ class Lives:
         self._sent = _all_requests(clients)
         self.figures.kills += 1
         self.figures.operations += len(self._sent)
-        self.figures.acknowledged += sum(request.operation.is_acknowledged for request in self._sent)
+        self.figures.acknowledged += _n_acknowledged(clients)
 
     def _check(self, server: Running) -> None:
         """Compare what a server came back with to what was acknowledged."""
@@ -163,6 +166,10 @@ class Lives:
 def receipts_of(operations: Sequence[Operation]) -> list[dict[str, Any]]:
     """Return the receipts that clients were given."""
     return [one.answer for one in operations if one.kind in ("delete", "put") and one.is_acknowledged]
+
+
+def _n_acknowledged(clients: Sequence[Client]) -> int:
+    return sum(request.operation.is_acknowledged for client in clients for request in client.requests)
 
 
 def _all_requests(clients: Sequence[Client]) -> list[Request]:
