@@ -7,7 +7,7 @@ it does not have, which reads and writes wherever it likes. So a process holds a
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from numba.core.caching import IndexDataCacheFile
@@ -32,12 +32,11 @@ def _save_alone(file: Any, key: Any, data: Any) -> None:
 
 @contextmanager
 def _alone_in(directory: str) -> Iterator[None]:
-    if fcntl is None:
+    with ExitStack() as held:
+        if fcntl is not None:
+            # Some file systems know no locks. A cache without them is still better than none.
+            with suppress(OSError):
+                descriptor = os.open(directory, os.O_RDONLY)
+                held.callback(os.close, descriptor)  # which lets the lock go
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
-        return
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)  # which lets the lock go

@@ -30,8 +30,8 @@ TEXT = (
     "arrival counts as the query's. *CPU times* is the same by the clock of CPU time, which does not see what else "
     "the machine does. Medians of the rounds. The multiples are of a query that takes 15 to 50 us. Tried, and kept: "
     "growing only the path that a query takes, deciding from counters whether a split stands, candidates that stay "
-    "where they are, resolving the uppermost tags first in idle time and big nodes a level at a time. Not kept: steadier "
-    "splits (a third off the mean, for the loss of accuracy that stands with the deletes above)."
+    "where they are, resolving the uppermost tags first in idle time and big nodes a level at a time. Not kept: "
+    "steadier splits (a third off the mean, for the loss of accuracy that stands with the deletes above)."
 )
 HEAD = (
     "data:",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from numba.core.caching import IndexDataCacheFile
+
+from core._cache import write_in_turn
 
 pytest.importorskip("fcntl")
 
@@ -49,3 +53,14 @@ def test_each_type_gets_its_own_code(tmp_path: Path) -> None:
         writer.communicate()
         assert writer.returncode == 0
     subprocess.run([sys.executable, "-c", READER, str(tmp_path), *names], check=True)
+
+
+def test_without_locks_it_is_written_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    write_in_turn()
+    monkeypatch.setattr("core._cache.fcntl.flock", refuse)
+    file = IndexDataCacheFile(str(tmp_path), "kernel", "stamp")
+    file.save("key", "code")
+    assert file.load("key") == "code"
