@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from core.boosting.incremental.quantised import QuantisedTrees
+from core.boosting.incremental.quantised import LastUpdate, QuantisedTrees
 from core.boosting.incremental.steadiness import size_step
 from tests.core.boosting.incremental.quantised_worlds import World, assert_same_trees, mixed_cells, mixed_labels
 
@@ -97,6 +97,25 @@ def test_edges_come_and_go() -> None:
     world.cells[:3, 0] = [1.5, 2.5, 99.0]
     world.grow(list(range(3, 300)))
     step_and_check(world, [("add", [0]), ("add", [1, 2]), ("delete", [2]), ("delete", [0, 1])])
+
+
+def test_neighbouring_edges_find_their_places_again() -> None:
+    world = coarse_world()
+    world.cells[:3, 0] = [1.25, 1.5, 1.75]
+    world.grow(list(range(300)))
+    for step in [("delete", [0, 1, 2]), ("add", [0, 1, 2]), ("delete", [0, 1]), ("delete", [2]), ("add", [0, 1, 2])]:
+        step_and_check(world, [step])
+        assert world.engine.last_update != LastUpdate(), "it was grown anew"
+
+
+def test_edges_without_a_place_have_all_grown_anew() -> None:
+    world = coarse_world()
+    world.cells[:3, 0] = [1.25, 1.5, 99.0]
+    world.grow(list(range(1, 300)))
+    codes = len(world.engine._features.edges)
+    step_and_check(world, [("add", [0])])  # a third value where there are only two codes
+    assert world.engine.last_update == LastUpdate()
+    assert len(world.engine._features.edges) == codes + 1
 
 
 def test_the_level_of_the_edges_changes() -> None:
