@@ -276,14 +276,11 @@ class SampleStore(SlotTable):
         IndexError
             When a slot is free or named twice; nothing has changed.
         """
-        if type(slots) is list:
-            numbers = slots
-        else:
-            numbers = slots.tolist() if isinstance(slots, np.ndarray) else list(map(int, slots))
+        numbers = slots if isinstance(slots, (list, np.ndarray)) else list(map(int, slots))
         if len(numbers) == 1:
-            self.remove_one(numbers[0])
-        elif numbers:
-            self._remove_many(numbers)
+            self.remove_one(int(numbers[0]))
+        elif len(numbers):
+            self._remove_many(np.asarray(numbers, np.int64))
 
     def remove_one(self, slot: int) -> None:
         """Remove one sample, as `remove` does."""
@@ -310,11 +307,14 @@ class SampleStore(SlotTable):
         self._ids[slot] = None
         self._free.append(slot)
 
-    def _remove_many(self, numbers: list[int]) -> None:
-        where = np.array(numbers, np.int64)
-        if where.min() < 0 or where.max() >= self._top or len(set(numbers)) != len(numbers):
+    def _remove_many(self, where: npt.NDArray[np.int64]) -> None:
+        if where.min() < 0 or where.max() >= self._top:
             raise IndexError("a slot is free or named twice")
-        if not self.held[where].all():
+        n_before = np.count_nonzero(self.held)
+        was_held = self.held[where]
+        self.held[where] = False
+        if n_before - np.count_nonzero(self.held) != len(where):
+            self.held[where[was_held]] = True
             raise IndexError("a slot is free or named twice")
         for column in self._categorical:
             self.categories.release(self.cells[where, column])
@@ -326,8 +326,7 @@ class SampleStore(SlotTable):
         self.cells[where] = 0.0
         self.id_hashes[where] = 0
         self.origins[where] = 0
-        self.held[where] = False
-        self._forget(numbers)
+        self._forget(where.tolist())
 
     def _forget(self, slots: list[int]) -> None:
         if self._subjects:

@@ -240,7 +240,7 @@ class SlotTable:
 
     def _keep_ids_of_held(self) -> None:
         """Forget the ids of slots that are not held any more; faster than one by one when they are many."""
-        slots = self.slots_in_order()
+        slots = np.fromiter(self._slot_of.values(), np.int64, len(self._slot_of))
         kept = slots[self.held[slots]].tolist()
         names = list(map(self.id_of, kept))
         self._slot_of = dict(zip(names, kept, strict=True))
