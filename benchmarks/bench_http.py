@@ -42,7 +42,7 @@ RATES_TEXT = (
     "settings of `oubli serve`. At 16 connections a request takes 41 to 46 us of the server's core, of which the "
     "bare function's are 25. Tried where the mark is missed, and kept: heads of requests known by their bytes, "
     "answers of several connections written together, calls of kernels without a look at types (1 us of a prediction "
-    "since this was measured), records that cost little to make (half a us)."
+    "since this was measured), records that cost little to make."
 )
 RATES_HEAD = ("data:", "setting:", "connections", "ours", "bare ASGI", "FastAPI", "share of bare ASGI")
 TIMES_TITLE = "HTTP: how long a request takes"
