@@ -159,7 +159,7 @@ class PresortedTrees:
         self._boost(problem, None)
 
     def _take_anew(self, problem: Problem, held: Slots) -> None:
-        """The same where most of them have come or the most have gone: hardly a node of the trees there were stands."""
+        """As `_take`, where most samples have come or gone: hardly a node of the trees there were stands."""
         self._trees = no_trees()
         self._take(problem, held)
 
