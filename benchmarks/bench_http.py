@@ -41,8 +41,8 @@ RATES_TEXT = (
     "same bodies with orjson and answer as many bytes, without a model; all on uvloop and httptools with the "
     "settings of `oubli serve`. At 16 connections a request takes 41 to 46 us of the server's core, of which the "
     "bare function's are 25. Tried where the mark is missed, and kept: heads of requests known by their bytes, "
-    "answers of several connections written together, calls of kernels without a look at types (1 us of a prediction "
-    "since this was measured), records that cost little to make."
+    "answers of several connections written together, calls of kernels without a look at types (for predictions "
+    "since this was measured, 1 us in a trial), records that cost little to make."
 )
 RATES_HEAD = ("data:", "setting:", "connections", "ours", "bare ASGI", "FastAPI", "share of bare ASGI")
 TIMES_TITLE = "HTTP: how long a request takes"
@@ -51,7 +51,7 @@ TIMES_TEXT = (
     "leave tags behind, which are resolved in idle time after each measurement and not in it. The signature of a "
     "deletion's receipt takes 40 to 50 us of it, by OpenSSL; libsodium, tried in its place, 31 us instead of 39, "
     "which was not worth a dependency. Receipts that cost little to make, keys prepared for their hashes and calls "
-    "of kernels without a look at types have taken a quarter of a deletion's time away."
+    "of kernels without a look at types took a quarter of a deletion's time in process away, in a trial."
 )
 TIMES_HEAD = ("route:", "data:", "setting:", "connections", "p50", "p99", "FastAPI p50", "in FastAPI's p50")
 CLIENTS_TITLE = "HTTP: the clients"

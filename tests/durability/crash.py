@@ -17,7 +17,7 @@ from tests.durability.people import flags, people, write_csv
 from tests.durability.reading import finish, fresh_digest, live_digest, read_held, read_schema
 from tests.serving import Running, serving
 
-LEAST_ACKNOWLEDGED = 20  # of the operations of a life, before the kill
+_LEAST_ACKNOWLEDGED = 20  # of the operations of a life, before the kill
 # Erasures, snapshots and their files come several times in the life of a server.
 EXACT = ("forest", "incremental-boosting")
 FLAGS = {
@@ -104,7 +104,7 @@ class Lives:
         clients = start_clients(server.port, self._known, self._life, self._seed)
         time.sleep(self._random.uniform(0.05, self._most_seconds))
         # However slow the machine is, something is to be lost.
-        wait_for(lambda: _n_acknowledged(clients) > LEAST_ACKNOWLEDGED, "a load on the server")
+        wait_for(lambda: _n_acknowledged(clients) > _LEAST_ACKNOWLEDGED, "a load on the server")
         server.process.kill()
         server.process.wait()
         for client in clients:

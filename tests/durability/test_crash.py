@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.durability.crash import LEAST_ACKNOWLEDGED, Figures, Lives
+from tests.durability.crash import Figures, Lives
 
 LANES = 2  # data directories at the same time
 
@@ -27,8 +27,7 @@ def kill_many(tmp_path: Path, n_kills: int, seed: int, kind: str = "forest") -> 
 def check(figures: Figures, n_kills: int) -> None:
     assert figures.kills == n_kills
     assert figures.n_wrong == 0
-    # It was a load: most of what was sent was answered, and plenty of it.
-    assert figures.acknowledged > LEAST_ACKNOWLEDGED * n_kills
+    # There was a load: no server is killed before it has answered some requests, and deletions are among them.
     assert figures.receipts > 5 * n_kills
 
 
