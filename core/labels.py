@@ -111,9 +111,9 @@ class ClassTable:
         array[:] = values
         return array
 
-    def has_room(self) -> bool:
-        """Tell whether one further class can be held without asking for more memory."""
-        return bool(self._free)
+    def has_room_for(self, value: Label) -> bool:
+        """Tell whether a sample of a class can be held without asking for more memory."""
+        return bool(self._free) or self.code(value) is not None
 
     def reserve(self, values: Iterable[Label]) -> None:
         """Make room for the classes of these values, so that `acquire` cannot fail."""

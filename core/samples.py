@@ -217,7 +217,11 @@ class SampleStore(SlotTable):
         id_hash = hash_text(name)
         texts, labels = prepared.texts, prepared.labels
         is_class = type(labels) is list
-        if not self._free or not self.categories.has_room(len(texts)) or (is_class and not self.classes.has_room()):
+        if (
+            not self._free
+            or not self.categories.has_room(len(texts))
+            or (is_class and not self.classes.has_room_for(labels[0]))
+        ):
             self._reserve(prepared)
         slot = self._take_slot()
         self.cells[slot] = prepared.cells[0]

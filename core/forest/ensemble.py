@@ -37,6 +37,10 @@ from core.rng import mix
 _NO_LIMIT = 2**62
 _WHOLE_BELOW = 512  # samples below which a subtree is grown in one step, well under a millisecond
 _SHORT_WORK = 8192  # samples looked at, a level counting anew, in one short piece of resolving
+# A mutation waits for the memory of every block that it passes, so a large tree has them only at its largest nodes:
+# those that hold such a share of its samples, or so many that counting them again is no short piece of work.
+_SHARE_WITH_BLOCK = 1 / 50
+_SURELY_WITH_BLOCK = 2048
 MAX_ENTRIES = 2**31 - 1  # an entry is an int32
 MAX_SAMPLES = 2**26  # sums of squared counts are exact in float64, see `scores.py`
 
@@ -82,6 +86,7 @@ class Ensemble:
         self.has_categories = has_categories
         self.width: int = 2 if settings.is_regression else n_classes
         self._smallest_block: int | None = None
+        self._n_planted = 0  # samples of the largest tree when the trees were planted
         # The types of all that these are given are those of the forest.
         self._update_samples, self._resolve_tree_of = Direct(update_samples), Direct(resolve_tree)
         self._resolve_paths, self._sum_leaves_of = Direct(resolve_paths), Direct(sum_leaves)
@@ -134,7 +139,12 @@ class Ensemble:
         """Samples from which on a node keeps counters: below, counting again is cheaper than keeping."""
         if self._smallest_block is not None:
             return self._smallest_block
-        return int(max(96, 3 * (self.settings.n_thresholds + 2) * self.width))
+        smallest = max(96, 3 * (self.settings.n_thresholds + 2) * self.width)
+        return max(smallest, min(int(_SHARE_WITH_BLOCK * self._n_planted), _SURELY_WITH_BLOCK))
+
+    def _set_block_minimum(self, n_planted: int) -> None:
+        self._n_planted = n_planted
+        self.parameters = self._parameters()
 
     def keep_blocks_like(self, other: "Ensemble") -> None:
         """Keep counters for nodes as small as the smallest of another forest that has some.
@@ -253,6 +263,7 @@ class Ensemble:
         self._reserve_entries(int(slots.max()) + 1 if len(slots) else 0)
         counts = np.zeros(self.settings.n_trees, np.int64)
         count_members(data, self.parameters, self._scratch, slots, counts)
+        self._set_block_minimum(int(counts.max()))
         self._reserve_members(int(2 * counts.sum()) + len(counts))
         plant(self.trees, data, self.parameters, self._scratch, slots, counts)
         self._is_planted = True
@@ -421,6 +432,7 @@ class Ensemble:
         other.trees = Trees(*(array.copy() for array in self.trees))
         other.blocks = self._blocks_over(self.blocks.longs.copy())
         other._is_planted = self._is_planted
+        other._set_block_minimum(self._n_planted)
         other._scratch = self._cleared_scratch()
         return other
 
@@ -466,6 +478,7 @@ class Ensemble:
         )
         self.blocks = self._blocks_over(np.array(arrays["blocks"], np.int64))
         self._check_bounds(n_slots)
+        self._set_block_minimum(self._largest_tree())
 
     def _check_bounds(self, n_slots: int) -> None:
         trees, settings = self.trees, self.settings

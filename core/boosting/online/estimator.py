@@ -32,7 +32,7 @@ class OnlineBoosting(BoostedModel):
         max_bins: int = 1024,
         split_sampling: float = 0.1,
         robustness: float = 0.1,
-        l2_regularization: float = 0.03,
+        l2_regularization: float = 0.3,
         min_child_weight: float = 0.03,
         random_state: Any = None,
     ) -> None:
@@ -100,7 +100,7 @@ class OnlineBoostingClassifier(OnlineBoosting, BoostedClassifier):
     robustness : float in [0, 1], default 0.1
         Share of a node's candidates among which its split may rank before the subtree is trained anew, sigma.
         0 lets only the best one stay, 1 every split.
-    l2_regularization : float, default 0.03
+    l2_regularization : float, default 0.3
         What is added to the hessian of a leaf.
     min_child_weight : float, default 0.03
         Hessian that each side of a split has to have.
@@ -150,15 +150,15 @@ class OnlineBoostingRegressor(OnlineBoosting, BoostedRegressor):
         Leaves of a tree, J, grown best first.
     max_bins : int in [2, 4096], default 1024
         Bins that the values of a numeric column are put into, B.
-    split_sampling : float in (0, 1], default 0.1
+    split_sampling : float in (0, 1], default 0.3
         Share of the candidate splits that a tree looks at, alpha. Fewer of them are steadier and cheaper to keep;
-        more of them are more accurate on some regressions.
+        more of them are more accurate.
     robustness : float in [0, 1], default 0.1
         Share of a node's candidates among which its split may rank before the subtree is trained anew, sigma.
         0 lets only the best one stay, 1 every split.
     l2_regularization : float, default 1.0
         What is added to the hessian of a leaf.
-    min_child_weight : float, default 5.0
+    min_child_weight : float, default 20.0
         Hessian that each side of a split has to have.
     random_state : int, RandomState, Generator or None
         Seed; None draws one, kept in `seed_`.
@@ -180,10 +180,10 @@ class OnlineBoostingRegressor(OnlineBoosting, BoostedRegressor):
         learning_rate: float = 0.1,
         max_leaf_nodes: int = 20,
         max_bins: int = 1024,
-        split_sampling: float = 0.1,
+        split_sampling: float = 0.3,
         robustness: float = 0.1,
         l2_regularization: float = 1.0,
-        min_child_weight: float = 5.0,
+        min_child_weight: float = 20.0,
         random_state: Any = None,
     ) -> None:
         super().__init__(

@@ -106,7 +106,7 @@ def candidates(bins: Sequence[NumericBins | CategoryBins], share: float, iterati
             categories = [MISSING_CATEGORY, *(part.known[i] for i in chosen), *part.late]
             result += [Split(feature, category=category) for category in categories]
         else:
-            chosen = drawn([bits(edge) for edge in part.inside], share, 16, feature, iteration, seed)
+            chosen = drawn([bits(edge) for edge in part.inside], share, 3, feature, iteration, seed)
             edges = [*part.below, *(part.inside[i] for i in chosen), *part.above]
             result += [Split(feature, edge, missing_left) for edge in edges for missing_left in (False, True)]
             result.append(Split(feature, math.inf))

@@ -113,7 +113,9 @@ def test_a_copy_of_bins_takes_spare_codes_of_its_own() -> None:
     assert _codes(bins, data, [2]) == _codes(other, data, [3]) == [[3]]
 
 
-@pytest.mark.parametrize(("n", "share", "expected"), [(5, 0.1, 5), (100, 0.1, 16), (1000, 0.1, 100), (30, 0.7, 21)])
+@pytest.mark.parametrize(
+    ("n", "share", "expected"), [(2, 0.1, 2), (5, 0.1, 3), (20, 0.1, 3), (100, 0.1, 10), (1000, 0.1, 100), (9, 0.7, 7)]
+)
 def test_how_many_edges_are_candidates(n: int, share: float, expected: int) -> None:
     assert n_chosen(n, share, FEW) == expected
 
