@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from core import _aligned
 from core._jit import inner, pasted
 from core.forest.grid import most_cells
 from core.forest.inputs import (
@@ -141,7 +142,7 @@ def relaid(
     longs: npt.NDArray[np.int64], old: Layout, new: Layout, n_attributes: int, old_width: int, width: int
 ) -> npt.NDArray[np.int64]:
     """Copy blocks of class counters into a layout for more classes."""
-    result = np.zeros((len(longs), new.size), np.int64)
+    result = _aligned.zeros((len(longs), new.size), np.int64)
     result[:, :_HEAD_SIZE] = longs[:, :_HEAD_SIZE]
     n_skipped = old.attributes_at - old.skipped_at
     n_skipped = min(n_skipped, new.attributes_at - new.skipped_at)

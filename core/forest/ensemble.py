@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from core import _aligned
 from core._direct import Direct
 from core.data import Data
 from core.forest import inputs, nodes
@@ -29,7 +30,7 @@ from core.forest.blocks import (
 from core.forest.build import FULL
 from core.forest.inputs import Parameters, Scratch, UpdateScratch, empty_scratch
 from core.forest.nodes import NIL, Trees, empty_trees
-from core.forest.predict import sum_leaves, sum_leaves_frozen
+from core.forest.predict import ROWS_AT_A_TIME, sum_leaves, sum_leaves_frozen
 from core.forest.resolve import resolve_paths, resolve_tree
 from core.forest.update import ADD, DELETE, count_members, plant, update_samples
 from core.rng import mix
@@ -168,7 +169,7 @@ class Ensemble:
         return blocks_over(longs, is_regression=self.settings.is_regression)
 
     def _empty_blocks(self, capacity: int) -> Blocks:
-        return self._blocks_over(np.zeros((capacity, self.layout.size), np.int64))
+        return self._blocks_over(_aligned.zeros((capacity, self.layout.size), np.int64))
 
     def _empty_scratch(self, n_rows: int, n_codes: int) -> Scratch:
         return empty_scratch(
@@ -396,9 +397,10 @@ class Ensemble:
         """The same for a forest without tags."""
         is_regression = self.settings.is_regression
         sums = np.zeros((len(cells), 1 if is_regression else self.width))
+        hashes = np.empty((min(len(cells), ROWS_AT_A_TIME) if self.has_categories else 0, self.n_features), np.uint64)
         n_planted = self._sum_leaves_of.call(
             self.trees.nodes, self.trees.statistics, self.settings.n_trees, is_regression, cells,
-            category_hashes, np.empty((3, inputs.N_LANES), np.int32), sums,
+            category_hashes, hashes, np.empty((3, inputs.N_LANES), np.int32), sums,
         )  # fmt: skip
         return sums, n_planted
 
@@ -429,8 +431,8 @@ class Ensemble:
     def copy(self) -> "Ensemble":
         """An independent copy; O(size)."""
         other = Ensemble(self.settings, self.n_features, max(self.width, 2), self.cell_dtype, self.has_categories)
-        other.trees = Trees(*(array.copy() for array in self.trees))
-        other.blocks = self._blocks_over(self.blocks.longs.copy())
+        other.trees = Trees(*map(_aligned.copy, self.trees))
+        other.blocks = self._blocks_over(_aligned.copy(self.blocks.longs))
         other._is_planted = self._is_planted
         other._set_block_minimum(self._n_planted)
         other._scratch = self._cleared_scratch()
@@ -464,7 +466,7 @@ class Ensemble:
         """
         trees = self._empty_trees()
         n_nodes = len(arrays["nodes.child"])
-        records = np.zeros(n_nodes, nodes.NODE_DTYPE)
+        records = _aligned.zeros(n_nodes, nodes.NODE_DTYPE)
         for field in ("category", "child", "attribute", "n_samples", "block", "kind"):
             records[field] = arrays[f"nodes.{field}"]
         self.trees = trees._replace(
@@ -476,7 +478,7 @@ class Ensemble:
             places=np.array(arrays["places"], np.int32),
             meta=np.array(arrays["meta"], np.int64),
         )
-        self.blocks = self._blocks_over(np.array(arrays["blocks"], np.int64))
+        self.blocks = self._blocks_over(_aligned.copy(arrays["blocks"], np.int64))
         self._check_bounds(n_slots)
         self._set_block_minimum(self._largest_tree())
 
@@ -537,7 +539,7 @@ def _within(values: Any, low: int, end: int) -> bool:
 
 def _enlarged(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:
     """Copy an array into one with more rows; the new ones are zero."""
-    larger = np.zeros((capacity, *array.shape[1:]), array.dtype)
+    larger = _aligned.zeros((capacity, *array.shape[1:]), array.dtype)
     larger[: len(array)] = array
     return larger
 

@@ -36,7 +36,7 @@ UNLIMITED_DEPTH = 2**31 - 1
 STACK_SIZE = 64
 # Walks that go down in step while a query is answered, and the rows of their working space: where the walks
 # that have not arrived are, whose they are, and where each walk has come to.
-N_LANES = 128
+N_LANES = 256
 NODES = 0
 OWNERS = 1
 ENDS = 2

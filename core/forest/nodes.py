@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from core import _aligned
 from core._jit import inner
 
 IntArray = npt.NDArray[Any]
@@ -182,7 +183,7 @@ def empty_trees(n_trees: int, width: int, statistics_dtype: npt.DTypeLike) -> Tr
     statistics_dtype : int32 for class counts, int64 for sums of targets.
     """
     first_pair = n_trees + n_trees % 2
-    nodes = np.zeros(first_pair + 64, NODE_DTYPE)
+    nodes = _aligned.zeros(first_pair + 64, NODE_DTYPE)
     nodes["block"] = NIL
     nodes["child"] = NIL
     nodes["child"][:n_trees] = ~np.arange(n_trees)

@@ -11,6 +11,7 @@ order, divided by their number by the caller: the same for one row, a batch and 
 import numpy as np
 
 from core._jit import inner, kernel, pasted, spliced
+from core._prefetch import prefetch_to_read
 from core.forest.build import gather, is_counted, must_be_leaf, rescore
 from core.forest.count import count_candidates
 from core.forest.inputs import ENDS, IS_REGRESSION, N_LANES, NODES, OWNERS
@@ -24,11 +25,11 @@ from core.forest.split import (
     number_goes_right,
     store_split,
 )
-from core.rng import combine, tree_key
+from core.rng import MISSING_CATEGORY, combine, tree_key
 
 _FIRST = np.uint64(0)
 _SECOND = np.uint64(1)
-_ROWS_AT_A_TIME = 1024  # whose cells stay in the cache while one tree after the other goes over them
+ROWS_AT_A_TIME = 1024  # whose cells stay in the cache while one tree after the other goes over them
 
 
 @pasted
@@ -47,12 +48,23 @@ def add_leaf(statistics, leaf, n_samples, is_regression, sums, row):
 
 
 @pasted
-def _enter(nodes, node, lane, lanes, n_moving):
-    """Begin a walk at a root; returns the number of walks that have not arrived."""
-    lanes[ENDS, lane] = node
-    lanes[NODES, n_moving] = node
-    lanes[OWNERS, n_moving] = lane
-    return n_moving + np.int64(nodes[np.uint64(node)]["child"] >= 0)
+def _enter(node, lane, lanes):
+    """Begin a walk at a root."""
+    lanes[NODES, lane] = node
+    lanes[OWNERS, lane] = lane
+
+
+@pasted
+def _pass_on(nodes, lane, node, child, following, lanes, n_kept):
+    """Let a walk that was at a node go on, unless that is a leaf; returns the number of those that do.
+
+    Where a walk goes is asked for now and looked at in the next round, after all others have been asked for.
+    """
+    prefetch_to_read(nodes, (following,))
+    lanes[ENDS, np.uint64(lane)] = node
+    lanes[NODES, n_kept] = following
+    lanes[OWNERS, n_kept] = lane
+    return n_kept + np.int64(child >= 0)
 
 
 @pasted
@@ -60,7 +72,7 @@ def _walk_by_numbers(nodes, cells, first_row, row_step, lanes, n_moving):
     """Take walks down to their leaves in step, so that their waits for memory overlap; without categories.
 
     Walk number `lane` is that of row first_row + lane * row_step. Writes the leaf nodes to lanes[ENDS].
-    Without branches but the loops', for the sides are as good as random.
+    Without branches but the loops', for the sides are as good as random: a leaf has a side too, which leads nowhere.
     """
     while n_moving > 0:
         n_kept = 0
@@ -68,36 +80,47 @@ def _walk_by_numbers(nodes, cells, first_row, row_step, lanes, n_moving):
             node = np.uint64(lanes[NODES, i])
             lane = lanes[OWNERS, i]
             row = first_row + np.int64(lane) * row_step
-            following = np.int64(nodes[node]["child"]) + number_goes_right(nodes, node, cells, row)
-            lanes[ENDS, np.uint64(lane)] = following
-            lanes[NODES, n_kept] = following
-            lanes[OWNERS, n_kept] = lane
-            n_kept += np.int64(nodes[np.uint64(following)]["child"] >= 0)
+            child = np.int64(nodes[node]["child"])
+            following = child + number_goes_right(nodes, node, cells, row)
+            n_kept = _pass_on(nodes, lane, node, child, following, lanes, n_kept)
         n_moving = n_kept
 
 
+@inner
+def _look_up_hashes(cells, category_hashes, start, end, hashes):
+    """Write the hashes of the categories of the rows start .. end; what numeric columns get is of no use."""
+    for row in range(start, end):
+        for column in range(cells.shape[1]):
+            x = cells[row, column]
+            if x >= 0 and x < category_hashes.shape[0]:
+                hashes[row - start, column] = category_hashes[np.uint64(x)]
+            else:
+                hashes[row - start, column] = MISSING_CATEGORY
+
+
 @pasted
-def _walk_by_all(nodes, cells, first_row, row_step, category_hashes, lanes, n_moving):
-    """The same where there are categories. One loop for both would ask at each step which of them it is."""
+def _walk_by_all(nodes, cells, first_row, row_step, hashes, first_hashes, lanes, n_moving):
+    """The same where there are categories, the hashes of row first_row being in row first_hashes of `hashes`.
+
+    One loop for both would ask at each step which of them it is.
+    """
     while n_moving > 0:
         n_kept = 0
         for i in range(n_moving):
             node = np.uint64(lanes[NODES, i])
             lane = lanes[OWNERS, i]
-            row = first_row + np.int64(lane) * row_step
-            following = np.int64(nodes[node]["child"]) + any_goes_right(nodes, node, cells, row, category_hashes)
-            lanes[ENDS, np.uint64(lane)] = following
-            lanes[NODES, n_kept] = following
-            lanes[OWNERS, n_kept] = lane
-            n_kept += np.int64(nodes[np.uint64(following)]["child"] >= 0)
+            steps = np.int64(lane) * row_step
+            child = np.int64(nodes[node]["child"])
+            following = child + any_goes_right(nodes, node, cells, first_row + steps, hashes, first_hashes + steps)
+            n_kept = _pass_on(nodes, lane, node, child, following, lanes, n_kept)
         n_moving = n_kept
 
 
 @pasted
-def _walk(nodes, cells, first_row, row_step, category_hashes, lanes, n_moving):
-    """Take walks down to their leaves; `category_hashes` is empty where there are no categorical columns."""
-    if category_hashes.shape[0] > 0:
-        _walk_by_all(nodes, cells, first_row, row_step, category_hashes, lanes, n_moving)
+def _walk(nodes, cells, first_row, row_step, hashes, first_hashes, lanes, n_moving):
+    """Take walks down to their leaves; `hashes` is empty where there are no categorical columns."""
+    if hashes.shape[0] > 0:
+        _walk_by_all(nodes, cells, first_row, row_step, hashes, first_hashes, lanes, n_moving)
     else:
         _walk_by_numbers(nodes, cells, first_row, row_step, lanes, n_moving)
 
@@ -111,38 +134,39 @@ def _add_end(nodes, statistics, node, is_regression, sums, row):
 
 
 @inner
-def _sum_trees(nodes, statistics, n_trees, is_regression, cells, row, category_hashes, lanes, sums):
+def _sum_trees(nodes, statistics, n_trees, is_regression, cells, row, hashes, lanes, sums):
     """Add up all trees for one row, several trees in step."""
     for first in range(0, n_trees, N_LANES):
         n_lanes = min(N_LANES, n_trees - first)
-        n_moving = 0
         for lane in range(n_lanes):
-            n_moving = _enter(nodes, first + lane, lane, lanes, n_moving)
-        _walk(nodes, cells, row, 0, category_hashes, lanes, n_moving)
+            _enter(first + lane, lane, lanes)
+        _walk(nodes, cells, row, 0, hashes, 0, lanes, n_lanes)
+        for lane in range(n_lanes):
+            prefetch_to_read(statistics, (leaf_of(nodes, lanes[ENDS, lane]), np.int64(0)))
         for lane in range(n_lanes):
             _add_end(nodes, statistics, lanes[ENDS, lane], is_regression, sums, row)
 
 
 @inner
-def _sum_rows(nodes, statistics, n_trees, is_regression, cells, start, end, category_hashes, lanes, sums):
+def _sum_rows(nodes, statistics, n_trees, is_regression, cells, start, end, hashes, lanes, sums):
     """Add up all trees for the rows start .. end, tree by tree, several rows in step."""
     for tree in range(n_trees):
         for first in range(start, end, N_LANES):
             n_lanes = min(N_LANES, end - first)
-            n_moving = 0
             for lane in range(n_lanes):
-                n_moving = _enter(nodes, tree, lane, lanes, n_moving)
-            _walk(nodes, cells, first, 1, category_hashes, lanes, n_moving)
+                _enter(tree, lane, lanes)
+            _walk(nodes, cells, first, 1, hashes, first - start, lanes, n_lanes)
             for lane in range(n_lanes):
                 _add_end(nodes, statistics, lanes[ENDS, lane], is_regression, sums, first + lane)
 
 
 @kernel
-def sum_leaves(nodes, statistics, n_trees, is_regression, cells, category_hashes, lanes, sums):
+def sum_leaves(nodes, statistics, n_trees, is_regression, cells, category_hashes, hashes, lanes, sums):
     """Sum the leaves that each row reaches; no tree may have a tag on the rows' paths.
 
     nodes, statistics  of `Trees`, read only
     cells              float32/64[n, d] queries; categorical columns index `category_hashes`
+    hashes             uint64[min(n, ROWS_AT_A_TIME), d] working space; no rows where there are no categories
     lanes              int32[3, N_LANES] working space
     sums               float64[n, width or 1], zero, written
 
@@ -156,11 +180,15 @@ def sum_leaves(nodes, statistics, n_trees, is_regression, cells, category_hashes
     n_rows = cells.shape[0]
     if n_rows < N_LANES:
         for row in range(n_rows):
-            _sum_trees(nodes, statistics, n_trees, is_regression, cells, row, category_hashes, lanes, sums)
+            if hashes.shape[0] > 0:
+                _look_up_hashes(cells, category_hashes, row, row + 1, hashes)
+            _sum_trees(nodes, statistics, n_trees, is_regression, cells, row, hashes, lanes, sums)
     else:
-        for start in range(0, n_rows, _ROWS_AT_A_TIME):
-            end = min(start + _ROWS_AT_A_TIME, n_rows)
-            _sum_rows(nodes, statistics, n_trees, is_regression, cells, start, end, category_hashes, lanes, sums)
+        for start in range(0, n_rows, ROWS_AT_A_TIME):
+            end = min(start + ROWS_AT_A_TIME, n_rows)
+            if hashes.shape[0] > 0:
+                _look_up_hashes(cells, category_hashes, start, end, hashes)
+            _sum_rows(nodes, statistics, n_trees, is_regression, cells, start, end, hashes, lanes, sums)
     return n_planted
 
 

@@ -27,7 +27,7 @@ from core.forest.grid import missing_goes_left, threshold_of
 from core.forest.inputs import CRITERION, IS_REGRESSION, N_COUNTERS, N_THRESHOLDS, WIDTH
 from core.forest.nodes import MISSING_LEFT, MISSING_RIGHT, NIL, ONE_VS_REST, SUBSET
 from core.forest.scores import GINI, split_score, two_class_gini
-from core.rng import MISSING_CATEGORY, combine
+from core.rng import combine
 
 
 @pasted
@@ -262,18 +262,16 @@ def number_goes_right(nodes, node, cells, row):
 
 
 @pasted
-def any_goes_right(nodes, node, cells, row, category_hashes):
+def any_goes_right(nodes, node, cells, row, hashes, hashes_row):
     """`goes_right` without branches, for many walks in step: what kind of node comes next cannot be guessed.
 
-    category_hashes  uint64[], not empty
+    hashes  uint64[m, d]: in `hashes_row` those of the row's categories; numeric columns have anything
     """
     kind = nodes[node]["kind"]
     chosen = nodes[node]["category"]
-    x = cells[np.uint64(row), np.uint64(nodes[node]["attribute"])]
-    is_held = x == x
-    is_category = kind >= ONE_VS_REST
-    code = np.int64(x) if is_category & is_held else np.int64(0)
-    hashed = category_hashes[np.uint64(code)] if is_held else MISSING_CATEGORY
+    attribute = np.uint64(nodes[node]["attribute"])
+    x = cells[np.uint64(row), attribute]
+    hashed = hashes[np.uint64(hashes_row), attribute]
     by_number = (x > nodes[node]["threshold"]) | ((x != x) & (kind == MISSING_RIGHT))
     by_number &= kind <= MISSING_LEFT
     by_category = (kind == ONE_VS_REST) & (hashed != chosen)

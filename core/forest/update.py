@@ -8,7 +8,7 @@ chooses its split from the counters, once for all mutations since (`resolve.py`)
 import numpy as np
 
 from core._jit import inner, kernel, pasted
-from core._prefetch import prefetch
+from core._prefetch import prefetch_to_write
 from core.forest.blocks import (
     AT_HI,
     AT_LO,
@@ -312,9 +312,9 @@ def _update_tree(trees, data, parameters, scratch, blocks, tree, slot, entry, si
 @pasted
 def _prefetch_block(parameters, blocks, block):
     """Ask for what a mutation reads of a block, but the counters."""
-    prefetch(blocks.longs, (block, np.int64(0)))
+    prefetch_to_write(blocks.longs, (block, np.int64(0)))
     for used in range(parameters.values[MAX_FEATURES]):
-        prefetch(blocks.longs, (block, attribute_at(parameters, used)))
+        prefetch_to_write(blocks.longs, (block, attribute_at(parameters, used)))
 
 
 @pasted
@@ -330,7 +330,7 @@ def _prefetch_counters(data, parameters, blocks, block, slot):
         place = counters_at(parameters, used)
         if cell > 0.0 and cell < most:
             place += np.int64(cell) * width
-        prefetch(blocks.counters, (block, place))
+        prefetch_to_write(blocks.counters, (block, place))
 
 
 @inner
@@ -347,7 +347,7 @@ def _prefetch_paths(trees, data, parameters, scratch, blocks, slot):
     for draw in range(occurrences):
         path_nodes[draw] = scratch.permutation[draw]
         waiting[draw] = NIL
-        prefetch(trees.places, (np.int64(slot * occurrences + draw),))
+        prefetch_to_write(trees.places, (np.int64(slot * occurrences + draw),))
     n_active = occurrences
     while n_active > 0:
         n_active = 0
@@ -360,8 +360,8 @@ def _prefetch_paths(trees, data, parameters, scratch, blocks, slot):
                 continue
             leaf = leaf_of(nodes, node)
             if leaf != NIL:
-                prefetch(trees.statistics, (leaf, np.int64(0)))
-                prefetch(trees.members, (np.int64(trees.starts[leaf]),))
+                prefetch_to_write(trees.statistics, (leaf, np.int64(0)))
+                prefetch_to_write(trees.members, (np.int64(trees.starts[leaf]),))
                 path_nodes[draw] = NIL
                 continue
             block = nodes[node]["block"]
@@ -370,7 +370,7 @@ def _prefetch_paths(trees, data, parameters, scratch, blocks, slot):
                 waiting[draw] = block
             side = goes_right(nodes, node, data.cells, slot, data.category_hashes)
             node = np.int64(nodes[node]["child"]) + side
-            prefetch(nodes, (node,))
+            prefetch_to_write(nodes, (node,))
             path_nodes[draw] = np.int32(node)
             n_active += 1
 

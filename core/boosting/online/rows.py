@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core._jit import inner, kernel
-from core._prefetch import prefetch
+from core._prefetch import prefetch_to_write
 
 # Share of the samples that have the common code, from which on a feature is sparse.
 _SPARSE_FROM = 0.7
@@ -202,8 +202,8 @@ def count_rows(histogram, rows, first_codes, first, places, layout, order, start
         position = np.uint64(order[np.uint64(i)])
         if i + _AHEAD < end:
             ahead = np.int64(order[np.uint64(i + _AHEAD)])
-            prefetch(rows.dense, (ahead, 0))
-            prefetch(rows.packed, (ahead,))
+            prefetch_to_write(rows.dense, (ahead, 0))
+            prefetch_to_write(rows.packed, (ahead,))
         value = rows.packed[position]
         total += value
         j = np.uint64(0)

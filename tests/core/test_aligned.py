@@ -1,0 +1,65 @@
+"""Arrays that begin with a cache line."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core import DynamicForestClassifier, load
+from core._aligned import copy, zeros
+from core._jit import kernel
+from core._prefetch import prefetch_to_read
+
+RECORD = np.dtype([("value", "f8"), ("child", "i4"), ("kind", "i4")])
+
+
+@pytest.mark.parametrize("shape", [0, 1, (3, 5), (0, 4), 100_000])
+@pytest.mark.parametrize("dtype", ["u1", "i4", "f8", RECORD])
+def test_zeros(shape: Any, dtype: Any) -> None:
+    array, expected = zeros(shape, dtype), np.zeros(shape, dtype)
+    assert array.shape == expected.shape
+    assert array.dtype == expected.dtype
+    assert array.tobytes() == expected.tobytes()
+    assert not array.size or array.ctypes.data % 64 == 0
+    assert array.flags.c_contiguous
+    assert array.flags.aligned
+    assert array.flags.writeable
+
+
+def test_copy() -> None:
+    array = np.arange(12, dtype=np.int32).reshape(3, 4)
+    other = copy(array[:, ::2], np.int64)
+    assert other.dtype == np.int64
+    assert other.tolist() == [[0, 2], [4, 6], [8, 10]]
+    assert other.ctypes.data % 64 == 0
+    assert other.flags.c_contiguous
+    other[0, 0] = 9
+    assert array[0, 0] == 0
+    assert copy(array).dtype == array.dtype
+
+
+def test_the_nodes_and_counters_of_a_forest_begin_with_a_line(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(3000, 4)), rng.integers(0, 2, 3000)
+    forest = DynamicForestClassifier(n_estimators=3, occurrence=0.7, random_state=0).fit(X, y)
+    for i in range(500):
+        forest.add(rng.normal(size=(1, 4)), [2 + i % 3])  # pools are enlarged, counters laid out anew
+    forest.resolve()
+    forest.save(tmp_path / "forest")
+    for model in (forest, forest.copy(), load(tmp_path / "forest")):
+        ensemble = model.ensemble_
+        assert ensemble.trees.nodes.ctypes.data % 64 == 0
+        assert ensemble.blocks.longs.ctypes.data % 64 == 0
+        assert ensemble.blocks.longs.strides[0] % 64 == 0
+
+
+@kernel
+def _ask_for(array: Any, place: int) -> int:
+    prefetch_to_read(array, (place,))
+    return len(array)
+
+
+@pytest.mark.parametrize("place", [0, -5, 10**9])
+def test_asking_for_memory_that_is_not_there_does_no_harm(place: int) -> None:
+    assert _ask_for(np.zeros(3), place) == 3
