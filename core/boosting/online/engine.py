@@ -6,7 +6,8 @@ model that was saved and restored goes on as if it had not been.
 Differs from the paper (bins and candidates do, too: see `discretise.py` and `candidates.py`):
 
     a) derivatives are integers, so sums do not round, and what is added and deleted again leaves nothing behind;
-    b) of the candidates that a split is ranked among, those count that could be chosen, at that node and now;
+    b) of the candidates that a split is ranked among, those count that could be chosen, at that node and now; and it
+       may rank behind fewer of them when few samples come or go (`tolerance_of`);
     c) derivatives of a subtree that is trained anew are put right in the nodes above it as well;
     d) all trees are grown anew when a batch is so large that too much would be left behind (`is_too_much`), when there
        are many more samples than the bins were made for (MOST_GROWTH), when the loss changes (from two classes to
@@ -30,7 +31,16 @@ from core.boosting.online.discretise import Bins, encode, make_bins, no_bins
 from core.boosting.online.forest import Forest, Rules, blank_forest
 from core.boosting.online.grow import Space, grow_tree, make_space
 from core.boosting.online.invariants import check_invariants, compare
-from core.boosting.online.labels import MOST_GROWTH, NO_SCALE, Scale, make_labels, make_rules, scale_of, unit_of
+from core.boosting.online.labels import (
+    MOST_GROWTH,
+    NO_SCALE,
+    Scale,
+    make_labels,
+    make_rules,
+    scale_of,
+    tolerance_of,
+    unit_of,
+)
 from core.boosting.online.measures import importances, leaf_score_error
 from core.boosting.online.recount import count_anew
 from core.boosting.online.retrain import Retraining, count_leaves, retrain
@@ -357,7 +367,9 @@ class OnlineTrees:
 
     def _update(self, problem: Problem, slots: Slots, sign: int, is_new: npt.NDArray[np.bool_]) -> None:
         """Update all trees by samples that come (sign 1) or go (-1)."""
-        forest, rules, labels = self.forest, self._rules(), self._labels(problem)
+        forest, labels = self.forest, self._labels(problem)
+        tolerance = tolerance_of(self.settings.robustness, len(slots), self.n_held)
+        rules = self._rules()._replace(robustness=tolerance)
         batch = make_batch(slots, sign, self.n_features, self.groups, forest.n_places)
         retraining = Retraining(forest, self.held)
         while True:

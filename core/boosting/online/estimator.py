@@ -98,8 +98,9 @@ class OnlineBoostingClassifier(OnlineBoosting, BoostedClassifier):
     split_sampling : float in (0, 1], default 0.1
         Share of the candidate splits that a tree looks at, alpha. Fewer of them are steadier and cheaper to keep.
     robustness : float in [0, 1], default 0.1
-        Share of a node's candidates among which its split may rank before the subtree is trained anew, sigma.
-        0 lets only the best one stay, 1 every split.
+        Share of a node's candidates among which its split may rank before the subtree is trained anew, sigma, when
+        2 % of the samples or more come or go at once; in proportion for fewer, a tenth of it at least. 0 lets only
+        the best one stay.
     l2_regularization : float, default 0.3
         What is added to the hessian of a leaf.
     min_child_weight : float, default 0.03
@@ -154,8 +155,9 @@ class OnlineBoostingRegressor(OnlineBoosting, BoostedRegressor):
         Share of the candidate splits that a tree looks at, alpha. Fewer of them are steadier and cheaper to keep;
         more of them are more accurate.
     robustness : float in [0, 1], default 0.1
-        Share of a node's candidates among which its split may rank before the subtree is trained anew, sigma.
-        0 lets only the best one stay, 1 every split.
+        Share of a node's candidates among which its split may rank before the subtree is trained anew, sigma, when
+        2 % of the samples or more come or go at once; in proportion for fewer, a tenth of it at least. 0 lets only
+        the best one stay.
     l2_regularization : float, default 1.0
         What is added to the hessian of a leaf.
     min_child_weight : float, default 20.0

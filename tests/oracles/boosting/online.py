@@ -85,6 +85,7 @@ class OnlineBoosting:
         self.drawn: dict[int, list[Split]] = {}
         self.n_grown = 0
         self.scale: Scale | None = None
+        self.tolerance = 0.0  # of the update at hand: sigma, or less for few samples
 
     def ensemble(self) -> Ensemble:
         """What predictions read."""
@@ -188,7 +189,7 @@ class OnlineBoosting:
         return None if best is None else (best[0] - unsplit, best[1])
 
     def keeps_its_place(self, split: Split, names: Sequence[str], iteration: int, k: int) -> bool:
-        """Section 3.4: whether a split ranks among the best max(1, ceil(sigma * candidates)) of its node.
+        """Section 3.4: whether a split ranks among the best max(1, ceil(tolerance * candidates)) of its node.
 
         One that has come to have too light a side ranks behind all others.
         """
@@ -201,7 +202,7 @@ class OnlineBoosting:
             n_better, n_candidates = len(scored), len(scored) + 1
         else:
             n_better, n_candidates = sum(score > own * HAIR for _, score in scored), len(scored)
-        return n_better < max(1, math.ceil(self.parameters.robustness * n_candidates - 1e-9))
+        return n_better < max(1, math.ceil(self.tolerance * n_candidates - 1e-9))
 
     # --- growing ----------------------------------------------------------------------------------
 
@@ -325,6 +326,8 @@ class OnlineBoosting:
     def update(self, batch: list[str], new: list[int], *, comes: bool, gone: dict[str, Sample] | None = None) -> None:
         """Algorithm 2: tree by tree; of a class in `new` the trees are grown from the root."""
         rows = [(self.samples if comes else gone or {})[name].cells for name in batch]
+        share = 50.0 * len(batch) / len(self.samples)
+        self.tolerance = self.parameters.robustness * (0.1 if share < 0.1 else min(share, 1.0))
         for iteration in range(self.parameters.n_estimators):
             derived = {name: self.derive(name, iteration) for name in batch} if comes else {}
             for k, root in enumerate(self.trees[iteration]):
