@@ -18,7 +18,7 @@ TEXT = (
     "beside fitting anew on the rest and predicting the test set; by turns, median of the rounds. Both end with the "
     "same predictions, which is checked. The model is a copy of one in use, with the index of its ids made "
     "beforehand. Tried for the largest share, and kept: ids forgotten all at once, those that are named twice found "
-    "by counting, lists of slots made once. What is left over a fresh fit is letting go of 29,000 samples, some 20 "
+    "by counting, lists of slots made once. What is left over a fresh fit is letting go of 29,000 samples, some 10 "
     "ms."
 )
 HEAD = ("data:", "setting:", "deleted", "rounds", "delete s", "fresh fit s", "ratio")
