@@ -64,12 +64,11 @@ def end_of_numbers(names: Iterable[str]) -> int:
 
     0 when there is none.
     """
-    numbers = [
-        int(name)
-        for name in names
-        if len(name) <= _COUNTER_DIGITS and name.isdecimal() and name.isascii() and (name[0] != "0" or name == "0")
-    ]
-    return max((value for value in numbers if value < COUNTER_LIMIT), default=-1) + 1
+    texts = [name for name in names if name.isdecimal() and len(name) <= _COUNTER_DIGITS]
+    if not "".join(texts).isascii():
+        texts = [text for text in texts if text.isascii()]
+    numbers = [int(text) for text in texts if text[0] != "0" or text == "0"]
+    return max((number for number in numbers if number < COUNTER_LIMIT), default=-1) + 1
 
 
 def canonical_number(name: str) -> int | None:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core._jit import inner, kernel
+from core._prefetch import prefetch_to_read, prefetch_to_write
 from core.data import Data
 from core.errors import FileError
 from core.forest.blocks import NEXT_FREE, layout_of
@@ -45,12 +46,13 @@ from core.forest.nodes import (
 )
 from core.forest.parameters import MAX_TREES
 from core.forest.scores import CRITERIA, SQUARED_ERROR
-from core.forest.split import goes_right
+from core.forest.split import goes_right, number_goes_right
 from core.rng import draw_trees, restore_order
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 IntArray = npt.NDArray[np.int64]
 
+_CELLS_A_LINE = 16  # of float32, or fewer
 _SLOTS = 2  # row of the lanes' working space, after NODES and OWNERS: the samples
 _PREFIX = "forest."  # of the arrays that are the trees', see `storing.py`
 
@@ -285,7 +287,8 @@ def route_members(
     owners      int32[entries], NIL, written: the leaf that each entry belongs to
     """
     is_regression = parameters.values[IS_REGRESSION] != 0
-    occurrences = drawn.shape[1]
+    has_categories = data.category_hashes.shape[0] > 0
+    occurrences, n_features = drawn.shape[1], data.cells.shape[1]
     nodes = trees.nodes
     for first in range(0, members.shape[0], N_LANES):
         n_moving = min(N_LANES, members.shape[0] - first)
@@ -293,7 +296,11 @@ def route_members(
             member = members[first + lane]
             lanes[NODES, lane] = drawn[member // occurrences, member % occurrences]
             lanes[OWNERS, lane] = lane
-            lanes[_SLOTS, lane] = np.int32(slots[member // occurrences])
+            slot = slots[member // occurrences]
+            lanes[_SLOTS, lane] = np.int32(slot)
+            for column in range(0, n_features, _CELLS_A_LINE):
+                prefetch_to_read(data.cells, (slot, column))
+            prefetch_to_write(owners, (slot * occurrences,))
         while n_moving > 0:
             n_kept = 0
             for i in range(n_moving):
@@ -306,8 +313,14 @@ def route_members(
                     count_in(statistics, leaf, data.targets[slot], 1, is_regression)
                     owners[slot * occurrences + members[first + lane] % occurrences] = np.int32(leaf)
                     continue
-                side = goes_right(nodes, node, data.cells, slot, data.category_hashes)
-                lanes[NODES, n_kept] = np.int32(nodes[node]["child"]) + np.int32(side)
+                if has_categories:
+                    side = goes_right(nodes, node, data.cells, slot, data.category_hashes)
+                else:
+                    side = number_goes_right(nodes, node, data.cells, slot)
+                following = np.int64(nodes[node]["child"]) + side
+                prefetch_to_read(nodes, (following,))
+                prefetch_to_write(counts, (following,))
+                lanes[NODES, n_kept] = np.int32(following)
                 lanes[OWNERS, n_kept] = lane
                 n_kept += 1
             n_moving = n_kept
