@@ -182,7 +182,7 @@ def _are_distinct(slots: npt.NDArray[Any]) -> bool:
     """Whether no slot, none of which is negative, is there twice."""
     is_there = np.zeros(int(slots.max()) + 1, np.bool_)
     is_there[slots] = True
-    return np.count_nonzero(is_there) == len(slots)
+    return int(np.count_nonzero(is_there)) == len(slots)
 
 
 def _check_texts(names: list[str], what: str) -> None:
