@@ -45,14 +45,18 @@ ERROR_TEXT = (
     "over the rounds, and their difference in points (100 x share of wrong classes, 100 x R2 for numbers). *Back and "
     "forth*: after as many single deletes and adds in one model as the table says. Each round has a seed of its own, "
     "for one model may be better than its like by luck: retraining without a sample loses that luck, an update keeps "
-    "it."
+    "it. So on `wine`, where the updated models are the better ones: over 25 other splits with four other seeds each "
+    "(a trial) a fit without one sample is 0.15 points behind one with all."
 )
 ERROR_HEAD = ("data:", "operation:", "batch:", "rounds", "updated", "retrained", "difference")
 SIMILARITY_TITLE = "functional similarity"
 SIMILARITY_TEXT = (
     "From the same runs (Table 8): share of test rows that retraining gets right and the update wrong (C2W), wrong "
     "and right (W2C), and both wrong in different ways (W2W), mean over the rounds; functional similarity is what "
-    "remains of 100 %. The mark is the paper's figure for its own method, where it has the set."
+    "remains of 100 %. The mark is the paper's figure for its own method, where it has the set. Tried where it is "
+    "missed (trials, 3 to 6 updates, ± 0.1): a tolerance of 0 or of 0.01 instead of 0.1 (99.4 each), an l2 of 0.1 "
+    "and of 0.3 with four candidates a feature at least (99.6 and 99.7), with sixteen and an l2 of 0.03 (99.4). "
+    "Three candidates and 0.3 are what is best over all sets; on `optdigits` they have brought 99.0 to 99.6."
 )
 SIMILARITY_HEAD = ("data:", "operation:", "batch:", "rounds", "C2W %", "W2C %", "W2W %", "similarity %")
 
