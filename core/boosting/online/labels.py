@@ -87,9 +87,8 @@ def tolerance_of(robustness: float, n_moved: int, n_held: int) -> float:
     """Share of a node's candidates among which its split may rank when `n_moved` samples come or go.
 
     Sigma (Section 3.4) bounds what an update costs, of which a small batch has little. What a split that stays says of
-    those that have left is most of what an attacker finds: with all of sigma, 0.1 % of optdigits are told from samples
-    never seen by 8 points, with a tenth of it by 3. So all of it is for 2 % of the samples and more, and for fewer it
-    is in proportion, a tenth at least.
+    those that have left is most of what an attacker finds (membership inference in `benchmarks/RESULTS.md`). So all of
+    it is for 2 % of the samples and more, and for fewer it is in proportion, a tenth at least.
     """
     return robustness * min(1.0, max(0.1, 50.0 * n_moved / max(1, n_held)))
 
