@@ -52,7 +52,7 @@ from core.rng import draw_trees, restore_order
 Arrays = Mapping[str, npt.NDArray[Any]]
 IntArray = npt.NDArray[np.int64]
 
-_CELLS_A_LINE = 16  # of float32, or fewer
+_CELLS_A_LINE = 16  # of float32; of rows in float64 every second line is asked for
 _SLOTS = 2  # row of the lanes' working space, after NODES and OWNERS: the samples
 _PREFIX = "forest."  # of the arrays that are the trees', see `storing.py`
 
