@@ -18,6 +18,7 @@ from app.store.recovery import LedgerChoice
 from app.store.snapshots import Recovered
 from app.training import new_estimator, train
 from app.upkeep import UpkeepPolicy
+from app.uploads import UploadPolicy
 from core.schema import ColumnType
 from core.warmup import warm_up
 
@@ -78,6 +79,7 @@ def _service(settings: Settings, live: Live, keeper: Keeper, records: Records) -
             settings.scrub_mutations,
             settings.scrub_age,
         ),
+        uploads=UploadPolicy(settings.upload_pause, settings.upload_deadline),
         idle_resolve=settings.idle_resolve,
         warm_up=partial(_warm_up, live.model),
     )

@@ -426,7 +426,7 @@ class Committer:
         if receipt is None:
             return
         # Also when nothing was held: files from before may hold what an earlier erasure took.
-        self._live.pending[receipt.id] = Pending(self._live.seq, now)
+        self._live.pending[receipt.id] = Pending(self._live.seq, now, self._live.period)
         if one.waiting.change.request is not None and one.waiting.change.request.kind != "rectification":
             self._grace.add(one.hashes, now)
 

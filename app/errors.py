@@ -11,7 +11,9 @@
       NoSnapshotError    nothing was written yet
       EphemeralError     there is no directory to write to
       StorageError       the directory could not be written
-      StaleCursorError   a page was asked for that no longer exists
+      SupersededError    samples were erased or replaced meanwhile: what was asked for has to be asked again
+    UploadError        an uploaded file was dropped before it was whole
+    StaleCursorError   a page was asked for that no longer exists
     StartError           the server cannot start; the text is for the person at the terminal
 
 None of them carries an id, a subject, a feature or a label: positions and rules only.
@@ -101,7 +103,21 @@ class StaleCursorError(ServiceError):
 
 
 class SupersededError(ServiceError):
-    """A restore replaced the model while another was fitted on the samples from before: the fit is dropped."""
+    """Work on the samples from before was dropped: a restore replaced them, or some of them were erased."""
+
+
+class UploadError(ServiceError):
+    """An uploaded file was dropped before it was whole.
+
+    Parameters
+    ----------
+    reason
+        ``"slow"``, or ``"erased"`` when it could have held what was erased meanwhile.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class StartError(Exception):

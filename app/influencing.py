@@ -5,7 +5,7 @@
     leave-one-out    a copy of the model unlearns and learns again; mutations go on meanwhile
 
 A ranking names samples. It is answered and not kept, but for those that take long: these are kept until somebody asks
-for them, and forgotten when erasures are finished.
+for them. Before an erasure is finished, questions that began before it are ended and their rankings forgotten.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from app.errors import SupersededError
+from app.holders import Hold, Holders
 from app.influence_methods import method_for, seconds_for
 from app.jobs.board import Job, JobBoard, Report
 from app.live import Live
@@ -85,15 +87,21 @@ class Influencing:
         Who may touch the model, and the threads.
     jobs
         Long questions.
+    holders
+        Told of what is kept, and of questions that go on.
     """
 
-    def __init__(self, live: Live, upkeep: Upkeep, turns: Turns, workers: Workers, jobs: JobBoard) -> None:
+    def __init__(
+        self, live: Live, upkeep: Upkeep, turns: Turns, workers: Workers, jobs: JobBoard, holders: Holders
+    ) -> None:
         self._live = live
         self._upkeep = upkeep
         self._turns = turns
         self._workers = workers
         self._jobs = jobs
-        self._kept: dict[str, Ranking] = {}
+        self._kept: dict[str, tuple[int, Ranking]] = {}  # with the period in which it was asked for
+        self._holders = holders
+        holders.register("rankings", self.forget)
 
     def method_of(self, question: Question) -> str:
         """Return the method that a question is answered by.
@@ -110,7 +118,7 @@ class Influencing:
         method = self.method_of(question)
         return seconds_for(self._live.model, method, question.update_set, len(question.rows)) > _LONG
 
-    async def answer(self, question: Question, report: Report | None = None) -> Ranking:
+    async def answer(self, question: Question) -> Ranking:
         """Rank the samples held by what they do for the rows.
 
         Raises
@@ -121,9 +129,28 @@ class Influencing:
             With no samples held.
         UnfitError
             When the method does not go with the kind of the model.
+        SupersededError
+            When samples were erased meanwhile.
         """
+        # A thread cannot be called back: it holds what it works on also when nobody waits for it any more.
+        return await self._workers.finish(self._answer_held(question, None, self._holders.hold("influence")))
+
+    async def _answer_held(
+        self, question: Question, report: Report | None, hold: Hold, name: str | None = None
+    ) -> Ranking:
+        """Answer a question that is held, and keep the ranking under a name while it still is."""
+        with hold:
+            ranking = await self._answer(question, partial(_tell, report, hold))
+            if hold.is_ended:
+                raise _superseded()
+            if name is not None:
+                self._kept[name] = hold.period, ranking
+                for old in list(self._kept)[:-_MOST_KEPT]:
+                    del self._kept[old]
+            return ranking
+
+    async def _answer(self, question: Question, progress: Callable[[int, int], None]) -> Ranking:
         method, live = self.method_of(question), self._live
-        progress = None if report is None else partial(_tell, report)
         if live.model.n_samples_ == 0:
             raise EmptyModelError("the model holds no samples: add some before asking what they do")
         if method == "leave-one-out":
@@ -144,28 +171,51 @@ class Influencing:
 
     def job(self, question: Question) -> Job:
         """Begin to answer a question that takes long; the job's result says under which id the ranking is kept."""
+        asked = [question]
+        has_begun = False
+
+        def end() -> None:
+            if not has_begun:
+                asked.clear()
+                hold.let_go()
+
+        hold = self._holders.hold("influence", end)
 
         async def work(report: Report) -> dict[str, Any]:
-            ranking = await self._workers.finish(self.answer(question, report))
+            nonlocal has_begun
+            if not asked:
+                raise _superseded()
+            has_begun = True
             name = str(uuid.uuid4())
-            self._kept[name] = ranking
-            for old in list(self._kept)[:-_MOST_KEPT]:
-                del self._kept[old]
+            ranking = await self._workers.finish(self._answer_held(asked.pop(), report, hold, name))
             return {"influence": name, "n_samples": ranking.n_samples, "model_version": ranking.model_version}
 
-        return self._jobs.start("influence", work)
+        try:
+            return self._jobs.start("influence", work)
+        except BaseException:
+            hold.let_go()
+            raise
 
     def kept(self, name: str) -> Ranking | None:
         """Return the ranking that a job has made, None when it is not known any more."""
-        return self._kept.get(name)
+        kept = self._kept.get(name)
+        return None if kept is None else kept[1]
 
-    def forget(self) -> None:
-        """Forget all rankings: they name samples that may be gone."""
-        self._kept.clear()
+    def forget(self, period: int) -> None:
+        """Forget the rankings that were asked for in a period or before it: they name samples that may be gone."""
+        self._kept = {name: kept for name, kept in self._kept.items() if kept[0] > period}
 
 
-def _tell(report: Report, done: int, total: int) -> None:
-    report(done / total)
+def _tell(report: Report | None, hold: Hold, done: int, total: int) -> None:
+    """Tell how far a question is, and end it when it must hold nothing any more; called in its thread."""
+    if hold.is_ended:
+        raise _superseded()
+    if report is not None:
+        report(done / total)
+
+
+def _superseded() -> SupersededError:
+    return SupersededError("samples were erased meanwhile, which this may have held: ask again")
 
 
 def _look(model: Any, question: Question) -> tuple[Any, list[Any]]:

@@ -13,6 +13,7 @@ class Pending:
 
     seq: int
     acknowledged_ms: int
+    period: int = 0  # see `app.holders`
 
 
 @dataclass(slots=True)
@@ -35,6 +36,8 @@ class Live:
         How many times a snapshot was handed out.
     pending
         Erasures that are not finished, by receipt.
+    period
+        How many times the freed memory of the model was overwritten; see `app.holders`.
     failed
         An error left the model or the disk in doubt: nothing is changed any more.
     """
@@ -46,4 +49,5 @@ class Live:
     next_id: int = 0
     exports: int = 0
     pending: dict[str, Pending] = field(default_factory=dict)
+    period: int = 0
     failed: bool = False

@@ -113,6 +113,13 @@ KINDS: dict[str, Kind] = {
             "This route has other methods: '/docs' lists them.",
         ),
         Kind(
+            "upload-slow",
+            408,
+            "The upload took too long",
+            "Nothing was changed: the file paused for longer than upload_pause, or took longer than upload_deadline. "
+            "Upload it again over a faster connection, or set those higher.",
+        ),
+        Kind(
             "empty-model",
             409,
             "No samples are held",
@@ -205,6 +212,29 @@ KINDS: dict[str, Kind] = {
             503,
             "A limit of the model is reached",
             "Nothing was changed: the model cannot hold more. Delete samples, or serve a second model.",
+        ),
+        Kind(
+            "journal",
+            503,
+            "The journal cannot be written",
+            "Nothing was changed: a file of the journal could not be opened or written, and no flush had failed. See "
+            "to the disk and to the limit of open files, and try again: it works again when they do.",
+            headers=_RETRY,
+        ),
+        Kind(
+            "superseded",
+            503,
+            "Samples were erased meanwhile",
+            "The answer could have held what was erased while it was made: ask again.",
+            headers=_RETRY,
+        ),
+        Kind(
+            "upload-dropped",
+            503,
+            "The upload was dropped",
+            "Nothing was changed. Samples were erased while the file came in, and it may hold them: upload it again. "
+            "They are dropped from a file that is whole.",
+            headers=_RETRY,
         ),
         Kind(
             "storage",
@@ -308,6 +338,12 @@ def to_problem(error: Exception) -> ProblemError | None:
             return ProblemError("no-snapshot")
         case errors.EphemeralError():
             return ProblemError("ephemeral")
+        case errors.SupersededError():
+            return ProblemError("superseded")
+        case errors.UploadError(reason="slow"):
+            return ProblemError("upload-slow")
+        case errors.UploadError():
+            return ProblemError("upload-dropped")
         case errors.StorageError():
             return ProblemError("storage")
         case errors.StaleCursorError():

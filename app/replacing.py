@@ -20,6 +20,7 @@ from app.claims import Claim
 from app.commits import Committer
 from app.errors import SupersededError, UnavailableError
 from app.folding import Folder
+from app.holders import Hold, Holders
 from app.jobs.board import Report
 from app.journal.records import FitBody, encode
 from app.live import Live
@@ -32,6 +33,8 @@ from app.training import another_estimator, refit
 from app.turns import Turns
 from app.upkeep import Upkeep
 from app.workers import Workers
+from core.samples import SampleStore
+from core.verification import Verification
 
 _FEW_CHANGES = 32  # are made on the event loop, while nobody else changes anything
 
@@ -68,6 +71,8 @@ class Replacing:
         Who may touch the model, and the threads.
     now_ms
         The time, in milliseconds since 1970.
+    holders
+        Told of samples that are held by what goes on here.
     """
 
     def __init__(
@@ -81,6 +86,7 @@ class Replacing:
         turns: Turns,
         workers: Workers,
         now_ms: Callable[[], int],
+        holders: Holders,
     ) -> None:
         self._live = live
         self._keeper = keeper
@@ -91,6 +97,7 @@ class Replacing:
         self._turns = turns
         self._workers = workers
         self._now_ms = now_ms
+        self._holders = holders
         self._one_fit = asyncio.Lock()
 
     async def restore(self, path: Path) -> Restored:
@@ -176,11 +183,15 @@ class Replacing:
             self._require_sound()
             meanwhile = self._committer.follow()
             traceless, epoch = list(live.pending), live.epoch
-            with self._turns.reading():
-                copy = await self._workers.save(live.model.samples_.copy)
-        report(0.05)
-        kind = kind or live.model.kind
+            try:
+                copy = await self._upkeep.cleaned(_wiped_samples)
+            except BaseException:
+                self._committer.unfollow(meanwhile)
+                raise
+            hold = self._holders.hold("fit", is_served_next=True)
         try:
+            report(0.05)
+            kind = kind or live.model.kind
             chosen = another_estimator(kind, parameters, live.model).get_params()
             model = await self._workers.build(partial(refit, kind, chosen, live.model, copy))
             report(0.9)
@@ -194,6 +205,7 @@ class Replacing:
             version = await self._workers.finish(swap)
         finally:
             self._committer.unfollow(meanwhile)
+            hold.let_go()
         return _Fitted(version, traceless)
 
     async def _swap(
@@ -233,9 +245,11 @@ class Replacing:
         """Compare the live model with a fresh fit on the samples held."""
         async with self._turns.mutation(refusable=False):
             copy = await self._upkeep.copied()
-            version = self._live.version
+            version, n_samples = self._live.version, copy.n_samples_
+            hold = self._holders.hold("verify")
         report(0.1)
-        result = await self._workers.build(copy.verify)
+        # A thread cannot be called back, so that it holds the copy also when the job is cancelled.
+        result = await self._workers.finish(self._verified(copy, hold))
         distance = {} if result.distance_to_fresh is None else {"distance_to_fresh": result.distance_to_fresh}
         return {
             **distance,
@@ -243,8 +257,12 @@ class Replacing:
             "live_digest": result.live_digest,
             "fresh_digest": result.fresh_digest,
             "model_version": version,
-            "n_samples": copy.n_samples_,
+            "n_samples": n_samples,
         }
+
+    async def _verified(self, copy: ServedModel, hold: Hold) -> Verification:
+        with hold:
+            return await self._workers.build(copy.verify)
 
     def _load(self, path: Path) -> _Loaded:
         taken = describe(path, read_notes(path))
@@ -287,6 +305,12 @@ class _Loaded:
         for kind in kinds.values():
             counts[kind] += 1
         return _Filtered(self.model, self.snapshot, counts)
+
+
+def _wiped_samples(model: ServedModel) -> SampleStore:
+    """Overwrite what the model keeps of samples that have left, then copy those that it holds."""
+    model.wipe()
+    return model.samples_.copy()
 
 
 def _nobody(share: float) -> None:

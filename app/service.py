@@ -30,6 +30,7 @@ from app.errors import EphemeralError, ServiceError, StaleCursorError, Unavailab
 from app.expiring import Expiring
 from app.folding import Folder
 from app.grace import Grace
+from app.holders import Holders
 from app.idle import IdleResolver, TagSlices
 from app.influencing import Influencing
 from app.jobs.board import Job, JobBoard, Report
@@ -44,6 +45,7 @@ from app.store.keeper import Keeper
 from app.store.snapshots import Snapshot
 from app.turns import Turns
 from app.upkeep import TAG_SLICE, Upkeep, UpkeepPolicy
+from app.uploads import UploadPolicy, Uploads
 from app.views import describe, one_sample, page_of_samples
 from app.workers import Workers
 from core.samples import HeldSample
@@ -110,6 +112,8 @@ class ModelService:
         What keeps it on disk, or keeps nothing.
     records
         The ledger and the time.
+    uploads
+        How long the upload of a snapshot may take.
     warm_up
         Compiles what the first requests would otherwise wait for; called in a thread by `start`.
     """
@@ -122,6 +126,7 @@ class ModelService:
         *,
         limits: Limits | None = None,
         policy: UpkeepPolicy | None = None,
+        uploads: UploadPolicy | None = None,
         idle_resolve: bool = True,
         warm_up: Callable[[], object] | None = None,
     ) -> None:
@@ -160,15 +165,34 @@ class ModelService:
             default_expiry=self._default_expiry,
             changed=self._idle.model_changed,
         )
+        self.holders = holders = Holders(live)
         self._upkeep = Upkeep(
-            live, keeper, self._committer, auditor, self._folder, self._turns, self._workers, self.policy, now_ms
+            live,
+            keeper,
+            self._committer,
+            auditor,
+            self._folder,
+            self._turns,
+            self._workers,
+            self.policy,
+            now_ms,
+            holders,
         )
         self._replacing = Replacing(
-            live, keeper, self._committer, self._upkeep, auditor, self._folder, self._turns, self._workers, now_ms
+            live,
+            keeper,
+            self._committer,
+            self._upkeep,
+            auditor,
+            self._folder,
+            self._turns,
+            self._workers,
+            now_ms,
+            holders,
         )
         self._upkeep.scrub_with(self._replacing.rebuild)
-        self.influencing = Influencing(live, self._upkeep, self._turns, self._workers, self.jobs)
-        self._upkeep.erase_with(self.influencing.forget)
+        self.influencing = Influencing(live, self._upkeep, self._turns, self._workers, self.jobs, holders)
+        self.uploads = Uploads(keeper.path, holders, uploads or UploadPolicy())
         self._expiring = Expiring(live, records.clock, self.limits.max_expiry_share, self._expire)
 
     # --- life
@@ -333,11 +357,6 @@ class ModelService:
     def newest_snapshot(self) -> Snapshot:
         """The newest snapshot; raises `NoSnapshotError` or `EphemeralError`."""
         return self._keeper.newest
-
-    @property
-    def upload_directory(self) -> Path | None:
-        """Where an uploaded file may be kept until it is restored; None: anywhere temporary."""
-        return self._keeper.path
 
     # --- changing
 

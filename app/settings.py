@@ -104,6 +104,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Limits": (
         "max_body_bytes",
         "max_snapshot_bytes",
+        "upload_pause",
+        "upload_deadline",
         "max_rows",
         "max_queue",
         "max_json_depth",
@@ -260,6 +262,10 @@ class Settings(BaseSettings):
     """Largest request body, in bytes; a larger one is answered 413."""
     max_snapshot_bytes: int = Field(default=4096 * MIB, ge=1024)
     """Largest snapshot file that can be uploaded, in bytes."""
+    upload_pause: float = Field(default=30.0, gt=0)
+    """Longest pause, in seconds, between two pieces of a snapshot file that is uploaded."""
+    upload_deadline: float = Field(default=3600.0, gt=0)
+    """Longest time, in seconds, that the upload of a snapshot file may take."""
     max_rows: int = Field(default=10_000, ge=1)
     """Most rows, samples or ids in one request."""
     max_queue: int = Field(default=1024, ge=1)

@@ -12,6 +12,9 @@ An erasure is finished by the first snapshot that begins after it, when all file
 not exact keeps traces of what it has unlearned: before the snapshot that finishes erasures it is fitted anew. Killed
 between any two steps, the server begins anew at its next start: receipts that are not `erased` are known from the
 ledger.
+
+Besides files, work that goes on and results that are kept may hold what was erased: `holders` lists them, and receipts
+say `erased` when it is rid of them.
 """
 
 from __future__ import annotations
@@ -24,11 +27,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from app.audit.auditor import Auditor, Field
 from app.commits import Committer
 from app.errors import ServiceError, UnavailableError
 from app.folding import Folder
+from app.holders import Holders
 from app.idle import TagSlices
 from app.journal.journal import JournalError
 from app.live import Live
@@ -40,11 +45,13 @@ from app.turns import Turns
 from app.workers import Workers
 
 log = logging.getLogger("oubli.service")
+T = TypeVar("T")
 
 TAG_SLICE = 0.002  # seconds of one piece of the work before a snapshot; requests are answered in between
 _TICK = 0.25  # seconds between two looks at the clock
 _TIME_KEPT_MS = 3_600_000
 _RETRY = 5.0  # seconds before a snapshot that could not be written is tried again
+_MOST_PATIENCE = 15.0  # seconds for which work that holds erased samples may go on
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +93,12 @@ class Upkeep:
         The ledger.
     turns, workers
         Who may touch the model, and the threads.
+    policy
+        When things are done.
     now_ms
         The time, in milliseconds since 1970.
+    holders
+        What else may hold something of a sample.
     """
 
     def __init__(
@@ -101,6 +112,7 @@ class Upkeep:
         workers: Workers,
         policy: UpkeepPolicy,
         now_ms: Callable[[], int],
+        holders: Holders,
     ) -> None:
         self._live = live
         self._keeper = keeper
@@ -112,7 +124,9 @@ class Upkeep:
         self._policy = policy
         self._now_ms = now_ms
         self._rebuild: Callable[[], Awaitable[list[str]]] | None = None
-        self._forget: Callable[[], None] | None = None
+        self._holders = holders
+        self._finishing: set[str] = set()  # receipts that only wait for `holders`
+        self._finishers: set[asyncio.Task[None]] = set()
         self._one_at_a_time = asyncio.Lock()
         self._lasted = 0.0
         self._not_before = 0.0
@@ -123,10 +137,6 @@ class Upkeep:
     def scrub_with(self, rebuild: Callable[[], Awaitable[list[str]]]) -> None:
         """Say how a model that is not exact is rid of traces; it returns the receipts of which there are none left."""
         self._rebuild = rebuild
-
-    def erase_with(self, forget: Callable[[], None]) -> None:
-        """Say how answers that are kept, and may name samples that are gone, are forgotten."""
-        self._forget = forget
 
     async def run(self) -> None:
         """Do what is due, until cancelled."""
@@ -147,10 +157,14 @@ class Upkeep:
     async def write_snapshot(self, *, erase: bool = False) -> Snapshot:
         """Write a snapshot now, and finish all erasures that were acknowledged before.
 
+        When something else than files holds what was erased, they are finished in the background, as soon as it does
+        not any more.
+
         Parameters
         ----------
         erase
-            Whether to write both generations anew even if no erasure is known to wait for it.
+            Whether to write both generations anew even if no erasure is known to wait for it, and to return when all
+            erasures are finished.
 
         Raises
         ------
@@ -164,18 +178,19 @@ class Upkeep:
                 self._require_sound()
                 copy = await self.copied()
                 facts = self.facts()
-                finished = [one for one in self._live.pending if traceless is None or one in traceless]
+                finished = self._finishable(traceless)
+                period = self._last_period(finished)
                 await self._write(partial(self._keeper.journal.rotate, facts.seq + 1))
             twice = erase or bool(finished)
-            if twice and self._forget is not None:
-                self._forget()
             snapshot = await self._workers.save(partial(self._keeper.write, copy, facts, twice=twice))
             del copy
             await self.settle_files()
-            await self.finish_erasures(finished)
+            await self._begin_finishing(finished, period)
             self._lasted = time.monotonic() - started
             self._is_owed = False
-            return snapshot
+        if erase and self._finishers:
+            await asyncio.wait(list(self._finishers))
+        return snapshot
 
     async def _scrubbed(self, erase: bool) -> list[str] | None:
         """Rid the model of traces when an erasure is due; return the receipts without any left, None for all."""
@@ -207,10 +222,12 @@ class Upkeep:
             seq=live.seq + 1,
             restore_notes=noted.decode(),
         )
-        finished = list(live.pending)
+        finished = [name for name in live.pending if name not in self._finishing]
+        period = self._holders.period
 
         def swap() -> None:
             live.model, live.epoch, live.next_id = model, epoch, next_id
+            self._holders.wiped()
 
         if not self._keeper.is_ephemeral:
             try:
@@ -226,7 +243,7 @@ class Upkeep:
             raise UnavailableError("failed") from None
         if not self._keeper.is_ephemeral:
             await self.settle_files()
-            self._workers.begin(self.finish_erasures(finished))
+            self._workers.begin(self._begin_finishing(finished, period))
 
     async def export(self) -> Snapshot:
         """Return the newest snapshot to be handed out; the ledger knows of it first."""
@@ -260,6 +277,47 @@ class Upkeep:
         for receipt in receipts:
             self._live.pending.pop(receipt, None)
 
+    def _finishable(self, traceless: list[str] | None) -> list[str]:
+        """Return the receipts that a snapshot of the model as it is now finishes: nothing else will bring them back."""
+        return [
+            name
+            for name, pending in self._live.pending.items()
+            if name not in self._finishing
+            and (traceless is None or name in traceless)
+            and not self._holders.delays(pending.period)
+        ]
+
+    def _last_period(self, receipts: list[str]) -> int:
+        """Return the last period in which something could begin that holds what was erased; after `copied`."""
+        live = self._live
+        if live.model.guarantee != "exact":  # also a copy that was made after a wipe has traces, until the scrub
+            return self._holders.period - 1
+        return max((live.pending[name].period for name in receipts), default=-1)
+
+    async def _begin_finishing(self, receipts: list[str], period: int) -> None:
+        """Finish erasures that no file holds anything of any more: now, or when nothing else does."""
+        if not receipts:
+            return
+        if self._holders.is_rid(period):
+            await self.finish_erasures(receipts)
+            return
+        self._finishing.update(receipts)
+        # At the end of the server it is cancelled: what only memory holds ends with the process.
+        task = self._workers.begin(self._finish_later(receipts, period), endless=True)
+        self._finishers.add(task)
+        task.add_done_callback(self._finishers.discard)
+
+    async def _finish_later(self, receipts: list[str], period: int) -> None:
+        try:
+            await self._holders.rid(period, min(_MOST_PATIENCE, self._policy.erasure_deadline / 4))
+            await self.finish_erasures(receipts)
+        except JournalError as error:
+            self._is_owed = True
+            self._not_before = time.monotonic() + _RETRY
+            log.error("erasures could not be noted as finished (%s): it is tried again", type(error).__name__)
+        finally:
+            self._finishing.difference_update(receipts)
+
     async def _keep_time(self) -> None:
         """Write the time down now and then: a start after quiet days must not take them for a leap of the clock."""
         now = self._now_ms()
@@ -268,14 +326,26 @@ class Upkeep:
             await self._folder.read(lambda store: store.witness(now))
 
     async def copied(self) -> ServedModel:
-        """Return a copy of the live model without tags; inside a mutation's turn."""
+        """Return a copy of the live model without tags, and without anything of what has left; in a mutation's turn."""
+        return await self.cleaned(_wiped_copy)
+
+    async def cleaned(self, read: Callable[[ServedModel], T]) -> T:
+        """Rid the live model of tags and of what it keeps of samples that have left; inside a mutation's turn.
+
+        Parameters
+        ----------
+        read
+            Overwrites that, and reads the model; called in a thread.
+        """
         slices = TagSlices(TAG_SLICE)
         await self._turns.exclusive()
         while self._live.model.n_lazy_tags_ and slices.step(self._live.model):
             await asyncio.sleep(0)
             await self._turns.exclusive()
         with self._turns.reading():
-            return await self._workers.save(partial(_wiped_copy, self._live.model))
+            found = await self._workers.save(partial(read, self._live.model))
+        self._holders.wiped()
+        return found
 
     async def _write(self, work: Callable[[], None]) -> None:
         """Do something with the journal; when it has failed, nothing is changed any more."""
@@ -291,9 +361,10 @@ class Upkeep:
 
     def _is_erasure_due(self) -> bool:
         """Whether waiting longer could miss the deadline: half of it is left, or thrice what the last time took."""
-        if not self._live.pending:
+        waiting = [self._live.pending[name] for name in self._finishable(None)] if self._live.pending else None
+        if not waiting:
             return False
-        oldest = min(pending.acknowledged_ms for pending in self._live.pending.values())
+        oldest = min(pending.acknowledged_ms for pending in waiting)
         deadline = self._policy.erasure_deadline
         return self._now_ms() / 1000 - oldest / 1000 >= min(deadline / 2, deadline - 3 * self._lasted)
 

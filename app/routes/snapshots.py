@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
-from pathlib import Path
 from typing import BinaryIO
 
 from fastapi import APIRouter, Request, Response
@@ -13,6 +11,7 @@ from starlette.responses import FileResponse
 from starlette.types import Receive, Scope, Send
 
 from app.context import context_of
+from app.holders import Holders
 from app.openapi import FILE_BODY, problems
 from app.problems import ProblemError
 from app.routes.answers import json_answer
@@ -22,14 +21,17 @@ from app.store.snapshots import Snapshot
 
 router = APIRouter(tags=["snapshots"])
 MEDIA_TYPE = "application/octet-stream"
-_CHUNK = 4 * 2**20  # written to the file at once, in a thread
 
 
 class _OpenedFile(FileResponse):
-    """A file that is sent whole even if its name is gone before the end, as snapshots go when something is erased."""
+    """A file that is sent whole even if its name is gone before the end, as snapshots go when something is erased.
 
-    def __init__(self, file: BinaryIO, name: str) -> None:
+    Who takes it in so slowly that the erasure could not be finished in time gets half of it.
+    """
+
+    def __init__(self, file: BinaryIO, name: str, holders: Holders) -> None:
         self._file = file
+        self._holders = holders
         super().__init__(
             f"/dev/fd/{file.fileno()}",
             media_type=MEDIA_TYPE,
@@ -40,8 +42,15 @@ class _OpenedFile(FileResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it, and close it whatever happens."""
-        with self._file:
-            await super().__call__(scope, receive, send)
+        sending = asyncio.ensure_future(super().__call__(scope, receive, send))
+        with self._file, self._holders.hold("downloads", sending.cancel) as hold:
+            try:
+                await sending
+            except asyncio.CancelledError:
+                sending.cancel()
+                if hold.is_ended:
+                    raise ConnectionAbortedError from None
+                raise
 
 
 @router.post(
@@ -79,14 +88,22 @@ async def download(request: Request) -> Response:
             file = snapshot.path.open("rb")
         except FileNotFoundError:
             continue  # newer ones have taken its place meanwhile
-        return _OpenedFile(file, f"oubli-{snapshot.model_version}.safetensors")
+        return _OpenedFile(file, f"oubli-{snapshot.model_version}.safetensors", service.holders)
 
 
 @router.put(
     "/snapshot/file",
     summary="Restore a snapshot",
     response_model=RestoreAnswer,
-    responses=problems("body-too-large", "unreadable-file", "queue-full", "changes-stopped", "storage"),
+    responses=problems(
+        "body-too-large",
+        "unreadable-file",
+        "queue-full",
+        "changes-stopped",
+        "storage",
+        "upload-slow",
+        "upload-dropped",
+    ),
     openapi_extra=FILE_BODY,
 )
 async def restore(request: Request) -> Response:
@@ -95,12 +112,10 @@ async def restore(request: Request) -> Response:
     The ledger says which those are. The model version goes up, never back.
     """
     service = context_of(request).service
-    directory = service.upload_directory
-    with storage_errors(), tempfile.TemporaryDirectory(prefix=".", suffix=".tmp", dir=directory) as folder:
-        path = Path(folder) / "upload"
-        if not await _save(request, path):
+    with storage_errors(), service.uploads.open() as upload:
+        if not await upload.take(request.stream()):
             raise ProblemError("unreadable-file", "Nothing was changed: the body is empty, send the file as it is.")
-        restored = await service.restore(path)
+        restored = await service.restore(upload.path)
     content = RestoreAnswer(
         model_version=restored.model_version,
         snapshot_model_version=restored.snapshot_model_version,
@@ -112,22 +127,6 @@ async def restore(request: Request) -> Response:
         durable=service.is_durable,
     )
     return json_answer(content.model_dump())
-
-
-async def _save(request: Request, path: Path) -> int:
-    """Write the body to a file as it comes, so that it is never in memory as a whole; return its length."""
-    length = 0
-    buffer = bytearray()
-    with path.open("wb", buffering=0) as file:
-        async for chunk in request.stream():
-            length += len(chunk)
-            buffer += chunk
-            if len(buffer) >= _CHUNK:
-                await asyncio.to_thread(file.write, bytes(buffer))
-                buffer.clear()
-        if buffer:
-            await asyncio.to_thread(file.write, bytes(buffer))
-    return length
 
 
 def _answer(snapshot: Snapshot) -> SnapshotAnswer:

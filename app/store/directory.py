@@ -18,7 +18,7 @@ from pathlib import Path
 from app.errors import StartError, StorageError
 
 LOCK_NAME = "lock"
-_TEMPORARY = ".{}.tmp"
+TEMPORARY = ".{}.tmp"  # names of unfinished files, which are removed at start
 
 
 class DataDirectory:
@@ -58,11 +58,13 @@ class DataDirectory:
     @contextlib.contextmanager
     def temporary(self) -> Iterator[Path]:
         """Give a path for an unfinished file; whatever is there at the end of the block is removed."""
-        path = self.path / _TEMPORARY.format(secrets.token_hex(8))
+        path = self.path / TEMPORARY.format(secrets.token_hex(8))
         try:
             yield path
         finally:
-            path.unlink(missing_ok=True)
+            if path.exists():  # half-written: after a power loss it could be back, with what was erased since
+                path.unlink()
+                flush_directory(self.path)
 
     def publish(self, temporary: Path, name: str) -> Path:
         """Flush a finished temporary file and give it its name, replacing what had it."""
@@ -96,11 +98,14 @@ class DataDirectory:
 
     def _remove_temporary_files(self) -> None:
         """A server that was killed while it wrote leaves these; nothing refers to them."""
-        for path in self.path.glob(_TEMPORARY.format("*")):
+        paths = list(self.path.glob(TEMPORARY.format("*")))
+        for path in paths:
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
+        if paths:
+            flush_directory(self.path)
 
 
 @contextlib.contextmanager
