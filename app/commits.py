@@ -27,7 +27,7 @@ from app.commit import Commit, Made, Waiting, with_claim
 from app.errors import BusyError, ServiceError, StorageError, UnavailableError
 from app.folding import Folder
 from app.grace import Grace
-from app.journal.journal import Journal, JournalError, JournalFullError, NoDescriptorsError, Record
+from app.journal.journal import Journal, JournalError, JournalFullError, JournalRefusedError, NoDescriptorsError, Record
 from app.journal.records import encode
 from app.live import Live, Pending, StopReason
 from app.model import ServedModel
@@ -461,6 +461,8 @@ class Committer:
 
 def hindrance(error: JournalFullError) -> StopReason:
     """Return why a change could not be written that may be written later."""
+    if isinstance(error, JournalRefusedError):
+        return StopReason.DISK_ERRORS
     return StopReason.NO_DESCRIPTORS if isinstance(error, NoDescriptorsError) else StopReason.DISK_FULL
 
 

@@ -11,6 +11,7 @@
       NoSnapshotError    nothing was written yet
       EphemeralError     there is no directory to write to
       StorageError       the directory could not be written
+        FlushFailedError a flush has failed: what the directory holds is in doubt
       SupersededError    samples were erased or replaced meanwhile: what was asked for has to be asked again
     UploadError        an uploaded file was dropped before it was whole
     StaleCursorError   a page was asked for that no longer exists
@@ -96,6 +97,10 @@ class EphemeralError(ServiceError):
 
 class StorageError(ServiceError):
     """A file of the data directory could not be written; what was there before still is."""
+
+
+class FlushFailedError(StorageError):
+    """A flush has failed: what the disk holds is in doubt until a restart."""
 
 
 class StaleCursorError(ServiceError):

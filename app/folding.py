@@ -14,7 +14,7 @@ from functools import partial
 from typing import TypeVar
 
 from app.audit.store import AuditStore
-from app.errors import StorageError
+from app.errors import FlushFailedError, StorageError
 from app.journal.journal import Record
 from app.workers import Workers
 
@@ -74,6 +74,10 @@ class Folder:
         while True:
             try:
                 await self._workers.audit(self._drain)
+                return
+            except FlushFailedError:
+                log.error("a flush of the ledger's file failed: no mutation is accepted until a restart")
+                self._failed()
                 return
             except StorageError:
                 # A full disk, say. The journal has it all, and what is not folded waits here.

@@ -13,6 +13,7 @@ begins after that cannot hold what was unlearned before it.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -159,9 +160,10 @@ class Holders:
         """Note that the live model holds nothing any more of what was unlearned; the next period begins."""
         self._live.period += 1
 
-    def delays(self, period: int) -> bool:
-        """Whether a model that is going to be served is being made with what was unlearned in a period."""
-        return any(hold.is_served_next and hold.period <= period for hold in self._holds)
+    @property
+    def delayed_from(self) -> float:
+        """The first period whose erasures have to wait, because a model is being made that is going to be served."""
+        return min((hold.period for hold in self._holds if hold.is_served_next), default=math.inf)
 
     async def rid(self, period: int, patience: float) -> None:
         """Forget what is kept from a period and before, and return when nothing holds anything of it.

@@ -26,6 +26,7 @@ from app.context import Context
 from app.errors import ServiceError
 from app.gate import Gate, content_length
 from app.guards import report_mistake
+from app.holders import Holders
 from app.outcomes import Added
 from app.payloads import explain_addition, parse_id
 from app.problems import ProblemError, to_problem
@@ -123,6 +124,11 @@ class HotRoutes:
         """Return what `admits` decides about besides the headers; what it said is good for the same occasion."""
         # The other hot routes differ, to the gate, in their method only.
         return Occasion(method, "/predict" if target == b"/predict" else "/samples", self._gate.epoch)
+
+    @property
+    def holders(self) -> Holders:
+        """The registry of what may hold something of a sample."""
+        return self._service.holders
 
     @property
     def epoch(self) -> int:

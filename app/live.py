@@ -19,6 +19,8 @@ class StopReason(StrEnum):
     """The ledger does not go on where the journal does: only a restart can tell why."""
     DISK_FULL = "disk-full"
     """There is no room on the disk; changes are taken again when there is."""
+    DISK_ERRORS = "disk-errors"
+    """A read or a write has failed before anything was flushed; changes are taken again when they work."""
     NO_DESCRIPTORS = "no-descriptors"
     """The process may not open more files; changes are taken again when it may."""
 

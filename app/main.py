@@ -17,6 +17,7 @@ from app.errors import ServiceError
 from app.gate import Gate, known_hosts
 from app.guards import Guards
 from app.hot import HotRoutes
+from app.journal.journal import JournalError
 from app.problems import ProblemError, to_problem
 from app.routes import erasures, health, influence, jobs, ledger, model, model_jobs, predict, samples, snapshots
 from app.service import ModelService
@@ -74,7 +75,7 @@ def create_app(settings: Settings, service: ModelService) -> FastAPI:
     app.state.hot = HotRoutes(context, gate)
     for routes in (predict, influence, samples, erasures, ledger, snapshots, model, model_jobs, jobs, health):
         app.include_router(routes.router)
-    for kind in (ProblemError, ServiceError, OubliError):
+    for kind in (ProblemError, ServiceError, OubliError, JournalError):
         app.add_exception_handler(kind, _answer)
     app.add_exception_handler(HTTPException, _answer_http)
     app.add_exception_handler(RequestValidationError, _answer_validation)

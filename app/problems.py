@@ -15,7 +15,7 @@ import orjson
 from starlette.responses import Response
 
 from app import errors
-from app.journal.journal import JournalError, JournalFullError
+from app.journal.journal import JournalError, JournalFullError, JournalRefusedError, NoDescriptorsError
 from app.live import StopReason
 from core.errors import CapacityError, EmptyModelError, FileError, InputError
 
@@ -302,6 +302,8 @@ _STOPPED: dict[StopReason, str] = {
     StopReason.LEDGER_FAILED: "The ledger does not go on where the journal does. Restart the server: it says what is "
     "missing.",
     StopReason.DISK_FULL: "The disk has no room. Make room: changes are then taken again without a restart.",
+    StopReason.DISK_ERRORS: "Files of the journal cannot be read or written, and no flush has failed. Check the disk: "
+    "changes are taken again without a restart as soon as it works.",
     StopReason.NO_DESCRIPTORS: "The process may not open more files. Raise its limit of open files (ulimit -n): "
     "changes are taken again without a restart as soon as files can be opened.",
 }
@@ -348,6 +350,8 @@ def to_problem(error: Exception) -> ProblemError | None:
             return invalid("/Idempotency-Key", "was used for another body: use a new key for a new request")
         case errors.NoReceiptError():
             return ProblemError("no-receipt")
+        case JournalRefusedError() | NoDescriptorsError():
+            return ProblemError("journal")
         case JournalFullError():
             return ProblemError("storage")
         case JournalError():
@@ -364,6 +368,8 @@ def to_problem(error: Exception) -> ProblemError | None:
             return ProblemError("upload-slow")
         case errors.UploadError():
             return ProblemError("upload-dropped")
+        case errors.FlushFailedError():
+            return ProblemError("changes-stopped")
         case errors.StorageError():
             return ProblemError("storage")
         case errors.StaleCursorError():

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from app.connections import Connections
 from app.hot import LATER, Answer, Handler, HotRoutes, Later, Occasion
 
 _MOST_DIGITS = 8  # of a body's length, and the sign after them
@@ -117,11 +118,13 @@ class HotProtocol(HttpToolsProtocol):
     """One connection. `protocol_for` makes the class that uvicorn is given."""
 
     hot: ClassVar[HotRoutes]
+    all_open: ClassVar[set[Any]] = set()  # as the server has them
     _batch: ClassVar[_Batch]
     _rendered: ClassVar[tuple[object, bytes]] = (None, b"")  # uvicorn's own headers, and their text
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        type(self).all_open = self.connections
         self._handler: Handler | None = None
         self._held_body = b""
         self._admitted_for = Occasion(b"", "", 0)
@@ -133,6 +136,20 @@ class HotProtocol(HttpToolsProtocol):
         self._is_reading = False  # between the first byte of a request and its last
         self._answered_at = 0.0
         self._idle_timer: asyncio.TimerHandle | None = None
+
+    # --- called before an erasure is finished
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether it is between the first byte of a request and its last."""
+        return self._is_reading
+
+    def forget(self) -> None:
+        """Forget the last request when it was answered: its body or its target may name a sample."""
+        if self._is_reading or self._unsent or not (self.cycle is None or self.cycle.response_complete):
+            return
+        self._held_body = self._chunk = self.url = b""
+        self.cycle = self.scope = cast("Any", None)
 
     # --- called by the loop
 
@@ -322,4 +339,6 @@ class HotProtocol(HttpToolsProtocol):
 
 def protocol_for(hot: HotRoutes) -> type[HotProtocol]:
     """Return the protocol with the hot routes of an application."""
-    return type("OubliProtocol", (HotProtocol,), {"hot": hot, "_batch": _Batch()})
+    protocol: type[HotProtocol] = type("OubliProtocol", (HotProtocol,), {"hot": hot, "_batch": _Batch()})
+    Connections(hot.holders, lambda: protocol.all_open)
+    return protocol

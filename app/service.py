@@ -505,6 +505,7 @@ class ModelService:
         report(0.1)
         n_pending = len(self._live.pending)
         snapshot = await self._workers.finish(self._upkeep.write_snapshot(erase=True))
+        await self._upkeep.wait_for_holders()
         return {"snapshot": snapshot.id, "model_version": snapshot.model_version, "erasures": n_pending}
 
     async def _predict_long(self, rows: list[Row]) -> Predicted:

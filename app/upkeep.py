@@ -24,7 +24,7 @@ import contextlib
 import gc
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,7 +32,7 @@ from typing import TypeVar
 
 from app.audit.auditor import Auditor, Field
 from app.commits import Committer
-from app.errors import ServiceError, UnavailableError
+from app.errors import FlushFailedError, ServiceError, UnavailableError
 from app.folding import Folder
 from app.holders import Holders
 from app.idle import TagSlices
@@ -168,8 +168,7 @@ class Upkeep:
         Parameters
         ----------
         erase
-            Whether to write both generations anew even if no erasure is known to wait for it, and to return when all
-            erasures are finished.
+            Whether to write both generations anew even if no erasure is known to wait for it.
 
         Raises
         ------
@@ -177,25 +176,29 @@ class Upkeep:
             When it cannot be written.
         """
         async with self._one_at_a_time, _without_collector():
-            started = time.monotonic()
-            traceless = await self._scrubbed(erase)
-            async with self._turns.mutation(refusable=False):
-                self._require_sound()
-                copy = await self.copied()
-                facts = self.facts()
-                finished = self._finishable(traceless)
-                period = self._last_period(finished)
-                await self._write(partial(self._keeper.journal.rotate, facts.seq + 1))
-            twice = erase or bool(finished)
-            snapshot = await self._workers.save(partial(self._keeper.write, copy, facts, twice=twice))
-            del copy
-            await self.settle_files()
-            await self._begin_finishing(finished, period)
-            self._lasted = time.monotonic() - started
-            self._is_owed = False
-        if erase and self._finishers:
+            with self._halting():
+                started = time.monotonic()
+                traceless = await self._scrubbed(erase)
+                async with self._turns.mutation(refusable=False):
+                    self._require_sound()
+                    copy = await self.copied()
+                    facts = self.facts()
+                    finished = self._finishable(traceless)
+                    period = self._last_period(finished)
+                    await self._write(partial(self._keeper.journal.rotate, facts.seq + 1))
+                twice = erase or bool(finished)
+                snapshot = await self._workers.save(partial(self._keeper.write, copy, facts, twice=twice))
+                del copy
+                await self.settle_files()
+                await self._begin_finishing(finished, period)
+                self._lasted = time.monotonic() - started
+                self._is_owed = False
+            return snapshot
+
+    async def wait_for_holders(self) -> None:
+        """Return when the erasures are finished that only waited for something else than files."""
+        while self._finishers:
             await asyncio.wait(list(self._finishers))
-        return snapshot
 
     async def _scrubbed(self, erase: bool) -> list[str] | None:
         """Rid the model of traces when an erasure is due; return the receipts without any left, None for all."""
@@ -214,8 +217,8 @@ class Upkeep:
 
         Raises
         ------
-        StorageError
-            When the snapshot cannot be written; nothing has changed.
+        StorageError, JournalFullError
+            When the snapshot or the journal cannot be written; nothing has changed.
         """
         live, head = self._live, self._auditor.head
         noted = notes()
@@ -234,20 +237,30 @@ class Upkeep:
             live.model, live.epoch, live.next_id = model, epoch, next_id
             self._holders.wiped()
 
+        take_back: Callable[[], None] | None = None
         if not self._keeper.is_ephemeral:
             try:
-                await self._workers.save(partial(self._keeper.write, model, facts, twice=True))
+                with self._halting():
+                    take_back = await self._workers.save(partial(self._keeper.write_instead, model, facts))
             except ServiceError:
                 self._auditor.rewind(head)
                 raise
         try:
             await self._write(partial(self._keeper.journal.rotate, facts.seq))
             await self._committer.record(lambda: noted, changes=1, then=swap)
+        except JournalFullError:
+            # Nothing is in the journal, which goes on: a snapshot of what did not happen must not be found.
+            self._auditor.rewind(head)
+            if take_back is not None:
+                with self._halting():
+                    await self._workers.save(take_back)
+            raise
         except JournalError:
             live.halt(StopReason.DISK_FAILED)  # the snapshot stands: a restart goes on from it
             raise UnavailableError("failed") from None
         if not self._keeper.is_ephemeral:
-            await self.settle_files()
+            with self._halting():
+                await self.settle_files()
             self._workers.begin(self._begin_finishing(finished, period))
 
     async def export(self) -> Snapshot:
@@ -284,12 +297,11 @@ class Upkeep:
 
     def _finishable(self, traceless: list[str] | None) -> list[str]:
         """Return the receipts that a snapshot of the model as it is now finishes: nothing else will bring them back."""
+        end = self._holders.delayed_from
         return [
             name
             for name, pending in self._live.pending.items()
-            if name not in self._finishing
-            and (traceless is None or name in traceless)
-            and not self._holders.delays(pending.period)
+            if pending.period < end and name not in self._finishing and (traceless is None or name in traceless)
         ]
 
     def _last_period(self, receipts: list[str]) -> int:
@@ -351,6 +363,15 @@ class Upkeep:
             found = await self._workers.save(partial(read, self._live.model))
         self._holders.wiped()
         return found
+
+    @contextlib.contextmanager
+    def _halting(self) -> Iterator[None]:
+        """Change nothing any more after a flush that has failed: nobody knows what the disk holds."""
+        try:
+            yield
+        except FlushFailedError:
+            self._live.halt(StopReason.DISK_FAILED)
+            raise
 
     async def _write(self, work: Callable[[], None]) -> None:
         """Do something with the journal; when it has failed, nothing is changed any more."""

@@ -22,11 +22,12 @@ from pathlib import Path
 import orjson
 
 from app.audit.chain import FIRST_PREVIOUS
-from app.errors import StartError, StorageError
+from app.errors import FlushFailedError, StartError, StorageError
 from app.store.directory import flush_directory, flush_file
 
 APPLICATION_ID = 0x4F75624C
 FORMAT = 1
+_FAILED_FLUSHES = frozenset({sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC})
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 _CHECKSUM_BYTES = 16
 _UUID = "length({0}) = 36 AND {0} NOT GLOB '*[^0-9a-f-]*'"
@@ -135,7 +136,9 @@ def file_errors() -> Iterator[None]:
     """Turn SQLite's errors into `StorageError`; their texts may hold paths and values, so they are dropped."""
     try:
         yield
-    except sqlite3.Error:
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) in _FAILED_FLUSHES:
+            raise FlushFailedError("a flush of the ledger's file failed") from None
         raise StorageError("the ledger's file cannot be read or written") from None
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from app.errors import BusyError, RepeatedKeyError, ServiceError
+from app.journal.journal import JournalError
 
 log = logging.getLogger("oubli.jobs")
 
@@ -203,7 +204,7 @@ class JobBoard:
 
 def _text_of(error: Exception) -> str:
     """Return what may be told of an error: a text that holds no values, else its type and place."""
-    if isinstance(error, ServiceError):
+    if isinstance(error, (ServiceError, JournalError)):
         return ": ".join(filter(None, (type(error).__name__, str(error))))
     frames = traceback.extract_tb(error.__traceback__)[-1:]
     return "".join([type(error).__name__, *(f" at {Path(frame.filename).name}:{frame.lineno}" for frame in frames)])

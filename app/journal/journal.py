@@ -3,6 +3,7 @@
     append   durable when it returns, all records or none
     refused  JournalFullError: nothing of the batch is there, later ones may fit
              NoDescriptorsError: the same, because no file could be opened
+             JournalRefusedError: the same, because a write failed before anything was flushed
     failed   JournalError: the disk's state is not known, and nothing is written any more
 
 A restart reads what is there.
@@ -49,6 +50,10 @@ class JournalFullError(JournalError):
 
 class NoDescriptorsError(JournalFullError):
     """The process may not open more files: nothing was written, and the journal still works."""
+
+
+class JournalRefusedError(JournalFullError):
+    """A read or a write failed before any flush: nothing was written, and the journal is opened anew to go on."""
 
 
 class JournalDamagedError(StartError):

@@ -12,7 +12,7 @@ import os
 import shutil
 from pathlib import Path
 
-from app.store.directory import flushed
+from app.store.directory import flush_descriptor, flushed
 
 RESERVE_NAME = "journal-reserve"
 RESERVE_BYTES = 4 * 2**20  # some thousand erasures of one sample
@@ -112,7 +112,7 @@ def _allocate(path: Path, n_bytes: int) -> None:
     try:
         for start in range(0, n_bytes, len(_PIECE)):
             _write(descriptor, _PIECE[: n_bytes - start])
-        os.fsync(descriptor)
+        flush_descriptor(descriptor)
     finally:
         os.close(descriptor)
 

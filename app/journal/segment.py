@@ -21,7 +21,7 @@ from pathlib import Path
 
 from app.errors import StartError
 from app.journal.journal import JournalDamagedError, Record
-from app.store.directory import flush_directory, flush_file, opened_directory
+from app.store.directory import FlushError, flush_directory, flush_file, opened_directory
 
 APPLICATION_ID = 0x4F75626C
 FORMAT = 1
@@ -70,7 +70,9 @@ class Segment:
         Raises
         ------
         sqlite3.Error, OSError
-            When that fails; the segment is not there then, unless removing it has failed as well.
+            When that fails; the segment is not there then.
+        FlushError
+            When a flush fails, or removing the segment as well: it may be there then.
         """
         path = directory / f"journal-{first_seq:012d}.sqlite"
         temporary = directory / f".{path.name}.tmp"
@@ -83,10 +85,13 @@ class Segment:
                 flush()
                 return cls(path, _connect(path, flush))
             except (sqlite3.Error, OSError):
-                remove(temporary)
-                # Left there it would hide what goes to the segment before it from now on.
-                remove(path)
-                flush()
+                try:
+                    remove(temporary)
+                    # Left there it would hide what goes to the segment before it from now on.
+                    remove(path)
+                    flush()
+                except OSError as error:
+                    raise FlushError(error.errno, error.strerror) from None
                 raise
 
     @classmethod
@@ -111,6 +116,17 @@ class Segment:
             _close(connection)
             raise
         return cls(path, connection)
+
+    def reopened(self) -> Segment:
+        """Close the segment and open it anew, without what was begun and not committed.
+
+        Raises
+        ------
+        sqlite3.Error, OSError
+            When it cannot be opened; it can be tried again.
+        """
+        self.close()
+        return Segment(self.path, _connect(self.path, partial(flush_directory, self.path.parent)))
 
     def append(self, rows: Sequence[Row]) -> None:
         """Write rows, on the disk when this returns.

@@ -1,7 +1,9 @@
 """The journal in SQLite files; what `__init__` draws.
 
-Nothing is tried again on a disk that has failed: after a flush that did not work, nobody knows what it holds. A full
-disk is different: the write is refused before any flush, the batch is rolled back, and the next one may fit.
+Nothing is tried again after a flush that did not work: nobody knows what the disk holds. A full disk, and a read or a
+write that fails, are different: the batch is refused before any flush and rolled back, and the next one may be
+written. After an error other than a lack of room the segment is opened anew first, and must hold what was
+acknowledged and nothing else.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from app.journal.journal import (
     JournalDamagedError,
     JournalError,
     JournalFullError,
+    JournalRefusedError,
     NoDescriptorsError,
     Record,
     require_later,
@@ -38,12 +41,25 @@ from app.journal.segment import (
     segments_in,
 )
 from app.store.descriptors import is_unopened, lacks_descriptors
-from app.store.directory import flushed
+from app.store.directory import FlushError, flushed
 
 # The log grows by the pages that each commit changes, mostly one of 4 KiB. Taken in every so often, it stays in the
 # same few blocks of the disk, and a restart has little to read.
 _LOG_BYTES = 4 * 2**20
 _COMMIT_BYTES = 2 * 4096
+# SQLite tells a failed flush by codes of its own. What it cannot tell apart is taken for one.
+_BEFORE_FLUSH = frozenset(
+    {
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_IOERR_FSTAT,
+        sqlite3.SQLITE_IOERR_NOMEM,
+        sqlite3.SQLITE_IOERR_READ,
+        sqlite3.SQLITE_IOERR_SHORT_READ,
+        sqlite3.SQLITE_IOERR_TRUNCATE,
+        sqlite3.SQLITE_IOERR_WRITE,
+    }
+)
 
 
 class SqliteJournal:
@@ -74,6 +90,7 @@ class SqliteJournal:
         self._directory = directory
         self._now = now
         self._failed = False
+        self._is_broken = False  # the open segment has to be opened anew
         self._first_seq = 1
         self._last_seq = 0
         self._n_records = 0
@@ -134,6 +151,7 @@ class SqliteJournal:
         rows = [row_of(record, at_ms) for record in records]
         n_bytes = sum(len(record.body) + len(record.notes) for record in records)
         with self._disk_errors():
+            self._mend()
             # What a given-up reserve has freed is for erasures only.
             if not reserve and not self._reserve.ensure():
                 raise JournalFullError("no room on the disk")
@@ -152,6 +170,7 @@ class SqliteJournal:
         """Return when ordinary records would find room now. See `Journal.probe`."""
         self._require_sound()
         with self._disk_errors():
+            self._mend()
             if not self._reserve.ensure() or lacks_room(self._directory, 2 * _COMMIT_BYTES):
                 raise JournalFullError("no room on the disk")
 
@@ -159,6 +178,8 @@ class SqliteJournal:
         """Begin a new segment. See `Journal.rotate`."""
         self._require_sound()
         require_later(first_seq, self._last_seq)
+        with self._disk_errors():
+            self._mend()
         old = self._segment
         if old.first_seq == first_seq:
             with self._disk_errors():
@@ -176,20 +197,25 @@ class SqliteJournal:
                     old.fold_log(truncate=True)
             finally:
                 old.close()
-            self._reserve.ensure()
+                self._is_broken = False  # it was said of the old one
+            with contextlib.suppress(JournalFullError), self._disk_errors():
+                self._reserve.ensure()
 
     def drop_before(self, seq: int) -> None:
         """Remove the segments that only hold records with lower numbers. See `Journal.drop_before`."""
         self._require_sound()
         with self._disk_errors():
+            remove_leftovers(self._directory)  # of a removal that has failed in its midst
             paths = segments_in(self._directory)
             gone = [path for path, later in itertools.pairwise(paths) if number_of(later) <= seq]
             if not gone:
                 return
-            with flushed(self._directory):
-                for path in gone:  # oldest first: a crash in between leaves a journal without a gap
-                    remove(path)
-            self._first_seq = number_of(paths[len(gone)])
+            try:
+                with flushed(self._directory):
+                    for path in gone:  # oldest first: a crash in between leaves a journal without a gap
+                        remove(path)
+            finally:
+                self._first_seq = number_of(segments_in(self._directory)[0])
             self._reserve.ensure()
 
     def close(self) -> None:
@@ -264,7 +290,7 @@ class SqliteJournal:
 
     def _after_commit(self, n_bytes: int) -> None:
         """Do what follows a commit. What fails here fails the journal, but not the commit, which is on the disk."""
-        with contextlib.suppress(JournalError), self._disk_errors():
+        with contextlib.suppress(OSError):  # it may lag behind, and the next commit writes it again
             self._mark.write(self._last_seq)
         self._log_bytes += n_bytes + _COMMIT_BYTES
         if self._log_bytes < _LOG_BYTES or self._failed:
@@ -275,7 +301,7 @@ class SqliteJournal:
 
     @contextlib.contextmanager
     def _disk_errors(self, *, creating: bool = False) -> Iterator[None]:
-        """Tell a full disk, and a lack of descriptors, from a disk that has failed.
+        """Tell a full disk, a lack of descriptors, and what failed before any flush from a disk that has failed.
 
         A new file that cannot be opened is always the former: nothing was written, whatever was the reason.
         """
@@ -286,6 +312,9 @@ class SqliteJournal:
                 raise JournalFullError("no room on the disk") from None
             if lacks_descriptors(error) or (creating and is_unopened(error)):
                 raise NoDescriptorsError("no file could be opened") from None
+            if is_before_flush(error):
+                self._is_broken = True
+                raise JournalRefusedError("a file of the journal could not be read or written") from None
             self._fail()
 
     def _is_no_room(self, error: sqlite3.Error | OSError, n_bytes: int) -> bool:
@@ -298,6 +327,20 @@ class SqliteJournal:
             and lacks_room(self._directory, n_bytes + _COMMIT_BYTES)
         )
 
+    def _mend(self) -> None:
+        """Open the segment anew after an error of the disk; it must hold what was acknowledged and nothing else."""
+        if not self._is_broken:
+            return
+        self._segment = self._segment.reopened()
+        try:
+            is_sound = self._segment.last_seq() == self._last_seq
+            newest = list(self._segment.read(self._last_seq - 1)) if is_sound else []
+        except JournalDamagedError:
+            is_sound = False
+        if not is_sound or len(newest) != int(self._last_seq >= self._segment.first_seq):
+            self._fail()
+        self._is_broken = False
+
     def _fail(self) -> NoReturn:
         self._failed = True
         raise JournalError("the journal could not be written; what the disk holds is read at the next start") from None
@@ -305,6 +348,13 @@ class SqliteJournal:
     def _require_sound(self) -> None:
         if self._failed:
             raise JournalError("the journal has failed before")
+
+
+def is_before_flush(error: sqlite3.Error | OSError) -> bool:
+    """Whether nothing can have been flushed that an error leaves in doubt: it is of a read, a write or a name."""
+    if isinstance(error, OSError):
+        return not isinstance(error, FlushError)
+    return getattr(error, "sqlite_errorcode", 0) in _BEFORE_FLUSH
 
 
 def _lost(seq: int) -> JournalDamagedError:

@@ -12,14 +12,15 @@ import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from app.errors import StartError, StorageError
+from app.errors import FlushFailedError, StartError, StorageError
 
 LOCK_NAME = "lock"
 TEMPORARY = ".{}.tmp"  # names of unfinished files, which are removed at start
+JOURNAL_PREFIX = ".journal-"  # of those that belong to the journal, in another thread
 
 
 class DataDirectory:
@@ -48,7 +49,7 @@ class DataDirectory:
                 "this user may write, or --ephemeral to keep nothing"
             ) from None
         self._take_lock()
-        self._remove_temporary_files()
+        self._remove_temporary_files(self.path.glob(TEMPORARY.format("*")))
 
     def close(self) -> None:
         """Release the directory to the next server."""
@@ -64,13 +65,15 @@ class DataDirectory:
             yield path
         finally:
             if path.exists():  # half-written: after a power loss it could be back, with what was erased since
-                path.unlink()
-                flush_directory(self.path)
+                self.remove([path])
 
     def publish(self, temporary: Path, name: str) -> Path:
         """Flush a finished temporary file and give it its name, replacing what had it."""
         target = self.path / name
-        flush_file(temporary)
+        try:
+            flush_file(temporary)
+        except FlushError as error:  # the file is thrown away, and a later one is written from the beginning
+            raise OSError(error.errno, error.strerror) from None
         with flushed(self.path):
             temporary.replace(target)
         return target
@@ -81,6 +84,12 @@ class DataDirectory:
             with flushed(self.path):
                 for path in paths:
                     path.unlink(missing_ok=True)
+
+    def remove_unfinished(self) -> None:
+        """Remove unfinished files that could not be removed when they should have been; nobody may be writing one."""
+        self._remove_temporary_files(
+            path for path in self.path.glob(TEMPORARY.format("*")) if not path.name.startswith(JOURNAL_PREFIX)
+        )
 
     def _take_lock(self) -> None:
         try:
@@ -97,9 +106,9 @@ class DataDirectory:
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, f"{os.getpid()}\n".encode("ascii"), 0)
 
-    def _remove_temporary_files(self) -> None:
+    def _remove_temporary_files(self, found: Iterable[Path]) -> None:
         """A server that was killed while it wrote leaves these; nothing refers to them."""
-        paths = list(self.path.glob(TEMPORARY.format("*")))
+        paths = list(found)
         for path in paths:
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
@@ -114,15 +123,38 @@ def storage_errors() -> Iterator[None]:
     """Turn a failing disk into `StorageError`; the operating system's text may hold paths, so it is dropped."""
     try:
         yield
+    except FlushError:
+        raise FlushFailedError("a flush failed") from None
     except OSError as error:
         raise StorageError(os.strerror(error.errno) if error.errno else "input/output error") from None
+
+
+class FlushError(OSError):
+    """A flush has failed, or what was begun could not be undone: nobody knows what the disk holds.
+
+    A second flush can succeed without having written anything, so it is not tried.
+    """
+
+
+def flush_descriptor(descriptor: int) -> None:
+    """Flush an open file or directory.
+
+    Raises
+    ------
+    FlushError
+        When that fails.
+    """
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        raise FlushError(error.errno, error.strerror) from None
 
 
 def flush_file(path: Path) -> None:
     """Make what was written to a file survive a power loss."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        flush_descriptor(descriptor)
     finally:
         os.close(descriptor)
 
@@ -135,7 +167,7 @@ def opened_directory(path: Path) -> Iterator[Callable[[], None]]:
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        yield partial(os.fsync, descriptor)
+        yield partial(flush_descriptor, descriptor)
     finally:
         os.close(descriptor)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from app.errors import EphemeralError
@@ -77,6 +79,25 @@ class Keeper:
         if twice:
             store.write_again()
         return snapshot
+
+    def write_instead(self, model: ServedModel, facts: Facts) -> Callable[[], None]:
+        """Write both generations of another model than the live one; return what takes them back.
+
+        Raises
+        ------
+        StorageError
+            When they cannot be written; none of them is there.
+        FlushFailedError
+            When that is in doubt.
+        """
+        store = self._store()
+        take_back = partial(store.take_back, store.newest_number(), store.newest_or_none)
+        try:
+            self.write(model, facts, twice=True)
+        except BaseException:
+            take_back()
+            raise
+        return take_back
 
     def remove_older(self) -> int:
         """Remove all but two generations; return the number up to which the journal is not needed any more."""

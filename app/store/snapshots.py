@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from app.errors import NoSnapshotError, StartError, StorageError
+from app.errors import FlushFailedError, NoSnapshotError, StartError, StorageError
 from app.model import ServedModel, load_model, read_notes
 from app.store.directory import DataDirectory, storage_errors
 from core.errors import FileError, NewerFormatError
@@ -129,6 +129,11 @@ class SnapshotStore:
             raise NoSnapshotError
         return self._newest
 
+    @property
+    def newest_or_none(self) -> Snapshot | None:
+        """The newest snapshot, None when there is none."""
+        return self._newest
+
     def newest_seq(self) -> int | None:
         """Return the number of the last journal record in the newest snapshot, None when there is none."""
         return None if self._newest is None else self._newest.facts.seq
@@ -205,6 +210,24 @@ class SnapshotStore:
             shutil.copyfile(self.newest.path, temporary)
             self._publish(temporary, self._next_number())
 
+    def newest_number(self) -> int:
+        """Return the number of the newest file; see `take_back`."""
+        return self._next_number() - 1
+
+    def take_back(self, number: int, newest: Snapshot | None) -> None:
+        """Remove the files after one, which a restore has written that did not happen.
+
+        Raises
+        ------
+        FlushFailedError
+            When that is in doubt: a restart could find them.
+        """
+        try:
+            self._directory.remove([path for path in self._files() if _number(path) > number])
+        except OSError:
+            raise FlushFailedError("a snapshot could not be taken back") from None
+        self._newest = newest
+
     def keep_newest(self, n: int = GENERATIONS) -> int:
         """Remove all but the newest files; return the smallest journal number that those kept have taken in.
 
@@ -215,6 +238,7 @@ class SnapshotStore:
         """
         with storage_errors():
             files = self._files()
+            self._directory.remove_unfinished()
             self._directory.remove(files[n:])
             seqs = []
             for path in files[:n]:

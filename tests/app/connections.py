@@ -46,6 +46,12 @@ class Transport(asyncio.Transport):
     def close(self) -> None:
         self.closed = True
 
+    def abort(self) -> None:
+        self.closed = True
+
+    def get_write_buffer_size(self) -> int:
+        return 0  # the client takes in everything at once
+
     def pause_reading(self) -> None: ...
 
     def resume_reading(self) -> None: ...
