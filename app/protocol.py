@@ -184,6 +184,7 @@ class HotProtocol(HttpToolsProtocol):
             self._held_body = b""
         else:
             self._handler = None
+            self._chunk = b""
             self._begin_ordinary()
 
     def on_body(self, body: bytes) -> None:

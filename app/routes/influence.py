@@ -27,7 +27,15 @@ router = APIRouter(tags=["influence"])
     response_model=InfluenceAnswer,
     responses={
         202: {"model": JobAnswer, "description": "It takes long: the job that was begun."},
-        **problems("broken-json", "empty-model", "body-too-large", "too-many-rows", "invalid-input", "queue-full"),
+        **problems(
+            "broken-json",
+            "empty-model",
+            "body-too-large",
+            "too-many-rows",
+            "invalid-input",
+            "queue-full",
+            "superseded",
+        ),
     },
     openapi_extra=body(InfluenceRequest),
 )

@@ -57,7 +57,7 @@ class _OpenedFile(FileResponse):
     "/snapshot",
     summary="Write a snapshot",
     status_code=201,
-    responses=problems("ephemeral", "queue-full", "changes-stopped", "storage"),
+    responses=problems("ephemeral", "queue-full", "changes-stopped", "storage", "journal"),
 )
 async def write(request: Request) -> SnapshotAnswer:
     """Write the model to the data directory now. What it holds then survives whatever happens to the process."""
@@ -74,7 +74,10 @@ async def metadata(request: Request) -> SnapshotAnswer:
     "/snapshot/file",
     summary="Download the newest snapshot",
     response_class=FileResponse,
-    responses={200: {"content": {MEDIA_TYPE: {}}}, **problems("no-snapshot", "ephemeral")},
+    responses={
+        200: {"content": {MEDIA_TYPE: {}}},
+        **problems("no-snapshot", "ephemeral", "changes-stopped", "storage", "journal"),
+    },
 )
 async def download(request: Request) -> Response:
     """Return the newest snapshot's file. It holds every sample: keep it as safe as the data itself.
@@ -101,6 +104,7 @@ async def download(request: Request) -> Response:
         "queue-full",
         "changes-stopped",
         "storage",
+        "journal",
         "upload-slow",
         "upload-dropped",
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import numbers
 import re
 import struct
 from collections.abc import Iterable, Iterator
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
+
+from tests.reach import array_bytes, reachable
 
 # In the order of the columns: the numbers are beyond all others of their column, or between two of them, and exact in
 # float32 with a pattern that no whole number has.
@@ -93,6 +96,16 @@ def forms(one: Canary) -> dict[str, list[bytes]]:
 def traces(one: Canary, content: bytes) -> list[str]:
     """Return what of a canary is in some bytes."""
     return [name for name, patterns in forms(one).items() if any(pattern in content for pattern in patterns)]
+
+
+def remains(root: object, one: Canary) -> set[str]:
+    """Return what of a canary can be reached from an object: in arrays and bytes, as text, as a number."""
+    found = set(traces(one, array_bytes(root)))
+    values: set[Any] = {value for value in reachable(root) if isinstance(value, (str, numbers.Real))}
+    texts = "\0".join(value for value in values if isinstance(value, str)).encode("utf-8", "replace")
+    found.update(traces(one, texts))
+    found.update(f"number {j}" for j, value in enumerate(one.numbers) if value in values)
+    return found
 
 
 def files_with(canaries: Iterable[Canary], *places: Path) -> list[str]:

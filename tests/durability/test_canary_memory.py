@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numbers
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -17,9 +15,8 @@ from starlette.testclient import TestClient
 from app.bootstrap import build_service
 from app.main import create_app
 from app.settings import Settings
-from tests.durability.canaries import Canary, canary, forms, traces
+from tests.durability.canaries import canary, forms, remains
 from tests.durability.people import ID_COLUMN, SUBJECT_COLUMN, TARGET, people, write_csv
-from tests.reach import array_bytes, reachable
 
 ROW = people(1)["p0"].features
 KEPT = canary(500, ROW)
@@ -59,16 +56,6 @@ def client(tmp_path: Path, kind: str) -> Iterator[TestClient]:
         yield client
 
 
-def remains(client: TestClient, one: Canary) -> set[str]:
-    """Return what of a canary can be reached: in arrays and bytes, as text, as a number."""
-    found = set(traces(one, array_bytes(client.app)))
-    values: set[Any] = {value for value in reachable(client.app) if isinstance(value, (str, numbers.Real))}
-    texts = "\0".join(value for value in values if isinstance(value, str)).encode("utf-8", "replace")
-    found.update(traces(one, texts))
-    found.update(f"number {j}" for j, value in enumerate(one.numbers) if value in values)
-    return found
-
-
 def pass_by(client: TestClient) -> None:
     """Ask for something else: the last request of each sort may be remembered."""
     plain = {"samples": [{"id": "passer-by", "features": list(ROW), "label": "<=50K"}]}
@@ -90,7 +77,7 @@ def learn(client: TestClient) -> None:
     headers = {"Idempotency-Key": "8a4f0f6e-3a3c-4a56-9d8f-9f0a2e5c1b11"}
     assert client.post("/samples", json=content, headers=headers).status_code == 201
     assert client.post("/predict", json={"instances": [list(one.features) for one in FLOCK]}).status_code == 200
-    assert remains(client, FLOCK[0]) == forms(FLOCK[0]).keys(), "the search is blind"
+    assert remains(client.app, FLOCK[0]) == forms(FLOCK[0]).keys(), "the search is blind"
 
 
 def unlearn(client: TestClient) -> None:
@@ -113,9 +100,9 @@ def check_nothing_remains(client: TestClient) -> None:
     pass_by(client)
     scrub(client)
     for one in FLOCK:
-        assert remains(client, one) == set()
-    assert remains(client, NEVER) == set()
-    assert remains(client, KEPT) == forms(KEPT).keys()
+        assert remains(client.app, one) == set()
+    assert remains(client.app, NEVER) == set()
+    assert remains(client.app, KEPT) == forms(KEPT).keys()
 
 
 def test_nothing_can_be_reached_of_what_was_erased(client):
@@ -140,4 +127,4 @@ def test_nothing_is_left_of_a_refused_request(client):
     assert client.post("/samples", json=bad).status_code == 422
     assert client.post("/samples/search", json={"subject": one.subject}).status_code == 404
     pass_by(client)
-    assert remains(client, one) == set()
+    assert remains(client.app, one) == set()
