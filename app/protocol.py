@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from app.connections import Connections
+from app.exchanges import Exchanges
 from app.hot import LATER, Answer, Handler, HotRoutes, Later, Occasion
 
 _MOST_DIGITS = 8  # of a body's length, and the sign after them
@@ -341,5 +341,5 @@ class HotProtocol(HttpToolsProtocol):
 def protocol_for(hot: HotRoutes) -> type[HotProtocol]:
     """Return the protocol with the hot routes of an application."""
     protocol: type[HotProtocol] = type("OubliProtocol", (HotProtocol,), {"hot": hot, "_batch": _Batch()})
-    Connections(hot.holders, lambda: protocol.all_open)
+    Exchanges(hot.holders, lambda: protocol.all_open)
     return protocol

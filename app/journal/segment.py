@@ -9,6 +9,7 @@ It is locked by the process that has it open; that spares the shared-memory file
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -79,19 +80,22 @@ class Segment:
         # Open from the beginning: what is removed after a lack of descriptors must be flushed all the same.
         with opened_directory(directory) as flush:
             try:
+                remove(temporary)  # of an earlier attempt
                 _build(temporary)
                 flush_file(temporary)
                 temporary.rename(path)
                 flush()
                 return cls(path, _connect(path, flush))
             except (sqlite3.Error, OSError):
-                try:
+                with contextlib.suppress(OSError):  # nobody reads it
                     remove(temporary)
+                if path.exists():
                     # Left there it would hide what goes to the segment before it from now on.
-                    remove(path)
-                    flush()
-                except OSError as error:
-                    raise FlushError(error.errno, error.strerror) from None
+                    try:
+                        remove(path)
+                        flush()
+                    except OSError as error:
+                        raise FlushError(error.errno, error.strerror) from None
                 raise
 
     @classmethod

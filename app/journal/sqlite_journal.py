@@ -52,6 +52,8 @@ _BEFORE_FLUSH = frozenset(
     {
         sqlite3.SQLITE_CANTOPEN,
         sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_IOERR_DELETE,
+        sqlite3.SQLITE_IOERR_DELETE_NOENT,
         sqlite3.SQLITE_IOERR_FSTAT,
         sqlite3.SQLITE_IOERR_NOMEM,
         sqlite3.SQLITE_IOERR_READ,

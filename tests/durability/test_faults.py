@@ -167,10 +167,48 @@ def test_a_failed_flush_stops_changes_until_a_restart(begun, strangers):
         assert send(server, "DELETE", "/samples/p0")[0] == 200
 
 
+@needs_strace
+def test_a_disk_that_has_recovered_takes_changes_again(begun, strangers):
+    """Writes, names and lengths fail for a while, no flush does: nothing refused is held, and nothing is stopped."""
+    with serving(*flags("--erasure-deadline", "600"), cwd=begun) as server:
+        held = read_held(server)[0]
+        for i, calls in enumerate(("pwrite64", "rename,renameat,renameat2", "unlink,unlinkat", "ftruncate")):
+            asked: dict[str, int] = {}
+            with _failing(server, calls):
+                asked[f"a{i}"] = add(server, strangers, f"a{i}")[0]
+                erased = send(server, "DELETE", f"/samples/p{i}")[0]
+                written = send(server, "POST", "/snapshot", {})[0]
+                asked[f"b{i}"] = add(server, strangers, f"b{i}")[0]
+            assert {erased, written, *asked.values()} <= {200, 201, 503}, (calls, asked, erased, written)
+            if calls == "pwrite64":
+                assert {*asked.values(), erased} == {503}
+                assert server.get("/readyz")[1]["reason"] == "disk-errors"
+            wait_for(lambda i=i: add(server, strangers, f"c{i}")[0] == 201, f"changes after {calls} have failed")
+            assert server.get("/readyz")[1]["changes"] == "accepted"
+            if erased == 200:
+                del held[f"p{i}"]
+            expected = held.keys() | {name for name, status in asked.items() if status == 201} | {f"c{i}"}
+            now = read_held(server)[0]
+            assert now.keys() == expected, calls
+            held = now
+            assert send(server, "POST", "/snapshot", {})[0] == 201
+        server.process.kill()
+    with serving(*flags("--erasure-deadline", "600"), cwd=begun) as server:
+        assert read_held(server)[0] == held
+        assert live_digest(server, by_snapshot=False) == fresh_digest(read_schema(server), held)
+        assert not [path.name for path in (begun / "oubli-data").glob(".*")]
+
+
 @contextmanager
 def _failing_flushes(server: Running) -> Iterator[None]:
     """Every flush of a server fails until the end of the block."""
-    calls = "fsync,fdatasync"
+    with _failing(server, "fsync,fdatasync"):
+        yield
+
+
+@contextmanager
+def _failing(server: Running, calls: str) -> Iterator[None]:
+    """Some system calls of a server fail until the end of the block."""
     tracer = attached(server, "-e", f"trace={calls}", "-e", f"inject={calls}:error=EIO:when=1+")
     try:
         yield

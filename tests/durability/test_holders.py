@@ -339,8 +339,6 @@ def test_nothing_outlives_an_erasure(tmp_path, monkeypatch, situation, finish):
         finish(here)
         wait_until(lambda: here.receipt(receipt)["status"] == "erased")
         assert files_with([BIRD], directory) == []
-        # The last row that was predicted stays in the working space of the store until the next one comes.
-        assert here.host.ask("POST", "/predict", {"instances": [[1, "a", True]]})[0] == 200
         assert remains(here.host.everything, BIRD) == set()
         assert remains(here.host.everything, NEVER) == set()
         check()

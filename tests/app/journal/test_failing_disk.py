@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import shutil
 import sqlite3
@@ -17,14 +18,15 @@ from typing import Any
 import pytest
 
 from app.journal import segment as segment_module
-from app.journal.journal import JournalDamagedError, JournalError, JournalFullError
-from app.journal.sqlite_journal import SqliteJournal
+from app.journal.journal import JournalDamagedError, JournalError, JournalFullError, JournalRefusedError
+from app.journal.sqlite_journal import _BEFORE_FLUSH, SqliteJournal
 from tests.app.journal.life import LAST
 from tests.app.journal.support import batch, contents, journal_in
 
 ROOT = Path(__file__).resolve().parents[3]
 FLUSHES = "fsync,fdatasync"
 WRITES = "pwrite64"
+NAMES = f"{WRITES},ftruncate,rename,unlink"
 ALL = f"{FLUSHES},{WRITES},write,ftruncate,rename,unlink"
 ENDS = {0, 2, 3, 4, 8, 20, 29, LAST}  # where the batches of `life` end
 
@@ -147,6 +149,18 @@ def check_full_disk(tmp_path: Path, n: int | None) -> None:
     assert n_full > 3
 
 
+def check_failing_writes(tmp_path: Path, n: int | None) -> None:
+    """A write or a change of a name that fails before anything is flushed: refused, and the next try works."""
+    n_refused = 0
+    for life in sweep(tmp_path, NAMES, "error=EIO", n):
+        assert life.code == 0
+        # What was begun and cannot be removed is in doubt, as after a flush that has failed.
+        assert life.said[-1] in ("end", "unstarted") or life.place.call == "unlink"
+        n_refused += "full" in life.said
+        require_nothing_lost(life.directory, life.said)
+    assert n_refused > 3
+
+
 @needs_trace
 def test_killed_in_front_of_a_system_call(tmp_path: Path) -> None:
     check_kills(tmp_path, 16)
@@ -163,6 +177,11 @@ def test_writes_that_find_no_room(tmp_path: Path) -> None:
 
 
 @needs_trace
+def test_writes_and_names_that_fail_once(tmp_path: Path) -> None:
+    check_failing_writes(tmp_path, 12)
+
+
+@needs_trace
 def test_every_flush_fails(tmp_path: Path) -> None:
     code, said = lived(tmp_path / "life", tmp_path / "log", FLUSHES, "error=EIO:when=1+")
     assert (code, said) == (0, ["unstarted"])
@@ -170,7 +189,7 @@ def test_every_flush_fails(tmp_path: Path) -> None:
 
 @needs_trace
 @pytest.mark.slow
-@pytest.mark.parametrize("check", [check_kills, check_failing_flushes, check_full_disk])
+@pytest.mark.parametrize("check", [check_kills, check_failing_flushes, check_full_disk, check_failing_writes])
 def test_at_every_system_call(tmp_path: Path, check: Any) -> None:
     check(tmp_path, None)
 
@@ -197,6 +216,23 @@ class Faulty:
         return getattr(self._connection, name)
 
 
+def unopened(*arguments: Any) -> sqlite3.Connection:
+    error = sqlite3.OperationalError("unable to open database file /secret/path")
+    error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+    raise error
+
+
+def break_insert(journal: SqliteJournal, code: int) -> None:
+    """Break the statement that a journal runs for many rows."""
+
+    def refused(*arguments: Any) -> None:
+        error = sqlite3.OperationalError("disk I/O error at /secret/path")
+        error.sqlite_errorcode = code
+        raise error
+
+    journal._segment._connection.executemany = refused  # type: ignore[method-assign, assignment]
+
+
 def break_connection(journal: SqliteJournal, statement: str, code: int, *, done: bool = False) -> sqlite3.Connection:
     """Break a journal's connection; return the sound one."""
     sound = journal._segment._connection
@@ -205,10 +241,11 @@ def break_connection(journal: SqliteJournal, statement: str, code: int, *, done:
 
 
 @pytest.mark.parametrize(
-    "code", [sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_BUSY]
+    "code",
+    [sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_BUSY],
 )
 @pytest.mark.parametrize("statement", ["BEGIN", "COMMIT"])
-def test_an_error_of_the_disk_is_for_ever(tmp_path: Path, statement: str, code: int) -> None:
+def test_a_failed_flush_is_for_ever(tmp_path: Path, statement: str, code: int) -> None:
     journal = journal_in(tmp_path)
     journal.append(batch(1, 3))
     sound = break_connection(journal, statement, code)
@@ -232,6 +269,55 @@ def test_an_error_of_the_disk_is_for_ever(tmp_path: Path, statement: str, code: 
     assert contents(tmp_path) == batch(1, 3)
 
 
+@pytest.mark.parametrize("code", sorted(_BEFORE_FLUSH))
+@pytest.mark.parametrize("statement", ["BEGIN", "COMMIT", "INSERT"])
+def test_what_fails_before_a_flush_is_refused_and_works_again(tmp_path: Path, statement: str, code: int) -> None:
+    journal = journal_in(tmp_path)
+    journal.append(batch(1, 3))
+    for last, reserve in ((3, False), (5, True)):
+        break_connection(journal, statement, code)
+        if statement == "INSERT":
+            break_insert(journal, code)
+        with pytest.raises(JournalRefusedError) as caught:
+            journal.append(batch(last + 1, last + 2), reserve=reserve)
+        assert "secret" not in str(caught.value)
+        assert (journal.failed, journal.last_seq, journal.n_records) == (False, last, last)
+        journal.append(batch(last + 1, last + 2), reserve=reserve)
+    journal.close()
+    assert contents(tmp_path) == batch(1, 7)
+
+
+def test_a_segment_that_cannot_be_opened_anew_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = journal_in(tmp_path)
+    journal.append(batch(1, 3))
+    break_connection(journal, "COMMIT", sqlite3.SQLITE_IOERR_WRITE)
+    with pytest.raises(JournalRefusedError):
+        journal.append(batch(4, 4))
+    with monkeypatch.context() as patch:
+        patch.setattr(segment_module, "_connect", unopened)
+        works: list[Any] = [lambda: journal.append(batch(4, 4)), lambda: journal.rotate(4), journal.probe]
+        for work in works * 2:
+            with pytest.raises(JournalRefusedError):
+                work()
+    journal.probe()
+    journal.append(batch(4, 4))
+    journal.close()
+    assert contents(tmp_path) == batch(1, 4)
+
+
+def test_a_refused_batch_that_is_there_all_the_same_is_not_believed(tmp_path: Path) -> None:
+    """The error came after the flush: the caller was told that nothing was written."""
+    journal = journal_in(tmp_path)
+    break_connection(journal, "COMMIT", sqlite3.SQLITE_IOERR_WRITE, done=True)
+    with pytest.raises(JournalRefusedError):
+        journal.append(batch(1, 2))
+    with pytest.raises(JournalError) as caught:
+        journal.append(batch(1, 1))
+    assert not isinstance(caught.value, JournalFullError)
+    assert journal.failed
+    journal.close()
+
+
 def test_a_full_disk_that_has_kept_the_batch_is_not_believed(tmp_path: Path) -> None:
     journal = journal_in(tmp_path)
     break_connection(journal, "COMMIT", sqlite3.SQLITE_FULL, done=True)
@@ -242,17 +328,18 @@ def test_a_full_disk_that_has_kept_the_batch_is_not_believed(tmp_path: Path) -> 
     journal.close()
 
 
-def test_a_second_look_that_fails_is_an_error_of_the_disk(tmp_path: Path) -> None:
+def test_a_second_look_that_fails_is_refused(tmp_path: Path) -> None:
     journal = journal_in(tmp_path)
     break_connection(journal, "", sqlite3.SQLITE_FULL)  # the look finds no room either
     broken = journal._segment._connection
     broken._connection = Faulty(broken._connection, "SELECT", sqlite3.SQLITE_IOERR_READ)  # type: ignore[attr-defined]
     broken._statement = "COMMIT"  # type: ignore[attr-defined]
-    with pytest.raises(JournalError) as caught:
+    with pytest.raises(JournalRefusedError):
         journal.append(batch(1, 2))
-    assert not isinstance(caught.value, JournalFullError)
-    assert journal.failed
+    assert not journal.failed
+    journal.append(batch(1, 2))
     journal.close()
+    assert contents(tmp_path) == batch(1, 2)
 
 
 def test_a_quota_that_is_used_up_is_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,18 +372,20 @@ def test_what_fails_after_a_commit_fails_the_next_one(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize(("code", "is_full"), [(errno.EIO, False), (errno.ENOSPC, True)])
-def test_a_rotation_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, is_full: bool) -> None:
+def test_a_flush_that_fails_in_a_rotation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, is_full: bool
+) -> None:
     journal = journal_in(tmp_path)
     journal.append(batch(1, 3))
-    flush = segment_module.flush_directory
-    failures = iter([True, False])
+    flush = os.fsync
+    failures = iter([False, True])  # of the file; of the directory
 
-    def flush_once_failing(path: Path) -> None:
+    def flush_once_failing(descriptor: int) -> None:
         if next(failures, False):
             raise OSError(code, "")
-        flush(path)
+        flush(descriptor)
 
-    monkeypatch.setattr(segment_module, "flush_directory", flush_once_failing)
+    monkeypatch.setattr(os, "fsync", flush_once_failing)
     with pytest.raises(JournalError) as caught:
         journal.rotate(4)
     assert isinstance(caught.value, JournalFullError) == is_full
@@ -324,23 +413,33 @@ def test_an_old_log_that_cannot_be_taken_in_is_kept(tmp_path: Path) -> None:
     assert contents(tmp_path) == batch(1, 5)
 
 
-def test_segments_that_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("suffix", [".sqlite", "-wal"])
+def test_segments_that_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+    """They go when it is tried again: also a log whose segment is gone, which may hold what was erased."""
     journal = journal_in(tmp_path)
     journal.append(batch(1, 3))
     journal.rotate(4)
     journal.append(batch(4, 4))
+    log = tmp_path / "journal-000000000001.sqlite-wal"
+    log.write_bytes(b"left")
+    unlink = Path.unlink
 
     def refused(path: Path, missing_ok: bool = False) -> None:
-        raise OSError(errno.EIO, "", str(path))
+        if path.name.endswith(suffix):
+            raise OSError(errno.EIO, "", str(path))
+        unlink(path, missing_ok)
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", refused)
         with pytest.raises(JournalError) as caught:
             journal.drop_before(4)
     assert str(tmp_path) not in str(caught.value)
-    assert (journal.failed, journal.first_seq) == (True, 1)
+    assert (journal.failed, journal.first_seq) == (False, 1 if suffix == ".sqlite" else 4)
+    journal.drop_before(4)
+    assert not log.exists()
+    journal.append(batch(5, 5))
     journal.close()
-    assert contents(tmp_path) == batch(1, 4)
+    assert contents(tmp_path) == batch(4, 5)
 
 
 def test_an_error_that_is_not_of_the_disk_is_passed_on(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ class Connection(Protocol):
         ...
 
 
-class Connections:
-    """All connections of a server, registered with what may hold samples.
+class Exchanges:
+    """What is in flight on the connections of a server, registered with what may hold samples.
 
     Parameters
     ----------
