@@ -32,7 +32,7 @@ from app.journal.records import encode
 from app.live import Live, Pending, StopReason
 from app.model import ServedModel
 from app.mutations import Change, Done, Request, Settle
-from app.plans import Ground, Plan, make_all
+from app.plans import Ground, Plan, make_all, overwrite
 from app.turns import Turns
 from app.workers import Workers
 from core.errors import OubliError
@@ -411,6 +411,8 @@ class Committer:
         plans = [one.plan for one in commit.made if one.plan.body is not None]
         for followed in self._followers:
             followed.extend(plans)
+        if not self._followers:
+            overwrite(plans)
         for one in commit.made:
             self._note_gone(one)
             done = Done(one.plan.outcome, live.model.n_samples_, one.version, one.receipt)

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from app.errors import ConflictError, ErasedLatelyError, NotHeldError
 from app.journal.records import AddBody, Body, DeleteBody, ReplaceBody
 from app.model import ServedModel
@@ -288,6 +290,16 @@ def _make_alike(model: ServedModel, plans: Sequence[Plan[object]]) -> None:
         for plan in plans:
             if plan.after_adding is not None:
                 plan.after_adding(model)
+
+
+def overwrite(plans: Sequence[Plan[Any]]) -> None:
+    """Overwrite the numbers of additions that the model holds by now: the memory is freed, and not emptied by that."""
+    for plan in plans:
+        adds = plan.adds
+        if adds is not None:
+            adds.cells.fill(0)
+            if type(adds.labels) is np.ndarray:
+                adds.labels.fill(0)
 
 
 def end_of_ids(ids: Sequence[str | None], first: int) -> int:

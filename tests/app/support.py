@@ -17,6 +17,7 @@ from app.service import Limits, ModelService
 from app.settings import Settings
 from app.store.opening import open_directory, open_nothing
 from app.upkeep import UpkeepPolicy
+from app.uploads import UploadPolicy
 from core import DynamicForestClassifier, DynamicForestRegressor
 from core.schema import Column, ColumnType, LabelType, Schema, Task
 
@@ -56,13 +57,21 @@ def make_service(
     max_queue: int = 1024,
     idle_resolve: bool = False,
     policy: UpkeepPolicy | None = None,
+    uploads: UploadPolicy | None = None,
     warm_up: Callable[[], object] | None = None,
 ) -> ModelService:
     opened = open_nothing() if directory is None else open_directory(directory)
     live, records = opened.begin(model or forest())
     limits = Limits(max_queue=max_queue, page_size_max=50)
     return ModelService(
-        live, opened.keeper, records, limits=limits, policy=policy, idle_resolve=idle_resolve, warm_up=warm_up
+        live,
+        opened.keeper,
+        records,
+        limits=limits,
+        policy=policy,
+        uploads=uploads,
+        idle_resolve=idle_resolve,
+        warm_up=warm_up,
     )
 
 
