@@ -32,7 +32,7 @@ from app.journal.records import encode
 from app.live import Live, Pending, StopReason
 from app.model import ServedModel
 from app.mutations import Change, Done, Request, Settle
-from app.plans import Ground, Plan, make_all, overwrite
+from app.plans import LARGE, Ground, Plan, make_all, overwrite
 from app.turns import Turns
 from app.workers import Workers
 from core.errors import OubliError
@@ -411,7 +411,7 @@ class Committer:
         plans = [one.plan for one in commit.made if one.plan.body is not None]
         for followed in self._followers:
             followed.extend(plans)
-        if not self._followers:
+        if commit.n_items >= LARGE and not self._followers:
             overwrite(plans)
         for one in commit.made:
             self._note_gone(one)

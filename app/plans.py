@@ -24,6 +24,7 @@ from core.ids import canonical_number
 from core.samples import Prepared
 
 T = TypeVar("T")
+LARGE = 32  # rows whose memory is overwritten when it is done with
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,10 +294,13 @@ def _make_alike(model: ServedModel, plans: Sequence[Plan[object]]) -> None:
 
 
 def overwrite(plans: Sequence[Plan[Any]]) -> None:
-    """Overwrite the numbers of additions that the model holds by now: the memory is freed, and not emptied by that."""
+    """Overwrite the numbers of large additions that the model holds by now: freeing memory does not empty it.
+
+    Of a small one that would take as long as a good part of the addition.
+    """
     for plan in plans:
         adds = plan.adds
-        if adds is not None:
+        if adds is not None and adds.n >= LARGE:
             adds.cells.fill(0)
             if type(adds.labels) is np.ndarray:
                 adds.labels.fill(0)

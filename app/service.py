@@ -527,8 +527,11 @@ class ModelService:
 
     async def _make_ready(self) -> None:
         try:
-            if self._warm_up is not None:
-                await self._workers.save(self._warm_up)
+            # Let go of at once: it knows the first model, which may be replaced.
+            warm_up, self._warm_up = self._warm_up, None
+            if warm_up is not None:
+                await self._workers.save(warm_up)
+            del warm_up
         except Exception as error:
             log.error("warming up failed (%s): the first requests will be slow", type(error).__name__)
         if self._idle_resolve:

@@ -87,15 +87,27 @@ def is_no_room(error: OSError) -> bool:
 
 def lacks_room(directory: Path, n_bytes: int) -> bool:
     """Find out by allocating whether so much more would not fit: SQLite does not tell why a write has failed."""
+    try:
+        probe_room(directory, n_bytes)
+    except OSError as error:
+        return is_no_room(error)
+    return False
+
+
+def probe_room(directory: Path, n_bytes: int) -> None:
+    """Return when so much more fits and can be written.
+
+    Raises
+    ------
+    OSError
+        When not.
+    """
     probe = directory / _PROBE
     try:
         _allocate(probe, n_bytes)
-    except OSError as error:
-        return is_no_room(error)
     finally:
         with contextlib.suppress(OSError):  # the question is answered; what is left is removed at the next start
             probe.unlink(missing_ok=True)
-    return False
 
 
 def _is_allocated(path: Path, n_bytes: int) -> bool:

@@ -28,7 +28,7 @@ from app.journal.journal import (
     require_next,
 )
 from app.journal.mark import MARK_NAME, Mark
-from app.journal.reserve import RESERVE_BYTES, Reserve, is_no_room, lacks_room
+from app.journal.reserve import RESERVE_BYTES, Reserve, is_no_room, lacks_room, probe_room
 from app.journal.segment import (
     RESTORE,
     Row,
@@ -173,8 +173,9 @@ class SqliteJournal:
         self._require_sound()
         with self._disk_errors():
             self._mend()
-            if not self._reserve.ensure() or lacks_room(self._directory, 2 * _COMMIT_BYTES):
+            if not self._reserve.ensure():
                 raise JournalFullError("no room on the disk")
+            probe_room(self._directory, 2 * _COMMIT_BYTES)
 
     def rotate(self, first_seq: int) -> None:
         """Begin a new segment. See `Journal.rotate`."""

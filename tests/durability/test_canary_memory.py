@@ -65,7 +65,11 @@ def pass_by(client: TestClient) -> None:
 
 
 def scrub(client: TestClient) -> None:
-    job = client.post("/model/scrub", json={}).json()
+    finish(client, "/model/scrub")
+
+
+def finish(client: TestClient, path: str) -> None:
+    job = client.post(path, json={}).json()
     while job["status"] in ("queued", "running"):
         time.sleep(0.01)
         job = client.get(f"/jobs/{job['id']}").json()
@@ -119,6 +123,20 @@ def test_nothing_can_be_reached_after_a_crash(client, kind, tmp_path):
     shutil.copytree(tmp_path / "oubli-data", crashed)
     with serving_here(tmp_path, crashed, kind) as after:
         check_nothing_remains(after)
+
+
+def test_nothing_can_be_reached_after_the_model_was_replaced(tmp_path):
+    """Whatever knew the model before must have let go of it: by a fit, by a restore, by a long change on a copy."""
+    write_csv(tmp_path / "people.csv")
+    with serving_here(tmp_path, tmp_path / "oubli-data", "forest") as client:
+        learn(client)
+        assert client.post("/snapshot").status_code == 201
+        older = client.get("/snapshot/file").content
+        assert client.put("/snapshot/file", content=older).status_code == 200
+        finish(client, "/model/fit")
+        assert client.post("/samples/batch-delete", json={"ids": [f"p{i}" for i in range(40, 100)]}).status_code == 200
+        unlearn(client)
+        check_nothing_remains(client)
 
 
 def test_nothing_is_left_of_a_refused_request(client):
