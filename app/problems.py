@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from app import errors
 from app.journal.journal import JournalError, JournalFullError
+from app.live import StopReason
 from core.errors import CapacityError, EmptyModelError, FileError, InputError
 
 MEDIA_TYPE = "application/problem+json"
@@ -196,9 +197,10 @@ KINDS: dict[str, Kind] = {
         Kind(
             "changes-stopped",
             503,
-            "The model does not change any more",
+            "The model does not change at present",
             "An earlier error left the model or the disk in doubt, so nothing is changed until the server is "
             "restarted. Predictions go on.",
+            headers=_RETRY,
         ),
         Kind(
             "capacity",
@@ -260,6 +262,24 @@ class ProblemError(Exception):
     def response(self) -> Response:
         """Return the answer."""
         return Response(orjson.dumps(self.content()), self.kind.status, self.headers, media_type=MEDIA_TYPE)
+
+
+_STOPPED: dict[StopReason, str] = {
+    StopReason.DISK_FAILED: "A write to the data directory failed, so that what is on the disk is in doubt. Check the "
+    "disk, then restart the server: it reads what is there.",
+    StopReason.MODEL_UNUSABLE: "A change failed inside the model, so that the model is in doubt. Restart the server: "
+    "it makes the model anew from its snapshot and its journal.",
+    StopReason.LEDGER_FAILED: "The ledger does not go on where the journal does. Restart the server: it says what is "
+    "missing.",
+    StopReason.DISK_FULL: "The disk has no room. Make room: changes are then taken again without a restart.",
+    StopReason.NO_DESCRIPTORS: "The process may not open more files. Raise its limit of open files (ulimit -n): "
+    "changes are taken again without a restart as soon as files can be opened.",
+}
+
+
+def changes_stopped(reason: StopReason) -> ProblemError:
+    """Return the problem of a server that answers predictions and takes no changes."""
+    return ProblemError("changes-stopped", f"{_STOPPED[reason]} Predictions go on.")
 
 
 def invalid(pointer: str, rule: str) -> ProblemError:
