@@ -3,7 +3,7 @@
     limit                          what happens
     -----------------------------  ------------------------------------------------------------------------------------
     connections in all             the one that is idle longest is closed for a new one; when none is idle: 503
-    connections of one address     503, so that one caller cannot have them all; not for proxies that are trusted
+    connections of one address     likewise, so that one caller cannot have them all; not for proxies that are trusted
     bytes and fields of a head     431 as soon as they are exceeded, trailers of a body in chunks included
     time for a head, for a body    408; a body that goes on at a modest rate is not cut off
     time without a request         closed
@@ -81,7 +81,7 @@ class Connections:
         self.limits = limits or ConnectionLimits()
         self._open: set[GuardedProtocol] = set()
         self._of_address: dict[str, int] = {}
-        self._victims: deque[GuardedProtocol] = deque()
+        self._victims: dict[str | None, _Victims] = {}
         shortest = min(self.limits.head_seconds, self.limits.body_seconds, self.limits.idle_seconds)
         self._tick = max(0.005, min(_LONGEST_TICK, shortest / 4))
         self._is_ticking = False
@@ -91,11 +91,12 @@ class Connections:
         """Let a connection in; false when there are too many."""
         n_of_address = self._of_address.get(address, 0)
         if n_of_address >= self.limits.most_of_address and not self._is_trusted(connection):
-            return False
-        if len(self._open) >= self.limits.most and not self._make_room():
+            if not self._make_room(address):
+                return False
+        elif len(self._open) >= self.limits.most and not self._make_room(None):
             return False
         self._open.add(connection)
-        self._of_address[address] = n_of_address + 1
+        self._of_address[address] = self._of_address.get(address, 0) + 1
         if not self._is_ticking:
             self._is_ticking = True
             self._looked_at = time.monotonic()
@@ -112,25 +113,30 @@ class Connections:
             else:
                 del self._of_address[address]
 
-    def _make_room(self) -> bool:
-        """Close the connection that is idle longest; false when all are busy."""
-        latest = time.monotonic() - _FRESH
-        for _ in range(2):
-            while self._victims:
-                victim = self._victims.popleft()
-                if victim in self._open and victim.is_idle and victim.idle_since < latest:
-                    victim.transport.close()
-                    self.leave(victim, victim.address)
-                    return True
-            # Sorted once for many: with all connections taken, each new one would look at all of them.
-            idle = [one for one in self._open if one.is_idle and one.idle_since < latest]
-            self._victims.extend(sorted(idle, key=lambda one: one.idle_since))
+    def _make_room(self, address: str | None) -> bool:
+        """Close the connection that is idle longest, of one address or of all; false when they are busy."""
+        now = time.monotonic()
+        found = self._victims.setdefault(address, _Victims())
+        if not found.queue:
+            if now < found.not_before:
+                return False
+            # Sorted once for many: each connection that is too much would look at all there are.
+            idle = [one for one in self._open if one.is_idle and address in (None, one.address)]
+            found.queue.extend(sorted(idle, key=lambda one: one.idle_since))
+            found.not_before = now + _FRESH / 4
+        while found.queue:
+            victim = found.queue.popleft()
+            if victim in self._open and victim.is_idle and victim.idle_since < now - _FRESH:
+                victim.transport.close()
+                self.leave(victim, victim.address)
+                return True
         return False
 
     def _look(self, loop: Any) -> None:
         """Close what takes too long."""
         now = time.monotonic()
         elapsed, self._looked_at = now - self._looked_at, now
+        self._victims.clear()
         for connection in tuple(self._open):
             connection.look(now, elapsed)
         self._is_ticking = bool(self._open)
@@ -142,6 +148,16 @@ class Connections:
             return False
         address = ipaddress.ip_address(connection.client[0].partition("%")[0])
         return any(address in network for network in self.limits.trusted)
+
+
+class _Victims:
+    """Connections that may be closed for new ones, the one that is idle longest first."""
+
+    __slots__ = ("not_before", "queue")
+
+    def __init__(self) -> None:
+        self.queue: deque[GuardedProtocol] = deque()
+        self.not_before = float("-inf")
 
 
 class _HeadTooLargeError(Exception):
@@ -286,6 +302,8 @@ class GuardedProtocol(HttpToolsProtocol):
             transport.abort()
             return
         n_unread = transport.get_write_buffer_size()
+        if n_unread:
+            self.idle_since = now
         if n_unread and n_unread == self._unread:
             if now - self._unread_since > limits.body_seconds:
                 transport.abort()

@@ -28,8 +28,8 @@ _TIMES = re.compile(
 class Transport(asyncio.Transport):
     """Keeps what is written; can stop taking more, as a client does that does not read."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, peer: tuple[str, int]) -> None:
+        super().__init__({"peername": peer})
         self.written = b""
         self.writes = 0
         self.unread = 0
@@ -90,8 +90,8 @@ class Host:
         self.state.default_headers = [(b"date", b"today")]
         self._connections: list[Connection] = []
 
-    def connect(self) -> Connection:
-        transport = Transport()
+    def connect(self, peer: tuple[str, int] = ("127.0.0.1", 1)) -> Connection:
+        transport = Transport(peer)
         protocol: Any = self.config.http_protocol_class(config=self.config, server_state=self.state, app_state={})
         protocol.connection_made(transport)
         self._connections.append(Connection(protocol, transport))
