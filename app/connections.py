@@ -32,7 +32,7 @@ MOST_HEAD_BYTES = 64 * 1024
 MOST_FIELDS = 100
 LEAST_BODY_RATE = 8192  # bytes a second of a body that is longer under way than `body_timeout`
 _LINGER = 2.0  # seconds in which a refused client may go on sending, so that it reads why
-_FRESH = 1.0  # seconds for which a connection counts as busy after its last answer
+_FRESH = 0.5  # seconds for which a connection counts as busy after its last answer
 _LONGEST_TICK = 1.0
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
