@@ -259,8 +259,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Begin with the body."""
+        super().on_headers_complete()  # refuses targets that are none
         self._head_ends()
-        super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """Take in a part of the body."""

@@ -154,12 +154,12 @@ class HotProtocol(GuardedProtocol):
 
     def on_headers_complete(self) -> None:
         """Hold the request back if it may be hot, else start it."""
-        self._head_ends()
         if self._may_answer_now() and self._is_hot():
             self._held_body = b""
         else:
             self._handler = None
             self._begin_ordinary()
+        self._head_ends()
 
     def on_body(self, body: bytes) -> None:
         """Take in a part of the body."""

@@ -97,6 +97,10 @@ class Host:
         self._connections.append(Connection(protocol, transport))
         return self._connections[-1]
 
+    def forget(self, connection: Connection) -> None:
+        """Keep no connection that is over."""
+        self._connections.remove(connection)
+
     async def settle(self, most: int | None = None) -> None:
         """Wait until everything asked for is answered, or for so many steps of the loop.
 
@@ -111,7 +115,7 @@ class Host:
             await asyncio.sleep(0)
 
 
-@dataclass
+@dataclass(eq=False)
 class Connection:
     protocol: Any
     transport: Transport
