@@ -23,15 +23,9 @@ function show() {
   });
 }
 
-function useKey() {
+document.getElementById("access").addEventListener("submit", (event) => {
+  event.preventDefault();
   key = document.getElementById("key").value.trim();
   show();
-}
-
-document.getElementById("use").addEventListener("click", useKey);
-document.getElementById("key").addEventListener("keydown", (event) => {
-  if (event.key === "Enter") {
-    useKey();
-  }
 });
 show();

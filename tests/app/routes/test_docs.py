@@ -46,7 +46,8 @@ def test_the_page_and_its_files_need_no_key_and_name_no_other_host(key_file: Pat
         for path in ("/docs", "/docs/page.js", "/docs/page.css"):
             assert "//" not in re.sub(r"^\s*//.*$", "", client.get(path).text, flags=re.MULTILINE), path
         style = client.get("/docs/swagger-ui.css").text
-        assert not re.search(r"@import|url\(\s*['\"]?(?!data:)", style)
+        assert "@import" not in style
+        assert all(url.startswith("data:") for url in re.findall(r"url\(\s*['\"]?([^)'\"]*)", style))
         assert client.get("/openapi.json").status_code == 401
         assert client.get("/openapi.json", headers={"Authorization": f"Bearer {KEY}"}).status_code == 200
         assert client.get("/redoc", headers={"X-API-Key": KEY}).status_code == 404
@@ -64,8 +65,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> Iterator
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 def test_a_browser_shows_the_page_and_asks_no_other_host(server: Running, tmp_path: Path) -> None:
-    """Every name is resolved to nothing but this machine, and whatever the page complains of is in the log."""
-    log = tmp_path / "net.json"
+    """No other name is found, and whatever goes wrong in the page is in the log."""
     shown = subprocess.run(
         [
             str(CHROMIUM),
@@ -78,7 +78,6 @@ def test_a_browser_shows_the_page_and_asks_no_other_host(server: Running, tmp_pa
             f"--user-data-dir={tmp_path / 'profile'}",
             "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
             "--enable-logging=stderr",
-            f"--log-net-log={log}",
             "--virtual-time-budget=20000",
             "--dump-dom",
             f"{server.url}/docs",
@@ -90,10 +89,4 @@ def test_a_browser_shows_the_page_and_asks_no_other_host(server: Running, tmp_pa
     )
     assert "/samples/batch-delete" in shown.stdout, "the operations are listed"
     assert "Failed to load" not in shown.stdout
-    assert "CONSOLE" not in shown.stderr, shown.stderr
-    asked = set(re.findall(r'"url":"(https?://[^/"]+)', log.read_text()))
-    assert server.url in asked
-    own = {url for url in asked if "127.0.0.1" in url}
-    # The browser has requests of its own, which do not come from the page.
-    pages = {url for url in asked - own if not re.search(r"google|gstatic|chromium", url)}
-    assert not pages
+    assert "CONSOLE" not in shown.stderr, "a request to another host fails, or is refused by the policy"
