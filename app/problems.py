@@ -57,6 +57,12 @@ KINDS: dict[str, Kind] = {
             "The request is not valid HTTP for this server.",
         ),
         Kind(
+            "bad-host",
+            400,
+            "The 'Host' header is malformed",
+            "Send one 'Host' header, with a name or an address and perhaps a port.",
+        ),
+        Kind(
             "key-needed",
             401,
             "A key is needed",
@@ -73,8 +79,8 @@ KINDS: dict[str, Kind] = {
             "foreign-origin",
             403,
             "The request comes from a foreign web page",
-            "Pages of other origins may not call this server: the 'Origin' header must name a host that this server "
-            "is known by. Set allowed_hosts to admit one.",
+            "Pages of other origins may not change this server: scheme, host and port in the 'Origin' header must be "
+            "those of the request itself. Set allowed_origins to admit another.",
         ),
         Kind("no-such-route", 404, "There is nothing here", "This path is no route: '/docs' lists all of them."),
         Kind(
@@ -148,6 +154,13 @@ KINDS: dict[str, Kind] = {
             "Nothing is kept on disk",
             "The server was started with --ephemeral: start it with --data-dir to write snapshots.",
         ),
+        Kind(
+            "too-slow",
+            408,
+            "The request takes too long",
+            "The request did not arrive in time: send it again, without pauses. head_timeout and body_timeout in the "
+            "settings say how long it may take.",
+        ),
         Kind("body-too-large", 413, "The body is too large", "The body is larger than this server accepts."),
         Kind(
             "too-many-rows",
@@ -182,6 +195,12 @@ KINDS: dict[str, Kind] = {
             "Nothing was changed: the file cannot be read as a model.",
         ),
         Kind(
+            "head-too-large",
+            431,
+            "The head of the request is too large",
+            "A request may have 64 KiB of target and headers, and 100 headers, those behind its body included.",
+        ),
+        Kind(
             "queue-full",
             429,
             "Too many requests wait",
@@ -199,6 +218,14 @@ KINDS: dict[str, Kind] = {
             503,
             "Not ready",
             "The server is starting, or it is stopping: try again a little later.",
+            headers=_RETRY,
+        ),
+        Kind(
+            "too-many-connections",
+            503,
+            "Too many connections are open",
+            "As many connections are open as may be, in all or from this address. Close idle ones, or send more than "
+            "one request over each.",
             headers=_RETRY,
         ),
         Kind(

@@ -12,6 +12,7 @@ from app.access.key_file import FILE_NAME, PREFIX, AccessKey, KeyFileError, hash
 
 SECONDS_BETWEEN_LOOKS = 1.0
 _PREFIX = PREFIX.encode("ascii")
+_UNREAD = (-1,)
 _NO_DIGEST = bytes(32)
 
 log = logging.getLogger("oubli.access")
@@ -45,6 +46,7 @@ class AccessKeys:
         self._keys: dict[bytes, AccessKey] = {}
         self._grants: dict[bytes, frozenset[str]] = {}
         self._asked_for = False
+        self._is_broken = False
         self._seen: tuple[int, ...] | None = None
         self._next_expiry: int | None = None
         self._epoch = 0
@@ -76,7 +78,9 @@ class AccessKeys:
         return self._grants[key_id]
 
     def _look(self) -> None:
-        """Notice that the file has changed or a key has expired, now and then."""
+        """Notice that a key has expired, and now and then that the file has changed."""
+        if self._next_expiry is not None and self._now_ms() >= self._next_expiry:
+            self._changed()  # at once: what was decided about this key holds no longer
         now = self._monotonic()
         if self._path is None or now < self._next_look:
             return
@@ -85,16 +89,17 @@ class AccessKeys:
         if seen != self._seen:
             self._seen = seen
             self._read(self._path)
-        elif self._next_expiry is not None and self._now_ms() >= self._next_expiry:
-            self._changed()
 
     def _read(self, path: Path) -> None:
         try:
             keys = read_keys(path)
         except KeyFileError as error:
-            log.error("%s %s: no key opens anything until it is mended", FILE_NAME, error)
-            self._asked_for, keys = True, ()
+            if not self._is_broken:
+                log.error("%s %s: no key opens anything until it is mended", FILE_NAME, error)
+            self._asked_for, keys, self._is_broken = True, (), True
+            self._seen = _UNREAD  # it may have been for a lack of descriptors: looked at again
         else:
+            self._is_broken = False
             if self._asked_for and not keys:
                 log.error("%s holds no keys any more: no key opens anything until it does", FILE_NAME)
             self._asked_for = self._asked_for or bool(keys)

@@ -13,6 +13,7 @@ from app.access.keys import AccessKeys
 from app.access.scopes import SCOPES
 from app.gate import Gate
 from app.problems import ProblemError
+from app.routes.docs import ASSETS
 from tests.app.connections import Host, hosting, request
 from tests.app.support import JSON, make_service, samples, served
 
@@ -58,13 +59,40 @@ def test_each_scope_allows_its_own_and_nothing_else(tmp_path):
                     assert text not in response.text
 
 
+@pytest.mark.parametrize("hot", [True, False])
+def test_a_key_ends_at_its_instant_on_both_ways(tmp_path, hot):
+    """On a connection that has used it, whatever the way: not up to a second later."""
+    end = now_ms() + 3_600_000
+    text = key(tmp_path, "admin", expires_ms=end)
+    sent = request(
+        body=PREDICT,
+        headers=(("Host", "127.0.0.1"), ("X-API-Key", text), *JSON.items(), ("Content-Length", str(len(PREDICT)))),
+    )
+
+    async def run():
+        async with hosting(make_service(), hot=hot, data_dir=tmp_path) as host:
+            now = end - 1
+            host.hot._gate._access_keys._now_ms = lambda: now
+            connection, new = host.connect(), host.connect()
+            for moment in (end - 1, end - 1, end, end, end + 1):
+                now = moment
+                connection.send(sent)
+                await host.settle()
+            new.send(sent)
+            await host.settle()
+            statuses = [answer.status[9:12] for answer in (*connection.answers, *new.answers)]
+            assert statuses == [b"200", b"200", b"401", b"401", b"401", b"401"]
+
+    asyncio.run(run())
+
+
 def test_any_key_will_do_for_what_tells_nothing_of_samples(tmp_path):
     text = key(tmp_path, "predict")
     with served(data_dir=tmp_path) as client:
-        for path in ("/model", "/nowhere", "/jobs/1"):
+        for path in ("/model", "/nowhere", "/jobs/1", "/openapi.json"):
             assert client.get(path).status_code == 401
             assert client.get(path, headers={"Authorization": f"Bearer {text}"}).status_code in (200, 404)
-        for path in ("/healthz", "/readyz", "/docs", "/openapi.json"):
+        for path in ("/healthz", "/readyz", *ASSETS):
             assert client.get(path).status_code == 200
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -110,6 +112,35 @@ def test_a_key_ends_at_its_time(watched):
     watched.now = NOW + 1000
     assert watched.keys.grants(text) is None
     assert watched.keys.asked_for
+
+
+def test_the_epoch_grows_at_the_instant_when_a_key_ends(watched):
+    """What was decided about a key on a connection holds until then, and not until the next look at the file."""
+    _, text = watched.make("read", expires_ms=NOW + 1000)
+    watched.wait()
+    watched.now = NOW + 999
+    before = watched.keys.epoch
+    assert watched.keys.grants(text) == {"read"}
+    watched.now = NOW + 1000
+    assert watched.keys.epoch > before
+    assert watched.keys.grants(text) is None
+
+
+def test_a_file_that_could_not_be_opened_is_read_again(watched, monkeypatch, caplog):
+    _, text = watched.make("read")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", refused)
+        for _ in range(3):
+            watched.wait()
+            assert watched.keys.grants(text) is None
+            assert watched.keys.asked_for
+    assert caplog.text.count("cannot be read") == 1
+    watched.wait()
+    assert watched.keys.grants(text) == {"read"}
+
+
+def refused(path):
+    raise OSError(errno.EMFILE, "Too many open files")
 
 
 def test_the_epoch_grows_when_something_has_changed(watched):

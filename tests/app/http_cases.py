@@ -1,0 +1,295 @@
+"""Requests for fuzzing, drawn from a seed: right ones, wrong ones, and bytes that are hardly requests."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+
+SECRET = "SEKRET-Ω"  # in all texts that are sent
+SECRET_NUMBER = "98765432198765"  # in all long numbers
+SECRETS = (b"SEKRET", SECRET_NUMBER.encode())
+_KNOWN_IDS = ("c1", "c2", "c3", "c50", "n1", "n2", "7", f"{SECRET}-1", f"{SECRET}-2")
+_ROUTES = (
+    ("POST", "/samples/search"),
+    ("POST", "/samples/batch-delete"),
+    ("PUT", "/samples/c5"),
+    ("PUT", f"/samples/{SECRET}"),
+    ("GET", "/samples/c1"),
+    ("GET", f"/samples/{SECRET}"),
+    ("GET", f"/samples?subject={SECRET}&limit=2"),
+    ("GET", "/samples?limit=99999999999999999999"),
+    ("GET", f"/samples?cursor={SECRET}"),
+    ("GET", "/samples?limit=3&format=csv"),
+    ("DELETE", "/samples?id=c9&id=nobody"),
+    ("DELETE", f"/samples?id={SECRET}&ref={SECRET}"),
+    ("DELETE", "/samples"),
+    ("GET", "/model"),
+    ("GET", "/snapshot"),
+    ("POST", "/snapshot"),
+    ("GET", "/snapshot/file"),
+    ("PUT", "/snapshot/file"),
+    ("POST", f"/model/{SECRET}"),
+    ("GET", f"/jobs/{SECRET}"),
+    ("GET", f"/jobs/{SECRET}/events"),
+    ("GET", f"/erasures/{SECRET}"),
+    ("GET", f"/erasures?ref={SECRET}"),
+    ("GET", f"/ledger?cursor={SECRET}"),
+    ("GET", f"/influence/{SECRET}"),
+    ("GET", "/readyz"),
+    ("GET", "/readyz?for=changes"),
+    ("GET", f"/readyz?for={SECRET}"),
+    ("GET", "/healthz"),
+    ("GET", "/docs"),
+    ("GET", "/docs/page.js"),
+    ("GET", f"/{SECRET}"),
+    ("OPTIONS", "/samples"),
+    ("OPTIONS", "*"),
+    ("PATCH", "/samples/c1"),
+    ("TRACE", "/model"),
+    ("CONNECT", "127.0.0.1:80"),
+    ("BREW", "/model"),
+    ("GET", "http://127.0.0.1/model"),
+    ("GET", f"http://{SECRET}.example/model"),
+    ("GET", "//model"),
+    ("GET", "/model?%"),
+    ("GET", "/%00"),
+    ("GET", ""),
+)
+_NUMBERS = ("1", "-3", "2.5", "0", "-0.0", "1e39", "1e999", "1e-400", "16777217", "NaN", "Infinity", "01", "+1", "0x1")
+_TEXTS = ('"a"', '"b"', f'"{SECRET}"', '"\\ud800"', '"\\u0000"', '""', '"' + SECRET * 40 + '"', '"\\x"', "'a'")
+_HOSTS = ("127.0.0.1:8000", "LOCALHOST", "[::1]:80", f"{SECRET}.example", "", "[::1]evil", "a b", "u@127.0.0.1")
+_HOSTS += ("127.0.0.1:99999", "127.0.0.1:x", "127.0.0.1,127.0.0.1", "[", "\u00e9", "127.0.0.1.")
+_ORIGINS = ("http://127.0.0.1", "https://127.0.0.1", "http://127.0.0.1:81", "null", "", f"http://{SECRET}", "http://[")
+_LENGTHS = ("0", "3", "+3", "-1", "3, 3", "0x3", "3 3", "99999999999999999999", "9" * 5000, "", "1e3", "20000000")
+_ENCODINGS = ("chunked", "Chunked", "gzip, chunked", "chunked, gzip", "identity", "chunked, chunked", "", "xchunked")
+_TYPES = ("application/json; charset=utf-8", "Application/JSON", "text/plain", "", "application/jsonx", f"a/{SECRET}")
+_LINES = (
+    ("Expect", "100-continue"),
+    ("Expect", SECRET),
+    ("Connection", "close"),
+    ("Connection", "Keep-Alive"),
+    ("Connection", "upgrade"),
+    ("Upgrade", "h2c"),
+    ("Content-Encoding", "gzip"),
+    ("Sec-Fetch-Site", "cross-site"),
+    ("Sec-Fetch-Site", "same-origin"),
+    ("Idempotency-Key", f"{SECRET}-1"),
+    ("Idempotency-Key", "x" * 300),
+    ("Accept", "text/csv"),
+    ("X-HTTP-Method-Override", "DELETE"),
+    ("X-Forwarded-For", "10.0.0.1"),
+    ("Cookie", SECRET * 100),
+    ("X-Long", "x" * 70_000),
+    ("X-Folded", "a\r\n b"),
+    ("X-Bare", "a\nX-Next: b"),
+    ("X-Nul", "a\0b"),
+    ("X Space", "a"),
+    ("X-Before ", "a"),
+    (" X-Indent", "a"),
+    ("", "a"),
+    ("X-\u00e9", SECRET),
+)
+
+
+class Cases:
+    """Draws what one connection sends.
+
+    Parameters
+    ----------
+    seed
+        The same one draws the same.
+    keys
+        Good and bad ones; the empty text for none.
+    """
+
+    def __init__(self, seed: int, keys: Sequence[str]) -> None:
+        self._random = random.Random(seed)
+        self._keys = keys
+
+    def connection(self) -> tuple[int, list[bytes]]:
+        """Return how many requests it has, and the pieces in which they are sent."""
+        draw = self._random
+        n = draw.choice((1, 1, 2, 3, 6))
+        requests = [self._request() for _ in range(n)]
+        if draw.random() < 0.2:  # the same head again: known heads
+            requests += [requests[-1]] * 2
+        data = b"".join(requests)
+        how = draw.random()
+        if how < 0.4:
+            return len(requests), requests
+        n_cuts = draw.choice((0, 1, 2, 5, 20)) if how < 0.95 else min(len(data), 400)
+        cuts = sorted({0, len(data), *(draw.randrange(len(data) + 1) for _ in range(n_cuts))})
+        return len(requests), [data[a:b] for a, b in pairwise(cuts)]
+
+    def _request(self) -> bytes:
+        draw = self._random
+        kind = draw.random()
+        if kind < 0.35:
+            method, target, body = "POST", "/predict", self._body("instances", self._row)
+        elif kind < 0.6:
+            method, target, body = "POST", "/samples", self._body("samples", self._sample)
+        elif kind < 0.75:
+            method, target, body = (
+                "DELETE",
+                "/samples/" + draw.choice((*_KNOWN_IDS, "a%2Fb", "%ff", "%", "x" * 300)),
+                b"",
+            )
+        else:
+            method, target = draw.choice(_ROUTES)
+            body = b"" if method in ("GET", "DELETE", "OPTIONS") else self._other_body()
+        headers = [("Host", "127.0.0.1")]
+        key = draw.choice(self._keys)
+        if key:
+            headers.append(draw.choice((("X-API-Key", key), ("Authorization", f"Bearer {key}"))))
+        if body or method == "POST":
+            headers += [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        if draw.random() < 0.5:
+            headers, body = self._odd(headers, body)
+        version = draw.choice(("1.1",) * 20 + ("1.0", "0.9", "2.0", "1.2", "9"))
+        lines = [f"{method} {target} HTTP/{version}", *(f"{name}: {value}" for name, value in headers)]
+        end = "\n" if draw.random() < 0.02 else "\r\n"
+        data = (end.join(lines) + end + end).encode("utf-8", "surrogatepass") + body
+        return self._mutated(data) if draw.random() < 0.15 else data
+
+    def _odd(self, headers: list[tuple[str, str]], body: bytes) -> tuple[list[tuple[str, str]], bytes]:
+        """Change headers: replaced, doubled, left out, added; or send the body in chunks."""
+        draw = self._random
+        for _ in range(draw.choice((1, 1, 2))):
+            name, values = draw.choice(
+                (
+                    ("Host", _HOSTS),
+                    ("Origin", _ORIGINS),
+                    ("Content-Length", _LENGTHS),
+                    ("Transfer-Encoding", _ENCODINGS),
+                    ("Content-Type", _TYPES),
+                    ("X-API-Key", tuple(self._keys)),
+                    ("Authorization", ("Basic x", "Bearer", f"Bearer {SECRET}", "")),
+                )
+            )
+            line = (name, draw.choice(values)) if draw.random() < 0.5 else draw.choice(_LINES)
+            how = draw.random()
+            if how < 0.5:
+                headers = [header for header in headers if header[0] != line[0]]
+            if how < 0.9:
+                headers.insert(draw.randrange(len(headers) + 1), line)
+        if draw.random() < 0.02:
+            headers += [(f"X-{i}", "v") for i in range(draw.choice((90, 96, 97, 98, 120)))]
+        if draw.random() < 0.25:
+            headers = [header for header in headers if header[0] != "Content-Length"]
+            headers.append(("Transfer-Encoding", "chunked"))
+            body = self._chunks(body)
+        return headers, body
+
+    def _chunks(self, body: bytes) -> bytes:
+        draw = self._random
+        cuts = sorted({0, len(body), *(draw.randrange(len(body) + 1) for _ in range(3))})
+        extension = draw.choice((b"", b"", b";a=b", b";" + SECRET.encode(), b";" + b"x" * 1000))
+        parts = [b"%x%b\r\n%b\r\n" % (b - a, extension, body[a:b]) for a, b in pairwise(cuts)]
+        trailer = draw.choice((b"", b"", b"Host: 127.0.0.1\r\n", b"X: %b\r\n" % SECRET.encode(), b"X: 1\r\n" * 150))
+        return (
+            b"".join(parts)
+            + draw.choice((b"0\r\n", b"0\r\n", b"00\r\n", b"-1\r\n", b"ffffffffffffffffff\r\n"))
+            + trailer
+            + b"\r\n"
+        )
+
+    def _mutated(self, data: bytes) -> bytes:
+        """Change some bytes."""
+        draw = self._random
+        changed = bytearray(data)
+        for _ in range(draw.choice((1, 1, 2, 5))):
+            place = draw.randrange(len(changed) + 1)
+            how = draw.random()
+            if how < 0.4:
+                changed[place : place + 1] = bytes([draw.randrange(256)])
+            elif how < 0.7:
+                del changed[place : place + draw.choice((1, 1, 4, 40))]
+            else:
+                changed[place:place] = draw.choice(
+                    (b"\r\n", b"\n", b"\0", b" ", b":", b"\xff", changed[place : place + 9])
+                )
+        return bytes(changed)
+
+    # --- bodies
+
+    def _body(self, key: str, item: object) -> bytes:
+        draw = self._random
+        kind = draw.random()
+        if kind < 0.1:
+            return self._other_body()
+        n = draw.choice((1, 1, 1, 2, 3, 12, 13))
+        items = ", ".join(item() for _ in range(n))  # type: ignore[operator]
+        text = f'{{"{key}": [{items}]'
+        if kind < 0.2:
+            more = (f', "{SECRET}": 1', f', "{key}": []', f', "x": {self._value()}')
+            text += draw.choice(more)
+        data = (text + "}").encode("utf-8", "surrogatepass")
+        if kind > 0.97:
+            data = data[: draw.randrange(len(data))]
+        return data
+
+    def _other_body(self) -> bytes:
+        draw = self._random
+        choices = (
+            b"",
+            b"{}",
+            b"[]",
+            b"null",
+            b"\xff\xfe",
+            b"\xef\xbb\xbf{}",
+            SECRET.encode(),
+            b"[" * 100_000,
+            b'{"instances": ' + b"[" * 2000 + b"]" * 2000 + b"}",
+            b'{"instances": ' + b"[" * 40 + b"]" * 40 + b"}",
+            b'{"instances": [[' + SECRET_NUMBER.encode() * 400 + b', "a", true]]}',
+            b'{"samples": [{"id": ' + SECRET_NUMBER.encode() * 400 + b', "features": [1, "a", true], "label": "yes"}]}',
+            b'{"subject": "' + SECRET.encode() + b'"}',
+            b'{"ids": ["' + SECRET.encode() + b'", "c9"]}',
+            b'{"ids": ["c8"], "subjects": ["s1"]}',
+            b'{"ids": [], "ref": "' + SECRET.encode() + b'"}',
+            b'{"features": [1, "a", true], "label": "no"}',
+            b'{"features": [1, "' + SECRET.encode() + b'", 7], "label": "no"}',
+            b'{"parameters": {"' + SECRET.encode() + b'": 1}}',
+            b'{"kind": "' + SECRET.encode() + b'"}',
+            b" " * 20_000,
+        )
+        return draw.choice(choices)
+
+    def _value(self) -> str:
+        draw = self._random
+        kind = draw.random()
+        if kind < 0.4:
+            return draw.choice(_NUMBERS)
+        if kind < 0.8:
+            return draw.choice(_TEXTS)
+        long = SECRET_NUMBER * draw.choice((1, 2, 360))
+        return draw.choice(
+            ("null", "true", "false", "[]", "{}", f'["{SECRET}"]', f'{{"{SECRET}": 1}}', long, f"1e{long}")
+        )
+
+    def _row(self) -> str:
+        draw = self._random
+        if draw.random() < 0.7:
+            return f'[{draw.randrange(40)}, "{draw.choice("abc")}", {draw.choice(("true", "false", "null"))}]'
+        cells = [self._value() for _ in range(draw.choice((3, 3, 3, 2, 4)))]
+        if draw.random() < 0.3:
+            names = draw.sample(("age", "job", "member", SECRET), 3)
+            return (
+                "{" + ", ".join(f"{json.dumps(name)}: {cell}" for name, cell in zip(names, cells, strict=False)) + "}"
+            )
+        return "[" + ", ".join(cells) + "]"
+
+    def _sample(self) -> str:
+        draw = self._random
+        if draw.random() < 0.1:
+            return self._value()
+        label = draw.choice(('"yes"', '"no"', '"yes"', self._value()))
+        fields = [f'"features": {self._row()}', f'"label": {label}']
+        if draw.random() < 0.6:
+            fields.append(f'"id": {draw.choice((*map(json.dumps, _KNOWN_IDS), self._value()))}')
+        if draw.random() < 0.2:
+            name = draw.choice(("subject", "readd", "expires_at", "features", SECRET))
+            fields.append(f'"{name}": {self._value()}')
+        return "{" + ", ".join(fields) + "}"
