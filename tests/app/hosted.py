@@ -21,7 +21,7 @@ from app.server import server_config
 from app.service import ModelService
 from tests.app.support import make_settings
 
-_SECONDS = 60
+_SECONDS = 240  # kernels may have to be compiled
 
 
 @dataclass
