@@ -19,9 +19,8 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import IntEnum
 from http import HTTPStatus
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -34,6 +33,7 @@ LEAST_BODY_RATE = 8192  # bytes a second of a body that is longer under way than
 _LINGER = 2.0  # seconds in which a refused client may go on sending, so that it reads why
 _FRESH = 0.5  # seconds for which a connection counts as busy after its last answer
 _LONGEST_TICK = 1.0
+_NOW: Final = 0.0  # stands for the time of the next look
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -60,12 +60,10 @@ class ConnectionLimits:
     idle_seconds: float = 75.0
 
 
-class Reading(IntEnum):
-    """What of a request is being read."""
-
-    NOTHING = 0
-    HEAD = 1
-    BODY = 2
+# What of a request is being read; plain numbers, because members of an Enum take longer to find.
+NOTHING: Final = 0
+HEAD: Final = 1
+BODY: Final = 2
 
 
 class Connections:
@@ -181,12 +179,30 @@ class GuardedProtocol(HttpToolsProtocol):
 
     guard: ClassVar[Connections]
 
+    # uvicorn's own attributes are more than Python finds quickly in one dictionary.
+    __slots__ = (
+        "_began",
+        "_body_bytes",
+        "_ends_at",
+        "_head_bytes",
+        "_is_over",
+        "_last_words",
+        "_n_begun",
+        "_n_fields",
+        "_reading",
+        "_unread",
+        "_unread_since",
+        "_unseen_bytes",
+        "address",
+        "idle_since",
+    )
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.address = ""
         self.idle_since = 0.0
-        self._reading = Reading.NOTHING
-        self._began = 0.0  # the head or the body that is being read
+        self._reading: int = NOTHING
+        self._began = _NOW  # the head or the body that is being read
         self._n_begun = 0  # requests, in the bytes that are being parsed
         self._n_fields = 0
         self._head_bytes = 0  # of complete parts
@@ -245,17 +261,22 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_url(self, url: bytes) -> None:
         """Take in a part of the target."""
-        self._count_head(len(url))
+        self._head_bytes += len(url)
+        if self._head_bytes > MOST_HEAD_BYTES:
+            raise _HeadTooLargeError
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take in a field of the head; those of a trailer say nothing that is asked for."""
-        self._n_fields += 1
-        self._count_head(len(name) + len(value) + 4)
-        if self._n_fields > MOST_FIELDS:
+        self._n_fields = n_fields = self._n_fields + 1
+        self._head_bytes = n_bytes = self._head_bytes + len(name) + len(value) + 4
+        if n_fields > MOST_FIELDS or n_bytes > MOST_HEAD_BYTES:
             raise _HeadTooLargeError
-        if self._reading is Reading.HEAD:
-            super().on_header(name, value)
+        if self._reading == HEAD:
+            name = name.lower()
+            if name == b"expect" and value.lower() == b"100-continue":
+                self.expect_100_continue = True
+            self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """Begin with the body."""
@@ -269,7 +290,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """End a request."""
-        self._reading = Reading.NOTHING
+        self._reading = NOTHING
         super().on_message_complete()
 
     # --- called by the server
@@ -316,10 +337,12 @@ class GuardedProtocol(HttpToolsProtocol):
             if self._has_answered and now - self.idle_since > limits.idle_seconds:
                 self._flush()
                 transport.close()
+        elif self._began == _NOW:
+            self._began = now  # noted here, once in a while, and not with each request
         elif self.flow.read_paused:
             self._began += elapsed  # it is the server that takes its time
         else:
-            is_head = self._reading is Reading.HEAD
+            is_head = self._reading == HEAD
             allowed = limits.head_seconds if is_head else limits.body_seconds + self._body_bytes / LEAST_BODY_RATE
             if now - self._began > allowed:
                 self._refuse(ProblemError("too-slow", headers={"Connection": "close"}))
@@ -333,7 +356,7 @@ class GuardedProtocol(HttpToolsProtocol):
     @property
     def _has_cycle(self) -> bool:
         """Whether the request whose body is being read is uvicorn's current one."""
-        return self._reading is Reading.BODY
+        return self._reading == BODY
 
     def _flush(self) -> None:
         """Write what was answered and not written yet."""
@@ -341,26 +364,21 @@ class GuardedProtocol(HttpToolsProtocol):
     def _head_begins(self) -> None:
         if self.cycle is not None and not self.cycle.keep_alive:
             raise _OverError
-        self._reading = Reading.HEAD
-        self._began = time.monotonic()
+        self._reading = HEAD
+        self._began = _NOW
         self._n_begun += 1
         self._n_fields = self._head_bytes = self._unseen_bytes = self._body_bytes = 0
 
     def _head_ends(self) -> None:
-        self._reading = Reading.BODY
-        self._began = time.monotonic()
+        self._reading = BODY
+        self._began = _NOW
         self._unseen_bytes = 0
 
-    def _count_head(self, n_bytes: int) -> None:
-        self._head_bytes += n_bytes
-        if self._head_bytes > MOST_HEAD_BYTES:
-            raise _HeadTooLargeError
-
-    def _count_unseen(self, n_bytes: int, was_reading: Reading, body_came: bool) -> None:
+    def _count_unseen(self, n_bytes: int, was_reading: int, body_came: bool) -> None:
         """Refuse a head or a trailer before it is complete: the parser keeps its last field until that has ended."""
-        if self._reading is Reading.BODY:
-            self._unseen_bytes = 0 if body_came or was_reading is not Reading.BODY else self._unseen_bytes + n_bytes
-        elif was_reading is Reading.HEAD or (self._n_begun == 1 and not was_reading):
+        if self._reading == BODY:
+            self._unseen_bytes = 0 if body_came or was_reading != BODY else self._unseen_bytes + n_bytes
+        elif was_reading == HEAD or (self._n_begun == 1 and not was_reading):
             self._unseen_bytes += n_bytes
         if self._unseen_bytes > MOST_HEAD_BYTES:
             self._refuse(ProblemError("head-too-large", headers={"Connection": "close"}))

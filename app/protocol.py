@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from app.connections import Connections, GuardedProtocol, Reading
+from app.connections import NOTHING, Connections, GuardedProtocol
 from app.exchanges import Exchanges
 from app.hot import LATER, Answer, Handler, HotRoutes, Later, Occasion
 
@@ -117,6 +117,17 @@ class _Awaited:
 class HotProtocol(GuardedProtocol):
     """One connection. `protocol_for` makes the class that uvicorn is given."""
 
+    __slots__ = (
+        "_admitted_for",
+        "_admitted_headers",
+        "_awaited",
+        "_chunk",
+        "_handler",
+        "_held_body",
+        "_known_head",
+        "_unsent",
+    )
+
     hot: ClassVar[HotRoutes]
     all_open: ClassVar[set[Any]] = set()  # as the server has them
     _batch: ClassVar[_Batch]
@@ -191,7 +202,7 @@ class HotProtocol(GuardedProtocol):
 
     def on_message_complete(self) -> None:
         """Answer the request if it was held back."""
-        self._reading = Reading.NOTHING
+        self._reading = NOTHING
         handler, self._handler = self._handler, None
         if handler is not None:
             # The client may have stopped reading, or the connection may be closing, since the head was judged.

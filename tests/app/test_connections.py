@@ -218,7 +218,7 @@ def test_a_request_for_another_protocol_is_the_last_one(hot: bool) -> None:
 def age(connection: Connection, seconds: float) -> None:
     """Have so much time pass for a connection."""
     protocol = connection.protocol
-    protocol._began -= seconds
+    protocol._began = (protocol._began or time.monotonic()) - seconds  # a look notes it
     protocol.idle_since -= seconds
     protocol._unread_since -= seconds
     protocol.look(time.monotonic(), seconds)
