@@ -27,9 +27,9 @@ from app.commit import Commit, Made, Waiting, with_claim
 from app.errors import BusyError, ServiceError, StorageError, UnavailableError
 from app.folding import Folder
 from app.grace import Grace
-from app.journal.journal import Journal, JournalError, JournalFullError, Record
+from app.journal.journal import Journal, JournalError, JournalFullError, NoDescriptorsError, Record
 from app.journal.records import encode
-from app.live import Live, Pending
+from app.live import Live, Pending, StopReason
 from app.model import ServedModel
 from app.mutations import Change, Done, Request, Settle
 from app.plans import Ground, Plan, make_all
@@ -194,7 +194,8 @@ class Committer:
             await self._workers.write(partial(self._journal.append, [record], reserve=True))
         except JournalError:
             self._auditor.rewind(head)
-            live.failed = live.failed or self._journal.failed
+            if self._journal.failed:
+                live.halt(StopReason.DISK_FAILED)
             raise
         if then is not None:
             then()
@@ -236,14 +237,17 @@ class Committer:
             return
         try:
             await self._workers.write(partial(self._journal.append, commit.records, reserve=self._use_reserve))
-        except JournalFullError:
+        except JournalFullError as error:
             self._auditor.rewind(commit.head)
+            self._live.hindered = hindrance(error)
             self._give_way(commit)
             return
         except Exception as error:  # also a mistake of ours: what waits must be told, and what comes later be served
             self._auditor.rewind(commit.head)
             self._fail(commit, error)
             return
+        if not self._use_reserve:
+            self._live.hindered = None
         self._use_reserve = False
         await self._turns.exclusive()
         self._make(commit)
@@ -269,9 +273,10 @@ class Committer:
         self._record(commit, waiting, plan, b"" if plan.body is None else encode(plan.body))
         try:
             await self._workers.write(partial(self._journal.append, commit.records, reserve=not change.refusable))
-        except JournalFullError:
+        except JournalFullError as error:
             self._auditor.rewind(commit.head)
-            raise StorageError("no room on the disk") from None
+            self._live.hindered = hindrance(error)
+            raise StorageError(str(error)) from None
         except JournalError as error:
             self._auditor.rewind(commit.head)
             self._fail(commit, error)
@@ -442,8 +447,8 @@ class Committer:
 
     def _fail(self, commit: Commit, error: BaseException) -> None:
         """Nothing is changed from now on: the disk or the model is in doubt until a restart."""
-        self._live.failed = True
         known = isinstance(error, JournalError)
+        self._live.halt(StopReason.DISK_FAILED if known else StopReason.MODEL_UNUSABLE)
         for one in commit.made:
             one.waiting.tell(None, UnavailableError("failed") if known else error)
         if known:
@@ -452,6 +457,11 @@ class Committer:
     def _require_sound(self) -> None:
         if self._live.failed:
             raise UnavailableError("failed")
+
+
+def hindrance(error: JournalFullError) -> StopReason:
+    """Return why a change could not be written that may be written later."""
+    return StopReason.NO_DESCRIPTORS if isinstance(error, NoDescriptorsError) else StopReason.DISK_FULL
 
 
 def settle_future(future: asyncio.Future[Done[T]], done: Done[T] | None, error: BaseException | None) -> None:

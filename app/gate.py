@@ -9,20 +9,26 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping
-from urllib.parse import urlsplit
 
 from app.access.keys import AccessKeys
 from app.access.scopes import SCOPES, needed_scopes
+from app.origins import Host, Origin, origin_of, parse_host, parse_origin
 from app.problems import ProblemError
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 # Asked by machines that know the server by its address of the day; they tell nobody anything.
 HEALTH_PATHS = frozenset({"/healthz", "/readyz"})
-OPEN_PATHS = HEALTH_PATHS | {"/docs", "/openapi.json"}
+DOCS_PATHS = frozenset(
+    {"/docs", "/docs/page.js", "/docs/page.css", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css"}
+)
+OPEN_PATHS = HEALTH_PATHS | DOCS_PATHS
 UPLOAD_PATH = "/snapshot/file"
 JSON_TYPE = b"application/json"
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+# Two of them could be read as one by the server and as the other by what is in front of it.
+_ONCE = frozenset({b"host", b"origin", b"sec-fetch-site"})
+_FOREIGN_SITES = frozenset({b"cross-site", b"same-site"})  # same-site: another port, or a name beside this one
 
 Headers = Mapping[bytes, bytes]
 """The first value of each header, by its name in lower case."""
@@ -34,7 +40,9 @@ class Gate:
     Parameters
     ----------
     allowed_hosts
-        Names that `Host` and `Origin` may carry, without port; ``*`` admits all.
+        Names that `Host` may carry, without port; ``*`` admits all.
+    allowed_origins
+        Origins of pages that may change something besides those of the request's own.
     api_key
         A key that allows everything; None when there is none. Callers must send a key when there is this one or others.
     access_keys
@@ -56,10 +64,13 @@ class Gate:
         max_body_bytes: int,
         max_snapshot_bytes: int,
         access_keys: AccessKeys | None = None,
+        allowed_origins: Iterable[str] = (),
     ) -> None:
-        self._hosts = frozenset(host.strip("[]").lower() for host in allowed_hosts)
-        self._any_host = "*" in self._hosts
-        self._last_host: bytes | None = None
+        hosts = [host.lower() for host in allowed_hosts]
+        self._any_host = "*" in hosts
+        self._hosts = frozenset(_name_of(host) for host in hosts)
+        self._origins = frozenset(parse_origin(origin) for origin in allowed_origins) - {None}
+        self._last_host: tuple[bytes, Host] | None = None
         self._key = None if api_key is None else _hashed(api_key.encode("utf-8"))
         self._access_keys = AccessKeys(None) if access_keys is None else access_keys
         self.max_body_bytes = max_body_bytes
@@ -83,12 +94,12 @@ class Gate:
         ProblemError
             When it must not pass.
         """
-        if path not in HEALTH_PATHS:
-            self._check_host(headers)
+        host = self._check_host(headers, path in HEALTH_PATHS)
         if path not in OPEN_PATHS and (self._key is not None or self._access_keys.asked_for):
             self._check_key(method, path, headers)
-        if method not in _SAFE_METHODS:
-            self._check_origin(headers)
+        # A download is noted in the ledger, so that it is no safe method.
+        if method not in _SAFE_METHODS or path == UPLOAD_PATH:
+            self._check_origin(headers, host)
         if method not in _BODY_METHODS:
             return None
         upload = path == UPLOAD_PATH
@@ -100,26 +111,36 @@ class Gate:
             raise body_too_large(limit)
         return limit
 
-    def _check_host(self, headers: Headers) -> None:
-        host = headers.get(b"host")
-        if host is None:
+    def _check_host(self, headers: Headers, any_host: bool) -> Host | None:
+        text = headers.get(b"host")
+        if text is None:
+            if any_host:  # probes in HTTP/1.0 have none
+                return None
             raise ProblemError("unknown-host", "The request has no 'Host' header.")
-        if host == self._last_host:  # nearly every request names the host of the one before
-            return
-        if not self._any_host and _host_name(host.decode("latin-1")) not in self._hosts:
+        last = self._last_host
+        if last is not None and text == last[0]:  # nearly every request names the host of the one before
+            return last[1]
+        host = parse_host(text.decode("latin-1"))
+        if host is None:
+            raise ProblemError("bad-host")
+        if any_host:
+            return host
+        if not self._any_host and host.name not in self._hosts:
             raise ProblemError("unknown-host")
-        self._last_host = host
+        self._last_host = (text, host)
+        return host
 
-    def _check_origin(self, headers: Headers) -> None:
+    def _check_origin(self, headers: Headers, host: Host | None) -> None:
         """Browsers send `Origin` with whatever a page posts: a foreign page must not change the model."""
-        origin = headers.get(b"origin")
-        if origin is None or self._any_host:
+        text = headers.get(b"origin")
+        if text is None:
+            # Programs send neither. Browsers without `Origin` say at least this.
+            if headers.get(b"sec-fetch-site", b"").strip().lower() in _FOREIGN_SITES:
+                raise ProblemError("foreign-origin")
             return
-        try:
-            name = urlsplit(origin.decode("latin-1")).hostname
-        except ValueError:
-            name = None
-        if name not in self._hosts:
+        origin: Origin | None = parse_origin(text.decode("latin-1"))
+        is_own = host is not None and origin == origin_of(host)
+        if origin is None or not (is_own or origin in self._origins):
             raise ProblemError("foreign-origin")
 
     def _check_key(self, method: str, path: str, headers: Headers) -> None:
@@ -147,10 +168,19 @@ def known_hosts(host: str, further: Iterable[str]) -> list[str]:
 
 
 def first_values(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """Return the first value of each header."""
+    """Return the first value of each header.
+
+    Raises
+    ------
+    ProblemError
+        When one is repeated that decides who is asked, or who asks.
+    """
     values: dict[bytes, bytes] = {}
     for name, value in headers:
-        values.setdefault(name, value)
+        if name not in values:
+            values[name] = value
+        elif name in _ONCE:
+            raise ProblemError("bad-host" if name == b"host" else "bad-request")
     return values
 
 
@@ -175,12 +205,10 @@ def _check_content_type(headers: Headers) -> None:
         raise ProblemError("not-json")
 
 
-def _host_name(host: str) -> str:
-    """Return the name in a `Host` header, in lower case, without port and brackets."""
-    name = host.strip().lower()
-    if name.startswith("["):
-        return name[1:].partition("]")[0]
-    return name.rpartition(":")[0] if ":" in name else name
+def _name_of(host: str) -> str:
+    """Return a host of the settings as `Host` headers are compared with it."""
+    parsed = parse_host(host) or parse_host(f"[{host}]")
+    return host if parsed is None else parsed.name
 
 
 def _hashed(key: bytes) -> bytes:

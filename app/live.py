@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from app.model import ServedModel
+
+
+class StopReason(StrEnum):
+    """Why nothing is changed at present; `GET /readyz` and `GET /model` tell it."""
+
+    DISK_FAILED = "disk-failed"
+    """A write or a flush has failed: only a restart can tell what the disk holds."""
+    MODEL_UNUSABLE = "model-unusable"
+    """A change failed inside the model: only a restart can tell what it should be."""
+    LEDGER_FAILED = "ledger-failed"
+    """The ledger does not go on where the journal does: only a restart can tell why."""
+    DISK_FULL = "disk-full"
+    """There is no room on the disk; changes are taken again when there is."""
+    NO_DESCRIPTORS = "no-descriptors"
+    """The process may not open more files; changes are taken again when it may."""
 
 
 @dataclass(slots=True)
@@ -35,8 +51,10 @@ class Live:
         How many times a snapshot was handed out.
     pending
         Erasures that are not finished, by receipt.
-    failed
-        An error left the model or the disk in doubt: nothing is changed any more.
+    halted
+        Why nothing is changed until a restart: an error left the model or the disk in doubt. None when none did.
+    hindered
+        Why the last change could not be written, although the disk and the model are sound. None when it could.
     """
 
     model: ServedModel
@@ -46,4 +64,23 @@ class Live:
     next_id: int = 0
     exports: int = 0
     pending: dict[str, Pending] = field(default_factory=dict)
-    failed: bool = False
+    halted: StopReason | None = None
+    hindered: StopReason | None = None
+
+    @property
+    def stopped(self) -> StopReason | None:
+        """Why nothing is changed at present; None when changes are taken."""
+        return self.halted or self.hindered
+
+    @property
+    def failed(self) -> bool:
+        """Whether nothing is changed until a restart."""
+        return self.halted is not None
+
+    @failed.setter
+    def failed(self, failed: bool) -> None:
+        self.halted = StopReason.DISK_FAILED if failed else None
+
+    def halt(self, reason: StopReason) -> None:
+        """Change nothing until a restart; the first reason stays."""
+        self.halted = self.halted or reason

@@ -18,7 +18,7 @@ from app.gate import Gate, known_hosts
 from app.guards import Guards
 from app.hot import HotRoutes
 from app.problems import ProblemError, to_problem
-from app.routes import erasures, health, influence, jobs, ledger, model, model_jobs, predict, samples, snapshots
+from app.routes import docs, erasures, health, influence, jobs, ledger, model, model_jobs, predict, samples, snapshots
 from app.service import ModelService
 from app.settings import Settings
 from app.version import VERSION
@@ -59,6 +59,7 @@ def create_app(settings: Settings, service: ModelService) -> FastAPI:
         description=DESCRIPTION,
         lifespan=lifespan,
         redirect_slashes=False,  # /samples/ is not /samples: a redirected deletion could lose what it names
+        docs_url=None,
         redoc_url=None,
         telemetry=_TELEMETRY,
     )
@@ -69,10 +70,11 @@ def create_app(settings: Settings, service: ModelService) -> FastAPI:
         max_body_bytes=settings.max_body_bytes,
         max_snapshot_bytes=settings.max_snapshot_bytes,
         access_keys=AccessKeys(settings.access_keys_path),
+        allowed_origins=settings.allowed_origins,
     )
     app.state.context = context
     app.state.hot = HotRoutes(context, gate)
-    for routes in (predict, influence, samples, erasures, ledger, snapshots, model, model_jobs, jobs, health):
+    for routes in (predict, influence, samples, erasures, ledger, snapshots, model, model_jobs, jobs, health, docs):
         app.include_router(routes.router)
     for kind in (ProblemError, ServiceError, OubliError):
         app.add_exception_handler(kind, _answer)

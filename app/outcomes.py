@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
+from app.live import StopReason
 from app.model import QueryResult
 from core.samples import HeldSample
 
@@ -126,3 +127,5 @@ class Description:
     pending_erasures: int
     overdue_erasures: int
     expiry_paused: str | None
+    changes: Literal["accepted", "stopped"]
+    changes_stopped: StopReason | None

@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from app import errors
 from app.journal.journal import JournalError, JournalFullError
+from app.live import StopReason
 from core.errors import CapacityError, EmptyModelError, FileError, InputError
 
 MEDIA_TYPE = "application/problem+json"
@@ -56,6 +57,12 @@ KINDS: dict[str, Kind] = {
             "The request is not valid HTTP for this server.",
         ),
         Kind(
+            "bad-host",
+            400,
+            "The 'Host' header is malformed",
+            "Send one 'Host' header, with a name or an address and perhaps a port.",
+        ),
+        Kind(
             "key-needed",
             401,
             "A key is needed",
@@ -72,8 +79,8 @@ KINDS: dict[str, Kind] = {
             "foreign-origin",
             403,
             "The request comes from a foreign web page",
-            "Pages of other origins may not call this server: the 'Origin' header must name a host that this server "
-            "is known by. Set allowed_hosts to admit one.",
+            "Pages of other origins may not change this server: scheme, host and port in the 'Origin' header must be "
+            "those of the request itself. Set allowed_origins to admit another.",
         ),
         Kind("no-such-route", 404, "There is nothing here", "This path is no route: '/docs' lists all of them."),
         Kind(
@@ -140,6 +147,13 @@ KINDS: dict[str, Kind] = {
             "Nothing is kept on disk",
             "The server was started with --ephemeral: start it with --data-dir to write snapshots.",
         ),
+        Kind(
+            "too-slow",
+            408,
+            "The request takes too long",
+            "The request did not arrive in time: send it again, without pauses. head_timeout and body_timeout in the "
+            "settings say how long it may take.",
+        ),
         Kind("body-too-large", 413, "The body is too large", "The body is larger than this server accepts."),
         Kind(
             "too-many-rows",
@@ -174,6 +188,12 @@ KINDS: dict[str, Kind] = {
             "Nothing was changed: the file cannot be read as a model.",
         ),
         Kind(
+            "head-too-large",
+            431,
+            "The head of the request is too large",
+            "A request may have 64 KiB of target and headers, and 100 headers, those behind its body included.",
+        ),
+        Kind(
             "queue-full",
             429,
             "Too many requests wait",
@@ -194,11 +214,20 @@ KINDS: dict[str, Kind] = {
             headers=_RETRY,
         ),
         Kind(
+            "too-many-connections",
+            503,
+            "Too many connections are open",
+            "As many connections are open as may be, in all or from this address. Close idle ones, or send more than "
+            "one request over each.",
+            headers=_RETRY,
+        ),
+        Kind(
             "changes-stopped",
             503,
-            "The model does not change any more",
+            "The model does not change at present",
             "An earlier error left the model or the disk in doubt, so nothing is changed until the server is "
             "restarted. Predictions go on.",
+            headers=_RETRY,
         ),
         Kind(
             "capacity",
@@ -260,6 +289,24 @@ class ProblemError(Exception):
     def response(self) -> Response:
         """Return the answer."""
         return Response(orjson.dumps(self.content()), self.kind.status, self.headers, media_type=MEDIA_TYPE)
+
+
+_STOPPED: dict[StopReason, str] = {
+    StopReason.DISK_FAILED: "A write to the data directory failed, so that what is on the disk is in doubt. Check the "
+    "disk, then restart the server: it reads what is there.",
+    StopReason.MODEL_UNUSABLE: "A change failed inside the model, so that the model is in doubt. Restart the server: "
+    "it makes the model anew from its snapshot and its journal.",
+    StopReason.LEDGER_FAILED: "The ledger does not go on where the journal does. Restart the server: it says what is "
+    "missing.",
+    StopReason.DISK_FULL: "The disk has no room. Make room: changes are then taken again without a restart.",
+    StopReason.NO_DESCRIPTORS: "The process may not open more files. Raise its limit of open files (ulimit -n): "
+    "changes are taken again without a restart as soon as files can be opened.",
+}
+
+
+def changes_stopped(reason: StopReason) -> ProblemError:
+    """Return the problem of a server that answers predictions and takes no changes."""
+    return ProblemError("changes-stopped", f"{_STOPPED[reason]} Predictions go on.")
 
 
 def invalid(pointer: str, rule: str) -> ProblemError:

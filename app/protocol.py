@@ -13,12 +13,12 @@ ordinary way, or waits for the disk, those behind it go to uvicorn's queue.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any, ClassVar, NamedTuple, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from app.connections import Connections, GuardedProtocol, Reading
 from app.hot import LATER, Answer, Handler, HotRoutes, Later, Occasion
 
 _MOST_DIGITS = 8  # of a body's length, and the sign after them
@@ -113,7 +113,7 @@ class _Awaited:
         self._connection._deliver(self, answer)
 
 
-class HotProtocol(HttpToolsProtocol):
+class HotProtocol(GuardedProtocol):
     """One connection. `protocol_for` makes the class that uvicorn is given."""
 
     hot: ClassVar[HotRoutes]
@@ -130,15 +130,12 @@ class HotProtocol(HttpToolsProtocol):
         self._awaited = _Awaited(self)  # of the next request that has to wait
         self._chunk = b""  # being read, when it begins with a request
         self._unsent: list[bytes] = []
-        self._is_reading = False  # between the first byte of a request and its last
-        self._answered_at = 0.0
-        self._idle_timer: asyncio.TimerHandle | None = None
 
     # --- called by the loop
 
     def data_received(self, data: bytes) -> None:
         """Answer a request that is as the one before; else have it parsed."""
-        if self._is_reading:
+        if self._reading:
             self._chunk = b""
         else:
             if self._known_head is not None and self._answer_known(self._known_head, data):
@@ -146,23 +143,18 @@ class HotProtocol(HttpToolsProtocol):
             self._chunk = data
         super().data_received(data)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
-        super().connection_lost(exc)
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-
     # --- called by the parser
 
     def on_message_begin(self) -> None:
         """Start anew; the scope is made when it is needed."""
-        self._is_reading = True
+        self._head_begins()
         self.url = b""
         self.headers = []
         self.expect_100_continue = False
 
     def on_headers_complete(self) -> None:
         """Hold the request back if it may be hot, else start it."""
+        self._head_ends()
         if self._may_answer_now() and self._is_hot():
             self._held_body = b""
         else:
@@ -174,11 +166,12 @@ class HotProtocol(HttpToolsProtocol):
         if self._handler is None:
             super().on_body(body)
         else:
+            self._body_bytes += len(body)
             self._held_body += body
 
     def on_message_complete(self) -> None:
         """Answer the request if it was held back."""
-        self._is_reading = False
+        self._reading = Reading.NOTHING
         handler, self._handler = self._handler, None
         if handler is not None:
             # The client may have stopped reading, or the connection may be closing, since the head was judged.
@@ -190,15 +183,10 @@ class HotProtocol(HttpToolsProtocol):
                     self._take_in(answer)
                 return
             self._begin_ordinary()
-            super().on_body(self._held_body)
+            HttpToolsProtocol.on_body(self, self._held_body)
         super().on_message_complete()
 
-    # --- called by the server, and when something is no HTTP
-
-    def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP, after what was asked before it."""
-        self._send()
-        super().send_400_response(msg)
+    # --- called by the server
 
     def shutdown(self) -> None:
         """Close the connection after the request that is being read, if there is one."""
@@ -206,7 +194,7 @@ class HotProtocol(HttpToolsProtocol):
         if self._handler is not None:
             self._handler = None
             self._begin_ordinary()
-            super().on_body(self._held_body)
+            HttpToolsProtocol.on_body(self, self._held_body)
         super().shutdown()
 
     # --- the two ways
@@ -234,7 +222,6 @@ class HotProtocol(HttpToolsProtocol):
         answer = self._ask(head.handler, body)
         if answer is None:
             return False
-        self._unset_keepalive_if_required()
         if answer is not LATER:
             self._take_in(answer)
         return True
@@ -257,13 +244,9 @@ class HotProtocol(HttpToolsProtocol):
         if not awaited.keep_alive:
             self._send()
             self.transport.close()
-        elif self.pipeline:
+        elif self.pipeline or self._last_words is not None:
             self._send()
-            self.flow.resume_reading()
-            cycle, app = self.pipeline.pop()
-            task = self.loop.create_task(cycle.run_asgi(app))
-            task.add_done_callback(self.tasks.discard)
-            self.tasks.add(task)
+            self._go_on()
 
     def _may_answer_now(self) -> bool:
         """Whether an answer written now is the next one due, and will be read."""
@@ -276,10 +259,10 @@ class HotProtocol(HttpToolsProtocol):
     def _begin_ordinary(self) -> None:
         """Let uvicorn see the head of the request."""
         url, headers, expects = self.url, self.headers, self.expect_100_continue
-        super().on_message_begin()
+        HttpToolsProtocol.on_message_begin(self)
         self.url, self.expect_100_continue = url, expects
         self.headers.extend(headers)  # the scope holds this list
-        super().on_headers_complete()
+        HttpToolsProtocol.on_headers_complete(self)
 
     def _take_in(self, answer: Answer) -> None:
         """Write an answer, now or together with those of other connections."""
@@ -291,13 +274,11 @@ class HotProtocol(HttpToolsProtocol):
         head, body = answer
         self._unsent.append(b"%b%bcontent-length: %d\r\n\r\n%b" % (head, rendered, len(body), body))
         self.server_state.total_requests += 1
-        self._answered_at = time.monotonic()
-        if self._idle_timer is None:
-            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_if_idle)
+        self.idle_since = time.monotonic()
         if len(self.connections) == 1:
             self._send()
         else:
-            self._batch.take(self, self._answered_at)
+            self._batch.take(self, self.idle_since)
 
     def _send(self) -> None:
         """Write what was answered."""
@@ -306,20 +287,16 @@ class HotProtocol(HttpToolsProtocol):
                 self.transport.write(b"".join(self._unsent))
             self._unsent.clear()
 
-    def _close_if_idle(self) -> None:
-        """Close a connection that asks nothing more. One timer a while: one a request costs as much as the routing."""
-        self._idle_timer = None
-        is_answering = self.cycle is not None and not self.cycle.response_complete
-        # Requests on the ordinary way are followed by uvicorn's own timer.
-        if self._is_reading or is_answering or self.timeout_keep_alive_task is not None:
-            return
-        idle_for = time.monotonic() - self._answered_at
-        if idle_for < self.timeout_keep_alive:
-            self._idle_timer = self.loop.call_later(self.timeout_keep_alive - idle_for, self._close_if_idle)
-        else:
-            self.transport.close()
+    def _flush(self) -> None:
+        """Write what was answered and not written yet."""
+        self._send()
+
+    @property
+    def _has_cycle(self) -> bool:
+        """Whether the request whose body is being read is uvicorn's current one; one that is held back is not."""
+        return self._handler is None and super()._has_cycle
 
 
-def protocol_for(hot: HotRoutes) -> type[HotProtocol]:
-    """Return the protocol with the hot routes of an application."""
-    return type("OubliProtocol", (HotProtocol,), {"hot": hot, "_batch": _Batch()})
+def protocol_for(hot: HotRoutes, connections: Connections) -> type[HotProtocol]:
+    """Return the protocol with the hot routes of an application, for the connections of its server."""
+    return type("OubliProtocol", (HotProtocol,), {"hot": hot, "guard": connections, "_batch": _Batch()})

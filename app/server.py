@@ -13,19 +13,20 @@ import logging
 import signal
 import socket
 import sys
-from importlib.util import find_spec
 from types import FrameType, TracebackType
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
 
+from app.connections import ConnectionLimits, Connections, parse_networks
 from app.errors import StartError
 from app.guards import place_of
 from app.main import create_app
+from app.protocol import protocol_for
 from app.service import ModelService
 from app.settings import Settings
 from app.sockets import bind
+from app.store.descriptors import connections_allowed
 
 DRAIN_SECONDS = 0.3
 SWITCH_SECONDS = 0.0005
@@ -92,7 +93,7 @@ def run(settings: Settings, service: ModelService, sockets: list[socket.socket] 
         sockets = bind(settings.host, settings.port)
     configure_logging()
     app = create_app(settings, service)
-    config = server_config(app, _protocol(app))
+    config = server_config(app, protocol_for(app.state.hot, _connections(settings)))
     # Threads write snapshots meanwhile: the loop must not wait five milliseconds for its turn at the interpreter.
     sys.setswitchinterval(SWITCH_SECONDS)
     # What the model is made of stays: the collector need not look at it again.
@@ -120,13 +121,19 @@ def server_config(app: Any, protocol: Any = "auto") -> uvicorn.Config:
     )
 
 
-def _protocol(app: FastAPI) -> Any:
-    """Return the protocol with the short way in; uvicorn's choice where httptools does not run."""
-    if find_spec("httptools") is None:
-        return "auto"
-    from app.protocol import protocol_for
-
-    return protocol_for(app.state.hot)
+def _connections(settings: Settings) -> Connections:
+    """Return the connections of a server, as many as the process may have descriptors for."""
+    most = connections_allowed(settings.max_connections)
+    return Connections(
+        ConnectionLimits(
+            most=most,
+            most_of_address=settings.max_connections_per_address or max(1, most // 2),
+            trusted=parse_networks(settings.trusted_proxies),
+            head_seconds=settings.head_timeout,
+            body_seconds=settings.body_timeout,
+            idle_seconds=settings.idle_timeout,
+        )
+    )
 
 
 class SparingFormatter(logging.Formatter):

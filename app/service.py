@@ -34,7 +34,7 @@ from app.idle import IdleResolver, TagSlices
 from app.influencing import Influencing
 from app.jobs.board import Job, JobBoard, Report
 from app.journal.journal import JournalError
-from app.live import Live
+from app.live import Live, StopReason
 from app.mutations import Change, Done, Request, Settle, added, addition, deletion, replacement
 from app.outcomes import Added, Deleted, Description, NewSamples, Page, Predicted, Replacement, Restored, Row
 from app.receipts import Receipts
@@ -184,6 +184,11 @@ class ModelService:
         return self._live.failed
 
     @property
+    def stopped(self) -> StopReason | None:
+        """Why nothing is changed at present; None when changes are taken."""
+        return self._live.stopped
+
+    @property
     def model_version(self) -> int:
         """Version of the samples held."""
         return self._live.version
@@ -312,6 +317,7 @@ class ModelService:
             pending=len(live.pending),
             overdue=sum(pending.acknowledged_ms < end for pending in live.pending.values()),
             expiry_paused=self._expiring.paused,
+            stopped=live.stopped,
         )
 
     @property
@@ -516,7 +522,7 @@ class ModelService:
         return None if retention is None else self.now_ms + round(retention * 1000)
 
     def _fail(self) -> None:
-        self._live.failed = True
+        self._live.halt(StopReason.LEDGER_FAILED)
 
     def _require_started(self) -> None:
         if self._state == "starting":

@@ -27,6 +27,7 @@ from pydantic_settings import (
 
 from app.access.key_file import FILE_NAME, KeyFileError, now_ms, read_keys
 from app.errors import StartError
+from app.origins import parse_origin
 
 ENV_PREFIX = "OUBLI_"
 DEFAULT_CONFIG = Path("oubli.toml")
@@ -100,12 +101,26 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "accept_missing_erasures",
     ),
     "Erasure": ("erasure_deadline", "readd_grace", "retention", "max_expiry_share", "key_dir"),
-    "Network": ("host", "port", "api_key_file", "allow_anonymous", "allowed_hosts", "workers"),
+    "Network": (
+        "host",
+        "port",
+        "api_key_file",
+        "allow_anonymous",
+        "allowed_hosts",
+        "allowed_origins",
+        "trusted_proxies",
+        "workers",
+    ),
     "Limits": (
         "max_body_bytes",
         "max_snapshot_bytes",
         "max_rows",
         "max_queue",
+        "max_connections",
+        "max_connections_per_address",
+        "head_timeout",
+        "body_timeout",
+        "idle_timeout",
         "max_json_depth",
         "page_size_max",
         "idle_resolve",
@@ -252,6 +267,11 @@ class Settings(BaseSettings):
     """Serve beyond loopback without a key."""
     allowed_hosts: Names = ()
     """Further host names that requests may carry in `Host`, besides loopback names and `host`; `*` allows any."""
+    allowed_origins: Names = ()
+    """Origins of web pages that may change the model besides the server's own: `https://oubli.example`, as a proxy that
+    ends TLS gives them."""
+    trusted_proxies: Names = ()
+    """Addresses or networks of proxies in front of the server: `max_connections_per_address` is not for them."""
     workers: int = 1
     """Always 1: one process serves one model."""
 
@@ -264,6 +284,16 @@ class Settings(BaseSettings):
     """Most rows, samples or ids in one request."""
     max_queue: int = Field(default=1024, ge=1)
     """Most requests that wait for the model; further ones are answered 429, erasures excepted."""
+    max_connections: int = Field(default=4096, ge=1)
+    """Most connections at the same time; fewer where the process may not open enough files."""
+    max_connections_per_address: int | None = Field(default=None, ge=1)
+    """Most connections of one address, an IPv6 network of 64 bits being one; by default half of all."""
+    head_timeout: float = Field(default=10.0, gt=0)
+    """Seconds in which the head of a request has to arrive."""
+    body_timeout: float = Field(default=60.0, gt=0)
+    """Seconds in which a body has to arrive, one more for every 8 KiB of it; also for clients that read no answer."""
+    idle_timeout: float = Field(default=75.0, gt=0)
+    """Seconds after which a connection without a request is closed."""
     max_json_depth: int = Field(default=32, ge=4)
     """Deepest nesting of a JSON body."""
     page_size_max: int = Field(default=1000, ge=1)
@@ -285,7 +315,7 @@ class Settings(BaseSettings):
         from_file = InitSettingsSource(settings_cls, _read_toml(_config_path(flags)))
         return init_settings, env_settings, from_file
 
-    @field_validator("drop", "categorical", "allowed_hosts", mode="before")
+    @field_validator("drop", "categorical", "allowed_hosts", "allowed_origins", "trusted_proxies", mode="before")
     @classmethod
     def _split_names(cls, value: object) -> object:
         if not isinstance(value, str):
@@ -315,6 +345,23 @@ class Settings(BaseSettings):
                 return kind(value)
             except ValueError:
                 continue
+        return value
+
+    @field_validator("allowed_origins")
+    @classmethod
+    def _whole_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if any(parse_origin(name) is None for name in value):
+            raise ValueError("must be origins, scheme and host and perhaps a port: https://oubli.example")
+        return value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            for name in value:
+                ipaddress.ip_network(name, strict=False)
+        except ValueError:
+            raise ValueError("must be addresses or networks: 10.0.0.7 or 10.0.0.0/24") from None
         return value
 
     @field_validator("workers")

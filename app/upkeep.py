@@ -17,6 +17,7 @@ ledger.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import time
@@ -30,8 +31,8 @@ from app.commits import Committer
 from app.errors import ServiceError, UnavailableError
 from app.folding import Folder
 from app.idle import TagSlices
-from app.journal.journal import JournalError
-from app.live import Live
+from app.journal.journal import JournalError, JournalFullError
+from app.live import Live, StopReason
 from app.model import ServedModel
 from app.retention.parse import moment
 from app.store.keeper import Keeper
@@ -44,6 +45,7 @@ log = logging.getLogger("oubli.service")
 TAG_SLICE = 0.002  # seconds of one piece of the work before a snapshot; requests are answered in between
 _TICK = 0.25  # seconds between two looks at the clock
 _TIME_KEPT_MS = 3_600_000
+_PROBE = 1.0  # seconds between two looks whether a full disk has room again
 _RETRY = 5.0  # seconds before a snapshot that could not be written is tried again
 
 
@@ -117,6 +119,7 @@ class Upkeep:
         self._lasted = 0.0
         self._not_before = 0.0
         self._is_owed = False
+        self._next_probe = 0.0
         self._witnessed_ms = 0
         self._traceless_at = time.monotonic()
 
@@ -132,7 +135,9 @@ class Upkeep:
         """Do what is due, until cancelled."""
         while True:
             await asyncio.sleep(_TICK)
-            await self._keep_time()
+            with contextlib.suppress(ServiceError, JournalError):  # tried again; what is owed must not wait for it
+                await self._keep_time()
+                await self._look_again()
             is_scrub_due = self._is_scrub_due()
             if not (self._is_due() or is_scrub_due):
                 continue
@@ -222,7 +227,7 @@ class Upkeep:
             await self._write(partial(self._keeper.journal.rotate, facts.seq))
             await self._committer.record(lambda: noted, changes=1, then=swap)
         except JournalError:
-            live.failed = True  # the snapshot stands: a restart goes on from it
+            live.halt(StopReason.DISK_FAILED)  # the snapshot stands: a restart goes on from it
             raise UnavailableError("failed") from None
         if not self._keeper.is_ephemeral:
             await self.settle_files()
@@ -282,7 +287,17 @@ class Upkeep:
         try:
             await self._workers.write(work)
         finally:
-            self._live.failed = self._live.failed or self._keeper.journal.failed
+            if self._keeper.journal.failed:
+                self._live.halt(StopReason.DISK_FAILED)
+
+    async def _look_again(self) -> None:
+        """Find out, now and then, whether what kept changes from being written has passed."""
+        if self._live.hindered is None or self._live.failed or time.monotonic() < self._next_probe:
+            return
+        self._next_probe = time.monotonic() + _PROBE
+        with contextlib.suppress(JournalFullError):
+            await self._write(self._keeper.journal.probe)
+            self._live.hindered = None
 
     def _is_due(self) -> bool:
         if self._live.failed or time.monotonic() < self._not_before:

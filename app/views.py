@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from app.errors import NotHeldError
+from app.live import StopReason
 from app.model import ServedModel, class_list
 from app.outcomes import Description, Page
 from core.errors import UnknownIdError
@@ -54,7 +55,14 @@ def page_of_samples(
 
 
 def describe(
-    model: ServedModel, model_version: int, *, durable: bool, pending: int, overdue: int, expiry_paused: str | None
+    model: ServedModel,
+    model_version: int,
+    *,
+    durable: bool,
+    pending: int,
+    overdue: int,
+    expiry_paused: str | None,
+    stopped: StopReason | None,
 ) -> Description:
     """Return what is known of the model as a whole."""
     schema = model.schema_
@@ -76,4 +84,6 @@ def describe(
         pending_erasures=pending,
         overdue_erasures=overdue,
         expiry_paused=expiry_paused,
+        changes="accepted" if stopped is None else "stopped",
+        changes_stopped=stopped,
     )

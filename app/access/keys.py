@@ -76,7 +76,9 @@ class AccessKeys:
         return self._grants[key_id]
 
     def _look(self) -> None:
-        """Notice that the file has changed or a key has expired, now and then."""
+        """Notice that a key has expired, and now and then that the file has changed."""
+        if self._next_expiry is not None and self._now_ms() >= self._next_expiry:
+            self._changed()  # at once: what was decided about this key holds no longer
         now = self._monotonic()
         if self._path is None or now < self._next_look:
             return
@@ -85,8 +87,6 @@ class AccessKeys:
         if seen != self._seen:
             self._seen = seen
             self._read(self._path)
-        elif self._next_expiry is not None and self._now_ms() >= self._next_expiry:
-            self._changed()
 
     def _read(self, path: Path) -> None:
         try:

@@ -41,6 +41,7 @@ _ROUTES: dict[tuple[str, str], frozenset[str]] = {
     ("POST", "/expiry/confirm"): _ADMIN,
     ("GET", "/model"): ANY_KEY,
     ("GET", "/keys"): ANY_KEY,
+    ("GET", "/openapi.json"): ANY_KEY,
     ("GET", "/metrics"): ANY_KEY,
 }
 _FOLDERS: tuple[tuple[str, str, frozenset[str]], ...] = (

@@ -2,6 +2,7 @@
 
     append   durable when it returns, all records or none
     refused  JournalFullError: nothing of the batch is there, later ones may fit
+             NoDescriptorsError: the same, because no file could be opened
     failed   JournalError: the disk's state is not known, and nothing is written any more
 
 A restart reads what is there.
@@ -44,6 +45,10 @@ class JournalError(Exception):
 
 class JournalFullError(JournalError):
     """No room on the disk: the batch is not in the journal, which still works."""
+
+
+class NoDescriptorsError(JournalFullError):
+    """The process may not open more files: nothing was written, and the journal still works."""
 
 
 class JournalDamagedError(StartError):
@@ -100,6 +105,15 @@ class Journal(Protocol):
             When there is no room; none of them is in the journal.
         JournalError
             When it is not known whether they are; or the journal has failed before.
+        """
+
+    def probe(self) -> None:
+        """Return when records that may not use the kept room would find room now.
+
+        Raises
+        ------
+        JournalError
+            As `append` does.
         """
 
     def rotate(self, first_seq: int) -> None:

@@ -12,7 +12,7 @@ import os
 import shutil
 from pathlib import Path
 
-from app.store.directory import flush_directory
+from app.store.directory import flushed
 
 RESERVE_NAME = "journal-reserve"
 RESERVE_BYTES = 4 * 2**20  # some thousand erasures of one sample
@@ -54,8 +54,8 @@ class Reserve:
         temporary = self._directory / _TEMPORARY
         try:
             _allocate(temporary, self._n_bytes)
-            temporary.replace(self._path)
-            flush_directory(self._directory)
+            with flushed(self._directory):
+                temporary.replace(self._path)
         except OSError as error:
             temporary.unlink(missing_ok=True)
             if not is_no_room(error):
@@ -74,9 +74,9 @@ class Reserve:
         """
         if not self._is_there:
             return False
-        self._is_there = False
-        self._path.unlink(missing_ok=True)
-        flush_directory(self._directory)  # many file systems hand out freed blocks only after that
+        with flushed(self._directory):  # many file systems hand out freed blocks only after that
+            self._is_there = False
+            self._path.unlink(missing_ok=True)
         return True
 
 

@@ -14,13 +14,14 @@ import os
 import re
 import sqlite3
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from app.errors import StartError
 from app.journal.journal import JournalDamagedError, Record
-from app.store.directory import flush_directory, flush_file
+from app.store.directory import flush_directory, flush_file, opened_directory
 
 APPLICATION_ID = 0x4F75626C
 FORMAT = 1
@@ -73,18 +74,20 @@ class Segment:
         """
         path = directory / f"journal-{first_seq:012d}.sqlite"
         temporary = directory / f".{path.name}.tmp"
-        try:
-            _build(temporary)
-            flush_file(temporary)
-            temporary.rename(path)
-            flush_directory(directory)
-            return cls(path, _connect(path))
-        except (sqlite3.Error, OSError):
-            remove(temporary)
-            # Left there it would hide what goes to the segment before it from now on.
-            remove(path)
-            flush_directory(directory)
-            raise
+        # Open from the beginning: what is removed after a lack of descriptors must be flushed all the same.
+        with opened_directory(directory) as flush:
+            try:
+                _build(temporary)
+                flush_file(temporary)
+                temporary.rename(path)
+                flush()
+                return cls(path, _connect(path, flush))
+            except (sqlite3.Error, OSError):
+                remove(temporary)
+                # Left there it would hide what goes to the segment before it from now on.
+                remove(path)
+                flush()
+                raise
 
     @classmethod
     def open(cls, path: Path) -> Segment:
@@ -99,7 +102,7 @@ class Segment:
         """
         connection = None
         try:
-            connection = _connect(path)
+            connection = _connect(path, partial(flush_directory, path.parent))
             _require_readable(path, connection)
         except _UNREADABLE as error:
             _close(connection)
@@ -271,7 +274,7 @@ def _build(path: Path) -> None:
         connection.close()
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path, flush: Callable[[], None]) -> sqlite3.Connection:
     """Open a database that is there, with its log.
 
     The connection may move between threads but belongs to one at a time: it is opened where the service starts, and
@@ -293,7 +296,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         # Locks the file and makes the log, whose name has to be on the disk before the first commit is.
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("COMMIT")
-        flush_directory(path.parent)
+        flush()
     except BaseException:
         connection.close()
         raise

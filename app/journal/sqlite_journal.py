@@ -19,6 +19,7 @@ from app.journal.journal import (
     JournalDamagedError,
     JournalError,
     JournalFullError,
+    NoDescriptorsError,
     Record,
     require_later,
     require_next,
@@ -36,7 +37,8 @@ from app.journal.segment import (
     row_of,
     segments_in,
 )
-from app.store.directory import flush_directory
+from app.store.descriptors import is_unopened, lacks_descriptors
+from app.store.directory import flushed
 
 # The log grows by the pages that each commit changes, mostly one of 4 KiB. Taken in every so often, it stays in the
 # same few blocks of the disk, and a restart has little to read.
@@ -146,6 +148,13 @@ class SqliteJournal:
             self._oldest_at = at_ms / 1000
         self._after_commit(n_bytes)
 
+    def probe(self) -> None:
+        """Return when ordinary records would find room now. See `Journal.probe`."""
+        self._require_sound()
+        with self._disk_errors():
+            if not self._reserve.ensure() or lacks_room(self._directory, 2 * _COMMIT_BYTES):
+                raise JournalFullError("no room on the disk")
+
     def rotate(self, first_seq: int) -> None:
         """Begin a new segment. See `Journal.rotate`."""
         self._require_sound()
@@ -155,7 +164,7 @@ class SqliteJournal:
             with self._disk_errors():
                 old.fold_log(truncate=True)  # what was rolled back may still be in the log
             return
-        with self._disk_errors():
+        with self._disk_errors(creating=True):
             self._segment = Segment.create(self._directory, first_seq)
         self._last_seq = first_seq - 1
         self._n_records = self._n_bytes = self._log_bytes = 0
@@ -177,9 +186,9 @@ class SqliteJournal:
             gone = [path for path, later in itertools.pairwise(paths) if number_of(later) <= seq]
             if not gone:
                 return
-            for path in gone:  # oldest first: a crash in between leaves a journal without a gap
-                remove(path)
-            flush_directory(self._directory)
+            with flushed(self._directory):
+                for path in gone:  # oldest first: a crash in between leaves a journal without a gap
+                    remove(path)
             self._first_seq = number_of(paths[len(gone)])
             self._reserve.ensure()
 
@@ -265,13 +274,18 @@ class SqliteJournal:
             self._segment.fold_log(truncate=False)
 
     @contextlib.contextmanager
-    def _disk_errors(self) -> Iterator[None]:
-        """Tell a full disk from one that has failed."""
+    def _disk_errors(self, *, creating: bool = False) -> Iterator[None]:
+        """Tell a full disk, and a lack of descriptors, from a disk that has failed.
+
+        A new file that cannot be opened is always the former: nothing was written, whatever was the reason.
+        """
         try:
             yield
         except (sqlite3.Error, OSError) as error:
             if self._is_no_room(error, 2 * _COMMIT_BYTES):
                 raise JournalFullError("no room on the disk") from None
+            if lacks_descriptors(error) or (creating and is_unopened(error)):
+                raise NoDescriptorsError("no file could be opened") from None
             self._fail()
 
     def _is_no_room(self, error: sqlite3.Error | OSError, n_bytes: int) -> bool:

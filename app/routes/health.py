@@ -6,8 +6,8 @@ from fastapi import APIRouter, Request
 
 from app.context import context_of
 from app.openapi import problems
-from app.problems import ProblemError
-from app.routes.shapes import HealthAnswer, ReadyAnswer
+from app.problems import ProblemError, changes_stopped, invalid
+from app.routes.shapes import Changes, HealthAnswer, ReadyAnswer
 
 router = APIRouter(tags=["health"])
 
@@ -18,10 +18,35 @@ async def healthz() -> HealthAnswer:
     return HealthAnswer(status="alive")
 
 
-@router.get("/readyz", summary="Readiness", responses=problems("not-ready"))
+_FOR = {
+    "name": "for",
+    "in": "query",
+    "required": False,
+    "description": "What the caller wants to send; with `changes` the answer is 503 while none are accepted.",
+    "schema": {"type": "string", "enum": ["predictions", "changes"], "default": "predictions"},
+}
+
+
+@router.get(
+    "/readyz",
+    summary="Readiness",
+    response_model_exclude_none=True,
+    responses=problems("invalid-input", "not-ready", "changes-stopped"),
+    openapi_extra={"parameters": [_FOR]},
+)
 async def readyz(request: Request) -> ReadyAnswer:
-    """Say whether requests are welcome: not before the kernels are compiled, and not after a signal to stop."""
+    """Say whether requests are welcome: not before the kernels are compiled, and not after a signal to stop.
+
+    Predictions go on when the model cannot be changed any more: the answer stays 200 then and says so.
+    """
     service = context_of(request).service
+    wanted = request.query_params.get("for", "predictions")
+    if wanted not in ("predictions", "changes"):
+        raise invalid("/for", "must be 'predictions' or 'changes'")
     if service.state != "ready":
         raise ProblemError("not-ready", f"The server is {service.state}.")
-    return ReadyAnswer(status="ready", model_version=service.model_version)
+    stopped = service.stopped
+    if stopped is not None and wanted == "changes":
+        raise changes_stopped(stopped)
+    changes: Changes = "accepted" if stopped is None else "stopped"
+    return ReadyAnswer(status="ready", model_version=service.model_version, changes=changes, reason=stopped)

@@ -11,6 +11,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.live import StopReason
+
+Changes = Literal["accepted", "stopped"]
 Scalar = str | int | float | bool
 Features = Annotated[
     list[Scalar | None] | dict[str, Scalar | None],
@@ -281,6 +284,10 @@ class ModelAnswer(Shape):
     """Those of them whose deadline has passed."""
     expiry_paused: str | None
     """Why no sample expires at present; POST /expiry/confirm lets it go on."""
+    changes: Changes
+    """Whether samples can be added, rectified and deleted at present."""
+    changes_stopped: StopReason | None
+    """Why not; null while they can. `disk-full` and `no-descriptors` pass by themselves, the others with a restart."""
     memory_bytes: int
 
 
@@ -291,7 +298,11 @@ class HealthAnswer(Shape):
 
 
 class ReadyAnswer(Shape):
-    """The server takes requests."""
+    """The server answers predictions."""
 
     status: Literal["ready"]
     model_version: Version
+    changes: Changes
+    """Whether samples can be added, rectified and deleted at present; `?for=changes` asks for a 503 when not."""
+    reason: StopReason | None = None
+    """Why changes have stopped; left out while they are accepted."""

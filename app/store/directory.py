@@ -12,7 +12,8 @@ import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from app.errors import StartError, StorageError
@@ -68,16 +69,16 @@ class DataDirectory:
         """Flush a finished temporary file and give it its name, replacing what had it."""
         target = self.path / name
         flush_file(temporary)
-        temporary.replace(target)
-        flush_directory(self.path)
+        with flushed(self.path):
+            temporary.replace(target)
         return target
 
     def remove(self, paths: list[Path]) -> None:
         """Remove files for good."""
-        for path in paths:
-            path.unlink(missing_ok=True)
         if paths:
-            flush_directory(self.path)
+            with flushed(self.path):
+                for path in paths:
+                    path.unlink(missing_ok=True)
 
     def _take_lock(self) -> None:
         try:
@@ -119,6 +120,27 @@ def flush_file(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def opened_directory(path: Path) -> Iterator[Callable[[], None]]:
+    """Open a directory and give what makes renames and removals in it survive a power loss.
+
+    Opened before anything changes: a process without descriptors is refused when nothing is half done yet.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield partial(os.fsync, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def flushed(path: Path) -> Iterator[None]:
+    """Make what the block changes in a directory survive a power loss."""
+    with opened_directory(path) as flush:
+        yield
+        flush()
 
 
 def flush_directory(path: Path) -> None:

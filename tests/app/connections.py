@@ -11,9 +11,9 @@ from functools import cache
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from app.connections import ConnectionLimits, Connections, guarded_for
 from app.main import create_app
 from app.protocol import protocol_for
 from app.service import ModelService
@@ -28,10 +28,11 @@ _TIMES = re.compile(
 class Transport(asyncio.Transport):
     """Keeps what is written; can stop taking more, as a client does that does not read."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, peer: tuple[str, int]) -> None:
+        super().__init__({"peername": peer})
         self.written = b""
         self.writes = 0
+        self.unread = 0
         self.closed = False
 
     def write(self, data: Any) -> None:
@@ -39,6 +40,15 @@ class Transport(asyncio.Transport):
             return
         self.written += data
         self.writes += 1
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
+
+    def abort(self) -> None:
+        self.closed = True
 
     def is_closing(self) -> bool:
         return self.closed
@@ -57,37 +67,44 @@ def _document() -> dict[str, Any]:
 
 
 class Host:
-    """A server without a socket; `hot` or as uvicorn has it."""
+    """A server without a socket, with or without the short way in."""
 
-    def __init__(self, service: ModelService, *, hot: bool = True, keep_alive: float = 5, **settings: Any) -> None:
+    def __init__(
+        self, service: ModelService, *, hot: bool = True, limits: ConnectionLimits | None = None, **settings: Any
+    ) -> None:
         self.service = service
         self.app = create_app(make_settings(**settings), service)
         self.app.openapi_schema = _document()  # made anew for each application it takes longer than all requests
         self.hot = self.app.state.hot
+        self.guard = Connections(limits)
         self.config = uvicorn.Config(
             self.app,
-            http=protocol_for(self.hot) if hot else HttpToolsProtocol,
+            http=protocol_for(self.hot, self.guard) if hot else guarded_for(self.guard),
             lifespan="off",
             log_config=None,
             access_log=False,
             ws="none",
-            timeout_keep_alive=keep_alive,
         )
         self.config.load()
         self.state = ServerState()
         self.state.default_headers = [(b"date", b"today")]
         self._connections: list[Connection] = []
 
-    def connect(self) -> Connection:
-        transport = Transport()
+    def connect(self, peer: tuple[str, int] = ("127.0.0.1", 1)) -> Connection:
+        transport = Transport(peer)
         protocol: Any = self.config.http_protocol_class(config=self.config, server_state=self.state, app_state={})
         protocol.connection_made(transport)
         self._connections.append(Connection(protocol, transport))
         return self._connections[-1]
 
     async def settle(self, most: int | None = None) -> None:
-        """Wait until everything asked for is answered, or for so many steps of the loop."""
+        """Wait until everything asked for is answered, or for so many steps of the loop.
+
+        A request whose body has not come is waited for in vain; so is no longer than seconds.
+        """
+        until = asyncio.get_running_loop().time() + 30
         while (self.state.tasks or any(each.is_awaiting for each in self._connections)) and most != 0:
+            assert asyncio.get_running_loop().time() < until, "a request is not answered"
             await asyncio.sleep(0)
             most = None if most is None else most - 1
         for _ in range(3):

@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.hot import LARGEST_BODY
+from app.live import StopReason
 from app.service import ModelService
 from tests.app.connections import Answered, Host, hosting, request
 from tests.app.support import CLASSES, NUMBERS, forest, make_service
@@ -205,8 +206,8 @@ async def enter(state: str, service: ModelService, stack: AsyncExitStack) -> Non
     if state == "stopping":
         service.drain()
     elif state == "failed":
-        service._live.failed = True
-        stack.callback(setattr, service._live, "failed", False)
+        service._live.halt(StopReason.DISK_FAILED)
+        stack.callback(setattr, service._live, "halted", None)
     elif state == "busy":
         await stack.enter_async_context(service._turns.mutation())
     elif state == "read":

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import Any
 
 import orjson
 import pytest
 
+from app.connections import ConnectionLimits
 from tests.app.connections import Connection, Host, hosting, request
 from tests.app.support import forest, make_service
 
@@ -249,18 +251,18 @@ def test_an_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
         reading.send(PREDICT[:30])
         asking.send(MODEL)
         for connection in (idle, reading, asking):
-            connection.protocol._answered_at -= 1000
+            connection.protocol.idle_since -= 1000
         for connection in (idle, busy, reading, asking):
-            connection.protocol._close_if_idle()
+            connection.protocol.look(time.monotonic(), 1.0)
         assert [c.transport.closed for c in (idle, busy, reading, asking)] == [True, False, False, False]
         reading.send(PREDICT[30:])
         await host.settle()
         assert [len(c.answers) for c in (busy, reading, asking)] == [1, 2, 2]
-        busy.protocol._answered_at -= 1000
-        busy.protocol._close_if_idle()
+        busy.protocol.idle_since -= 1000
+        busy.protocol.look(time.monotonic(), 1.0)
         assert busy.transport.closed
 
-    served(work, keep_alive=500)
+    served(work, limits=ConnectionLimits(idle_seconds=500))
 
 
 def test_the_timer_closes() -> None:
@@ -271,10 +273,10 @@ def test_the_timer_closes() -> None:
             await asyncio.sleep(0.01)
         assert len(connection.answers) == 1
 
-    served(work, keep_alive=0.02)
+    served(work, limits=ConnectionLimits(idle_seconds=0.02))
 
 
-def test_after_an_ordinary_request_the_ordinary_timer_closes() -> None:
+def test_after_an_ordinary_request_the_timer_closes_as_well() -> None:
     async def work(host: Host) -> None:
         connection = host.connect()
         connection.send(PREDICT + MODEL)
@@ -283,7 +285,7 @@ def test_after_an_ordinary_request_the_ordinary_timer_closes() -> None:
         while not connection.transport.closed:  # noqa: ASYNC110 - as a client would see it
             await asyncio.sleep(0.01)
 
-    served(work, keep_alive=0.1)
+    served(work, limits=ConnectionLimits(idle_seconds=0.1))
 
 
 def test_shutdown_lets_a_request_finish() -> None:

@@ -13,6 +13,7 @@ from app.access.keys import AccessKeys
 from app.access.scopes import SCOPES
 from app.gate import Gate
 from app.problems import ProblemError
+from app.routes.docs import ASSETS
 from tests.app.connections import Host, hosting, request
 from tests.app.support import JSON, make_service, samples, served
 
@@ -61,10 +62,10 @@ def test_each_scope_allows_its_own_and_nothing_else(tmp_path):
 def test_any_key_will_do_for_what_tells_nothing_of_samples(tmp_path):
     text = key(tmp_path, "predict")
     with served(data_dir=tmp_path) as client:
-        for path in ("/model", "/nowhere", "/jobs/1"):
+        for path in ("/model", "/nowhere", "/jobs/1", "/openapi.json"):
             assert client.get(path).status_code == 401
             assert client.get(path, headers={"Authorization": f"Bearer {text}"}).status_code in (200, 404)
-        for path in ("/healthz", "/readyz", "/docs", "/openapi.json"):
+        for path in ("/healthz", "/readyz", *ASSETS):
             assert client.get(path).status_code == 200
 
 

@@ -9,7 +9,8 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -288,15 +289,21 @@ def test_what_fails_after_a_commit_fails_the_next_one(tmp_path: Path, monkeypatc
 def test_a_rotation_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, is_full: bool) -> None:
     journal = journal_in(tmp_path)
     journal.append(batch(1, 3))
-    flush = segment_module.flush_directory
+    opened = segment_module.opened_directory
     failures = iter([True, False])
 
-    def flush_once_failing(path: Path) -> None:
-        if next(failures, False):
-            raise OSError(code, "")
-        flush(path)
+    @contextmanager
+    def opened_once_failing(path: Path) -> Iterator[Callable[[], None]]:
+        with opened(path) as flush:
 
-    monkeypatch.setattr(segment_module, "flush_directory", flush_once_failing)
+            def flush_once_failing() -> None:
+                if next(failures, False):
+                    raise OSError(code, "")
+                flush()
+
+            yield flush_once_failing
+
+    monkeypatch.setattr(segment_module, "opened_directory", opened_once_failing)
     with pytest.raises(JournalError) as caught:
         journal.rotate(4)
     assert isinstance(caught.value, JournalFullError) == is_full

@@ -70,11 +70,11 @@ def test_a_disk_that_fails_is_not_a_full_one(tmp_path: Path, monkeypatch: pytest
 
 
 def test_other_errors_are_passed_on_when_it_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(path: Path) -> None:
+    def broken(descriptor: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     reserve = Reserve(tmp_path, SIZE)
     reserve.ensure()
-    monkeypatch.setattr(module, "flush_directory", broken)
+    monkeypatch.setattr(module.os, "fsync", broken)
     with pytest.raises(OSError, match="Input/output"):
         reserve.give_up()

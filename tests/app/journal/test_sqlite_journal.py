@@ -1,3 +1,4 @@
+import os
 import shutil
 import sqlite3
 import stat
@@ -223,9 +224,7 @@ def test_a_kill_between_any_two_steps_on_the_disk(tmp_path: Path, monkeypatch: p
     with monkeypatch.context() as patch:
         for name in ("rename", "replace", "unlink"):
             patch.setattr(Path, name, copied(getattr(Path, name)))
-        patch.setattr(segment_module, "flush_file", copied(segment_module.flush_file))
-        for module in (segment_module, journal_module):
-            patch.setattr(module, "flush_directory", copied(module.flush_directory))
+        patch.setattr(os, "fsync", copied(os.fsync))
         patch.setattr(segment_module, "_build", copied(segment_module._build))
         patch.setattr(segment_module, "_connect", copied(segment_module._connect))
         patch.setattr(segment_module.Segment, "fold_log", copied(segment_module.Segment.fold_log))

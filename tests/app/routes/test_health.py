@@ -4,15 +4,48 @@ import asyncio
 import threading
 
 import httpx2
+import pytest
 
+from app.live import StopReason
 from app.main import create_app
-from tests.app.support import BASE, make_service, make_settings, rows, served, served_here
+from tests.app.support import BASE, make_service, make_settings, rows, samples, served, served_here
+
+PASSING = (StopReason.DISK_FULL, StopReason.NO_DESCRIPTORS)
 
 
 def test_alive_and_ready():
     with served() as client:
         assert client.get("/healthz").json() == {"status": "alive"}
-        assert client.get("/readyz").json() == {"status": "ready", "model_version": 1}
+        ready = {"status": "ready", "model_version": 1, "changes": "accepted"}
+        for path in ("/readyz", "/readyz?for=changes", "/readyz?for=predictions", "/readyz?_=1"):
+            assert client.get(path).json() == ready
+        response = client.get("/readyz?for=SECRET")
+        assert response.status_code == 422
+        assert "SECRET" not in response.text
+
+
+@pytest.mark.parametrize("reason", StopReason)
+def test_ready_for_predictions_and_not_for_changes(reason):
+    service = make_service()
+    with served(service) as client:
+        setattr(service._live, "hindered" if reason in PASSING else "halted", reason)
+        assert client.get("/healthz").status_code == 200
+        ready = client.get("/readyz")
+        assert ready.status_code == 200
+        assert ready.json() == {"status": "ready", "model_version": 1, "changes": "stopped", "reason": reason}
+        assert client.post("/predict", json={"instances": rows(1)}).status_code == 200
+        refused = client.get("/readyz?for=changes")
+        assert refused.status_code == 503
+        assert int(refused.headers["retry-after"]) > 0
+        assert refused.json()["type"] == "urn:oubli:problem:changes-stopped"
+        model = client.get("/model").json()
+        assert (model["changes"], model["changes_stopped"]) == ("stopped", reason)
+        changed = client.post("/samples", json=samples(1))
+        assert changed.status_code == (201 if reason in PASSING else 503), "what may pass is tried"
+        if reason in PASSING:
+            service._live.hindered = None
+            assert client.get("/readyz?for=changes").status_code == 200
+            assert client.get("/model").json()["changes_stopped"] is None
 
 
 def test_not_ready_before_the_kernels_are_compiled():
