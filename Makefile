@@ -19,7 +19,7 @@ run: $(VENV)/.installed  ## serve the forest trained on Adult on http://127.0.0.
 test: lint  ## ruff, mypy and the test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart=0 $(ARGS)
 
-test-slow: $(VENV)/.installed-dev  ## the long tests
+test-slow: $(VENV)/.installed-dev  ## the long tests (ARGS="--rotate --part 1/2 --seconds 1800" runs a share of them)
 	$(BIN)/python -m pytest -m slow -x --timeout 3600 $(ARGS)
 
 lint: $(VENV)/.installed-dev  ## ruff and mypy

@@ -1,6 +1,10 @@
-"""Run every benchmark in full and write RESULTS.md: `python -m benchmarks [--data DIR]`."""
+"""Run every benchmark in full and write RESULTS.md: `python -m benchmarks [--data DIR]`.
+
+`python -m benchmarks compare REV` compares the speed with another commit's instead.
+"""
 
 import argparse
+import sys
 from pathlib import Path
 
 from benchmarks import (
@@ -13,12 +17,16 @@ from benchmarks import (
     bench_operations,
     bench_paper,
     bench_tree,
+    compare,
     higgs_like,
 )
 
 
 def main() -> None:
-    """Run them one after the other."""
+    """Run them one after the other, or compare."""
+    if sys.argv[1:2] == ["compare"]:
+        compare.main(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=bench_accuracy.DATA)
     parser.add_argument("--cache", type=Path, default=higgs_like.CACHE, help="keeps the data that are generated")

@@ -10,6 +10,7 @@ from app.kernel_cache import use_kernel_cache
 
 use_kernel_cache()  # before anything imports Numba
 
+from tests.budget import pytest_addoption, pytest_collection_modifyitems, pytest_configure  # noqa: E402, F401
 from tests.serving import EXAMPLE, Running, serving  # noqa: E402
 
 

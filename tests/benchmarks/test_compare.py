@@ -1,0 +1,75 @@
+"""Two commits are compared by what their scripts print."""
+
+from __future__ import annotations
+
+from math import comb
+
+import numpy as np
+import pytest
+
+from benchmarks import compare
+from benchmarks.compare import Figure, figures, interval, ratios, rows, verdict
+from benchmarks.results import Row, at_most, table
+
+HEAD = ("route:", "connections", "p50", "FastAPI p50", "in FastAPI's p50")
+HTTP = f"""
+HTTP: how long a request takes
+
+{table(HEAD, [Row(("POST /predict", "1", "1,047", "20.5"), 3)])}
+"""
+PREDICTING = table(
+    ("data:", "system:", "us a row", "times ours"), [Row(("a", "oubli", "9.0"), 1), Row(("a", "LightGBM", "90.0"), 10)]
+)
+TRAINING = table(("data:", "rounds", "ours s", "ratio"), [Row(("a", "5", "2.00"), 1, at_most(3))])
+
+
+def test_figures_are_read_from_tables_as_they_are_printed() -> None:
+    found = figures(f"{HTTP}\nPredicting one row\n{PREDICTING}\n\nTraining, 30 s\n{TRAINING}")
+    assert {(f.table, f.row, f.heading, f.is_peer): value for f, value in found.items()} == {
+        ("HTTP: how long a request takes", "POST /predict, 1", "p50", False): 1047.0,
+        ("HTTP: how long a request takes", "POST /predict, 1", "FastAPI p50", True): 20.5,
+        ("Predicting one row", "a, oubli", "us a row", False): 9.0,
+        ("Predicting one row", "a, LightGBM", "us a row", True): 90.0,
+        ("Training", "a", "ours s", False): 2.0,
+    }
+
+
+def test_a_ratio_above_one_is_slower_whether_a_figure_is_a_time_or_a_rate() -> None:
+    time, rate = Figure("t", "r", "ms", True, False), Figure("t", "r", "ours", False, False)
+    assert ratios({time: 2.0, rate: 100.0}, {time: 3.0, rate: 50.0}) == {time: 1.5, rate: 2.0}
+
+
+@pytest.mark.parametrize("n", [7, 9, 11, 15, 31])
+def test_the_interval_holds_the_median_often_enough_and_is_no_wider_than_needed(n: int) -> None:
+    low, high = interval(list(map(float, range(n))))
+    first = int(low)
+    assert high == n - 1 - first
+    outside = [sum(2 * comb(n, k) for k in range(first + more + 1)) / 2**n for more in (0, 1)]
+    assert outside[0] <= 0.05 < outside[1]
+
+
+def test_intervals_hold_the_median_of_noise_as_often_as_they_say() -> None:
+    random = np.random.default_rng(0)
+    held = [low <= 1 <= high for low, high in (interval(list(random.lognormal(0, 0.2, 9))) for _ in range(2000))]
+    assert np.mean(held) >= 0.94
+
+
+def test_only_an_interval_above_the_limit_as_a_whole_is_slower() -> None:
+    assert verdict(1.04, 1.1, 1.03) == "**slower**"
+    assert verdict(1.02, 1.1, 1.03) == "within"
+    assert verdict(0.9, 0.99, 1.03) == "faster"
+
+
+def test_rows_have_medians_the_slowest_first_and_controls_last() -> None:
+    slow, quick, peer = (Figure("t", name, "ms", True, name == "peer") for name in ("slow", "quick", "peer"))
+    before = {slow: 1.0, quick: 1.0, peer: 1.0}
+    found = rows([(before, {slow: 1.5, quick: 1.0 + i / 100, peer: 9.0}) for i in range(7)], 1.03)
+    assert [row.cells[1] for row in found] == ["slow", "quick", "peer"]
+    assert [row.cells[-1] for row in found] == ["**slower**", "within", "control"]
+    assert found[1].figure == pytest.approx(1.03)
+
+
+def test_fewer_rounds_than_an_interval_needs_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        compare.main(["HEAD", "--rounds", "3"])
+    assert "--rounds must be 7 or more" in capsys.readouterr().err

@@ -1,0 +1,99 @@
+"""Long tests within a budget of time: which come first changes with the date, and what did not run is said.
+
+Hooks of pytest, for `tests/conftest.py`:
+
+    --rotate         begin with another file each day
+    --part I/N       every N-th file only, so that several processes share the work
+    --seconds S      stop after S seconds; that is no failure, unless a test has failed
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterable
+from datetime import UTC, date, datetime
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("budget", "long tests within a budget of time")
+    group.addoption("--rotate", action="store_true", help="begin with another file each day")
+    group.addoption("--part", default="1/1", metavar="I/N", help="run every N-th file only, from the I-th on")
+    group.addoption("--seconds", type=float, metavar="S", help="stop after so many seconds")
+
+
+def rotated(files: Iterable[str], day: date) -> list[str]:
+    """Files in their order, beginning with another one each day."""
+    ordered = sorted(set(files))
+    first = day.toordinal() % len(ordered) if ordered else 0
+    return ordered[first:] + ordered[:first]
+
+
+def part_of(files: list[str], part: str) -> list[str]:
+    """The files of one of several processes: `2/3` is every third from the second on."""
+    number, n_parts = map(int, part.split("/"))
+    if not 1 <= number <= n_parts:
+        raise pytest.UsageError(f"--part {part}: must be I/N with I from 1 to N")
+    return files[number - 1 :: n_parts]
+
+
+@pytest.hookimpl(trylast=True)  # what the marks deselect is gone then
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    rotate, part = config.getoption("--rotate"), config.getoption("--part")
+    if not rotate and part == "1/1":
+        return
+    names = {item.nodeid.partition("::")[0] for item in items}
+    files = part_of(rotated(names, datetime.now(UTC).date()) if rotate else sorted(names), part)
+    place = {name: number for number, name in enumerate(files)}
+    kept = [item for item in items if item.nodeid.partition("::")[0] in place]
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid.partition("::")[0] not in place])
+    items[:] = sorted(kept, key=lambda item: place[item.nodeid.partition("::")[0]])
+
+
+class Budget:
+    """Interrupts the session when its time is over, and remembers what was not run.
+
+    Parameters
+    ----------
+    seconds
+        How long the tests may take.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._timer = threading.Timer(seconds, self._stop)
+        self._timer.daemon = True
+        self._seconds = seconds
+        self._waiting: dict[str, None] = {}
+        self.is_over = False
+
+    def _stop(self) -> None:
+        self.is_over = True
+        # As Ctrl-C does, which also ends a system call that waits.
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self._waiting = dict.fromkeys(item.nodeid for item in session.items)
+        self._timer.start()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self._waiting.pop(nodeid, None)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        self._timer.cancel()
+        if self.is_over:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED if session.testsfailed else pytest.ExitCode.OK
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.is_over:
+            terminalreporter.section(f"{len(self._waiting)} tests were not run to their end in {self._seconds:.0f} s")
+            for nodeid in self._waiting:
+                terminalreporter.write_line(nodeid)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    seconds = config.getoption("--seconds")
+    if seconds is not None:
+        config.pluginmanager.register(Budget(seconds), "budget")
