@@ -9,10 +9,21 @@ from app.model import ServedModel
 
 @dataclass(slots=True)
 class Pending:
-    """An erasure that was acknowledged and is not finished: old files still hold what was unlearned."""
+    """An erasure that was acknowledged and is not finished: old files still hold what was unlearned.
+
+    Attributes
+    ----------
+    seq
+        Number of its journal record.
+    since_ms
+        When it was acknowledged, in the steady time of this process (`Clock.steady_ms`).
+    is_inherited
+        Whether an earlier process acknowledged it: nobody knows for sure how long ago, so it is due at once.
+    """
 
     seq: int
-    acknowledged_ms: int
+    since_ms: int
+    is_inherited: bool = False
 
 
 @dataclass(slots=True)

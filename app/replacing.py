@@ -68,6 +68,8 @@ class Replacing:
         Who may touch the model, and the threads.
     now_ms
         The time, in milliseconds since 1970.
+    steady_ms
+        The time that nobody can set, for periods; see `Clock.steady_ms`.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Replacing:
         turns: Turns,
         workers: Workers,
         now_ms: Callable[[], int],
+        steady_ms: Callable[[], int],
     ) -> None:
         self._live = live
         self._keeper = keeper
@@ -91,6 +94,7 @@ class Replacing:
         self._turns = turns
         self._workers = workers
         self._now_ms = now_ms
+        self._steady_ms = steady_ms
         self._one_fit = asyncio.Lock()
 
     async def restore(self, path: Path) -> Restored:
@@ -223,7 +227,7 @@ class Replacing:
                 noted = self._auditor.event("fit", fields)
                 if claim is None:
                     return noted
-                now_ms, n_samples = self._now_ms(), model.n_samples_
+                now_ms, n_samples = self._steady_ms(), model.n_samples_
                 return with_idempotency(noted, claim.record(now_ms=now_ms, model_version=version, n_samples=n_samples))
 
             await self._committer.record(notes, body=encode(fitted), changes=1, then=swap)

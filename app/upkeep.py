@@ -27,12 +27,14 @@ from functools import partial
 
 from app.audit.auditor import Auditor, Field
 from app.commits import Committer
+from app.deadlines import Deadline
 from app.errors import ServiceError, UnavailableError
 from app.folding import Folder
 from app.idle import TagSlices
 from app.journal.journal import JournalError
 from app.live import Live
 from app.model import ServedModel
+from app.retention.clock import Clock
 from app.retention.parse import moment
 from app.store.keeper import Keeper
 from app.store.snapshots import Facts, Snapshot
@@ -86,8 +88,10 @@ class Upkeep:
         The ledger.
     turns, workers
         Who may touch the model, and the threads.
-    now_ms
-        The time, in milliseconds since 1970.
+    clock
+        Tells the time, and how long something has waited.
+    deadline
+        Of erasures.
     """
 
     def __init__(
@@ -100,7 +104,8 @@ class Upkeep:
         turns: Turns,
         workers: Workers,
         policy: UpkeepPolicy,
-        now_ms: Callable[[], int],
+        clock: Clock,
+        deadline: Deadline,
     ) -> None:
         self._live = live
         self._keeper = keeper
@@ -110,7 +115,9 @@ class Upkeep:
         self._turns = turns
         self._workers = workers
         self._policy = policy
-        self._now_ms = now_ms
+        self._clock = clock
+        self._now_ms = clock.now_ms
+        self._deadline = deadline
         self._rebuild: Callable[[], Awaitable[list[str]]] | None = None
         self._forget: Callable[[], None] | None = None
         self._one_at_a_time = asyncio.Lock()
@@ -119,6 +126,8 @@ class Upkeep:
         self._is_owed = False
         self._witnessed_ms = 0
         self._traceless_at = time.monotonic()
+        # What the journal's first record follows, and since when it waits there, in steady time.
+        self._oldest = self._before_journal(), self._first_of_journal()
 
     def scrub_with(self, rebuild: Callable[[], Awaitable[list[str]]]) -> None:
         """Say how a model that is not exact is rid of traces; it returns the receipts of which there are none left."""
@@ -242,7 +251,7 @@ class Upkeep:
 
     async def settle_files(self) -> None:
         """Remove older snapshots, and the journal up to those that stay."""
-        now = self._now_ms()
+        now = self._clock.steady_ms()
         await self._folder.read(lambda store: store.forget_idempotent(now))
         # The journal is what the ledger's file could be made from again.
         await self._folder.flush()
@@ -253,10 +262,13 @@ class Upkeep:
         """Say that erasures are finished."""
         if not receipts:
             return
-        deadline = round(self._policy.erasure_deadline * 1000)
-        await self._committer.note(
-            lambda: self._auditor.erased(receipts, erased_at=moment(self._now_ms()), deadline_ms=deadline)
-        )
+
+        def notes() -> bytes:
+            overdue = self._deadline.overdue_of(receipts)
+            at = moment(self._now_ms())
+            return self._auditor.erased(receipts, erased_at=at, deadline_ms=self._deadline.ms, overdue=overdue)
+
+        await self._committer.note(notes)
         for receipt in receipts:
             self._live.pending.pop(receipt, None)
 
@@ -290,12 +302,8 @@ class Upkeep:
         return self._is_owed or self._is_erasure_due() or self._is_journal_long()
 
     def _is_erasure_due(self) -> bool:
-        """Whether waiting longer could miss the deadline: half of it is left, or thrice what the last time took."""
-        if not self._live.pending:
-            return False
-        oldest = min(pending.acknowledged_ms for pending in self._live.pending.values())
-        deadline = self._policy.erasure_deadline
-        return self._now_ms() / 1000 - oldest / 1000 >= min(deadline / 2, deadline - 3 * self._lasted)
+        """Whether waiting longer could miss the deadline."""
+        return self._deadline.is_due(self._lasted)
 
     def _is_scrub_due(self) -> bool:
         """Whether a model that is not exact has been changed so often, or so long ago, that it is fitted anew."""
@@ -310,14 +318,32 @@ class Upkeep:
 
     def _is_journal_long(self) -> bool:
         journal, policy = self._keeper.journal, self._policy
-        if not journal.n_records or self._keeper.is_current(self._live.seq):
+        if not journal.n_records:
+            self._oldest = self._before_journal(), self._clock.steady_ms()
             return False
-        age = 0.0 if journal.oldest_at is None else self._now_ms() / 1000 - journal.oldest_at
+        if self._keeper.is_current(self._live.seq):
+            return False
         return (
             journal.n_records >= policy.snapshot_mutations
             or journal.n_bytes >= policy.snapshot_bytes
-            or age >= policy.snapshot_age
+            or self._journal_age() >= policy.snapshot_age
         )
+
+    def _journal_age(self) -> float:
+        """How many seconds the journal's first record has been there, as far as this process has seen it."""
+        before, now = self._before_journal(), self._clock.steady_ms()
+        if self._oldest[0] != before:
+            self._oldest = before, now
+        return (now - self._oldest[1]) / 1000
+
+    def _before_journal(self) -> int:
+        """Return the number before the first record since the newest rotation."""
+        return self._keeper.journal.last_seq - self._keeper.journal.n_records
+
+    def _first_of_journal(self) -> int:
+        """Return when the first record of an earlier process was written: a time of the machine's clock."""
+        oldest_at = self._keeper.journal.oldest_at
+        return self._clock.steady_ms() if oldest_at is None else self._clock.steady_since_wall(round(oldest_at * 1000))
 
     def _require_sound(self) -> None:
         if self._live.failed:

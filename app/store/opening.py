@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,12 +44,15 @@ class Opened:
         The ledger's file.
     snapshots
         None where nothing is kept.
+    new_clock
+        Makes the clock of the service from the highest time that was written down.
     """
 
     keeper: Keeper
     keys: AuditKeys
     store: AuditStore
     snapshots: SnapshotStore | None
+    new_clock: Callable[[int | None], Clock] = Clock
 
     @property
     def holds_model(self) -> bool:
@@ -73,7 +78,7 @@ class Opened:
                 "files of the data directory from one backup, or begin with an empty one"
             )
         fold_journal(self.store, journal)
-        clock, live = Clock(self.store.highest_ms()), Live(model, 1, new_epoch(), seq=journal.last_seq + 1)
+        clock, live = self.new_clock(self.store.highest_ms()), Live(model, 1, new_epoch(), seq=journal.last_seq + 1)
         auditor = Auditor.of(self.store, self.keys, clock.now_ms)
         model.resolve()
         notes = auditor.event("begin", {"model_version": live.version, "kind": model.kind})
@@ -86,9 +91,9 @@ class Opened:
 
     def recover(self, recovered: Recovered, choice: LedgerChoice | None = None) -> tuple[Live, Records, int]:
         """Go on where the directory ends; see `recovery.recover`."""
-        clock = Clock(self.store.highest_ms())
+        clock = self.new_clock(self.store.highest_ms())
         live, auditor, n_records = recover(
-            recovered, self.keeper, self.store, self.keys, clock.now_ms, choice or LedgerChoice()
+            recovered, self.keeper, self.store, self.keys, clock, choice or LedgerChoice()
         )
         clock.witness(self.store.highest_ms() or 0)  # the journal may have held later entries
         return live, Records(auditor, self.store, clock), n_records
@@ -99,8 +104,23 @@ class Opened:
         self.keeper.close()
 
 
-def open_directory(path: Path, key_dir: Path | None = None) -> Opened:
+def open_directory(
+    path: Path,
+    key_dir: Path | None = None,
+    *,
+    new_clock: Callable[[int | None], Clock] = Clock,
+    now: Callable[[], float] = time.time,
+) -> Opened:
     """Open a data directory.
+
+    Parameters
+    ----------
+    path
+        Of the directory.
+    key_dir
+        Where the keys of the ledger are; by default in the directory.
+    new_clock, now
+        Make the clock of the service, and tell the machine's time in seconds since 1970.
 
     Raises
     ------
@@ -112,11 +132,11 @@ def open_directory(path: Path, key_dir: Path | None = None) -> Opened:
         opened.callback(directory.close)
         snapshots = SnapshotStore(directory)
         keys = AuditKeys(key_dir or path / KEYS_NAME)
-        journal = SqliteJournal(path)
+        journal = SqliteJournal(path, now=now)
         opened.callback(journal.close)
         store = AuditStore(path / LEDGER_NAME, keys)
         opened.pop_all()
-    return Opened(Keeper(directory, snapshots, journal), keys, store, snapshots)
+    return Opened(Keeper(directory, snapshots, journal), keys, store, snapshots, new_clock)
 
 
 def open_nothing() -> Opened:

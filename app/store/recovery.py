@@ -8,17 +8,17 @@ journal         what came after; the state that was acknowledged last
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from app.audit.auditor import Auditor, Field
 from app.audit.keys import AuditKeys
-from app.audit.store import AuditStore, compare_head
+from app.audit.store import AuditStore, PendingErasure, compare_head
 from app.errors import StartError
 from app.journal.journal import Journal, Record
 from app.live import Live, Pending
 from app.replacing import new_epoch
+from app.retention.clock import Clock
 from app.store.keeper import Keeper
 from app.store.replay import Replayed
 from app.store.snapshots import Recovered, Snapshot
@@ -47,7 +47,7 @@ def recover(
     keeper: Keeper,
     store: AuditStore,
     keys: AuditKeys,
-    now_ms: Callable[[], int],
+    clock: Clock,
     choice: LedgerChoice,
 ) -> tuple[Live, Auditor, int]:
     """Bring a data directory to the state that was acknowledged last.
@@ -72,7 +72,7 @@ def recover(
     accepted = _check_ledger(store, snapshot, choice)
     live_model = Replayed(recovered.model, facts.model_version, facts.next_id, facts.exports, facts.seq)
     live_model.make(journal.records(facts.seq))
-    auditor = Auditor.of(store, keys, now_ms)
+    auditor = Auditor.of(store, keys, clock.now_ms)
     live = Live(
         live_model.model,
         live_model.version,
@@ -80,7 +80,7 @@ def recover(
         seq=live_model.seq,
         next_id=live_model.next_id,
         exports=live_model.exports,
-        pending={one.receipt_id: Pending(one.seq, one.acknowledged_ms) for one in store.pending()},
+        pending={one.receipt_id: _inherited(one, clock) for one in store.pending()},
     )
     if accepted:
         live.seq += 1
@@ -89,6 +89,12 @@ def recover(
         journal.append([record], reserve=True)
         store.fold_many([(record.seq, record.notes)])
     return live, auditor, live_model.n_records
+
+
+def _inherited(erasure: PendingErasure, clock: Clock) -> Pending:
+    """Return an erasure that an earlier process has not finished; it has waited for as long as any clock says."""
+    at_ms = erasure.acknowledged_ms
+    return Pending(erasure.seq, min(clock.steady_since(at_ms), clock.steady_since_wall(at_ms)), is_inherited=True)
 
 
 def _finish_restore(snapshot: Snapshot, journal: Journal) -> None:
