@@ -26,6 +26,7 @@ from app.live import Live
 from app.model import ServedModel, load_model, read_notes
 from app.outcomes import Restored
 from app.plans import Plan, make_held
+from app.restoration import drop_gone, dropped_fields
 from app.store.keeper import Keeper
 from app.store.snapshots import Snapshot, describe
 from app.training import another_estimator, refit
@@ -123,9 +124,7 @@ class Replacing:
                 {
                     "model_version": live.version + 1,
                     "snapshot_model_version": filtered.snapshot.model_version,
-                    "dropped_erased": dropped["deletion"],
-                    "dropped_rectified": dropped["rectification"],
-                    "dropped_expired": dropped["expiry"],
+                    **dropped_fields(dropped),
                     "no_longer_held": n_lost,
                 },
             )
@@ -279,18 +278,7 @@ class _Loaded:
 
     def without(self, gone: dict[str, str], now_ms: int) -> _Filtered:
         """Drop samples, and those that have expired."""
-        store = self.model.samples_
-        kinds = dict.fromkeys(store.due(now_ms, len(store)), "expiry") | gone
-        if kinds:
-            self.model.delete(list(kinds))
-            if self.model.guarantee != "exact":
-                self.model.scrub()  # what was deleted has left its traces
-        self.model.resolve()
-        self.model.wipe()
-        counts = dict.fromkeys(("deletion", "rectification", "expiry"), 0)
-        for kind in kinds.values():
-            counts[kind] += 1
-        return _Filtered(self.model, self.snapshot, counts)
+        return _Filtered(self.model, self.snapshot, drop_gone(self.model, gone, now_ms))
 
 
 def _nobody(share: float) -> None:

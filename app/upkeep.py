@@ -126,8 +126,8 @@ class Upkeep:
         self._is_owed = False
         self._witnessed_ms = 0
         self._traceless_at = time.monotonic()
-        # What the journal's first record follows, and since when it waits there, in steady time.
-        self._oldest = self._before_journal(), self._first_of_journal()
+        # What the journal's first record follows, and since when it is there, in steady time; None without one.
+        self._oldest = self._oldest_found()
 
     def scrub_with(self, rebuild: Callable[[], Awaitable[list[str]]]) -> None:
         """Say how a model that is not exact is rid of traces; it returns the receipts of which there are none left."""
@@ -319,7 +319,7 @@ class Upkeep:
     def _is_journal_long(self) -> bool:
         journal, policy = self._keeper.journal, self._policy
         if not journal.n_records:
-            self._oldest = self._before_journal(), self._clock.steady_ms()
+            self._oldest = None
             return False
         if self._keeper.is_current(self._live.seq):
             return False
@@ -332,7 +332,7 @@ class Upkeep:
     def _journal_age(self) -> float:
         """How many seconds the journal's first record has been there, as far as this process has seen it."""
         before, now = self._before_journal(), self._clock.steady_ms()
-        if self._oldest[0] != before:
+        if self._oldest is None or self._oldest[0] != before:
             self._oldest = before, now
         return (now - self._oldest[1]) / 1000
 
@@ -340,10 +340,12 @@ class Upkeep:
         """Return the number before the first record since the newest rotation."""
         return self._keeper.journal.last_seq - self._keeper.journal.n_records
 
-    def _first_of_journal(self) -> int:
-        """Return when the first record of an earlier process was written: a time of the machine's clock."""
+    def _oldest_found(self) -> tuple[int, int] | None:
+        """Return the same of what an earlier process has left; its time is one of the machine's clock."""
         oldest_at = self._keeper.journal.oldest_at
-        return self._clock.steady_ms() if oldest_at is None else self._clock.steady_since_wall(round(oldest_at * 1000))
+        if oldest_at is None:
+            return None
+        return self._before_journal(), self._clock.steady_since_wall(round(oldest_at * 1000))
 
     def _require_sound(self) -> None:
         if self._live.failed:

@@ -18,6 +18,7 @@ from app.audit import rows
 from app.audit.auditor import hash_sample
 from app.audit.chain import (
     ACCEPTED,
+    ACCEPTED_KEY,
     CARRIED_OVER,
     EMPTY,
     ERASED,
@@ -35,7 +36,7 @@ from app.audit.chain import (
     original_of,
 )
 from app.audit.downloads import read_lines
-from app.audit.keys import AuditKeys
+from app.audit.keys import AuditKeys, KeyNames
 from app.audit.ledger_file import file_errors, open_file, open_memory
 from app.audit.notes import IdempotencyRecord, read_notes
 from app.audit.receipts import Receipt, erased_state, receipt_of, signed, state_now
@@ -157,13 +158,15 @@ class AuditStore:
         with self._transaction():
             rows.forget_repeatable(self._connection, now_ms)
 
-    def adopt(self, path: Path) -> int:
+    def adopt(self, path: Path, check: Callable[[], None] | None = None) -> int:
         """Take in a downloaded ledger that goes on where this one ends; return how many entries were new.
 
         Parameters
         ----------
         path
             See `downloads`.
+        check
+            Called when all is taken in; what it raises takes everything back.
 
         Raises
         ------
@@ -184,6 +187,8 @@ class AuditStore:
                         f"the ledger {path} is not taken in: {how}. Download it again with GET /ledger, from the "
                         "beginning, from the server that wrote it last"
                     ) from None
+            if check is not None:
+                check()
         return n_new
 
     def _check_adopted(self, entry: Any, last: Head | None) -> Head:
@@ -289,6 +294,23 @@ class AuditStore:
         """Return the index up to which an operator went on without missing entries; -1 when that never happened."""
         with file_errors():
             return max((entry["snapshot_index"] for entry in rows.of_type(self._connection, ACCEPTED)), default=-1)
+
+    def last_model_version(self) -> int:
+        """Return the highest version of the model that an entry tells."""
+        with file_errors():
+            return rows.last_model_version(self._connection)
+
+    def count_of_type(self, kind: str) -> int:
+        """Return how many entries are of a type."""
+        with file_errors():
+            return rows.count_of_type(self._connection, kind)
+
+    def named_keys(self) -> KeyNames:
+        """Return the keys that entries name, less those that an operator went on without."""
+        with file_errors():
+            accepted = [original_of(entry)["lost_key_id"] for entry in rows.of_type(self._connection, ACCEPTED_KEY)]
+            named = KeyNames(rows.signing_keys(self._connection), rows.hashing_keys(self._connection))
+        return named - KeyNames(set(accepted), set(accepted))
 
     def receipt(self, receipt_id: str, is_overdue: Callable[[str], bool]) -> Receipt | None:
         """Return a receipt as it is now.

@@ -78,6 +78,13 @@ class Keeper:
             store.write_again()
         return snapshot
 
+    def replace_older(self, seq: int) -> None:
+        """Make sure that no snapshot is kept that has taken in fewer records than this."""
+        store = self._store()
+        if store.oldest_seq() < seq:
+            store.write_again()
+            store.keep_newest()
+
     def remove_older(self) -> int:
         """Remove all but two generations; return the number up to which the journal is not needed any more."""
         return self._store().keep_newest()
