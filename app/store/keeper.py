@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-from app.errors import EphemeralError
+from app.errors import EphemeralError, StorageError
 from app.journal.journal import Journal
 from app.model import ServedModel
 from app.store.directory import DataDirectory
@@ -82,8 +82,12 @@ class Keeper:
         """Make sure that no snapshot is kept that has taken in fewer records than this."""
         store = self._store()
         if store.oldest_seq() < seq:
-            store.write_again()
-            store.keep_newest()
+            try:
+                store.write_again()
+            except StorageError:
+                store.keep_newest(1)  # on a full disk: one generation is better than one that must be gone
+            else:
+                store.keep_newest()
 
     def remove_older(self) -> int:
         """Remove all but two generations; return the number up to which the journal is not needed any more."""

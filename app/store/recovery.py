@@ -39,6 +39,7 @@ from app.upkeep import facts_of
 from core.errors import FileError
 
 _AT_ONCE = 1000  # records folded in one transaction
+_IDS_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,9 @@ def recover(
     _finish_restore(snapshot, keeper)
     fold_journal(store, journal, across_gap=choice.accept_missing)
     accepted = _check_ledger(store, snapshot, choice)
+    if facts.restore_notes:
+        store.flush()  # the journal is what the ledger's file could be made from again
+        _remove_older(keeper, facts.seq)
     live_model = Replayed(recovered.model, facts.model_version, facts.next_id, facts.exports, facts.seq)
     live_model.make(journal.records(facts.seq))
     auditor = Auditor.of(store, keys, clock.now_ms)
@@ -206,6 +210,7 @@ def _catch_up(live: Live, keeper: Keeper, store: AuditStore, auditor: Auditor, c
     keeper.lineage = secrets.token_hex(16)
     live.version, live.epoch = max(version, told) + 1, new_epoch()
     live.seq = max(live.seq, store.applied_seq()) + 1
+    live.next_id = _free_id(store, max(live.next_id, model.samples_.next_id), version)
     live.exports = max(live.exports, store.count_of_type(EXPORT))
     fields: dict[str, Field] = {
         "model_version": live.version,
@@ -230,6 +235,15 @@ def _catch_up(live: Live, keeper: Keeper, store: AuditStore, auditor: Auditor, c
     return [f"the ledger is newer than the samples: what it says is gone was dropped ({dropped})"]
 
 
+def _free_id(store: AuditStore, first: int, version: int) -> int:
+    """Return a number above those that were given out as ids, as far as the ledger knows: by their erasures."""
+    while True:
+        erased = store.erased_since([str(number) for number in range(first, first + _IDS_AT_ONCE)], version)
+        if not erased:
+            return first
+        first = max(map(int, erased)) + 1
+
+
 def _inherited(erasure: PendingErasure, clock: Clock) -> Pending:
     """Return an erasure that an earlier process has not finished; it has waited for as long as any clock says."""
     at_ms = erasure.acknowledged_ms
@@ -241,8 +255,6 @@ def _finish_restore(snapshot: Snapshot, keeper: Keeper) -> None:
     facts, journal = snapshot.facts, keeper.journal
     if facts.restore_notes and journal.last_seq < facts.seq:
         _finish_writing(keeper, facts.seq, facts.model_version, facts.restore_notes.encode())
-    if facts.restore_notes:
-        _remove_older(keeper, facts.seq)
     if journal.last_seq < facts.seq:
         raise StartError(
             f"the journal ends with record {journal.last_seq}, and {snapshot.path.name} has taken in {facts.seq}: "
@@ -258,8 +270,14 @@ def _finish_writing(keeper: Keeper, seq: int, version: int, notes: bytes) -> Non
 
 def _remove_older(keeper: Keeper, seq: int) -> None:
     """Remove snapshots and segments from before a restore: they may hold what it dropped."""
-    keeper.replace_older(seq)
-    keeper.journal.drop_before(seq)
+    try:
+        keeper.replace_older(seq)
+        keeper.journal.drop_before(seq)
+    except (StorageError, JournalError):
+        raise StartError(
+            "files from before a restore hold what is erased, and cannot be removed: see to the owner of the data "
+            "directory, its permissions and its disk"
+        ) from None
 
 
 def fold_journal(store: AuditStore, journal: Journal, *, across_gap: bool = False) -> None:
