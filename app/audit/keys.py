@@ -121,7 +121,7 @@ class AuditKeys:
             files = missing.files()
             listed = ", ".join(files[:_MOST_LISTED]) + (", ..." if len(files) > _MOST_LISTED else "")
             raise StartError(
-                f"the ledger names {len(files)} keys that are not in the key directory {self._directory}: {listed}. "
+                f"the ledger names keys that are not in the key directory {self._directory}: {listed}. "
                 "Without hashing keys nobody can tell which ids were erased, so that erased samples could be added or "
                 "restored again; without signing keys receipts cannot be checked. Restore these files from a backup, "
                 "or name their directory with --key-dir. To go on without them for good, start once with "
