@@ -12,6 +12,8 @@ use_kernel_cache()  # before anything imports Numba
 
 from tests.serving import EXAMPLE, Running, serving  # noqa: E402
 
+pytest_plugins = ("tests.recorder",)
+
 
 @pytest.fixture(scope="session")
 def adult_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
