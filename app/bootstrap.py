@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from app.console import tell, warn
@@ -44,15 +45,15 @@ def build_service(settings: Settings, progress: Progress = silent) -> ModelServi
     if settings.ephemeral:
         warn(EPHEMERAL_NOTE)
     opened = open_nothing() if settings.ephemeral else open_directory(settings.data_dir, settings.key_dir)
+    choice = LedgerChoice(settings.ledger, settings.accept_missing_erasures, settings.accept_missing_keys)
     try:
         if opened.snapshots is not None and opened.holds_model:
             progress(RECOVERING, 0, 0)
             recovered = opened.snapshots.recover()
-            choice = LedgerChoice(settings.ledger, settings.accept_missing_erasures)
             live, records, n_records = opened.recover(recovered, choice)
-            _tell_recovered(settings, recovered, live, n_records)
+            _tell_recovered(settings, [*recovered.notes, *opened.notes], recovered, live, n_records)
         else:
-            live, records = _begin(settings, opened, progress)
+            live, records = _begin(settings, opened, choice, progress)
         return _service(settings, live, opened.keeper, records)
     except BaseException:
         opened.close()
@@ -94,9 +95,9 @@ def _warm_up(model: ServedModel) -> None:
             model.samples_.encode_queries([row] * n_rows)
 
 
-def _tell_recovered(settings: Settings, recovered: Recovered, live: Live, n_records: int) -> None:
+def _tell_recovered(settings: Settings, notes: Sequence[str], recovered: Recovered, live: Live, n_records: int) -> None:
     """Say what was found."""
-    for note in recovered.notes:
+    for note in notes:
         warn(note)
     model = live.model
     tell(
@@ -134,13 +135,13 @@ def _new_model(settings: Settings, progress: Progress) -> ServedModel:
     )
 
 
-def _begin(settings: Settings, opened: Opened, progress: Progress) -> tuple[Live, Records]:
+def _begin(settings: Settings, opened: Opened, choice: LedgerChoice, progress: Progress) -> tuple[Live, Records]:
     """Make the model of an empty data directory, and write its first snapshot."""
     model = _new_model(settings, progress)
     if not settings.ephemeral:
         progress("writing the first snapshot", 0, 0)
     try:
-        return opened.begin(model)
+        return opened.begin(model, choice)
     except (StorageError, JournalError):
         raise StartError(
             f"the first snapshot cannot be written to {settings.data_dir}: make room there, or give --data-dir "

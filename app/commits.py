@@ -67,6 +67,8 @@ class Committer:
         The threads.
     now_ms
         The time, in milliseconds since 1970; never runs backwards.
+    steady_ms
+        The time that nobody can set, for periods; see `Clock.steady_ms`.
     default_expiry
         Returns when samples expire that say nothing; None for never.
     changed
@@ -85,6 +87,7 @@ class Committer:
         *,
         max_queue: int,
         now_ms: Callable[[], int],
+        steady_ms: Callable[[], int],
         default_expiry: Callable[[], int | None],
         changed: Callable[[], None],
     ) -> None:
@@ -97,6 +100,7 @@ class Committer:
         self._workers = workers
         self._max_queue = max_queue
         self._now_ms = now_ms
+        self._steady_ms = steady_ms
         self._default_expiry = default_expiry
         self._changed = changed
         self._waiting: deque[Waiting] = deque()
@@ -339,7 +343,7 @@ class Committer:
         if change.claim is not None:
             n_samples = live.model.n_samples_ + commit.n_added
             notes = with_claim(
-                change.claim, notes, plan, receipt, version=version, n_samples=n_samples, now_ms=self._now_ms()
+                change.claim, notes, plan, receipt, version=version, n_samples=n_samples, now_ms=self._steady_ms()
             )
         commit.n_changes += int(plan.body is not None)
         commit.next_id = max(commit.next_id, plan.next_id)
@@ -429,7 +433,7 @@ class Committer:
             self._changed()
 
     def _note_gone(self, one: Made) -> None:
-        receipt, now = one.receipt, self._now_ms()
+        receipt, now = one.receipt, self._steady_ms()
         if receipt is None:
             return
         # Also when nothing was held: files from before may hold what an earlier erasure took.

@@ -16,9 +16,9 @@ class Grace:
     hashes
         Returns the keyed hashes of an id: one for each key that is known, the current one first.
     now_ms
-        The time.
+        The steady time: a clock that is set must neither end the period nor prolong it.
     erased
-        Hash and time of what was erased before, oldest first.
+        Hash and steady time of what was erased before, oldest first.
     """
 
     def __init__(

@@ -27,11 +27,24 @@ class StopReason(StrEnum):
 
 @dataclass(slots=True)
 class Pending:
-    """An erasure that was acknowledged and is not finished: old files still hold what was unlearned."""
+    """An erasure that was acknowledged and is not finished: old files still hold what was unlearned.
+
+    Attributes
+    ----------
+    seq
+        Number of its journal record.
+    since_ms
+        When it was acknowledged, in the steady time of this process (`Clock.steady_ms`).
+    is_inherited
+        Whether an earlier process acknowledged it: nobody knows for sure how long ago, so it is due at once.
+    period
+        In which it was acknowledged; see `app.holders`.
+    """
 
     seq: int
-    acknowledged_ms: int
-    period: int = 0  # see `app.holders`
+    since_ms: int
+    is_inherited: bool = False
+    period: int = 0
 
 
 @dataclass(slots=True)

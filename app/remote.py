@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import urllib.error
 import urllib.request
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app.errors import StartError
+from app.store.directory import flush_directory
 
 _TIMEOUT_SECONDS = 600  # a snapshot of a large model is long work
 
@@ -46,10 +48,13 @@ class Server:
         try:
             with self._open("GET", path, None) as answer, partial.open("wb") as file:
                 shutil.copyfileobj(answer, file, 1024 * 1024)
+                file.flush()
+                os.fsync(file.fileno())
                 expected = answer.headers.get("Content-Length")
             if expected is not None and int(expected) != partial.stat().st_size:
                 raise StartError(f"the download from {self._url}{path} was cut short: try again")
             partial.replace(target)
+            flush_directory(target.parent)
         finally:
             partial.unlink(missing_ok=True)
         return target.stat().st_size

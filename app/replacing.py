@@ -27,6 +27,7 @@ from app.live import Live
 from app.model import ServedModel, load_model, read_notes
 from app.outcomes import Restored
 from app.plans import Plan, make_held
+from app.restoration import drop_gone, dropped_fields
 from app.store.keeper import Keeper
 from app.store.snapshots import Snapshot, describe
 from app.training import another_estimator, refit
@@ -71,6 +72,8 @@ class Replacing:
         Who may touch the model, and the threads.
     now_ms
         The time, in milliseconds since 1970.
+    steady_ms
+        The time that nobody can set, for periods; see `Clock.steady_ms`.
     holders
         Told of samples that are held by what goes on here.
     """
@@ -86,6 +89,7 @@ class Replacing:
         turns: Turns,
         workers: Workers,
         now_ms: Callable[[], int],
+        steady_ms: Callable[[], int],
         holders: Holders,
     ) -> None:
         self._live = live
@@ -97,6 +101,7 @@ class Replacing:
         self._turns = turns
         self._workers = workers
         self._now_ms = now_ms
+        self._steady_ms = steady_ms
         self._holders = holders
         self._one_fit = asyncio.Lock()
 
@@ -126,9 +131,7 @@ class Replacing:
                 {
                     "model_version": live.version + 1,
                     "snapshot_model_version": filtered.snapshot.model_version,
-                    "dropped_erased": dropped["deletion"],
-                    "dropped_rectified": dropped["rectification"],
-                    "dropped_expired": dropped["expiry"],
+                    **dropped_fields(dropped),
                     "no_longer_held": n_lost,
                 },
             )
@@ -235,7 +238,7 @@ class Replacing:
                 noted = self._auditor.event("fit", fields)
                 if claim is None:
                     return noted
-                now_ms, n_samples = self._now_ms(), model.n_samples_
+                now_ms, n_samples = self._steady_ms(), model.n_samples_
                 return with_idempotency(noted, claim.record(now_ms=now_ms, model_version=version, n_samples=n_samples))
 
             await self._committer.record(notes, body=encode(fitted), changes=1, then=swap)
@@ -293,18 +296,7 @@ class _Loaded:
 
     def without(self, gone: dict[str, str], now_ms: int) -> _Filtered:
         """Drop samples, and those that have expired."""
-        store = self.model.samples_
-        kinds = dict.fromkeys(store.due(now_ms, len(store)), "expiry") | gone
-        if kinds:
-            self.model.delete(list(kinds))
-            if self.model.guarantee != "exact":
-                self.model.scrub()  # what was deleted has left its traces
-        self.model.resolve()
-        self.model.wipe()
-        counts = dict.fromkeys(("deletion", "rectification", "expiry"), 0)
-        for kind in kinds.values():
-            counts[kind] += 1
-        return _Filtered(self.model, self.snapshot, counts)
+        return _Filtered(self.model, self.snapshot, drop_gone(self.model, gone, now_ms))
 
 
 def _wiped_samples(model: ServedModel) -> SampleStore:

@@ -26,6 +26,7 @@ from app.audit.store import AuditStore
 from app.claims import Claim, Claims
 from app.commits import LOOP_BUDGET, Committer, settle_future
 from app.costs import Cost
+from app.deadlines import Deadline
 from app.errors import EphemeralError, ServiceError, StaleCursorError, UnavailableError
 from app.expiring import Expiring
 from app.folding import Folder
@@ -146,22 +147,26 @@ class ModelService:
         self._row_cost = Cost(50e-6, LOOP_BUDGET)
         self._add_cost = Cost(200e-6, LOOP_BUDGET)
         self._delete_cost = Cost(200e-6, LOOP_BUDGET)
-        now_ms, auditor = records.clock.now_ms, records.auditor
+        clock, auditor = records.clock, records.auditor
+        now_ms, steady_ms = clock.now_ms, clock.steady_ms
         grace_ms = round(self.limits.readd_grace * 1000)
-        erased = records.store.recently_erased(now_ms() - grace_ms) if grace_ms else []
+        lately = records.store.recently_erased(now_ms() - grace_ms) if grace_ms else []
+        erased = [(known, clock.steady_since(at_ms)) for known, at_ms in lately]
+        self._deadline = Deadline(live, steady_ms, self.policy.erasure_deadline)
         self._folder = Folder(records.store, self._workers, self._idle.is_idle, self._fail)
-        self.claims = Claims(auditor, self._folder, now_ms)
-        self.receipts = Receipts(auditor, self._folder, now_ms, self.policy.erasure_deadline)
+        self.claims = Claims(auditor, self._folder, steady_ms)
+        self.receipts = Receipts(auditor, self._folder, self._deadline)
         self._committer = Committer(
             live,
             keeper.journal,
             auditor,
             self._folder,
-            Grace(grace_ms, auditor.hashes_of, now_ms, erased),
+            Grace(grace_ms, auditor.hashes_of, steady_ms, erased),
             self._turns,
             self._workers,
             max_queue=self.limits.max_queue,
             now_ms=now_ms,
+            steady_ms=steady_ms,
             default_expiry=self._default_expiry,
             changed=self._idle.model_changed,
         )
@@ -175,7 +180,8 @@ class ModelService:
             self._turns,
             self._workers,
             self.policy,
-            now_ms,
+            clock,
+            self._deadline,
             holders,
         )
         self._replacing = Replacing(
@@ -188,6 +194,7 @@ class ModelService:
             self._turns,
             self._workers,
             now_ms,
+            steady_ms,
             holders,
         )
         self._upkeep.scrub_with(self._replacing.rebuild)
@@ -333,13 +340,12 @@ class ModelService:
         """Return what is known of the model as a whole."""
         self._require_started()
         live = self._live
-        end = self._records.clock.now_ms() - round(self.policy.erasure_deadline * 1000)
         return describe(
             live.model,
             live.version,
             durable=self.is_durable,
             pending=len(live.pending),
-            overdue=sum(pending.acknowledged_ms < end for pending in live.pending.values()),
+            overdue=self._deadline.n_overdue(),
             expiry_paused=self._expiring.paused,
             stopped=live.stopped,
         )
@@ -358,6 +364,10 @@ class ModelService:
     def now_ms(self) -> int:
         """The time, in milliseconds since 1970; never runs backwards."""
         return self._records.clock.now_ms()
+
+    def latest_ms(self) -> int:
+        """Return the machine's time, which setting the clock back does not make earlier; see `Clock.latest_ms`."""
+        return self._records.clock.latest_ms()
 
     @property
     def newest_snapshot(self) -> Snapshot:

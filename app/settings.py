@@ -99,6 +99,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "scrub_age",
         "ledger",
         "accept_missing_erasures",
+        "accept_missing_keys",
     ),
     "Erasure": ("erasure_deadline", "readd_grace", "retention", "max_expiry_share", "key_dir"),
     "Network": (
@@ -245,6 +246,9 @@ class Settings(BaseSettings):
     """Ledger to take in at start, one entry of `GET /ledger` a line, when that in the data directory is older."""
     accept_missing_erasures: bool = False
     """Start although the ledger is older than the snapshot: erasures that are missing from it are given up."""
+
+    accept_missing_keys: bool = False
+    """Start although keys that the ledger names are missing: what was hashed or signed with them is given up."""
 
     # --- erasure
     erasure_deadline: float = Field(default=60.0, ge=1)

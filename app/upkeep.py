@@ -32,6 +32,7 @@ from typing import TypeVar
 
 from app.audit.auditor import Auditor, Field
 from app.commits import Committer
+from app.deadlines import Deadline
 from app.errors import FlushFailedError, ServiceError, UnavailableError
 from app.folding import Folder
 from app.holders import Holders
@@ -39,6 +40,7 @@ from app.idle import TagSlices
 from app.journal.journal import JournalError, JournalFullError
 from app.live import Live, StopReason
 from app.model import ServedModel
+from app.retention.clock import Clock
 from app.retention.parse import moment
 from app.store.keeper import Keeper
 from app.store.snapshots import Facts, Snapshot
@@ -97,8 +99,10 @@ class Upkeep:
         Who may touch the model, and the threads.
     policy
         When things are done.
-    now_ms
-        The time, in milliseconds since 1970.
+    clock
+        Tells the time, and how long something has waited.
+    deadline
+        Of erasures.
     holders
         What else may hold something of a sample.
     """
@@ -113,7 +117,8 @@ class Upkeep:
         turns: Turns,
         workers: Workers,
         policy: UpkeepPolicy,
-        now_ms: Callable[[], int],
+        clock: Clock,
+        deadline: Deadline,
         holders: Holders,
     ) -> None:
         self._live = live
@@ -124,7 +129,9 @@ class Upkeep:
         self._turns = turns
         self._workers = workers
         self._policy = policy
-        self._now_ms = now_ms
+        self._clock = clock
+        self._now_ms = clock.now_ms
+        self._deadline = deadline
         self._rebuild: Callable[[], Awaitable[list[str]]] | None = None
         self._holders = holders
         self._finishing: set[str] = set()  # receipts that only wait for `holders`
@@ -136,6 +143,8 @@ class Upkeep:
         self._next_probe = 0.0
         self._witnessed_ms = 0
         self._traceless_at = time.monotonic()
+        # What the journal's first record follows, and since when it is there, in steady time; None without one.
+        self._oldest = self._oldest_found()
 
     def scrub_with(self, rebuild: Callable[[], Awaitable[list[str]]]) -> None:
         """Say how a model that is not exact is rid of traces; it returns the receipts of which there are none left."""
@@ -277,7 +286,7 @@ class Upkeep:
 
     async def settle_files(self) -> None:
         """Remove older snapshots, and the journal up to those that stay."""
-        now = self._now_ms()
+        now = self._clock.steady_ms()
         await self._folder.read(lambda store: store.forget_idempotent(now))
         # The journal is what the ledger's file could be made from again.
         await self._folder.flush()
@@ -288,10 +297,13 @@ class Upkeep:
         """Say that erasures are finished."""
         if not receipts:
             return
-        deadline = round(self._policy.erasure_deadline * 1000)
-        await self._committer.note(
-            lambda: self._auditor.erased(receipts, erased_at=moment(self._now_ms()), deadline_ms=deadline)
-        )
+
+        def notes() -> bytes:
+            overdue = self._deadline.overdue_of(receipts)
+            at = moment(self._now_ms())
+            return self._auditor.erased(receipts, erased_at=at, deadline_ms=self._deadline.ms, overdue=overdue)
+
+        await self._committer.note(notes)
         for receipt in receipts:
             self._live.pending.pop(receipt, None)
 
@@ -396,13 +408,8 @@ class Upkeep:
         return self._is_owed or self._is_erasure_due() or self._is_journal_long()
 
     def _is_erasure_due(self) -> bool:
-        """Whether waiting longer could miss the deadline: half of it is left, or thrice what the last time took."""
-        waiting = [self._live.pending[name] for name in self._finishable(None)] if self._live.pending else None
-        if not waiting:
-            return False
-        oldest = min(pending.acknowledged_ms for pending in waiting)
-        deadline = self._policy.erasure_deadline
-        return self._now_ms() / 1000 - oldest / 1000 >= min(deadline / 2, deadline - 3 * self._lasted)
+        """Whether waiting longer could miss the deadline of one that can be finished now."""
+        return bool(self._live.pending) and self._deadline.is_due(self._finishable(None), self._lasted)
 
     def _is_scrub_due(self) -> bool:
         """Whether a model that is not exact has been changed so often, or so long ago, that it is fitted anew."""
@@ -417,14 +424,34 @@ class Upkeep:
 
     def _is_journal_long(self) -> bool:
         journal, policy = self._keeper.journal, self._policy
-        if not journal.n_records or self._keeper.is_current(self._live.seq):
+        if not journal.n_records:
+            self._oldest = None
             return False
-        age = 0.0 if journal.oldest_at is None else self._now_ms() / 1000 - journal.oldest_at
+        if self._keeper.is_current(self._live.seq):
+            return False
         return (
             journal.n_records >= policy.snapshot_mutations
             or journal.n_bytes >= policy.snapshot_bytes
-            or age >= policy.snapshot_age
+            or self._journal_age() >= policy.snapshot_age
         )
+
+    def _journal_age(self) -> float:
+        """How many seconds the journal's first record has been there, as far as this process has seen it."""
+        before, now = self._before_journal(), self._clock.steady_ms()
+        if self._oldest is None or self._oldest[0] != before:
+            self._oldest = before, now
+        return (now - self._oldest[1]) / 1000
+
+    def _before_journal(self) -> int:
+        """Return the number before the first record since the newest rotation."""
+        return self._keeper.journal.last_seq - self._keeper.journal.n_records
+
+    def _oldest_found(self) -> tuple[int, int] | None:
+        """Return the same of what an earlier process has left; its time is one of the machine's clock."""
+        oldest_at = self._keeper.journal.oldest_at
+        if oldest_at is None:
+            return None
+        return self._before_journal(), self._clock.steady_since_wall(round(oldest_at * 1000))
 
     def _require_sound(self) -> None:
         if self._live.failed:

@@ -13,6 +13,8 @@ use_kernel_cache()  # before anything imports Numba
 from tests.budget import pytest_addoption, pytest_collection_modifyitems, pytest_configure  # noqa: E402, F401
 from tests.serving import EXAMPLE, Running, serving  # noqa: E402
 
+pytest_plugins = ("tests.recorder",)
+
 
 @pytest.fixture(scope="session")
 def adult_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:

@@ -17,16 +17,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.deaths import FATAL, core_stack, describe, in_ci
+
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "adult.csv.gz"
+APP = (sys.executable, "-m", "app")
 START_SECONDS = 240  # an empty kernel cache, and other tests at the same time
+
+
+class Process(subprocess.Popen[str]):
+    """A process that knows which signals it was sent from here."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.sent: set[int] = set()
+        super().__init__(*arguments, **options)
+
+    def send_signal(self, sig: int) -> None:
+        self.sent.add(sig)
+        super().send_signal(sig)
 
 
 @dataclass
 class Running:
     """A server process."""
 
-    process: subprocess.Popen[str]
+    process: Process
     port: int
     folder: Path
 
@@ -70,7 +85,16 @@ def free_port() -> int:
 def environment(**more: str) -> dict[str, str]:
     """The environment of a process of ours: the project importable, no settings from outside."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OUBLI_")}
-    return {**kept, "PYTHONPATH": str(ROOT), **more}
+    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": "1", **_core_dumps(), **more}
+
+
+def _core_dumps() -> dict[str, str]:
+    """The setting that leaves core files on, where there is one; servers switch them off otherwise."""
+    if not in_ci():
+        return {}
+    from app.settings import Settings
+
+    return {"OUBLI_CORE_DUMPS": "true"} if "core_dumps" in Settings.model_fields else {}
 
 
 def run_cli(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -87,13 +111,14 @@ def run_cli(*arguments: str, cwd: Path, **variables: str) -> subprocess.Complete
 
 
 @contextmanager
-def serving(
-    *arguments: str, cwd: Path, command: tuple[str, ...] = (sys.executable, "-m", "app"), **variables: str
-) -> Iterator[Running]:
-    """Run ``oubli serve`` with some flags until the end of the block; it is ready when the block begins."""
+def serving(*arguments: str, cwd: Path, command: tuple[str, ...] = APP, **variables: str) -> Iterator[Running]:
+    """Run ``oubli serve`` with some flags until the end of the block; it is ready when the block begins.
+
+    A server that dies by a signal that nobody here has sent is a failure, with what it has written, its stack included.
+    """
     port = free_port()
     with (cwd / "output.txt").open("w") as output:
-        process = subprocess.Popen(
+        process = Process(
             [*command, "serve", "--port", str(port), *arguments],
             cwd=cwd,
             env=environment(**variables),
@@ -114,6 +139,17 @@ def serving(
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
+            _explain_death(server, may_kill_itself=command is not APP)
+
+
+def _explain_death(server: Running, *, may_kill_itself: bool) -> None:
+    """Refuse a death that nobody here has caused."""
+    process = server.process
+    number = -(process.returncode or 0)
+    unexpected = number in FATAL or (number == signal.SIGKILL and not may_kill_itself)
+    if unexpected and number not in process.sent:
+        stack = core_stack(server.folder)
+        raise AssertionError(f"the server {describe(process.returncode)}:\n{server.output}\n{stack}")
 
 
 def _wait_until_ready(server: Running) -> None:

@@ -16,6 +16,7 @@ from app.errors import StartError
 from app.flags import takes
 from app.retention.parse import TimeError, parse_future, parse_period, to_text
 from app.settings import Settings
+from app.store.directory import make_directory
 
 keys_cli = typer.Typer(
     name="keys",
@@ -50,7 +51,7 @@ def create(
     expires_ms = None if expires is None else _end(expires)
     path = _path(settings)
     with _file_errors(path):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(path.parent)
         key, text = create_key(path, name=name, scopes=chosen, expires_ms=expires_ms)
     until = "it does not expire" if key.expires_ms is None else f"it expires at {to_text(key.expires_ms)}"
     tell(f"Key {key.id} ({', '.join(key.scopes)}); {until}. It is shown this once:")

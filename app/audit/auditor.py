@@ -190,7 +190,9 @@ class Auditor:
         notes = entry_notes(entries, {str(entry["index"]): signature})
         return Unlearned(Receipt(*draft[:-1], signature), notes, hashes)
 
-    def erased(self, receipt_ids: Sequence[str], *, erased_at: datetime | int, deadline_ms: int) -> Notes:
+    def erased(
+        self, receipt_ids: Sequence[str], *, erased_at: datetime | int, deadline_ms: int, overdue: Sequence[str] = ()
+    ) -> Notes:
         """Make the one entry that says that erasures are finished.
 
         Parameters
@@ -201,6 +203,8 @@ class Auditor:
             Since when no file holds anything of them.
         deadline_ms
             How long each was allowed to take, from its acknowledgement.
+        overdue
+            The receipts of those that took longer.
         """
         entries = self._introduction()
         at_ms = to_ms(erased_at)
@@ -208,6 +212,7 @@ class Auditor:
             "receipts": [str(uuid.UUID(name)) for name in receipt_ids],
             "erased_at": to_text(at_ms),
             "deadline_ms": deadline_ms,
+            "overdue": [str(uuid.UUID(name)) for name in overdue],
             "key_id": self._keys.signing.id,
         }
         entries.append(self._append(ERASED, at_ms, fields))

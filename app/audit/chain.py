@@ -12,6 +12,7 @@
     unlearned     one erasure: its receipt, the counts, keyed hashes of the samples and of what was named
     erased        the receipts whose samples are in no file any more
     carried-over  an entry of another chain, whole, after an operator went on without the entries before it
+    accepted-missing-key    a key that an operator went on without
     others        events, such as `restore` or `export`, with numbers and words of this program
 """
 
@@ -32,6 +33,7 @@ UNLEARNED = "unlearned"
 ERASED = "erased"
 CARRIED_OVER = "carried-over"
 ACCEPTED = "accepted-missing-erasures"
+ACCEPTED_KEY = "accepted-missing-key"
 EVENT_TYPE = re.compile(r"[a-z][a-z0-9-]{0,63}")
 
 Entry = dict[str, Any]

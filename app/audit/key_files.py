@@ -2,6 +2,7 @@
 
     signing-<id>.pem    PKCS #8 while it signs; once retired, the public half alone
     hashing-<id>.key    64 hexadecimal digits
+    hashing-<id>.gone   says that this key was destroyed on purpose, and when
 
 A key's id comes from the key itself, so that a file with another key's name is noticed. Files are for their owner only.
 They are whole or not there: written beside their place, flushed, renamed.
@@ -15,6 +16,7 @@ import hmac
 import os
 import secrets
 import stat
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ from app.store.directory import flush_directory
 SIGNING = "signing"
 HASHING = "hashing"
 _SUFFIXES = {SIGNING: ".pem", HASHING: ".key"}
+_GONE = ".gone"
 _ID_BYTES = 8
 _HASH_BYTES = 16
 _SECRET_BYTES = 32
@@ -161,6 +164,16 @@ def files_of(directory: Path, kind: str) -> list[Path]:
     return sorted(directory.glob(f"{kind}-*{_SUFFIXES[kind]}"))
 
 
+def destroyed_in(directory: Path) -> set[str]:
+    """Return the ids of the hashing keys that were destroyed on purpose."""
+    return {path.stem.removeprefix(f"{HASHING}-") for path in directory.glob(f"{HASHING}-*{_GONE}")}
+
+
+def file_names(kind: str, key_ids: Iterable[str]) -> list[str]:
+    """Return what the files of keys are called."""
+    return [f"{kind}-{key_id}{_SUFFIXES[kind]}" for key_id in sorted(key_ids)]
+
+
 def write_key(directory: Path, key: Key) -> None:
     """Write a key, replacing what its file held; on the disk when this returns.
 
@@ -172,34 +185,41 @@ def write_key(directory: Path, key: Key) -> None:
     lines = [f"Created: {to_text(key.created_ms)}"]
     if key.retired_ms is not None:
         lines.append(f"Retired: {to_text(key.retired_ms)}")
-    content = "\n".join([*lines, "", _text_of(key), ""]).encode("ascii")
+    _write(path_of(directory, key), "\n".join([*lines, "", _text_of(key), ""]))
+
+
+def _write(path: Path, text: str) -> None:
+    directory = path.parent
     temporary = directory / f".{secrets.token_hex(8)}.tmp"
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+            file.write(text.encode("ascii"))
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path_of(directory, key))
+        temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
     flush_directory(directory)
 
 
-def destroy_file(path: Path) -> None:
-    """Overwrite a key's file and remove it, both on the disk when this returns.
+def destroy_key(directory: Path, key: HashingKey, at_ms: int) -> None:
+    """Overwrite a hashing key's file and remove it, both on the disk when this returns; a note says that it is gone.
 
     Raises
     ------
     OSError
         When that fails.
     """
+    path = path_of(directory, key)
+    # First, so that nobody who is killed in between leaves a key that looks lost.
+    _write(path.with_suffix(_GONE), f"Destroyed: {to_text(at_ms)}\n")
     with path.open("r+b") as file:
         file.write(bytes(path.stat().st_size))
         file.flush()
         os.fsync(file.fileno())
     path.unlink()
-    flush_directory(path.parent)
+    flush_directory(directory)
 
 
 def read_key(path: Path, kind: str) -> Key:

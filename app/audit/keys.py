@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -20,21 +21,48 @@ from app.audit.key_files import (
     SIGNING,
     HashingKey,
     SigningKey,
-    destroy_file,
+    destroy_key,
+    destroyed_in,
+    file_names,
     files_of,
     new_hashing_key,
     new_signing_key,
-    path_of,
     read_key,
     write_key,
 )
 from app.errors import StartError
+from app.store.directory import make_directory
 
 K = TypeVar("K", SigningKey, HashingKey)
+_MOST_LISTED = 10  # files in a message
 
 
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class KeyNames:
+    """Keys by their ids.
+
+    Attributes
+    ----------
+    signing, hashing
+        Of those that sign, and of those that ids are hashed under.
+    """
+
+    signing: set[str] = field(default_factory=set)
+    hashing: set[str] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(self.signing or self.hashing)
+
+    def __sub__(self, other: KeyNames) -> KeyNames:
+        return KeyNames(self.signing - other.signing, self.hashing - other.hashing)
+
+    def files(self) -> list[str]:
+        """Return what their files are called."""
+        return [*file_names(SIGNING, self.signing), *file_names(HASHING, self.hashing)]
 
 
 class AuditKeys:
@@ -46,6 +74,9 @@ class AuditKeys:
         Created, for the owner only, when it is not there. None: keys that are kept nowhere.
     now_ms
         The time, in milliseconds since 1970.
+    complete
+        Whether to make at once what is not there. Otherwise `complete` does, when it is known that nothing is lost;
+        until then nothing can be signed or hashed.
 
     Raises
     ------
@@ -53,16 +84,55 @@ class AuditKeys:
         When the directory or a file in it cannot be used, or others may read a key.
     """
 
-    def __init__(self, directory: Path | None, now_ms: Callable[[], int] = _wall_ms) -> None:
+    def __init__(self, directory: Path | None, now_ms: Callable[[], int] = _wall_ms, *, complete: bool = True) -> None:
         self._directory = directory
         self._now_ms = now_ms
-        if directory is not None:
+        self._signing = self._read(SIGNING, SigningKey)
+        self._hashing = self._read(HASHING, HashingKey)
+        if complete:
+            self.complete()
+
+    def complete(self) -> None:
+        """Make the keys that are not there yet, and finish a rotation that was cut short.
+
+        Raises
+        ------
+        StartError
+            When that cannot be written.
+        """
+        if self._directory is not None:
             try:
-                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_directory(self._directory)
             except OSError as error:
                 raise self._unusable(error) from None
-        self._signing = self._usable(self._read(SIGNING, SigningKey), new_signing_key)
-        self._hashing = self._usable(self._read(HASHING, HashingKey), new_hashing_key)
+        self._signing = self._usable(self._signing, new_signing_key)
+        self._hashing = self._usable(self._hashing, new_hashing_key)
+
+    def require(self, named: KeyNames) -> None:
+        """Refuse to go on when keys are missing that a ledger names.
+
+        Raises
+        ------
+        StartError
+            With the names of their files.
+        """
+        missing = self.missing(named)
+        if missing:
+            files = missing.files()
+            listed = ", ".join(files[:_MOST_LISTED]) + (", ..." if len(files) > _MOST_LISTED else "")
+            raise StartError(
+                f"the ledger names keys that are not in the key directory {self._directory}: {listed}. "
+                "Without hashing keys nobody can tell which ids were erased, so that erased samples could be added or "
+                "restored again; without signing keys receipts cannot be checked. Restore these files from a backup, "
+                "or name their directory with --key-dir. To go on without them for good, start once with "
+                "--accept-missing-keys"
+            )
+
+    def missing(self, named: KeyNames) -> KeyNames:
+        """Return those of some keys that are not here and were not destroyed on purpose."""
+        gone = set() if self._directory is None else destroyed_in(self._directory)
+        here = KeyNames({key.id for key in self._signing}, {key.id for key in self._hashing} | gone)
+        return named - here
 
     @property
     def signing(self) -> SigningKey:
@@ -139,7 +209,7 @@ class AuditKeys:
             )
         if self._directory is not None:
             try:
-                destroy_file(path_of(self._directory, key))
+                destroy_key(self._directory, key, self._now_ms())
             except OSError as error:
                 raise self._unusable(error) from None
         self._hashing.remove(key)

@@ -133,9 +133,11 @@ def _keys_of(settings: Settings) -> Iterator[tuple[AuditKeys, int, int | None]]:
         raise StartError(f"{path} holds no ledger: name the data directory of a server with --data-dir")
     directory = DataDirectory(path)  # refuses while a server runs
     try:
-        keys = AuditKeys(settings.key_dir or path / KEYS_NAME)
+        keys = AuditKeys(settings.key_dir or path / KEYS_NAME, complete=False)
         store = AuditStore(path / LEDGER_NAME, keys)
         try:
+            keys.require(store.named_keys())
+            keys.complete()
             highest_ms = store.highest_ms() or 0
         finally:
             store.close()

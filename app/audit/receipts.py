@@ -7,7 +7,7 @@ state, and is signed anew when it is read. `receipt_of` makes a receipt from the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
@@ -127,7 +127,7 @@ def erased_state(receipt: Receipt, entry: Entry) -> Receipt:
     return receipt._replace(
         status="erased",
         erased_at=entry["erased_at"],
-        overdue=is_overdue(receipt, parse_time(entry["erased_at"]), entry["deadline_ms"]),
+        overdue=_was_overdue(receipt, entry),
         key_id=entry["key_id"],
         ledger_index=entry["index"],
         ledger_head=entry["hash"],
@@ -135,16 +135,22 @@ def erased_state(receipt: Receipt, entry: Entry) -> Receipt:
     )
 
 
-def state_at(receipt: Receipt, now_ms: int, deadline_ms: int, keys: AuditKeys) -> Receipt:
+def state_now(receipt: Receipt, is_overdue: Callable[[str], bool], keys: AuditKeys) -> Receipt:
     """Return a stored receipt as it is to be answered now: one that waits too long is overdue, and signed as such."""
-    if receipt.status == "erased" or not is_overdue(receipt, now_ms, deadline_ms):
+    if receipt.status == "erased" or not is_overdue(receipt.id):
         return receipt
     return signed(receipt._replace(overdue=True), keys)
 
 
-def is_overdue(receipt: Receipt, moment_ms: int, deadline_ms: int) -> bool:
-    """Whether a moment is later than the deadline that runs from the acknowledgement."""
-    return moment_ms > parse_time(receipt.unlearned_at) + deadline_ms
+def _was_overdue(receipt: Receipt, entry: Entry) -> bool:
+    """Whether an erasure was finished too late, as the entry says that finished it.
+
+    Times cannot tell: they are of a clock that may have been set in between. Entries of earlier versions have nothing
+    else.
+    """
+    if "overdue" in entry:
+        return receipt.id in entry["overdue"]
+    return parse_time(entry["erased_at"]) > parse_time(receipt.unlearned_at) + int(entry["deadline_ms"])
 
 
 def signed(receipt: Receipt, keys: AuditKeys) -> Receipt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple
@@ -14,6 +15,8 @@ from app.audit.notes import IdempotencyRecord
 from app.audit.receipts import Receipt
 
 _AT_ONCE = 256  # rows that are read in one piece
+_MODEL_VERSION = re.compile(rb'"model_version":([0-9]+)')
+_HASHING_KEY = re.compile(rb'"hashing_key_id":"([0-9a-f]+)"')  # in the RFC 8785 form
 
 
 def head(connection: sqlite3.Connection) -> Head:
@@ -87,6 +90,36 @@ def erasures(connection: sqlite3.Connection) -> Iterator[Entry]:
         original = original_of(entry)
         if original["type"] == UNLEARNED:
             yield original
+
+
+def hashing_keys(connection: sqlite3.Connection) -> set[str]:
+    """Return the ids of the hashing keys that entries name, whatever their type."""
+    found: set[str] = set()
+    for (content,) in connection.execute(
+        "SELECT content FROM entries WHERE instr(content, ?)", (b'"hashing_key_id":',)
+    ):
+        found.update(name.decode("ascii") for name in _HASHING_KEY.findall(content))
+    return found
+
+
+def signing_keys(connection: sqlite3.Connection) -> set[str]:
+    """Return the ids of the signing keys that entries have told."""
+    return {name for (name,) in connection.execute("SELECT id FROM signing_keys")}
+
+
+def last_model_version(connection: sqlite3.Connection) -> int:
+    """Return the highest version that an entry tells."""
+    highest = 0
+    for (content,) in connection.execute("SELECT content FROM entries WHERE instr(content, ?)", (b'"model_version":',)):
+        highest = max(highest, *map(int, _MODEL_VERSION.findall(content)))
+    return highest
+
+
+def count_of_type(connection: sqlite3.Connection, kind: str) -> int:
+    """Return how many entries are of a type, or carry one over."""
+    mark = b'"type":"%b"' % kind.encode("ascii")
+    (count,) = connection.execute("SELECT count(*) FROM entries WHERE instr(content, ?)", (mark,)).fetchone()
+    return int(count)
 
 
 def put_signing_key(connection: sqlite3.Connection, key_id: str, index: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +18,7 @@ from app.audit import rows
 from app.audit.auditor import hash_sample
 from app.audit.chain import (
     ACCEPTED,
+    ACCEPTED_KEY,
     CARRIED_OVER,
     EMPTY,
     ERASED,
@@ -35,10 +36,10 @@ from app.audit.chain import (
     original_of,
 )
 from app.audit.downloads import read_lines
-from app.audit.keys import AuditKeys
+from app.audit.keys import AuditKeys, KeyNames
 from app.audit.ledger_file import file_errors, open_file, open_memory
 from app.audit.notes import IdempotencyRecord, read_notes
-from app.audit.receipts import Receipt, erased_state, receipt_of, signed, state_at
+from app.audit.receipts import Receipt, erased_state, receipt_of, signed, state_now
 from app.errors import StartError
 from app.retention.parse import parse_time, to_text
 from core.errors import FileError
@@ -157,13 +158,15 @@ class AuditStore:
         with self._transaction():
             rows.forget_repeatable(self._connection, now_ms)
 
-    def adopt(self, path: Path) -> int:
+    def adopt(self, path: Path, check: Callable[[], None] | None = None) -> int:
         """Take in a downloaded ledger that goes on where this one ends; return how many entries were new.
 
         Parameters
         ----------
         path
             See `downloads`.
+        check
+            Called when all is taken in; what it raises takes everything back.
 
         Raises
         ------
@@ -184,6 +187,8 @@ class AuditStore:
                         f"the ledger {path} is not taken in: {how}. Download it again with GET /ledger, from the "
                         "beginning, from the server that wrote it last"
                     ) from None
+            if check is not None:
+                check()
         return n_new
 
     def _check_adopted(self, entry: Any, last: Head | None) -> Head:
@@ -290,27 +295,44 @@ class AuditStore:
         with file_errors():
             return max((entry["snapshot_index"] for entry in rows.of_type(self._connection, ACCEPTED)), default=-1)
 
-    def receipt(self, receipt_id: str, now_ms: int, deadline_ms: int) -> Receipt | None:
+    def last_model_version(self) -> int:
+        """Return the highest version of the model that an entry tells."""
+        with file_errors():
+            return rows.last_model_version(self._connection)
+
+    def count_of_type(self, kind: str) -> int:
+        """Return how many entries are of a type."""
+        with file_errors():
+            return rows.count_of_type(self._connection, kind)
+
+    def named_keys(self) -> KeyNames:
+        """Return the keys that entries name, less those that an operator went on without."""
+        with file_errors():
+            accepted = [original_of(entry)["lost_key_id"] for entry in rows.of_type(self._connection, ACCEPTED_KEY)]
+            named = KeyNames(rows.signing_keys(self._connection), rows.hashing_keys(self._connection))
+        return named - KeyNames(set(accepted), set(accepted))
+
+    def receipt(self, receipt_id: str, is_overdue: Callable[[str], bool]) -> Receipt | None:
         """Return a receipt as it is now.
 
         Parameters
         ----------
         receipt_id
             Which.
-        now_ms, deadline_ms
-            The time, and how long an erasure may take: one that waits longer is overdue.
+        is_overdue
+            Whether the erasure of a receipt that is not erased should be.
         """
         with file_errors():
             found = rows.receipt(self._connection, receipt_id)
-        return None if found is None else state_at(found, now_ms, deadline_ms, self._keys)
+        return None if found is None else state_now(found, is_overdue, self._keys)
 
-    def receipts_of(self, ref: str, now_ms: int, deadline_ms: int) -> list[Receipt]:
+    def receipts_of(self, ref: str, is_overdue: Callable[[str], bool]) -> list[Receipt]:
         """Return the receipts of a case number, the oldest first; see `receipt`."""
         with file_errors():
             found = rows.receipts_of(self._connection, ref)
-        return [state_at(receipt, now_ms, deadline_ms, self._keys) for receipt in found]
+        return [state_now(receipt, is_overdue, self._keys) for receipt in found]
 
-    def last_receipt_of(self, targets: Sequence[str], now_ms: int, deadline_ms: int) -> Receipt | None:
+    def last_receipt_of(self, targets: Sequence[str], is_overdue: Callable[[str], bool]) -> Receipt | None:
         """Return the receipt of the last erasure of exactly these targets that found something; see `receipt`.
 
         Parameters
@@ -320,7 +342,7 @@ class AuditStore:
         """
         with file_errors():
             found = rows.last_receipt_of(self._connection, targets, _DELETIONS)
-        return None if found is None else state_at(found, now_ms, deadline_ms, self._keys)
+        return None if found is None else state_now(found, is_overdue, self._keys)
 
     def pending(self) -> list[PendingErasure]:
         """Return the erasures that are not finished, the oldest first."""

@@ -1,4 +1,4 @@
-"""The time that retention goes by: it never runs backwards, and a leap has to be confirmed.
+"""The time: one that retention goes by, which never runs backwards and has leaps confirmed, and one for periods.
 
 A clock that is set wrongly must not delete anybody. Set back, time stands still until the clock has caught up. Set
 forward by more than a day, time goes on at its old pace and `paused` says why, until someone has looked at the clock
@@ -7,6 +7,13 @@ take it for the truth.
 
     wall clock     10:00  10:01  10:02   +3 days  ...            back to 10:05
     now_ms         10:00  10:01  10:02   10:03    10:04   ...    10:05        paused until `confirm`
+
+A period that has to end, such as the deadline of an erasure, must not wait for a clock that stands still, and must not
+end early when the clock is set forward. It goes by `steady_ms`, which nobody can set:
+
+    wall clock     10:00  10:01   9:02    9:03    12:00
+    now_ms         10:00  10:01  10:01   10:01    12:00
+    steady_ms      10:00  10:01  10:02   10:03    10:04
 """
 
 from __future__ import annotations
@@ -59,6 +66,8 @@ class Clock:
         self._highest = wall if highest_ms is None else highest_ms
         # Trusted time minus elapsed time.
         self._start = (self._highest if self._reason else max(wall, self._highest)) - elapsed
+        self._steady_start = self._start
+        self._wall_start = wall - elapsed
 
     @property
     def paused(self) -> str | None:
@@ -75,6 +84,22 @@ class Clock:
         now = wall if self._reason is None else expected
         self._highest = max(self._highest, now)
         return self._highest
+
+    def steady_ms(self) -> int:
+        """Return the time at the start plus what has elapsed since: for periods within the process."""
+        return self._steady_start + self._elapsed_ms()
+
+    def steady_since(self, moment_ms: int) -> int:
+        """Return the steady time of something that an earlier process did at a time it took from `now_ms`."""
+        return self.steady_ms() - max(0, self.now_ms() - moment_ms)
+
+    def steady_since_wall(self, moment_ms: int) -> int:
+        """Return the steady time of something that was done at a time of the machine's clock."""
+        return self.steady_ms() - max(0, self._wall_ms() - moment_ms)
+
+    def latest_ms(self) -> int:
+        """Return the machine's time, which a clock that is set back while the process runs does not make earlier."""
+        return max(self._wall_ms(), self._wall_start + self._elapsed_ms())
 
     def witness(self, moment_ms: int) -> None:
         """Take note of a time that was written down by someone who can be trusted."""

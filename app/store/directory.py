@@ -8,6 +8,7 @@ the old file or the new one.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
@@ -41,7 +42,7 @@ class DataDirectory:
         self.path = path
         self._lock = -1
         try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directory(path)
             self._lock = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StartError(
@@ -116,6 +117,41 @@ class DataDirectory:
                 path.unlink(missing_ok=True)
         if paths:
             flush_directory(self.path)
+
+
+def make_directory(path: Path) -> None:
+    """Have a directory, made for the owner only when it is not there; it survives a power loss when this returns.
+
+    Its parents are made and flushed from the top down. Whoever is killed in between leaves at most one that was not
+    flushed, the last, so that one is flushed also when it is there already.
+
+    Raises
+    ------
+    OSError
+        When it cannot be made or flushed, or something else has the name.
+    """
+    path = path.absolute()
+    missing = []
+    level = path
+    while not level.exists():
+        missing.append(level)
+        level = level.parent
+    _flush_entry(level)
+    for level in reversed(missing):
+        level.mkdir(mode=0o700 if level == path else 0o777, exist_ok=True)
+        _flush_entry(level)
+    if not path.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+
+
+def _flush_entry(path: Path) -> None:
+    """Make the name of a directory survive a power loss, where its parent can be opened and flushed."""
+    try:
+        flush_directory(path.parent)
+    except OSError as error:
+        # A parent that may be passed through and not read, and file systems that cannot flush a directory.
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.EROFS):
+            raise
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from app.errors import EphemeralError
+from app.errors import EphemeralError, StorageError
 from app.journal.journal import Journal
 from app.model import ServedModel
 from app.store.directory import DataDirectory
@@ -98,6 +98,17 @@ class Keeper:
             take_back()
             raise
         return take_back
+
+    def replace_older(self, seq: int) -> None:
+        """Make sure that no snapshot is kept that has taken in fewer records than this."""
+        store = self._store()
+        if store.oldest_seq() < seq:
+            try:
+                store.write_again()
+            except StorageError:
+                store.keep_newest(1)  # on a full disk: one generation is better than one that must be gone
+            else:
+                store.keep_newest()
 
     def remove_older(self) -> int:
         """Remove all but two generations; return the number up to which the journal is not needed any more."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.audit.auditor import Auditor
+from app.audit.auditor import Auditor, Field
 from app.audit.keys import AuditKeys
 from app.audit.store import AuditStore
 from app.errors import StartError
@@ -20,7 +22,7 @@ from app.retention.clock import Clock
 from app.service import Records
 from app.store.directory import DataDirectory
 from app.store.keeper import Keeper
-from app.store.recovery import LedgerChoice, fold_journal, recover
+from app.store.recovery import LedgerChoice, accepted_keys, fold_journal, recover, require_keys
 from app.store.snapshots import Recovered, SnapshotStore
 from app.upkeep import facts_of
 
@@ -42,19 +44,25 @@ class Opened:
         The ledger's file.
     snapshots
         None where nothing is kept.
+    new_clock
+        Makes the clock of the service from the highest time that was written down.
+    notes
+        What a person should be told of the recovery.
     """
 
     keeper: Keeper
     keys: AuditKeys
     store: AuditStore
     snapshots: SnapshotStore | None
+    new_clock: Callable[[int | None], Clock] = Clock
+    notes: list[str] = field(default_factory=list)
 
     @property
     def holds_model(self) -> bool:
         """Whether there is something to recover."""
         return self.snapshots is not None and self.snapshots.holds_model()
 
-    def begin(self, model: ServedModel) -> tuple[Live, Records]:
+    def begin(self, model: ServedModel, choice: LedgerChoice | None = None) -> tuple[Live, Records]:
         """Begin a history with a model, and write its first snapshot.
 
         A start that was cut short before its first snapshot has left records without changes; this one goes on after.
@@ -72,13 +80,21 @@ class Opened:
                 "the journal in the data directory holds changes to a model whose snapshots are gone: restore all "
                 "files of the data directory from one backup, or begin with an empty one"
             )
+        lost = require_keys(self.store, journal, self.keys, choice or LedgerChoice())
         fold_journal(self.store, journal)
-        clock, live = Clock(self.store.highest_ms()), Live(model, 1, new_epoch(), seq=journal.last_seq + 1)
+        clock, live = self.new_clock(self.store.highest_ms()), Live(model, 1, new_epoch(), seq=journal.last_seq + 1)
         auditor = Auditor.of(self.store, self.keys, clock.now_ms)
         model.resolve()
-        notes = auditor.event("begin", {"model_version": live.version, "kind": model.kind})
-        self.keeper.journal.append([Record(live.seq, live.version, b"", notes)])
-        self.store.fold_many([(live.seq, notes)])
+        fields: dict[str, Field] = {
+            "model_version": live.version,
+            "kind": model.kind,
+            "hashing_key_id": self.keys.hashing[0].id,
+        }
+        notes = [*accepted_keys(auditor, lost), auditor.event("begin", fields)]
+        records = [Record(journal.last_seq + i, live.version, b"", one) for i, one in enumerate(notes, 1)]
+        journal.append(records)
+        live.seq = journal.last_seq
+        self.store.fold_many([(record.seq, record.notes) for record in records])
         if not self.keeper.is_ephemeral:
             self.store.flush()
             self.keeper.write(model, facts_of(live, self.keeper, auditor))
@@ -86,12 +102,11 @@ class Opened:
 
     def recover(self, recovered: Recovered, choice: LedgerChoice | None = None) -> tuple[Live, Records, int]:
         """Go on where the directory ends; see `recovery.recover`."""
-        clock = Clock(self.store.highest_ms())
-        live, auditor, n_records = recover(
-            recovered, self.keeper, self.store, self.keys, clock.now_ms, choice or LedgerChoice()
-        )
+        clock = self.new_clock(self.store.highest_ms())
+        found = recover(recovered, self.keeper, self.store, self.keys, clock, choice or LedgerChoice())
         clock.witness(self.store.highest_ms() or 0)  # the journal may have held later entries
-        return live, Records(auditor, self.store, clock), n_records
+        self.notes += found.notes
+        return found.live, Records(found.auditor, self.store, clock), found.n_records
 
     def close(self) -> None:
         """Let the next server have the directory."""
@@ -99,8 +114,23 @@ class Opened:
         self.keeper.close()
 
 
-def open_directory(path: Path, key_dir: Path | None = None) -> Opened:
+def open_directory(
+    path: Path,
+    key_dir: Path | None = None,
+    *,
+    new_clock: Callable[[int | None], Clock] = Clock,
+    now: Callable[[], float] = time.time,
+) -> Opened:
     """Open a data directory.
+
+    Parameters
+    ----------
+    path
+        Of the directory.
+    key_dir
+        Where the keys of the ledger are; by default in the directory.
+    new_clock, now
+        Make the clock of the service, and tell the machine's time in seconds since 1970.
 
     Raises
     ------
@@ -111,12 +141,12 @@ def open_directory(path: Path, key_dir: Path | None = None) -> Opened:
         directory = DataDirectory(path)
         opened.callback(directory.close)
         snapshots = SnapshotStore(directory)
-        keys = AuditKeys(key_dir or path / KEYS_NAME)
-        journal = SqliteJournal(path)
+        keys = AuditKeys(key_dir or path / KEYS_NAME, complete=False)
+        journal = SqliteJournal(path, now=now)
         opened.callback(journal.close)
         store = AuditStore(path / LEDGER_NAME, keys)
         opened.pop_all()
-    return Opened(Keeper(directory, snapshots, journal), keys, store, snapshots)
+    return Opened(Keeper(directory, snapshots, journal), keys, store, snapshots, new_clock)
 
 
 def open_nothing() -> Opened:

@@ -138,6 +138,16 @@ class SnapshotStore:
         """Return the number of the last journal record in the newest snapshot, None when there is none."""
         return None if self._newest is None else self._newest.facts.seq
 
+    def oldest_seq(self) -> int:
+        """Return the lowest number of a journal record that a snapshot ends with; -1 when one cannot be read."""
+        seqs = []
+        for path in self._files():
+            try:
+                seqs.append(describe(path, read_notes(path)).facts.seq)
+            except FileError:
+                seqs.append(-1)
+        return min(seqs, default=-1)
+
     def oldest_at(self) -> datetime | None:
         """Return when the oldest snapshot that is kept was written, None when there is none."""
         times = []

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tests.durability.tracing import Call
 
+_DIRECTORY = os.sep  # after the names of directories, which last like those of files
 _WRITES = ("write", "writev", "pwrite64", "pwritev", "pwritev2")
 
 
@@ -92,18 +93,21 @@ class Disk:
         The name that the calls know it by.
     beginning
         A copy of it as it was at the beginning, all of which lasts; by default it is as it was.
+    cwd
+        Where the process runs; by default in the parent of the directory.
     """
 
-    def __init__(self, directory: Path, beginning: Path | None = None) -> None:
+    def __init__(self, directory: Path, beginning: Path | None = None, cwd: Path | None = None) -> None:
         self._root = str(directory)
         beginning = beginning or directory
-        self._cwd = str(directory.parent)
+        self._cwd = str(cwd or directory.parent)
         self._names: Names = {}
         self._directories = {self._root}
         for path in beginning.rglob("*") if beginning.exists() else ():
             name = str(directory / path.relative_to(beginning))
             if path.is_dir():
                 self._directories.add(name)
+                self._names[name + _DIRECTORY] = File(bytearray(), 0)
             else:
                 content = path.read_bytes()
                 self._names[name] = File(bytearray(content), len(content))
@@ -121,7 +125,8 @@ class Disk:
 
     def now(self) -> dict[str, bytes]:
         """Return what a reader finds in each file, by its name relative to the directory."""
-        return {os.path.relpath(name, self._root): file.now() for name, file in self._names.items()}
+        files = {name: file for name, file in self._names.items() if not name.endswith(_DIRECTORY)}
+        return {os.path.relpath(name, self._root): file.now() for name, file in files.items()}
 
     def apply(self, calls: Iterable[Call]) -> None:
         """Do what system calls did, in their order."""
@@ -138,10 +143,17 @@ class Disk:
                 change(names)
         directory.mkdir(parents=True)
         for name, file in names.items():
+            if name.endswith(_DIRECTORY) or not self._is_reached(name, names):
+                continue
             path = directory / os.path.relpath(name, self._root)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(file.after_power_loss(lucky))
             path.chmod(0o600)
+
+    def _is_reached(self, name: str, names: Names) -> bool:
+        """Whether a file can be found: the names of all directories on the way to it are there."""
+        parents = [str(parent) for parent in Path(name).parents if self._is_ours(str(parent))]
+        return all(parent == self._root or parent + _DIRECTORY in names for parent in parents)
 
     # --- one call
 
@@ -169,8 +181,9 @@ class Disk:
             self._unlink(self._path(call.texts()[0]))
         elif name.startswith("mkdir"):
             path = self._path(call.texts()[0])
-            if self._is_ours(path):
+            if self._is_ours(path) and path != self._root:
                 self._directories.add(path)
+                self._make_directory(path)
         elif name == "sendfile":
             self._copy(call)
         elif name in ("copy_file_range", "link", "linkat"):
@@ -190,6 +203,12 @@ class Disk:
         if "O_TRUNC" in call.arguments:
             file.resize(0)
         self._opened[call.result] = Opened(file, appends="O_APPEND" in call.arguments)
+
+    def _make_directory(self, path: str) -> None:
+        def change(names: Names) -> None:
+            names[path + _DIRECTORY] = File(bytearray(), 0)
+
+        self._change(path, change)
 
     def _create(self, path: str) -> File:
         file = File(bytearray(), 0)

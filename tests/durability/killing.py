@@ -30,6 +30,7 @@ METHODS = (
     ("app.journal.sqlite_journal", "SqliteJournal", "append"),
     ("app.journal.sqlite_journal", "SqliteJournal", "rotate"),
     ("app.journal.sqlite_journal", "SqliteJournal", "drop_before"),
+    ("app.audit.store", "AuditStore", "adopt"),
     ("app.audit.store", "AuditStore", "fold_many"),
     ("app.audit.store", "AuditStore", "flush"),
     ("app.store.snapshots", "SnapshotStore", "write"),

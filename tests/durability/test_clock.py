@@ -26,8 +26,8 @@ def clock(begun: Path) -> Clock:
 
 
 @contextmanager
-def served(begun: Path, clock: Clock) -> Iterator[Running]:
-    with serving(*FLAGS, cwd=begun, command=Plan(begun, clock=clock.path).command) as server:
+def served(begun: Path, clock: Clock, *more: str) -> Iterator[Running]:
+    with serving(*FLAGS, *more, cwd=begun, command=Plan(begun, clock=clock.path).command) as server:
         yield server
 
 
@@ -124,14 +124,30 @@ def test_too_many_at_once_wait_to_be_confirmed(begun, clock):
         assert server.get("/model")[1]["n_samples"] == 300
 
 
-def test_a_missed_deadline_is_said_and_signed(begun, clock):
+def test_erasures_end_in_time_whatever_the_clock_says(begun, clock):
+    with served(begun, clock, "--erasure-deadline", "3") as server:
+        for offset in (-HOUR, -30 * DAY, HOUR, 0):
+            receipt = erase(server, f"p{int(offset) % 97}")
+            clock.set(offset)
+            assert wait_until_erased(server, receipt["id"], 20)["overdue"] is False
+        clock.set(-HOUR)
+        last = erase(server, "p100")
+        server.process.kill()
+    with served(begun, clock, "--erasure-deadline", "600") as server:
+        # An earlier process has acknowledged it: it does not wait for the deadline of this one.
+        wait_until_erased(server, last["id"], 20)
+
+
+def test_a_clock_that_was_ahead_leaves_no_snapshot_for_every_change(begun, clock):
+    clock.set(5 * HOUR)
     with served(begun, clock) as server:
-        receipt = erase(server, "p0")
-        assert receipt["overdue"] is False
-        clock.set(HOUR)  # an hour of which the server has seen nothing; the deadline was a minute
-        erased = wait_until_erased(server, receipt["id"])
-        assert erased["overdue"] is True
-        check_receipt(erased, public_keys(server))
-        in_time = erase(server, "p1")
-        assert send(server, "POST", "/model/scrub", {})[0] == 202
-        assert wait_until_erased(server, in_time["id"])["overdue"] is False
+        erase(server, "p0")
+        assert server.stop() == 0
+    clock.set(0)
+    plan = Plan(begun, clock=clock.path)
+    with serving(*FLAGS, cwd=begun, command=plan.command) as server:
+        for i in range(100):
+            assert send(server, "POST", "/samples", {"samples": [expiring(f"x{i}", clock.after(30 * DAY))]})[0] == 201
+            if i % 10 == 0:
+                time.sleep(0.3)  # upkeep looks every quarter of a second
+        assert plan.steps_taken()["SnapshotStore.write"] == 0

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from tests.durability.answers import Answer, journal_writes, read_answers
+from tests.durability.asking import send
 from tests.durability.clients import Acquaintances, Request, start_clients
 from tests.durability.disk import Disk
 from tests.durability.evidence import check_evidence
 from tests.durability.model_of_truth import Operation, Truth
-from tests.durability.people import flags, people
+from tests.durability.people import flags, people, write_csv
 from tests.durability.reading import fresh_digest, live_digest, read_held, read_schema
 from tests.durability.tracing import Call, command, kill_traced, read_trace, why_not
 from tests.serving import serving
@@ -191,3 +192,44 @@ def test_what_was_flushed_is_enough(recorded, truth, tmp_path, tell):
 @pytest.mark.slow
 def test_what_was_flushed_is_enough_wherever_power_goes(recorded, truth, tmp_path, tell):
     check_cuts(recorded, truth, tmp_path, 100, tell)
+
+
+# Nobody has made any of these directories before.
+DEEP = ("--data-dir", "deep/er/oubli-data", "--key-dir", "keys/of/oubli")
+
+
+@pytest.mark.parametrize("prepared", ["nothing", "made by a start that was killed"])
+def test_new_directories_and_their_parents_are_there_after_a_power_loss(prepared, tmp_path):
+    before = tmp_path / "before"
+    before.mkdir()
+    write_csv(before / "people.csv")
+    folder = tmp_path / "traced"
+    shutil.copytree(before, folder)
+    trace = tmp_path / "trace.txt"
+    if prepared != "nothing":
+        # In the file system, and not yet on the disk.
+        (folder / "deep").mkdir()
+        (folder / "keys").mkdir()
+    with serving(*FLAGS, *DEEP, cwd=folder, command=command(trace)) as server:
+        version = server.get("/model")[1]["model_version"]
+        assert send(server, "DELETE", "/samples/p0")[0] == 200
+        keys = server.get("/keys")[1]
+        kill_traced(server)
+    disk = Disk(folder, before, cwd=folder)
+    if prepared != "nothing":
+        made = [Call("mkdir", _hex(folder / name), 0, 0, 0) for name in ("deep", "keys")]
+        disk.apply(made)
+    disk.apply(read_trace(trace))
+    disk.write_to(tmp_path / "left")
+    assert (tmp_path / "left" / "deep" / "er" / "oubli-data" / "ledger.sqlite").exists()
+    with serving(*FLAGS, *DEEP, cwd=tmp_path / "left") as server:
+        held, now = read_held(server)
+        assert "p0" not in held
+        assert len(held) == len(people()) - 1
+        assert now == version + 1
+        assert server.get("/keys")[1] == keys
+
+
+def _hex(path: Path) -> str:
+    """A text as strace writes it."""
+    return '"' + "".join(f"\\x{byte:02x}" for byte in str(path).encode()) + '", 0700'

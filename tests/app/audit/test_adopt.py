@@ -14,7 +14,7 @@ from app.audit.chain import make_entry
 from app.audit.store import AuditStore, LedgerGapError, compare_head
 from app.audit.verify import check_ledger, check_receipt
 from app.errors import StartError
-from tests.app.audit.support import DEADLINE, START, Ledger, as_objects, make_ledger, write_lines
+from tests.app.audit.support import Ledger, as_objects, in_time, make_ledger, write_lines
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def held(store: AuditStore) -> tuple:
     receipts = [entry["receipt"] for entry in entries if entry["type"] == "unlearned"]
     return (
         entries,
-        [store.receipt(name, START, DEADLINE) for name in receipts],
+        [store.receipt(name, in_time) for name in receipts],
         [(one.receipt_id, one.acknowledged_ms, one.n_samples) for one in store.pending()],
         store.recently_erased(0),
         store.erased_since(list("abcdef"), 1),

@@ -16,7 +16,7 @@ from app.audit.keys import AuditKeys
 from app.audit.ledger_file import LedgerDamagedError
 from app.audit.store import AuditStore
 from app.errors import StartError
-from tests.app.audit.support import DEADLINE, START, Ledger, make_ledger
+from tests.app.audit.support import Ledger, in_time, make_ledger
 
 NAMES = ("ledger.sqlite", "ledger.sqlite-wal")
 
@@ -166,4 +166,4 @@ def test_the_file_is_for_its_owner_only(tmp_path):
     receipt = ledger.unlearned("a")
     for name in NAMES:
         assert (tmp_path / name).stat().st_mode & 0o077 == 0
-    assert ledger.store.receipt(receipt.id, START, DEADLINE) == receipt
+    assert ledger.store.receipt(receipt.id, in_time) == receipt

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.audit.key_files import HASHING, SIGNING, files_of, is_signed, new_hashing_key
-from app.audit.keys import AuditKeys
+from app.audit.keys import AuditKeys, KeyNames
 from app.errors import StartError
 
 START = 1_763_700_000_000
@@ -40,12 +40,42 @@ def test_files_and_directory_are_flushed_before_a_key_is_used(tmp_path, monkeypa
     fsync = os.fsync
 
     def noted(descriptor: int) -> None:
-        flushed.append("directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        flushed.append("file" if is_file else str(Path(os.readlink(f"/proc/self/fd/{descriptor}"))))  # noqa: PTH115
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", noted)
-    open_keys(tmp_path / "keys")
-    assert flushed == ["file", "directory", "file", "directory"]
+    keys = tmp_path / "deep" / "keys"
+    open_keys(keys)
+    # From the top down: that `tmp_path` is in its parent, `deep` in `tmp_path`, `keys` in `deep`.
+    made = [str(tmp_path.parent), str(tmp_path), str(keys.parent)]
+    assert flushed == [*made, "file", str(keys), "file", str(keys)]
+    flushed.clear()
+    open_keys(keys)
+    assert flushed == [str(keys.parent)], "whoever made it may have been killed before it was flushed"
+
+
+def test_keys_are_missing_unless_they_were_destroyed_on_purpose(tmp_path):
+    keys = open_keys(tmp_path)
+    keys.rotate("signing")
+    keys.rotate("hashing")
+    named = KeyNames({key["key_id"] for key in keys.public_keys()}, {key.id for key in keys.hashing})
+    keys.destroy_hashing_key(keys.hashing[1].id, None)
+    assert not AuditKeys(tmp_path, complete=False).missing(named)
+    before = sorted(tmp_path.iterdir())
+    for path in [*files_of(tmp_path, SIGNING), *files_of(tmp_path, HASHING)]:
+        content = path.read_bytes()
+        path.unlink()
+        found = AuditKeys(tmp_path, complete=False)
+        assert found.missing(named).files() == [path.name]
+        with pytest.raises(StartError, match=rf"{path.name}.*--key-dir.*--accept-missing-keys"):
+            found.require(named)
+        path.write_bytes(content)
+        path.chmod(0o600)
+    assert sorted(tmp_path.iterdir()) == before, "nothing was made in their place"
+    nowhere = AuditKeys(tmp_path / "nowhere", complete=False)
+    assert nowhere.missing(named) == named
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_the_file_of_a_signing_key_is_what_others_read_as_one(tmp_path):

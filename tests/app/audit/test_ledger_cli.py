@@ -10,7 +10,7 @@ from app.audit.keys import AuditKeys
 from app.audit.ledger_cli import ledger_cli
 from app.errors import StartError
 from app.store.directory import DataDirectory
-from tests.app.audit.support import Ledger, as_objects, make_ledger, write_lines
+from tests.app.audit.support import Ledger, as_objects, in_time, make_ledger, write_lines
 
 
 @pytest.fixture
@@ -73,10 +73,10 @@ def test_a_wrong_ledger(place, run, ledger, tmp_path):
 
 def test_a_receipt_and_keys(run, ledger, tmp_path):
     file = write_lines(tmp_path / "ledger.jsonl", ledger.entries())
-    receipt = ledger.store.receipts_of("", 0, 0)
+    receipt = ledger.store.receipts_of("", in_time)
     assert receipt == []
     entry = next(entry for entry in ledger.entries() if entry["type"] == "unlearned")
-    found = ledger.store.receipt(entry["receipt"], ledger.now, 1000)
+    found = ledger.store.receipt(entry["receipt"], in_time)
     assert found is not None
     good = write(tmp_path / "receipt.json", {**found.content(), "durable": True})
     bad = write(tmp_path / "bad.json", {**found.content(), "unlearned": 7})

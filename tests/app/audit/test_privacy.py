@@ -42,7 +42,7 @@ def everything(ledger: Ledger) -> bytes:
     parts.append(orjson.dumps(ledger.entries()))
     for entry in ledger.entries():
         if entry["type"] == "unlearned":
-            receipt = ledger.store.receipt(entry["receipt"], ledger.now, 0)
+            receipt = ledger.store.receipt(entry["receipt"], lambda _: True)
             assert receipt is not None
             parts.append(orjson.dumps(receipt.content()))
     return b"\0".join(parts)

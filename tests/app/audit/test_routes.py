@@ -21,7 +21,7 @@ from app.receipts import Receipts
 from app.routes import erasures, ledger
 from app.routes.audit_shapes import ErasuresAnswer, KeysAnswer, LedgerAnswer
 from app.routes.shapes import Receipt as ReceiptAnswer
-from tests.app.audit.support import DEADLINE, Ledger, make_ledger
+from tests.app.audit.support import Ledger, make_ledger
 
 
 @dataclass
@@ -34,10 +34,21 @@ class File:
         return question(self.store)
 
 
+@dataclass
+class Late:
+    """What says which erasures are overdue."""
+
+    kept: Ledger
+
+    def is_overdue(self, receipt_id: str) -> bool:
+        return self.kept.is_overdue(receipt_id)
+
+
 def service_of(kept: Ledger) -> SimpleNamespace:
     """What the routes need of a service."""
     file: Any = File(kept.store)
-    receipts = Receipts(kept.auditor, file, lambda: kept.now, DEADLINE / 1000)
+    late: Any = Late(kept)
+    receipts = Receipts(kept.auditor, file, late)
     return SimpleNamespace(receipts=receipts, is_durable=True, limits=SimpleNamespace(page_size_max=50))
 
 

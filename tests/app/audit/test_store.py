@@ -14,7 +14,7 @@ from app.audit.store import AuditStore, compare_head
 from app.errors import StartError, StorageError
 from app.retention.parse import to_text
 from core.errors import FileError
-from tests.app.audit.support import DEADLINE, START, Ledger, make_ledger
+from tests.app.audit.support import DEADLINE, START, Ledger, in_time, make_ledger
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -28,7 +28,7 @@ def content_of(ledger: Ledger) -> tuple:
     store = ledger.store
     return (
         ledger.entries(),
-        [store.receipt(name, START, DEADLINE) for name in receipts],
+        [store.receipt(name, in_time) for name in receipts],
         store.pending(),
         store.head(),
         store.applied_seq(),
@@ -81,8 +81,8 @@ def test_one_that_waits_too_long_is_overdue_when_it_is_read_and_signed_as_such(l
         hashes = ledger.auditor.target_hashes(["a"], "ids")
         read = [
             ledger.now_of(receipt),
-            *ledger.store.receipts_of(ref, ledger.now, DEADLINE),
-            ledger.store.last_receipt_of(hashes, ledger.now, DEADLINE),
+            *ledger.store.receipts_of(ref, ledger.is_overdue),
+            ledger.store.last_receipt_of(hashes, ledger.is_overdue),
         ]
         assert len(set(read)) == 1
         assert read[0] == receipt._replace(overdue=overdue, signature=read[0].signature)
@@ -90,8 +90,8 @@ def test_one_that_waits_too_long_is_overdue_when_it_is_read_and_signed_as_such(l
 
 
 def test_an_unknown_receipt(ledger):
-    assert ledger.store.receipt(str(uuid.uuid4()), START, DEADLINE) is None
-    assert ledger.store.receipts_of(str(uuid.uuid4()), START, DEADLINE) == []
+    assert ledger.store.receipt(str(uuid.uuid4()), in_time) is None
+    assert ledger.store.receipts_of(str(uuid.uuid4()), in_time) == []
 
 
 def test_receipts_of_a_case(ledger):
@@ -99,13 +99,13 @@ def test_receipts_of_a_case(ledger):
     first = ledger.unlearned("a", ref=ref)
     ledger.unlearned("b")
     second = ledger.unlearned("c", ref=ref)
-    assert ledger.store.receipts_of(ref, START, DEADLINE) == [first, second]
+    assert ledger.store.receipts_of(ref, in_time) == [first, second]
 
 
 def test_the_last_erasure_of_exactly_these_targets(ledger):
     def last(*names, by="ids"):
         hashes = ledger.auditor.target_hashes(names, by)
-        return ledger.store.last_receipt_of(hashes, START, DEADLINE)
+        return ledger.store.last_receipt_of(hashes, in_time)
 
     assert last("a") is None
     both = ledger.unlearned("a", "b")

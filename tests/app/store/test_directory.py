@@ -4,7 +4,7 @@ import stat
 import pytest
 
 from app.errors import StartError, StorageError
-from app.store.directory import DataDirectory, storage_errors
+from app.store.directory import DataDirectory, make_directory, storage_errors
 
 
 def test_a_second_server_is_refused_with_an_explanation(tmp_path):
@@ -19,6 +19,51 @@ def test_a_second_server_is_refused_with_an_explanation(tmp_path):
 def test_is_for_the_owner_only(tmp_path):
     DataDirectory(tmp_path / "data").close()
     assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
+
+
+def test_parents_are_flushed_from_the_top_down(tmp_path, monkeypatch):
+    flushed = []
+    monkeypatch.setattr("app.store.directory.flush_directory", flushed.append)
+    target = tmp_path / "a" / "b" / "data"
+    make_directory(target)
+    assert flushed == [tmp_path.parent, tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
+    assert target.stat().st_mode & 0o777 == 0o700
+    flushed.clear()
+    make_directory(target)
+    assert flushed == [target.parent], "whoever made it may have been killed before it was flushed"
+
+
+@pytest.mark.parametrize("killed_at", range(4))
+def test_a_directory_that_was_made_in_part_is_finished(killed_at, tmp_path, monkeypatch):
+    """Every name is flushed by one of the two starts, wherever the first one ends."""
+    target, flushed = tmp_path / "a" / "b" / "data", set()
+
+    def flush(path):
+        if len(flushed) == killed_at:
+            raise KeyboardInterrupt
+        flushed.add(path)
+
+    monkeypatch.setattr("app.store.directory.flush_directory", flush)
+    with pytest.raises(KeyboardInterrupt):
+        make_directory(target)
+    monkeypatch.setattr("app.store.directory.flush_directory", flushed.add)
+    make_directory(target)
+    assert flushed >= {tmp_path, tmp_path / "a", tmp_path / "a" / "b"}
+
+
+def test_a_parent_that_cannot_be_read_is_passed_over(tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("app.store.directory.flush_directory", refuse)
+    make_directory(tmp_path / "data")
+
+    def fail(path):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("app.store.directory.flush_directory", fail)
+    with pytest.raises(StartError, match="Input/output"):
+        DataDirectory(tmp_path / "other")
 
 
 def test_a_path_that_cannot_be_used_is_named(tmp_path):
