@@ -90,9 +90,10 @@ class ExpiryIndex:
 
     def soonest(self) -> int | None:
         """Return when the first sample has to go; None when none has to."""
-        if self._soonest is None:
-            self._soonest = int(self._moments.min(initial=NEVER))
-        return None if self._soonest == NEVER else self._soonest
+        soonest = self._soonest
+        if soonest is None:
+            self._soonest = soonest = int(self._moments.min(initial=NEVER))
+        return None if soonest == NEVER else soonest
 
     def due(self, now: int, limit: int) -> list[int]:
         """Return the slots of up to `limit` samples that have to be gone by `now`, the soonest first."""
