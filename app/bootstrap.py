@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from app.compiling import prepare_kernels
 from app.console import tell, warn
 from app.errors import StartError, StorageError
 from app.journal.journal import JournalError
@@ -19,7 +20,6 @@ from app.store.snapshots import Recovered
 from app.training import new_estimator, train
 from app.upkeep import UpkeepPolicy
 from core.schema import ColumnType
-from core.warmup import warm_up
 
 RECOVERING = "reading the model in the data directory"  # a stage of progress
 EPHEMERAL_NOTE = (
@@ -84,8 +84,8 @@ def _service(settings: Settings, live: Live, keeper: Keeper, records: Records) -
 
 
 def _warm_up(model: ServedModel) -> None:
-    """Compile what requests will need: the kernels of the trees, and those that encode rows as JSON has them."""
-    warm_up(model.task, model.schema_.cell_dtype, kind=model.kind)
+    """Compile what requests will need, and encode rows as JSON has them once."""
+    prepare_kernels(model.kind, model.schema_, model.get_params())
     for cell in (1, 0.5, None):
         row = [cell if column.type is ColumnType.NUMERIC else None for column in model.schema_.columns]
         for n_rows in (1, 2, 64):

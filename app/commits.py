@@ -30,6 +30,7 @@ from app.grace import Grace
 from app.journal.journal import Journal, JournalError, JournalFullError, Record
 from app.journal.records import encode
 from app.live import Live, Pending
+from app.memory import let_go_of
 from app.model import ServedModel
 from app.mutations import Change, Done, Request, Settle
 from app.plans import Ground, Plan, make_all
@@ -276,9 +277,13 @@ class Committer:
             self._auditor.rewind(commit.head)
             self._fail(commit, error)
             return await settled
+        old = self._live.model
         if copy is not None:
             self._live.model = copy
         self._answer(commit)
+        if copy is not None:
+            await self._turns.exclusive()  # whoever reads the old one in a thread has begun before
+            await self._workers.save(partial(let_go_of, old))
         return await settled
 
     def _plan_waiting(self) -> Commit:

@@ -10,12 +10,14 @@ for them, and forgotten when erasures are finished.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from app.compiling import is_influence_prepared, prepare_influence
 from app.influence_methods import method_for, seconds_for
 from app.jobs.board import Job, JobBoard, Report
 from app.live import Live
@@ -110,6 +112,20 @@ class Influencing:
         method = self.method_of(question)
         return seconds_for(self._live.model, method, question.update_set, len(question.rows)) > _LONG
 
+    async def ask(self, question: Question) -> Ranking | Job:
+        """Answer a question, or begin a job when that takes long; see `answer` for what is raised.
+
+        How long kernels take that are not loaded yet cannot be foreseen: then it is tried for a moment, and what is not
+        answered by then goes on as a job.
+        """
+        if self.takes_long(question):
+            return self.job(question)
+        if is_influence_prepared(self._live.model):
+            return await self.answer(question)
+        answering = self._workers.begin(self.answer(question))
+        done, _ = await asyncio.wait({answering}, timeout=_LONG)
+        return answering.result() if done else self.job(question, answering)
+
     async def answer(self, question: Question, report: Report | None = None) -> Ranking:
         """Rank the samples held by what they do for the rows.
 
@@ -122,6 +138,9 @@ class Influencing:
         UnfitError
             When the method does not go with the kind of the model.
         """
+        self.method_of(question)
+        while not is_influence_prepared(self._live.model):  # another one may be put in place meanwhile
+            await self._workers.compile(partial(prepare_influence, self._live.model))
         method, live = self.method_of(question), self._live
         progress = None if report is None else partial(_tell, report)
         if live.model.n_samples_ == 0:
@@ -142,11 +161,20 @@ class Influencing:
         found = await self._workers.ask(partial(_ask, seen, None, asked, method, progress))
         return _ranking(found, question, n_samples, version)
 
-    def job(self, question: Question) -> Job:
-        """Begin to answer a question that takes long; the job's result says under which id the ranking is kept."""
+    def job(self, question: Question, answering: asyncio.Future[Ranking] | None = None) -> Job:
+        """Begin to answer a question that takes long; the job's result says under which id the ranking is kept.
+
+        Parameters
+        ----------
+        question
+            What is asked.
+        answering
+            The answer, when it has been begun.
+        """
 
         async def work(report: Report) -> dict[str, Any]:
-            ranking = await self._workers.finish(self.answer(question, report))
+            answer = self._workers.finish(self.answer(question, report)) if answering is None else answering
+            ranking = await asyncio.shield(answer)
             name = str(uuid.uuid4())
             self._kept[name] = ranking
             for old in list(self._kept)[:-_MOST_KEPT]:

@@ -18,11 +18,13 @@ from app.audit.notes import with_idempotency
 from app.audit.store import AuditStore
 from app.claims import Claim
 from app.commits import Committer
+from app.compiling import prepare_kernels, prepare_model_file
 from app.errors import SupersededError, UnavailableError
 from app.folding import Folder
 from app.jobs.board import Report
 from app.journal.records import FitBody, encode
 from app.live import Live
+from app.memory import let_go_of
 from app.model import ServedModel, load_model, read_notes
 from app.outcomes import Restored
 from app.plans import Plan, make_held
@@ -103,6 +105,8 @@ class Replacing:
         StorageError
             When it cannot be written; nothing has changed.
         """
+        # Before its turn, for which others would wait.
+        await self._workers.compile(partial(prepare_model_file, path))
         async with self._turns.mutation():
             self._require_sound()
             with self._turns.reading():
@@ -182,6 +186,8 @@ class Replacing:
         kind = kind or live.model.kind
         try:
             chosen = another_estimator(kind, parameters, live.model).get_params()
+            # Also what changes and predictions will need: nothing may be compiled once the new model is served.
+            await self._workers.compile(partial(prepare_kernels, kind, live.model.schema_, chosen))
             model = await self._workers.build(partial(refit, kind, chosen, live.model, copy))
             report(0.9)
             while len(meanwhile) > _FEW_CHANGES:
@@ -206,7 +212,7 @@ class Replacing:
         SupersededError
             When the samples are not those any more that it was fitted on, with the changes since; nothing has changed.
         """
-        live = self._live
+        live, old = self._live, self._live.model
 
         def swap() -> None:
             live.model = model
@@ -227,6 +233,7 @@ class Replacing:
                 return with_idempotency(noted, claim.record(now_ms=now_ms, model_version=version, n_samples=n_samples))
 
             await self._committer.record(notes, body=encode(fitted), changes=1, then=swap)
+            await self._upkeep.let_go(old)
             return version
 
     async def verify(self, report: Report) -> dict[str, Any]:
@@ -235,7 +242,11 @@ class Replacing:
             copy = await self._upkeep.copied()
             version = self._live.version
         report(0.1)
-        result = await self._workers.build(copy.verify)
+        try:
+            result = await self._workers.build(copy.verify)
+            n_samples = copy.n_samples_
+        finally:
+            await self._workers.build(partial(let_go_of, copy))
         distance = {} if result.distance_to_fresh is None else {"distance_to_fresh": result.distance_to_fresh}
         return {
             **distance,
@@ -243,7 +254,7 @@ class Replacing:
             "live_digest": result.live_digest,
             "fresh_digest": result.fresh_digest,
             "model_version": version,
-            "n_samples": copy.n_samples_,
+            "n_samples": n_samples,
         }
 
     def _load(self, path: Path) -> _Loaded:

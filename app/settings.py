@@ -99,7 +99,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "ledger",
         "accept_missing_erasures",
     ),
-    "Erasure": ("erasure_deadline", "readd_grace", "retention", "max_expiry_share", "key_dir"),
+    "Erasure": ("erasure_deadline", "readd_grace", "retention", "max_expiry_share", "key_dir", "core_dumps"),
     "Network": ("host", "port", "api_key_file", "allow_anonymous", "allowed_hosts", "workers"),
     "Limits": (
         "max_body_bytes",
@@ -240,6 +240,8 @@ class Settings(BaseSettings):
     """Largest share of the samples that may expire at once; more have to be confirmed with `POST /expiry/confirm`."""
     key_dir: Path | None = None
     """Directory of the keys that sign receipts and hash ids; by default `keys` in the data directory."""
+    core_dumps: bool = False
+    """Let the system write a core file when the process crashes; it holds the samples."""
 
     # --- who may reach it
     host: str = "127.0.0.1"

@@ -32,6 +32,7 @@ from app.folding import Folder
 from app.idle import TagSlices
 from app.journal.journal import JournalError
 from app.live import Live
+from app.memory import let_go_of
 from app.model import ServedModel
 from app.retention.parse import moment
 from app.store.keeper import Keeper
@@ -170,6 +171,7 @@ class Upkeep:
             if twice and self._forget is not None:
                 self._forget()
             snapshot = await self._workers.save(partial(self._keeper.write, copy, facts, twice=twice))
+            await self._workers.save(partial(let_go_of, copy))
             del copy
             await self.settle_files()
             await self.finish_erasures(finished)
@@ -198,6 +200,7 @@ class Upkeep:
             When the snapshot cannot be written; nothing has changed.
         """
         live, head = self._live, self._auditor.head
+        old = live.model
         noted = notes()
         facts = replace(
             self.facts(),
@@ -224,9 +227,15 @@ class Upkeep:
         except JournalError:
             live.failed = True  # the snapshot stands: a restart goes on from it
             raise UnavailableError("failed") from None
+        await self.let_go(old)
         if not self._keeper.is_ephemeral:
             await self.settle_files()
             self._workers.begin(self.finish_erasures(finished))
+
+    async def let_go(self, old: ServedModel) -> None:
+        """Overwrite a model that another one has taken the place of; inside the turn of the mutation that did that."""
+        await self._turns.exclusive()  # whoever reads it in a thread has begun before
+        await self._workers.save(partial(let_go_of, old))
 
     async def export(self) -> Snapshot:
         """Return the newest snapshot to be handed out; the ledger knows of it first."""

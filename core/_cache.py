@@ -24,9 +24,10 @@ import pickle
 import platform
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -56,6 +57,21 @@ _KEPT_DAYS = 30  # files of a kernel that nobody has loaded for so long are remo
 
 log = logging.getLogger("oubli.kernels")
 _told: set[str] = set()
+_here = threading.local()
+
+
+class NotKeptError(Exception):
+    """A kernel is not in the cache, and is not to be compiled here."""
+
+
+@contextmanager
+def only_kept() -> Iterator[None]:
+    """Load kernels in this thread and compile none: `NotKeptError` when one is not in the cache."""
+    _here.only_kept = True
+    try:
+        yield
+    finally:
+        _here.only_kept = False
 
 
 class KernelCache(NullCache):  # type: ignore[misc]
@@ -110,6 +126,8 @@ class KernelCache(NullCache):  # type: ignore[misc]
                     return CompileResult._rebuild(target_context, *payload)
         except Exception as error:  # whatever is wrong with a cache: compiling does not need it
             _tell(f"compiled code could not be loaded ({type(error).__name__}): it is compiled again")
+        if getattr(_here, "only_kept", False):
+            raise NotKeptError(self._name)
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:

@@ -88,6 +88,11 @@ class ExpiryIndex:
             moments[:n] = self._moments
             self._moments = moments
 
+    @property
+    def moments(self) -> npt.NDArray[np.int64]:
+        """When the sample in each slot has to go; the largest integer stands for never."""
+        return self._moments
+
     def soonest(self) -> int | None:
         """Return when the first sample has to go; None when none has to."""
         soonest = self._soonest

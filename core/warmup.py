@@ -122,3 +122,29 @@ def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) ->
         "check": check,
         "load": lambda: type(model).from_parts(*model.to_parts()),
     }
+
+
+def warm_up_influence(
+    task: Task | str, cell_dtype: Any, *, kind: str, parameters: Mapping[str, Any] | None = None
+) -> None:
+    """Compile every kernel that questions about the influence of samples use; nothing for kinds without answers.
+
+    Parameters are those of `warm_up`.
+    """
+    from core.influence import influence  # takes long to import, and many programs never ask
+
+    task = Task(task)
+    small = {**_PARAMETERS[kind][0], **variant_of(kind, parameters)}
+    for n_targets in (2, 3) if task is Task.CLASSIFICATION else (2,):
+        model: Any = KINDS[kind, task](**small)
+        steps = _steps(model, task, np.dtype(cell_dtype), n_targets)
+        steps["grow"]()
+        rows = [[float(i), str(i % 3)] for i in range(24)]
+        labels = [i % 2 for i in range(24)]
+        if model.guarantee == "exact":
+            for some in (1, 24):  # a forest is only read for a few rows
+                influence(model, rows[:some], labels[:some], method="leave-one-out")
+        if kind.endswith("boosting"):
+            for method in ("leaf-influence", "leaf-refit"):
+                for update_set in ("all", "single", 2):
+                    influence(model, rows[:2], labels[:2], method=method, update_set=update_set)
