@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from app.compiling import prepare_kernels
 from app.console import tell, warn
 from app.errors import StartError, StorageError
 from app.journal.journal import JournalError
@@ -21,7 +22,6 @@ from app.training import new_estimator, train
 from app.upkeep import UpkeepPolicy
 from app.uploads import UploadPolicy
 from core.schema import ColumnType
-from core.warmup import warm_up
 
 RECOVERING = "reading the model in the data directory"  # a stage of progress
 EPHEMERAL_NOTE = (
@@ -87,8 +87,8 @@ def _service(settings: Settings, live: Live, keeper: Keeper, records: Records) -
 
 
 def _warm_up(model: ServedModel) -> None:
-    """Compile what requests will need: the kernels of the trees, and those that encode rows as JSON has them."""
-    warm_up(model.task, model.schema_.cell_dtype, kind=model.kind)
+    """Compile what requests will need, and encode rows as JSON has them once."""
+    prepare_kernels(model.kind, model.schema_, model.get_params())
     for cell in (1, 0.5, None):
         row = [cell if column.type is ColumnType.NUMERIC else None for column in model.schema_.columns]
         for n_rows in (1, 2, 64):

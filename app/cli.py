@@ -26,6 +26,7 @@ from app.console import Bars, complain, tell, warn
 from app.errors import StartError, StorageError
 from app.flags import takes
 from app.kernel_cache import use_kernel_cache
+from app.memory import set_up_allocator, switch_core_dumps_off
 from app.settings import GROUPS, Settings
 from app.version import VERSION
 
@@ -74,6 +75,9 @@ def serve(settings: Settings) -> None:
     command line can be restarted for ever.
     """
     settings.require_servable()
+    if not settings.core_dumps:
+        switch_core_dumps_off()
+    set_up_allocator()
 
     from app.sockets import bind
 
@@ -85,15 +89,16 @@ def serve(settings: Settings) -> None:
 
     with _without_collector():
         from app.bootstrap import RECOVERING, build_service
+        from app.compiling import compile_kernels
         from app.progress import at_stages
         from app.tour import tour
-        from app.training import TRAINING, compile_kernels
+        from app.training import TRAINING
 
         # The HTTP layer takes half a second to import; while the forest grows or is checked, other threads can work.
         begin_import = threading.Thread(target=import_module, args=("app.server",), daemon=True).start
         with Bars() as progress:
             service = build_service(settings, at_stages(progress, (TRAINING, RECOVERING), begin_import))
-            compile_kernels(service.kind, service.schema, progress)
+            compile_kernels(service.kind, service.schema, progress, service.parameters)
     url = f"http://{_url_host(settings.host)}:{settings.port}"
     tell(f"\nOubli {VERSION} serves {url} (documentation: {url}/docs, stop: Ctrl-C). Try:")
     for line in tour(url, service.schema, settings.api_key_file):
@@ -281,12 +286,14 @@ def warm_up() -> None:
     from app.progress import within
     from core.kinds import KINDS
     from core.warmup import warm_up as compile_kernels
+    from core.warmup import warm_up_influence
 
     with Bars() as progress:
         for kind, task in KINDS:
             for cell_dtype in ("float32", "float64"):
                 stage = f"compiling a {kind} for {task}, {cell_dtype}"
                 compile_kernels(task, cell_dtype, within(progress, stage), kind=kind)
+                warm_up_influence(task, cell_dtype, kind=kind)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -30,6 +30,7 @@ from app.grace import Grace
 from app.journal.journal import Journal, JournalError, JournalFullError, JournalRefusedError, NoDescriptorsError, Record
 from app.journal.records import encode
 from app.live import Live, Pending, StopReason
+from app.memory import let_go_of
 from app.model import ServedModel
 from app.mutations import Change, Done, Request, Settle
 from app.plans import LARGE, Ground, Plan, make_all, overwrite
@@ -285,9 +286,13 @@ class Committer:
             self._auditor.rewind(commit.head)
             self._fail(commit, error)
             return await settled
+        old = self._live.model
         if copy is not None:
             self._live.model = copy
         self._answer(commit)
+        if copy is not None:
+            await self._turns.exclusive()  # whoever reads the old one in a thread has begun before
+            await self._workers.save(partial(let_go_of, old))
         return await settled
 
     def _plan_waiting(self) -> Commit:
@@ -437,7 +442,7 @@ class Committer:
         if receipt is None:
             return
         # Also when nothing was held: files from before may hold what an earlier erasure took.
-        self._live.pending[receipt.id] = Pending(self._live.seq, now, self._live.period)
+        self._live.pending[receipt.id] = Pending(self._live.seq, now, period=self._live.period)
         if one.waiting.change.request is not None and one.waiting.change.request.kind != "rectification":
             self._grace.add(one.hashes, now)
 

@@ -40,12 +40,12 @@ class Deadline:
         end = self._steady_ms() - self.ms
         return sum(pending.since_ms < end for pending in self._live.pending.values())
 
-    def is_due(self, lasts: float) -> bool:
-        """Whether an erasure has to be finished now, when that lasts so many seconds.
+    def is_due(self, receipt_ids: Iterable[str], lasts: float) -> bool:
+        """Whether one of some erasures has to be finished now, when that lasts so many seconds.
 
         Half of the deadline is left, or thrice the time that it takes; or an earlier process has left it.
         """
-        waiting = self._live.pending.values()
+        waiting = [self._live.pending[name] for name in receipt_ids]
         if not waiting:
             return False
         if any(pending.is_inherited for pending in waiting):

@@ -10,12 +10,14 @@ for them. Before an erasure is finished, questions that began before it are ende
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from app.compiling import is_influence_prepared, prepare_influence
 from app.errors import SupersededError
 from app.holders import Hold, Holders
 from app.influence_methods import method_for, seconds_for
@@ -118,6 +120,21 @@ class Influencing:
         method = self.method_of(question)
         return seconds_for(self._live.model, method, question.update_set, len(question.rows)) > _LONG
 
+    async def ask(self, question: Question) -> Ranking | Job:
+        """Answer a question, or begin a job when that takes long; see `answer` for what is raised.
+
+        How long kernels take that are not loaded yet cannot be foreseen: then it is tried for a moment, and what is not
+        answered by then goes on as a job.
+        """
+        if self.takes_long(question):
+            return self.job(question)
+        if is_influence_prepared(self._live.model):
+            return await self.answer(question)
+        asked = _Asked(question, self._holders.hold("influence"))
+        answering = self._workers.begin(self._answer_held(asked))
+        done, _ = await asyncio.wait({answering}, timeout=_LONG)
+        return answering.result() if done else self._job_of(asked, answering)
+
     async def answer(self, question: Question) -> Ranking:
         """Rank the samples held by what they do for the rows.
 
@@ -133,23 +150,24 @@ class Influencing:
             When samples were erased meanwhile.
         """
         # A thread cannot be called back: it holds what it works on also when nobody waits for it any more.
-        return await self._workers.finish(self._answer_held(question, None, self._holders.hold("influence")))
+        return await self._workers.finish(self._answer_held(_Asked(question, self._holders.hold("influence"))))
 
-    async def _answer_held(
-        self, question: Question, report: Report | None, hold: Hold, name: str | None = None
-    ) -> Ranking:
-        """Answer a question that is held, and keep the ranking under a name while it still is."""
-        with hold:
-            ranking = await self._answer(question, partial(_tell, report, hold))
+    async def _answer_held(self, asked: _Asked) -> Ranking:
+        """Answer a question that is held, and keep the ranking if it has a name while it still is."""
+        with asked.hold as hold:
+            ranking = await self._answer(asked.question, asked.tell)
             if hold.is_ended:
                 raise _superseded()
-            if name is not None:
-                self._kept[name] = hold.period, ranking
+            if asked.name is not None:
+                self._kept[asked.name] = hold.period, ranking
                 for old in list(self._kept)[:-_MOST_KEPT]:
                     del self._kept[old]
             return ranking
 
     async def _answer(self, question: Question, progress: Callable[[int, int], None]) -> Ranking:
+        self.method_of(question)
+        while not is_influence_prepared(self._live.model):  # another one may be put in place meanwhile
+            await self._workers.compile(partial(prepare_influence, self._live.model))
         method, live = self.method_of(question), self._live
         if live.model.n_samples_ == 0:
             raise EmptyModelError("the model holds no samples: add some before asking what they do")
@@ -171,30 +189,38 @@ class Influencing:
 
     def job(self, question: Question) -> Job:
         """Begin to answer a question that takes long; the job's result says under which id the ranking is kept."""
-        asked = [question]
-        has_begun = False
+        waiting: list[_Asked] = []
 
         def end() -> None:
-            if not has_begun:
-                asked.clear()
+            if waiting:
+                waiting.clear()
                 hold.let_go()
 
-        hold = self._holders.hold("influence", end)
-
         async def work(report: Report) -> dict[str, Any]:
-            nonlocal has_begun
-            if not asked:
+            if not waiting:
                 raise _superseded()
-            has_begun = True
-            name = str(uuid.uuid4())
-            ranking = await self._workers.finish(self._answer_held(asked.pop(), report, hold, name))
-            return {"influence": name, "n_samples": ranking.n_samples, "model_version": ranking.model_version}
+            asked = waiting.pop()
+            asked.report = report
+            return _kept_as(asked, await self._workers.finish(self._answer_held(asked)))
 
+        hold = self._holders.hold("influence", end)
+        waiting.append(_Asked(question, hold, str(uuid.uuid4())))
         try:
             return self._jobs.start("influence", work)
         except BaseException:
             hold.let_go()
             raise
+
+    def _job_of(self, asked: _Asked, answering: asyncio.Future[Ranking]) -> Job:
+        """Go on with an answer that has been begun, as a job."""
+
+        async def work(report: Report) -> dict[str, Any]:
+            asked.report = report
+            return _kept_as(asked, await asyncio.shield(answering))
+
+        job = self._jobs.start("influence", work)
+        asked.name = str(uuid.uuid4())
+        return job
 
     def kept(self, name: str) -> Ranking | None:
         """Return the ranking that a job has made, None when it is not known any more."""
@@ -206,12 +232,37 @@ class Influencing:
         self._kept = {name: kept for name, kept in self._kept.items() if kept[0] > period}
 
 
-def _tell(report: Report | None, hold: Hold, done: int, total: int) -> None:
-    """Tell how far a question is, and end it when it must hold nothing any more; called in its thread."""
-    if hold.is_ended:
-        raise _superseded()
-    if report is not None:
-        report(done / total)
+@dataclass(slots=True)
+class _Asked:
+    """A question that is being answered, or is going to be.
+
+    Attributes
+    ----------
+    question
+        What is asked.
+    hold
+        On what it holds of samples.
+    name
+        Under which the ranking is kept; None when it is not.
+    report
+        Takes in the progress of a job.
+    """
+
+    question: Question
+    hold: Hold
+    name: str | None = None
+    report: Report | None = None
+
+    def tell(self, done: int, total: int) -> None:
+        """Tell how far it is, and end it when it must hold nothing any more; called in its thread."""
+        if self.hold.is_ended:
+            raise _superseded()
+        if self.report is not None:
+            self.report(done / total)
+
+
+def _kept_as(asked: _Asked, ranking: Ranking) -> dict[str, Any]:
+    return {"influence": asked.name, "n_samples": ranking.n_samples, "model_version": ranking.model_version}
 
 
 def _superseded() -> SupersededError:

@@ -94,6 +94,10 @@ class ServedModel(Protocol):
         """Overwrite what is kept of samples no longer held; without tags."""
         ...
 
+    def shred(self) -> None:
+        """Overwrite samples and trees, of a model that is let go of."""
+        ...
+
     def scrub(self) -> None:
         """Leave no trace of samples that were deleted, by building the model anew if it is not exact."""
         ...

@@ -18,12 +18,14 @@ from app.audit.notes import with_idempotency
 from app.audit.store import AuditStore
 from app.claims import Claim
 from app.commits import Committer
+from app.compiling import prepare_kernels, prepare_model_file
 from app.errors import SupersededError, UnavailableError
 from app.folding import Folder
 from app.holders import Hold, Holders
 from app.jobs.board import Report
 from app.journal.records import FitBody, encode
 from app.live import Live
+from app.memory import let_go_of
 from app.model import ServedModel, load_model, read_notes
 from app.outcomes import Restored
 from app.plans import Plan, make_held
@@ -115,6 +117,8 @@ class Replacing:
         StorageError
             When it cannot be written; nothing has changed.
         """
+        # Before its turn, for which others would wait.
+        await self._workers.compile(partial(prepare_model_file, path))
         async with self._turns.mutation():
             self._require_sound()
             with self._turns.reading():
@@ -196,6 +200,8 @@ class Replacing:
             report(0.05)
             kind = kind or live.model.kind
             chosen = another_estimator(kind, parameters, live.model).get_params()
+            # Also what changes and predictions will need: nothing may be compiled once the new model is served.
+            await self._workers.compile(partial(prepare_kernels, kind, live.model.schema_, chosen))
             model = await self._workers.build(partial(refit, kind, chosen, live.model, copy))
             report(0.9)
             while len(meanwhile) > _FEW_CHANGES:
@@ -221,7 +227,7 @@ class Replacing:
         SupersededError
             When the samples are not those any more that it was fitted on, with the changes since; nothing has changed.
         """
-        live = self._live
+        live, old = self._live, self._live.model
 
         def swap() -> None:
             live.model = model
@@ -242,6 +248,7 @@ class Replacing:
                 return with_idempotency(noted, claim.record(now_ms=now_ms, model_version=version, n_samples=n_samples))
 
             await self._committer.record(notes, body=encode(fitted), changes=1, then=swap)
+            await self._upkeep.let_go(old)
             return version
 
     async def verify(self, report: Report) -> dict[str, Any]:
@@ -265,7 +272,10 @@ class Replacing:
 
     async def _verified(self, copy: ServedModel, hold: Hold) -> Verification:
         with hold:
-            return await self._workers.build(copy.verify)
+            try:
+                return await self._workers.build(copy.verify)
+            finally:
+                await self._workers.build(partial(let_go_of, copy))
 
     def _load(self, path: Path) -> _Loaded:
         taken = describe(path, read_notes(path))

@@ -356,6 +356,11 @@ class ModelService:
         return self._live.model.kind
 
     @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of the model."""
+        return self._live.model.get_params()
+
+    @property
     def schema(self) -> Schema:
         """The schema of the model, for parsing."""
         return self._live.model.schema_
@@ -544,6 +549,7 @@ class ModelService:
             del warm_up
         except Exception as error:
             log.error("warming up failed (%s): the first requests will be slow", type(error).__name__)
+        self._warm_up = None  # it holds the model of the start, which another one may replace
         if self._idle_resolve:
             self._workers.begin(self._idle.run(), endless=True)
         self._idle.model_changed()

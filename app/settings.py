@@ -101,7 +101,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "accept_missing_erasures",
         "accept_missing_keys",
     ),
-    "Erasure": ("erasure_deadline", "readd_grace", "retention", "max_expiry_share", "key_dir"),
+    "Erasure": ("erasure_deadline", "readd_grace", "retention", "max_expiry_share", "key_dir", "core_dumps"),
     "Network": (
         "host",
         "port",
@@ -261,6 +261,8 @@ class Settings(BaseSettings):
     """Largest share of the samples that may expire at once; more have to be confirmed with `POST /expiry/confirm`."""
     key_dir: Path | None = None
     """Directory of the keys that sign receipts and hash ids; by default `keys` in the data directory."""
+    core_dumps: bool = False
+    """Let the system write a core file when the process crashes; it holds the samples."""
 
     # --- who may reach it
     host: str = "127.0.0.1"

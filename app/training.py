@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from app.compiling import compile_kernels
 from app.errors import StartError
 from app.model import ServedModel
 from app.progress import Progress, silent, within
@@ -14,15 +13,12 @@ from app.settings import Settings
 from core.errors import InputError
 from core.kinds import KINDS
 from core.samples import SampleStore
-from core.schema import Schema, Task
-from core.warmup import warm_up
+from core.schema import Task
 
 if TYPE_CHECKING:
     from app.loading import Table
 
 TRAINING = "training the model"  # a stage of progress
-
-_compiled: set[tuple[str, Task, np.dtype[Any]]] = set()  # in this process
 
 
 def estimator_of(kind: str, task: Task, parameters: Mapping[str, Any]) -> Any:
@@ -53,14 +49,6 @@ def new_estimator(settings: Settings, task: Task) -> Any:
         raise StartError(f"--model {settings.model} {error.rule}; --task says what the labels are") from None
 
 
-def compile_kernels(kind: str, schema: Schema, progress: Progress = silent) -> None:
-    """Compile what a model of this schema runs, or load it from the kernel cache; nothing when it was done before."""
-    compiled = kind, schema.task, schema.cell_dtype
-    if compiled not in _compiled:
-        warm_up(schema.task, schema.cell_dtype, within(progress, "compiling the kernels"), kind=kind)
-        _compiled.add(compiled)
-
-
 def train(settings: Settings, progress: Progress = silent) -> tuple[Any, Table]:
     """Load the data file and fit a model on it.
 
@@ -78,7 +66,7 @@ def train(settings: Settings, progress: Progress = silent) -> tuple[Any, Table]:
 
     table = load_table(settings, progress)
     estimator = new_estimator(settings, table.schema.task)
-    compile_kernels(settings.model, table.schema, progress)
+    compile_kernels(settings.model, table.schema, progress, estimator.get_params())
     try:
         estimator.fit(table.X, table.y, ids=table.ids, schema=table.schema, progress=within(progress, TRAINING))
     except ValueError as error:

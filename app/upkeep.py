@@ -39,6 +39,7 @@ from app.holders import Holders
 from app.idle import TagSlices
 from app.journal.journal import JournalError, JournalFullError
 from app.live import Live, StopReason
+from app.memory import let_go_of
 from app.model import ServedModel
 from app.retention.clock import Clock
 from app.retention.parse import moment
@@ -197,6 +198,7 @@ class Upkeep:
                     await self._write(partial(self._keeper.journal.rotate, facts.seq + 1))
                 twice = erase or bool(finished)
                 snapshot = await self._workers.save(partial(self._keeper.write, copy, facts, twice=twice))
+                await self._workers.save(partial(let_go_of, copy))
                 del copy
                 await self.settle_files()
                 await self._begin_finishing(finished, period)
@@ -230,6 +232,7 @@ class Upkeep:
             When the snapshot or the journal cannot be written; nothing has changed.
         """
         live, head = self._live, self._auditor.head
+        old = live.model
         noted = notes()
         facts = replace(
             self.facts(),
@@ -267,10 +270,16 @@ class Upkeep:
         except JournalError:
             live.halt(StopReason.DISK_FAILED)  # the snapshot stands: a restart goes on from it
             raise UnavailableError("failed") from None
+        await self.let_go(old)
         if not self._keeper.is_ephemeral:
             with self._halting():
                 await self.settle_files()
             self._workers.begin(self._begin_finishing(finished, period))
+
+    async def let_go(self, old: ServedModel) -> None:
+        """Overwrite a model that another one has taken the place of; inside the turn of the mutation that did that."""
+        await self._turns.exclusive()  # whoever reads it in a thread has begun before
+        await self._workers.save(partial(let_go_of, old))
 
     async def export(self) -> Snapshot:
         """Return the newest snapshot to be handed out; the ledger knows of it first."""

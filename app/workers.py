@@ -14,7 +14,8 @@ class Workers:
     """One thread each for what must not wait for one another.
 
     The writer has the journal and long mutations, the saver snapshot files, the builder models that are fitted aside,
-    the auditor the ledger's file, the reader long predictions, the asker questions about influence.
+    the auditor the ledger's file, the reader long predictions, the asker questions about influence, the compiler waits
+    for kernels.
     """
 
     def __init__(self) -> None:
@@ -24,6 +25,7 @@ class Workers:
         self._auditor = ThreadPoolExecutor(1, thread_name_prefix="oubli-auditor")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="oubli-reader")
         self._asker = ThreadPoolExecutor(1, thread_name_prefix="oubli-asker")
+        self._compiler = ThreadPoolExecutor(1, thread_name_prefix="oubli-compiler")
         self._tasks: set[asyncio.Task[Any]] = set()
         self._endless: set[asyncio.Task[Any]] = set()
 
@@ -51,6 +53,10 @@ class Workers:
         """Do what answers a question about influence, in its thread."""
         return await asyncio.get_running_loop().run_in_executor(self._asker, work)
 
+    async def compile(self, work: Callable[[], T]) -> T:
+        """Do what gets kernels ready, in its thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._compiler, work)
+
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
         """Await work that runs to its end even if whoever asked for it is gone: a thread cannot be called back."""
         return await asyncio.shield(self.begin(work))
@@ -72,7 +78,8 @@ class Workers:
 
     def close(self) -> None:
         """End the threads."""
-        for pool in (self._writer, self._saver, self._builder, self._auditor, self._reader, self._asker):
+        pools = (self._writer, self._saver, self._builder, self._auditor, self._reader, self._asker, self._compiler)
+        for pool in pools:
             pool.shutdown()
 
     def _ended(self, task: asyncio.Task[Any]) -> None:

@@ -4,6 +4,7 @@ NumPy's own begin wherever the allocator puts them, for large ones 16 bytes into
 that they, or pairs of them, fill a line would then lie across two.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,12 @@ def zeros(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any
     room = np.zeros(n_bytes + _LINE, np.uint8)
     start = -room.ctypes.data % _LINE
     return room[start : start + n_bytes].view(dtype).reshape(shape)
+
+
+def shred(arrays: Iterable[npt.NDArray[Any]]) -> None:
+    """Overwrite arrays that are about to be let go of, so that freed memory does not hold what they held."""
+    for array in arrays:
+        array[...] = np.zeros((), array.dtype)
 
 
 def copy(array: npt.NDArray[Any], dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:

@@ -22,21 +22,33 @@ Of all three:
 * `_nrt=False`: no reference counting. Kernels allocate nothing and return numbers only; the arrays
   that they and their views read belong to the caller. Counting references to some forty arrays, with
   an atomic operation each, took a third of a fit and half of the compile time.
-* `cache`: the second process does not compile. The cache does not see edits of callees in other
-  files, hence its directory must be keyed to the whole source (see `app.cli`). Processes that start
-  together write it in turn (see `core._cache`).
+* a cache on the disk: the second process does not compile (see `core._cache`).
 """
 
-from numba import njit
+from collections.abc import Callable
+from typing import Any
 
-from core._cache import write_in_turn
+from numba import config, njit
 
-write_in_turn()
+from core._cache import KernelCache
 
-_POLICY = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False}
+_POLICY = {"nogil": True, "error_model": "numpy", "_nrt": False}
 _NO_WRAPPERS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
-kernel = njit(**_POLICY)
-inner = njit(**_POLICY, **_NO_WRAPPERS)
-pasted = njit(**_POLICY, **_NO_WRAPPERS, forceinline=True)
-spliced = njit(**_POLICY, **_NO_WRAPPERS, inline="always")
+
+def _cached(**options: Any) -> Callable[[Any], Any]:
+    decorate = njit(**options)
+
+    def decorated(function: Any) -> Any:
+        compiled: Any = decorate(function)
+        if not config.DISABLE_JIT:
+            compiled._cache = KernelCache(compiled)
+        return compiled
+
+    return decorated
+
+
+kernel = _cached(**_POLICY)
+inner = _cached(**_POLICY, **_NO_WRAPPERS)
+pasted = _cached(**_POLICY, **_NO_WRAPPERS, forceinline=True)
+spliced = _cached(**_POLICY, **_NO_WRAPPERS, inline="always")

@@ -88,11 +88,17 @@ class ExpiryIndex:
             moments[:n] = self._moments
             self._moments = moments
 
+    @property
+    def moments(self) -> npt.NDArray[np.int64]:
+        """When the sample in each slot has to go; the largest integer stands for never."""
+        return self._moments
+
     def soonest(self) -> int | None:
         """Return when the first sample has to go; None when none has to."""
-        if self._soonest is None:
-            self._soonest = int(self._moments.min(initial=NEVER))
-        return None if self._soonest == NEVER else self._soonest
+        soonest = self._soonest
+        if soonest is None:
+            self._soonest = soonest = int(self._moments.min(initial=NEVER))
+        return None if soonest == NEVER else soonest
 
     def due(self, now: int, limit: int) -> list[int]:
         """Return the slots of up to `limit` samples that have to be gone by `now`, the soonest first."""

@@ -91,10 +91,12 @@ class ClassTable:
 
         It cannot be written to; there is one until the classes change.
         """
-        if self._array is None:
-            self._array = self.as_array(self.values(self._order))
-            self._array.flags.writeable = False
-        return self._array
+        array = self._array
+        if array is None:
+            array = self.as_array(self.values(self._order))
+            array.flags.writeable = False
+            self._array = array  # only now: another thread may take it at once
+        return array
 
     def as_array(self, values: Sequence[Label]) -> npt.NDArray[Any]:
         """Return labels as an array of the label type's dtype."""

@@ -302,6 +302,21 @@ class Model(Keepable):
     def scrub(self) -> None:
         """Leave no trace of samples that were deleted, not even in the choice of splits; resolves all tags."""
 
+    def shred(self) -> None:
+        """Overwrite the samples and trees of a model that is about to be let go of: it cannot be used afterwards.
+
+        Freed memory then holds no sample, texts aside. No other thread may be reading the model; copies and answers
+        share nothing with it that is overwritten.
+        """
+        if self.__sklearn_is_fitted__():
+            del self.schema_  # says so to whoever uses it all the same
+            self._shred_trees()
+            self.samples_.shred()
+
+    @abstractmethod
+    def _shred_trees(self) -> None:
+        """Overwrite the arrays of the trees that belong to this model alone."""
+
     @abstractmethod
     def query(self, X: Any, *, frozen: bool = False) -> QueryResult:
         """Predict labels and probabilities at once.

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from core import _aligned
 from core.admission import admit
 from core.categories import CategoryTable
 from core.encoding import Encoder
@@ -463,6 +464,10 @@ class SampleStore(SlotTable):
         other._is_fresh_copy = True
         self._copy_slots_to(other)
         return other
+
+    def shred(self) -> None:
+        """Overwrite the arrays that hold samples: the store is about to be let go of, and nobody reads it any more."""
+        _aligned.shred((*self._arrays(), self.categories.hashes, self._expiries.moments))
 
     def build_index(self) -> None:
         """Get ready to look up ids and subjects; in a copy the first look-up does this, which takes a while."""

@@ -14,12 +14,12 @@ taken; slots from `_top` on have never been used.
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from core._lazy import MadeOf
 from core.errors import CapacityError, DuplicateIdError, UnknownIdError
 from core.ids import end_of_numbers, read_ids
 from core.schema import Schema, Task
@@ -42,6 +42,19 @@ class _Arrays(NamedTuple):
     held: npt.NDArray[np.bool_]
 
 
+def _no_order() -> npt.NDArray[np.int64]:
+    return np.zeros(0, np.int64)
+
+
+def _slots_by_id(table: "SlotTable", order: npt.NDArray[np.int64]) -> dict[str, int]:
+    slot_of: dict[str, int] = {}
+    ids = cast("list[str]", table._ids)  # of slots that are held
+    for part in cut(len(order)):
+        numbers = order[part].tolist()
+        slot_of.update(zip([ids[slot] for slot in numbers], numbers, strict=True))
+    return slot_of
+
+
 class SlotTable:
     """Arrays by slot, and slots by id.
 
@@ -51,11 +64,15 @@ class SlotTable:
         Decides the shapes and types of the arrays.
     """
 
+    # Slots by id, in the order of the ids; of a copy, made when an id is first looked up. A dictionary of many entries
+    # cannot be copied, nor let go of, without keeping other threads waiting; and many copies only go to a file.
+    _slot_of: dict[str, int] = MadeOf("_order", _slots_by_id, _no_order)  # type: ignore[assignment]
+
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self._classification = schema.task is Task.CLASSIFICATION
         self._slot_of = {}
-        self._order = np.zeros(0, np.int64)  # of a copy, until its ids are indexed: the slots in the order of the ids
+        self._order = _no_order()  # of a copy, until its ids are indexed: the slots in the order of the ids
         self._ids: list[str | None] = []
         self._free: list[int] = []
         self._top = 0
@@ -90,27 +107,13 @@ class SlotTable:
     def _grow(self, capacity: int) -> None:
         self._set_arrays(self._copied_arrays(capacity))
 
-    @cached_property
-    def _slot_of(self) -> dict[str, int]:
-        """Slots by id, in the order of the ids; of a copy, made when an id is first looked up.
-
-        A dictionary of many entries cannot be copied, nor let go of, without keeping other threads waiting, and
-        many copies are only written to a file.
-        """
-        slot_of: dict[str, int] = {}
-        ids = cast("list[str]", self._ids)  # of slots that are held
-        for part in cut(len(self._order)):
-            numbers = self._order[part].tolist()
-            slot_of.update(zip([ids[slot] for slot in numbers], numbers, strict=True))
-        self._order = np.zeros(0, np.int64)
-        return slot_of
-
     @property
     def _is_indexed(self) -> bool:
         return "_slot_of" in self.__dict__
 
     def _containers_nbytes(self) -> int:
-        index = self._slot_of if self._is_indexed else self._order
+        order = self._order
+        index = self._slot_of if self._is_indexed else order
         return sum(map(sys.getsizeof, (index, self._ids, self._free)))
 
     def __len__(self) -> int:
@@ -135,11 +138,13 @@ class SlotTable:
 
     def slots_in_order(self) -> npt.NDArray[np.int64]:
         """Return the slots in use, in the order in which their samples were added."""
-        return integers(self._slot_of.values(), len(self)) if self._is_indexed else self._order.copy()
+        order = self._order
+        return integers(self._slot_of.values(), len(self)) if self._is_indexed else order.copy()
 
     def ids(self) -> list[str]:
         """Return the ids held, in the order in which they were added."""
-        return list(self._slot_of) if self._is_indexed else list(self.names(self._order))
+        order = self._order
+        return list(self._slot_of) if self._is_indexed else list(self.names(order))
 
     def names(self, slots: npt.NDArray[np.int64]) -> Iterator[str]:
         """Yield the ids of the samples in slots."""

@@ -1,12 +1,12 @@
 """Whom samples belong to: few samples or all of them, looked up from both sides."""
 
-from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from core._lazy import MadeOf
 from core.slices import cut, integers, lists
 
 
@@ -19,25 +19,32 @@ class _Index(NamedTuple):
         self.slots.setdefault(subject, {})[slot] = None
 
 
+_Links = tuple[list[str], npt.NDArray[np.int64]]
+
+
+def _no_links() -> _Links:
+    return [], np.zeros(0, np.int64)
+
+
+def _indexed(_: object, links: _Links) -> _Index:
+    index, (subjects, slots) = _Index({}, {}), links
+    for part in cut(len(slots)):
+        for subject, slot in zip(subjects[part], slots[part].tolist(), strict=True):
+            index.link(slot, subject)
+    return index
+
+
 class SubjectIndex:
     """Subjects by slot, and the slots of each subject in the order in which they were linked."""
+
+    # Both sides; of a copy, made when one is first looked at, as `SlotTable` does with ids.
+    _index: _Index = MadeOf("_unindexed", _indexed, _no_links)  # type: ignore[assignment]
 
     def __init__(self) -> None:
         self._index = _Index({}, {})
         self._n = 0
-        # Of a copy, until it is indexed: its links, in their order.
-        self._subjects: list[str] = []
-        self._slots = np.zeros(0, np.int64)
-
-    @cached_property
-    def _index(self) -> _Index:
-        """Both sides; of a copy, made when one is first looked at, as `SlotTable` does with ids."""
-        index = _Index({}, {})
-        for part in cut(len(self._slots)):
-            for subject, slot in zip(self._subjects[part], self._slots[part].tolist(), strict=True):
-                index.link(slot, subject)
-        self._subjects, self._slots = [], np.zeros(0, np.int64)
-        return index
+        # Of a copy, until it is indexed: the subjects and slots of its links, in their order.
+        self._unindexed = _no_links()
 
     @property
     def _is_indexed(self) -> bool:
@@ -80,8 +87,9 @@ class SubjectIndex:
 
     def links(self) -> tuple[list[str], npt.NDArray[np.int64]]:
         """Return the subjects and slots of all links, by subject."""
+        unindexed = self._unindexed
         if not self._is_indexed:
-            return self._subjects, self._slots
+            return unindexed
         subjects: list[str] = []
         slots = self._index.slots
         for part in lists(slots):
@@ -92,7 +100,7 @@ class SubjectIndex:
         """Return an independent copy."""
         other = SubjectIndex()
         del other._index
-        other._subjects, other._slots = self.links()
+        other._unindexed = self.links()
         other._n = self._n
         return other
 

@@ -5,22 +5,36 @@ model of the types to come; with a filled kernel cache this takes well under a s
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from core.encoding import convert, is_clean
 from core.kinds import KINDS
+from core.rng import mix
 from core.schema import Column, ColumnType, LabelType, Schema, Task
 
 STEPS = ("encode", "grow", "predict", "add", "delete", "resolve", "check", "load")
 _N_SAMPLES = 64  # so many that one more is learned in place and not by planting anew
-_PARAMETERS: dict[str, dict[str, Any]] = {
-    "forest": {"n_estimators": 2, "random_state": 0},
-    "online-boosting": {"n_estimators": 2, "random_state": 0},
-    "incremental-boosting": {"n_estimators": 2, "random_state": 0},
+# Small models, in which a few changes make every kernel run: one after the other.
+_BOOSTED = {"n_estimators": 3, "random_state": 0}
+_PARAMETERS: dict[str, list[dict[str, Any]]] = {
+    "forest": [{"n_estimators": 2, "random_state": 0}],
+    "tree": [{}],
+    "online-boosting": [_BOOSTED, {**_BOOSTED, "split_sampling": 1.0, "robustness": 0.0, "min_child_weight": 0.0}],
+    "incremental-boosting": [{**_BOOSTED, "min_child_weight": 0.0}],
 }
+# Parameters that decide which kernels a model uses.
+_CHOOSING = {"incremental-boosting": "quantization"}
+
+
+def variant_of(kind: str, parameters: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return those of a model's parameters that decide which kernels it uses; for `warm_up`."""
+    name = _CHOOSING.get(kind)
+    if name is None or parameters is None or parameters.get(name, "auto") is not None:
+        return {}
+    return {name: None}
 
 
 def warm_up(
@@ -29,6 +43,7 @@ def warm_up(
     progress: Callable[[int, int], None] | None = None,
     *,
     kind: str = "forest",
+    parameters: Mapping[str, Any] | None = None,
 ) -> None:
     """Compile every kernel that a model of this kind, task and cell type uses.
 
@@ -39,38 +54,97 @@ def warm_up(
     progress : callable(done, total), optional
         Called after each of `len(STEPS)` steps.
     kind : one of those in `core.kinds`.
+    parameters : mapping, optional
+        Of the model to come; the defaults when left out.
     """
     task = Task(task)
-    label_type = LabelType.INTEGER if task is Task.CLASSIFICATION else LabelType.NUMBER
+    estimator = KINDS[kind, task]
+    variant = variant_of(kind, parameters)
+    # With more than two classes there is a tree for each where trees are boosted.
+    n_targets = (2, 3) if task is Task.CLASSIFICATION and kind.endswith("boosting") else (2,)
+    histories = [
+        _steps(estimator(**small, **variant), task, np.dtype(cell_dtype), n)
+        for small in _PARAMETERS[kind]
+        for n in n_targets
+    ]
+    for done, step in enumerate(STEPS):
+        for history in histories:
+            history[step]()
+        if progress is not None:
+            progress(done + 1, len(STEPS))
+
+
+def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) -> dict[str, Callable[[], object]]:
+    """What to do with a model, by the names of the steps; labels have `n_targets` values."""
     columns = (
-        Column("x0", ColumnType.NUMERIC, "float64" if np.dtype(cell_dtype) == np.float64 else "float32"),
+        Column("x0", ColumnType.NUMERIC, "float64" if cell_dtype == np.float64 else "float32"),
         Column("x1", ColumnType.CATEGORICAL),
     )
-    schema = Schema(columns, task, label_type)
+    schema = Schema(columns, task, LabelType.INTEGER if task is Task.CLASSIFICATION else LabelType.NUMBER)
     rows = [[float(i), str(i % 3)] for i in range(_N_SAMPLES)]
-    labels = [i % 2 for i in range(_N_SAMPLES)]
-    model: Any = KINDS[kind, task](**_PARAMETERS.get(kind, {}))
+    labels = [i % n_targets for i in range(_N_SAMPLES)]
 
     def encode() -> None:
         cells = np.zeros((1, 1), cell_dtype)
         is_clean(cells)
+        mix(np.uint64(0))  # what any other kind begins with
         for dtype in (np.float32, np.float64):
             convert(np.zeros((1, 1), dtype), cells, math.inf)
+        store = model.start(schema).samples_
+        for cell in (1, 0.5, None):
+            for n_rows in (1, 2, 64):
+                store.encode_queries([[cell, None]] * n_rows)
+
+    def add() -> None:
+        model.add(rows[:1], labels[:1])
+        if model.kind.endswith("boosting"):  # what was best is not any more: trees are retrained, bins merged
+            model.add(rows[::4], [1 - min(label, 1) for label in labels[::4]])
 
     def delete() -> None:
         model.delete("0")
+        if model.kind.endswith("boosting"):
+            model.delete(model.samples_.ids()[2:20])
+            model.delete("1")
+            model.add(rows[:20], labels[:20])
 
-    steps: dict[str, Callable[[], object]] = {
+    def check() -> None:
+        model.digest()
+        _ = model.feature_importances_
+        model.verify()
+
+    return {
         "encode": encode,
         "grow": lambda: model.fit(rows, labels, schema=schema),
         "predict": lambda: (model.query(rows[:1]), model.query(rows[:2])),
-        "add": lambda: model.add(rows[:1], labels[:1]),
+        "add": add,
         "delete": delete,
         "resolve": lambda: (model.query(rows[:1], frozen=True), model.query(rows[:1]), model.resolve()),
-        "check": lambda: (model.digest(), model.feature_importances_, model.verify()),
+        "check": check,
         "load": lambda: type(model).from_parts(*model.to_parts()),
     }
-    for done, step in enumerate(STEPS):
-        steps[step]()
-        if progress is not None:
-            progress(done + 1, len(STEPS))
+
+
+def warm_up_influence(
+    task: Task | str, cell_dtype: Any, *, kind: str, parameters: Mapping[str, Any] | None = None
+) -> None:
+    """Compile every kernel that questions about the influence of samples use; nothing for kinds without answers.
+
+    Parameters are those of `warm_up`.
+    """
+    from core.influence import influence  # takes long to import, and many programs never ask
+
+    task = Task(task)
+    small = {**_PARAMETERS[kind][0], **variant_of(kind, parameters)}
+    for n_targets in (2, 3) if task is Task.CLASSIFICATION else (2,):
+        model: Any = KINDS[kind, task](**small)
+        steps = _steps(model, task, np.dtype(cell_dtype), n_targets)
+        steps["grow"]()
+        rows = [[float(i), str(i % 3)] for i in range(24)]
+        labels = [i % 2 for i in range(24)]
+        if model.guarantee == "exact":
+            for some in (1, 24):  # a forest is only read for a few rows
+                influence(model, rows[:some], labels[:some], method="leave-one-out")
+        if kind.endswith("boosting"):
+            for method in ("leaf-influence", "leaf-refit"):
+                for update_set in ("all", "single", 2):
+                    influence(model, rows[:2], labels[:2], method=method, update_set=update_set)

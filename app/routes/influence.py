@@ -52,17 +52,16 @@ async def ask(request: Request) -> Response:
     question = Question(reader.rows(asked.instances), asked.labels, asked.method, asked.update_set, asked.top)
     influencing = context.service.influencing
     try:
-        if influencing.takes_long(question):
-            job = influencing.job(question)
-            answer = json_answer(job_content(job), 202)
-            answer.headers["Location"] = f"/jobs/{job.id}"
-            return answer
-        ranking = await influencing.answer(question)
+        found = await influencing.ask(question)
     except UnfitError as error:
         raise invalid("/method", str(error)) from None
     except InputError as error:
         raise _explain(error, asked.instances, reader.schema) from None
-    return json_answer(ranking_content(ranking))
+    if isinstance(found, Ranking):
+        return json_answer(ranking_content(found))
+    answer = json_answer(job_content(found), 202)
+    answer.headers["Location"] = f"/jobs/{found.id}"
+    return answer
 
 
 @router.get(

@@ -51,6 +51,10 @@ class Engine(Protocol):
         """An independent copy; O(size)."""
         ...
 
+    def shred(self) -> None:
+        """Overwrite the arrays that no copy shares; the trees cannot be used afterwards."""
+        ...
+
     def wipe(self) -> None:
         """Overwrite the working space, so that it holds nothing of any sample."""
         ...

@@ -148,6 +148,9 @@ class BoostedModel(Model):
         self._check_is_fitted()
         self._engine.wipe()
 
+    def _shred_trees(self) -> None:
+        self._engine.shred()
+
     # -- reading --------------------------------------------------------------------------------
 
     def _answers(self, X: Any, n_outputs: int) -> npt.NDArray[np.float64]:

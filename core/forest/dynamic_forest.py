@@ -231,6 +231,13 @@ class DynamicForest(Model):
         self.samples_.check_invariants()
         check_invariants(self.ensemble_, self.data(), self.samples_.slots())
 
+    def _shred_trees(self) -> None:
+        self.ensemble_.shred()
+        self._shred_targets()
+
+    def _shred_targets(self) -> None:
+        """Overwrite what has been derived from the targets."""
+
     # -- keeping --------------------------------------------------------------------------------
 
     def _copy_trees_to(self, other: Self) -> None:

@@ -428,6 +428,11 @@ class Ensemble:
         self._scratch = self._cleared_scratch()
         self.blocks.longs[0] = 0
 
+    def shred(self) -> None:
+        """Overwrite all arrays; the trees cannot be used afterwards."""
+        self.wipe_working_space()
+        _aligned.shred((*self.trees, self.blocks.longs))
+
     def copy(self) -> "Ensemble":
         """An independent copy; O(size)."""
         other = Ensemble(self.settings, self.n_features, max(self.width, 2), self.cell_dtype, self.has_categories)

@@ -5,6 +5,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from core import _aligned
 from core.classification import Classifier
 from core.forest import quantisation
 from core.forest.dynamic_forest import DynamicForest
@@ -168,6 +169,9 @@ class DynamicForestRegressor(DynamicForest, Regressor):
         self._scale = other._scale.copy()
         self._quantised_exponent = other._quantised_exponent
         self._quantised = other._quantised.copy()
+
+    def _shred_targets(self) -> None:
+        _aligned.shred([self._quantised])
 
     def _requantise(self) -> None:
         self._quantised_exponent = self._scale.exponent

@@ -394,6 +394,9 @@ class DynamicTreeClassifier(Classifier):
 
     # -- keeping --------------------------------------------------------------------------------
 
+    def _shred_trees(self) -> None:
+        self.tree_.shred()
+
     def _copy_trees_to(self, other: Self) -> None:
         other.tree_ = self.tree_.copy()
         other.n_mutations_since_scrub_ = self.n_mutations_since_scrub_

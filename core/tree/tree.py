@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from core import _aligned
 from core.data import Data
 from core.tree import nodes, packing
 from core.tree.build import FULL, OK
@@ -299,6 +300,11 @@ class Tree:
         for array in (self._space.lists, self._space.keys, self._space.arena):
             array.fill(0)
         self._space = self._make_room(0, 0)
+
+    def shred(self) -> None:
+        """Overwrite all arrays; the tree cannot be used afterwards."""
+        self.wipe_working_space()
+        _aligned.shred(self.arrays_)
 
     def copy(self) -> "Tree":
         """An independent copy, tags included; O(size)."""

@@ -18,6 +18,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from core import _aligned
 from core.boosting.incremental import presorted_room as r
 from core.boosting.incremental.orders import (
     Orders,
@@ -259,6 +260,10 @@ class PresortedTrees:
 
     def wipe(self) -> None:
         """Do nothing: working space is overwritten at the end of every update."""
+
+    def shred(self) -> None:
+        """Overwrite the arrays that no copy shares; the trees cannot be used afterwards."""
+        _aligned.shred((*self._orders, self._others, self._trees.nodes, self._gains))
 
     def copy(self) -> Self:
         """An independent copy; O(size)."""

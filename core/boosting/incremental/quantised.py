@@ -20,6 +20,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from core import _aligned
 from core.boosting.incremental import state as s
 from core.boosting.incremental.bins import (
     encode,
@@ -477,6 +478,12 @@ class QuantisedTrees:
         return size + (0 if self._trees is None else self._trees.nbytes)
 
     # -- keeping --------------------------------------------------------------------------------
+
+    def shred(self) -> None:
+        """Overwrite the arrays that no copy shares; the trees cannot be used afterwards."""
+        _aligned.shred((self._roles, self._labels, self._rounding))
+        if self._groups:
+            _aligned.shred((self._first, self._bins.codes, self._bins.rows, *self._forest, *self._scores, *self._space))
 
     def copy(self) -> Self:
         """An independent copy; O(size)."""

@@ -22,6 +22,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from core import _aligned
 from core.boosting.nodes import Trees, no_trees
 from core.boosting.online import storing
 from core.boosting.online.candidates import draw_candidates, no_candidates
@@ -418,6 +419,11 @@ class OnlineTrees:
         other._space = other._make_space(0)
         other.last_update = self.last_update
         return other
+
+    def shred(self) -> None:
+        """Overwrite the arrays that no copy shares; the trees cannot be used afterwards."""
+        self.wipe()
+        _aligned.shred((*self.forest, self.codes, self.held))
 
     def wipe(self) -> None:
         """Overwrite the working space, so that it holds nothing of any sample."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
 import numpy as np
 import pytest
 
+import app.compiling
 import app.influencing
+from app.compiling import prepare_influence
 from app.jobs.board import JobBoard
 from app.routes.shapes import InfluenceAnswer
 from core import DynamicTreeClassifier, IncrementalBoostingClassifier, OnlineBoostingRegressor
@@ -23,6 +26,13 @@ def boosted(schema: Schema = CLASSES, n: int = 60) -> Any:
     model = estimator(n_estimators=5, min_child_weight=0.1, random_state=0)
     labels = [("yes" if i % 4 else "no") if is_classification else i / 8 for i in range(n)]
     return model.fit(rows(n), labels, ids=[f"c{i}" for i in range(n)], schema=schema)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kernels() -> None:
+    """Questions are answered at once only when nothing has to be compiled or loaded."""
+    for model in (forest(), boosted(), boosted(NUMBERS)):
+        prepare_influence(model)
 
 
 def pairs(found: list[tuple[str, float]]) -> list[dict[str, Any]]:
@@ -144,3 +154,38 @@ def test_a_long_question_is_a_job_whose_ranking_goes_with_the_next_erasure(monke
         assert client.post("/snapshot").status_code == 201
         gone = client.get(path)
         assert (gone.status_code, gone.json()["type"].rpartition(":")[2]) == (404, "no-ranking")
+
+
+def test_a_question_whose_kernels_take_long_is_a_job_and_then_is_not(monkeypatch, tmp_path):
+    """As with an empty kernel cache; a refusal in the first moment is one all the same."""
+    monkeypatch.setattr(app.compiling, "_prepared", set())
+    monkeypatch.setattr(app.influencing, "_LONG", 0.5)
+    compiled = threading.Event()
+
+    def prepare(key):
+        assert compiled.wait(30)
+        app.compiling._prepared.add(key)
+
+    monkeypatch.setattr(app.compiling, "_prepare", prepare)
+    body = {"instances": rows(2), "labels": ["no", "yes"]}
+    with served(make_service(boosted(), tmp_path / "data")) as client:
+        begun = client.post("/influence", json=body)
+        assert begun.status_code == 202
+        assert client.get("/healthz").status_code == 200
+        compiled.set()
+        while (job := client.get(begun.headers["Location"]).json())["status"] in ("queued", "running"):
+            time.sleep(0.01)
+        assert job["status"] == "succeeded", job
+        kept = client.get(f"/influence/{job['result']['influence']}")
+        at_once = client.post("/influence", json=body)
+        assert (kept.status_code, at_once.status_code) == (200, 200)
+        assert kept.json() == at_once.json()
+
+
+def test_a_wrong_question_is_refused_also_when_kernels_have_to_be_loaded(monkeypatch):
+    monkeypatch.setattr(app.compiling, "_prepared", set())
+    monkeypatch.setattr(app.influencing, "_LONG", 30.0)
+    monkeypatch.setattr(app.compiling, "_prepare", app.compiling._prepared.add)
+    with served(make_service(boosted())) as client:
+        answer = client.post("/influence", json={"instances": rows(2), "labels": ["no", "never"]})
+        assert answer.status_code == 422

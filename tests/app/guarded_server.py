@@ -1,0 +1,40 @@
+"""The command line with a guard: whatever is compiled or loaded on a running event loop is written to a file.
+
+python -m tests.app.guarded_server serve ...      GUARD_NOTES names the file
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from app.cli import main
+from app.kernel_cache import use_kernel_cache
+
+
+def guard(note: Any) -> None:
+    """Call `note` with the name of each kernel that is compiled or loaded in a thread whose event loop runs."""
+    from numba.core.dispatcher import Dispatcher
+
+    compile_ = Dispatcher.compile
+
+    def watched(self: Any, sig: Any) -> Any:
+        if asyncio._get_running_loop() is not None:
+            note(f"{self.py_func.__module__}.{self.py_func.__name__}")
+        return compile_(self, sig)
+
+    Dispatcher.compile = watched
+
+
+def _note(name: str) -> None:
+    with Path(os.environ["GUARD_NOTES"]).open("a") as file:
+        file.write(f"{name}\n")
+
+
+if __name__ == "__main__":
+    use_kernel_cache()
+    guard(_note)
+    main(sys.argv[1:])

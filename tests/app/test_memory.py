@@ -1,0 +1,77 @@
+"""The allocator, free memory and core dumps, tried in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.memory import give_back
+from tests.serving import ROOT, serving
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks the kernel")
+
+
+def run(script: str, **variables: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+FREED = """
+import ctypes
+from app.memory import set_up_allocator
+{}
+library = ctypes.CDLL(None)
+library.malloc.restype = ctypes.c_void_p
+library.free.argtypes = [ctypes.c_void_p]
+library.free(library.malloc(8 << 20))  # freed once, maps are for larger ones only unless that was fixed
+one, fence = library.malloc(4 << 20), library.malloc(64)
+with open("/proc/self/maps") as maps:
+    heap = [line.split()[0].split("-") for line in maps if "[heap]" in line]
+print(any(int(a, 16) <= one < int(b, 16) for a, b in heap))
+"""
+
+
+@linux
+def test_large_arrays_stay_maps_of_their_own() -> None:
+    assert run(FREED.format("")) == "True\n"  # what is to be prevented
+    assert run(FREED.format("set_up_allocator()")) == "False\n"
+
+
+@linux
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"MALLOC_MMAP_THRESHOLD_": str(32 << 20)},
+        {"GLIBC_TUNABLES": f"glibc.malloc.mmap_threshold={32 << 20}"},
+    ],
+)
+def test_what_the_user_has_set_stays(variables: dict[str, str]) -> None:
+    assert run(FREED.format("set_up_allocator()"), **variables) == "True\n"
+
+
+def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.memory._glibc", lambda: None)
+    assert give_back() == 0.0
+
+
+@linux
+def test_giving_back_takes_a_time() -> None:
+    assert give_back() > 0
+
+
+SMALL = '{"task": "classification", "label": {"type": "string"}, "columns": [{"name": "a", "type": "numeric"}]}'
+
+
+@linux
+@pytest.mark.parametrize("flags", [(), ("--core-dumps",)])
+def test_a_server_writes_no_core_file_unless_it_is_asked_to(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    (tmp_path / "schema.json").write_text(SMALL)
+    with serving("--schema", "schema.json", "--ephemeral", "--n-estimators", "2", *flags, cwd=tmp_path) as server:
+        limits = resource.prlimit(server.process.pid, resource.RLIMIT_CORE)
+        assert limits == (resource.getrlimit(resource.RLIMIT_CORE) if flags else (0, 0))

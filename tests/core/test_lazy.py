@@ -1,0 +1,186 @@
+"""What is made when it is first read, read by several threads at once: each gets all of it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import core.slots
+import core.subjects
+from core._lazy import MadeOf
+from core.samples import SampleStore
+from core.schema import Column, ColumnType, LabelType, Schema, Task
+from core.slices import cut
+
+N_SAMPLES = 600
+N_THREADS = 4
+
+
+@pytest.fixture(autouse=True)
+def _switch_often() -> Iterator[None]:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.fixture
+def store() -> SampleStore:
+    schema = Schema(
+        (Column("x", ColumnType.NUMERIC), Column("c", ColumnType.CATEGORICAL)), Task.CLASSIFICATION, LabelType.STRING
+    )
+    store = SampleStore(schema)
+    rows = [[float(i), str(i % 7)] for i in range(N_SAMPLES)]
+    store.commit(store.prepare(rows, [f"class {i % 3}" for i in range(N_SAMPLES)], None))
+    for i in range(0, N_SAMPLES, 2):
+        store.set_subject(str(i), f"subject {i % 50}")
+        store.set_expiry(str(i), 10**12 + i)
+    return store
+
+
+def in_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every thread that builds wait in the middle of it until others have come as far, or a moment is over."""
+    meeting = threading.Barrier(N_THREADS)
+
+    def slowly(n: int) -> Iterator[slice]:
+        for part in cut(n):
+            middle = (part.start + part.stop) // 2
+            yield slice(part.start, middle)
+            try:
+                meeting.wait(0.05)
+            except threading.BrokenBarrierError:
+                meeting.reset()
+            yield slice(middle, part.stop)
+
+    monkeypatch.setattr(core.slots, "cut", slowly)
+    monkeypatch.setattr(core.subjects, "cut", slowly)
+
+
+def look_ups(store: SampleStore) -> dict[str, Callable[[SampleStore], Any]]:
+    """Everything that is read through an index; each twice, since the first makes it."""
+    ids = store.ids()
+    return {
+        "find": lambda s: s.find(ids).tolist(),
+        "contains": lambda s: [s.contains(name) for name in ids],
+        "ids": lambda s: s.ids(),
+        "slots in order": lambda s: s.slots_in_order().tolist(),
+        "next ids": lambda s: s.next_ids(3),
+        "subjects": lambda s: [s.subject(name) for name in ids],
+        "samples of a subject": lambda s: sorted(s.ids_of_subject("subject 2")),
+        "state": lambda s: {name: array.tolist() for name, array in s.state().items()},
+        "copy": lambda s: s.copy().ids(),
+        "classes": lambda s: s.classes.classes_array().tolist(),
+        "nbytes": lambda s: s.nbytes > 0,
+        "due": lambda s: s.due(10**12 + 9, 100),
+    }
+
+
+NAMES = (
+    "find", "contains", "ids", "slots in order", "next ids", "subjects", "samples of a subject", "state", "copy",
+    "classes", "nbytes", "due",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_threads_that_look_into_a_fresh_copy_see_all_of_it(
+    monkeypatch: pytest.MonkeyPatch, store: SampleStore, name: str
+) -> None:
+    look = look_ups(store)[name]
+    expected = look(store)
+    beside = look_ups(store)["find"], look_ups(store)["samples of a subject"]
+    in_step(monkeypatch)
+    for _ in range(3):
+        fresh = store.copy()
+        start = threading.Barrier(N_THREADS)
+
+        def work(number: int, fresh: SampleStore = fresh, start: threading.Barrier = start) -> Any:
+            start.wait()
+            if number >= 2:
+                beside[number - 2](fresh)
+            return look(fresh)
+
+        with ThreadPoolExecutor(N_THREADS) as pool:
+            found = list(pool.map(work, range(N_THREADS)))
+        assert found == [expected] * N_THREADS
+        fresh.check_invariants()
+        assert fresh.ids() == store.ids()
+
+
+def test_every_name_is_tried(store: SampleStore) -> None:
+    assert set(NAMES) == set(look_ups(store))
+
+
+class _Made:
+    value = MadeOf("source", lambda made, source: made.make(source), lambda: ())
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        self.source: Any = (1, 2)
+        self.make = make
+
+
+def test_all_threads_get_the_one_that_was_published_first() -> None:
+    meeting = threading.Barrier(N_THREADS)
+
+    def make(source: Any) -> list[int]:
+        meeting.wait()
+        return list(source)
+
+    made = _Made(make)
+    with ThreadPoolExecutor(N_THREADS) as pool:
+        values = list(pool.map(lambda _: made.value, range(N_THREADS)))
+    assert values[0] == [1, 2]
+    assert all(value is values[0] for value in values)
+    assert made.source == ()
+
+
+def test_a_making_that_fails_leaves_the_source() -> None:
+    failures = [MemoryError()]
+
+    def make(source: Any) -> list[int]:
+        if failures:
+            raise failures.pop()
+        return list(source)
+
+    made = _Made(make)
+    with pytest.raises(MemoryError):
+        _ = made.value
+    assert made.value == [1, 2]
+
+
+def test_reading_again_does_not_make_it_again() -> None:
+    calls: list[Any] = []
+    made = _Made(lambda source: calls.append(source) or calls)
+    assert made.value is made.value
+    assert len(calls) == 1
+    assert isinstance(_Made.value, MadeOf)
+
+
+def test_no_cached_property_is_made_of_what_changes() -> None:
+    """`functools.cached_property` has no lock from 3.12 on: only what is the same for each thread may be one."""
+    from core.boosting.online.retrain import Retraining
+    from core.influence.view import View
+
+    allowed = {(Schema, "names"), (Schema, "cell_dtype"), (Schema, "categorical_mask"), (View, "trace"),
+               (Retraining, "slots")}  # fmt: skip
+    import functools
+    import importlib
+    import pkgutil
+
+    import app
+    import core
+
+    found = set()
+    for package in (core, app):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if module.name.endswith("__main__"):
+                continue
+            for made in vars(importlib.import_module(module.name)).values():
+                if isinstance(made, type) and made.__module__ == module.name:
+                    found |= {(made, name) for name, value in vars(made).items()
+                              if isinstance(value, functools.cached_property)}  # fmt: skip
+    assert found == allowed
