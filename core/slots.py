@@ -74,8 +74,9 @@ class SlotTable:
         )
 
     def _set_arrays(self, arrays: _Arrays) -> None:
-        self.cells, self.class_codes, self.y, self.id_hashes, self.origins, self.held = arrays
-        self._ids.extend([None] * (len(self.held) - len(self._ids)))
+        ids = self._ids + [None] * (len(arrays.held) - len(self._ids))
+        # One statement: no exception comes between its parts.
+        self.cells, self.class_codes, self.y, self.id_hashes, self.origins, self.held, self._ids = *arrays, ids
 
     def _arrays(self) -> _Arrays:
         return _Arrays(self.cells, self.class_codes, self.y, self.id_hashes, self.origins, self.held)
@@ -102,7 +103,10 @@ class SlotTable:
         for part in cut(len(self._order)):
             numbers = self._order[part].tolist()
             slot_of.update(zip([ids[slot] for slot in numbers], numbers, strict=True))
-        self._order = np.zeros(0, np.int64)
+        nothing = np.zeros(0, np.int64)
+        # The order is let go of only when the index is in its place: an exception in between would lose all ids.
+        self.__dict__["_slot_of"] = slot_of
+        self._order = nothing
         return slot_of
 
     @property
@@ -218,35 +222,35 @@ class SlotTable:
                 raise CapacityError(f"more than {MAX_SLOTS} samples cannot be held at a time")
             self._grow(min(max(needed, 2 * self.capacity, _SMALLEST), MAX_SLOTS))
 
-    def _take_slot(self) -> int:
-        if self._free:
-            return self._free.pop()
-        self._top += 1
-        return self._top - 1
-
-    def _take_slots(self, n: int) -> npt.NDArray[np.int64]:
+    def _next_slots(self, n: int) -> npt.NDArray[np.int64]:
+        """Return the slots that the next `n` samples will take."""
         reused = min(n, len(self._free))
         slots = np.empty(n, np.int64)
         if reused:
             slots[:reused] = self._free[-1 : -reused - 1 : -1]
-            del self._free[-reused:]
         slots[reused:] = np.arange(self._top, self._top + n - reused)
-        self._top += n - reused
         return slots
+
+    def _take_slots(self, n: int) -> None:
+        """Take those out of what is free."""
+        reused = min(n, len(self._free))
+        if reused:
+            del self._free[-reused:]
+        self._top += n - reused
 
     def _pass_numbers(self, names: Sequence[str]) -> None:
         """Move the counter past every number among given ids, so that it is never generated."""
         self._next_id = max(self._next_id, end_of_numbers(names))
 
-    def _keep_ids_of_held(self) -> None:
-        """Forget the ids of slots that are not held any more; faster than one by one when they are many."""
+    def _ids_without(self, gone: npt.NDArray[np.bool_]) -> tuple[dict[str, int], list[str | None]]:
+        """Slots by id, and ids by slot, without some slots; faster than one by one when they are many."""
         slots = np.fromiter(self._slot_of.values(), np.int64, len(self._slot_of))
-        kept = slots[self.held[slots]].tolist()
+        kept = slots[~gone[slots]].tolist()
         names = list(map(self.id_of, kept))
-        self._slot_of = dict(zip(names, kept, strict=True))
-        self._ids = [None] * self.capacity
+        ids: list[str | None] = [None] * self.capacity
         for slot, name in zip(kept, names, strict=True):
-            self._ids[slot] = name
+            ids[slot] = name
+        return dict(zip(names, kept, strict=True)), ids
 
     def _copy_slots_to(self, other: "SlotTable") -> None:
         """Make another table, of the same schema, an independent copy of this one."""

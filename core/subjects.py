@@ -36,7 +36,10 @@ class SubjectIndex:
         for part in cut(len(self._slots)):
             for subject, slot in zip(self._subjects[part], self._slots[part].tolist(), strict=True):
                 index.link(slot, subject)
-        self._subjects, self._slots = [], np.zeros(0, np.int64)
+        nothing = np.zeros(0, np.int64)
+        # The links are let go of only when the index is in its place: an exception in between would lose them.
+        self.__dict__["_index"] = index
+        self._subjects, self._slots = [], nothing
         return index
 
     @property

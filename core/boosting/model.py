@@ -72,7 +72,17 @@ class BoostedModel(Model):
     def _begin_trees(self, settings: Any) -> None:
         self.settings_ = settings
         self.n_mutations_since_scrub_ = 0
-        self.engine_ = self._engine_type(settings)(*self._engine_arguments())
+        self._install(self._new_engine(), 0)
+
+    def _new_engine(self) -> Any:
+        return self._engine_type(self.settings_)(*self._engine_arguments())
+
+    def _install(self, engine: Any, n_mutations: int) -> None:
+        """Go on with another engine, in one step."""
+        engine.changes = changes = self.samples_.changes
+        changes.undo = None
+        # One statement: no exception comes between its parts.
+        self.engine_, self.n_mutations_since_scrub_ = engine, n_mutations
 
     def _engine_arguments(self) -> tuple[Any, ...]:
         schema = self.schema_
@@ -81,32 +91,71 @@ class BoostedModel(Model):
 
     def problem(self) -> Problem:
         """The samples as the engine reads them; anew after each mutation."""
+        return self._problem_of(self.samples_.classes.order())
+
+    def _problem_of(self, order: npt.NDArray[np.int64]) -> Problem:
+        """The samples, and these classes in their order."""
         store = self.samples_
-        order = store.classes.order()
         ranks = np.full(store.classes.capacity, -1, np.int32)
         ranks[order] = np.arange(len(order), dtype=np.int32)
         n_classes = len(order) if self.task is Task.CLASSIFICATION else 0
         return Problem(self.data(), ranks, n_classes, store.y)
 
     def grow_all(self, progress: Callable[[int, int], None] | None = None) -> None:  # noqa: D102 - inherited
-        self._engine.grow(self.problem(), self.samples_.slots(), progress)
-        self.n_mutations_since_scrub_ = 0
+        engine = self._new_engine()
+        engine.grow(self.problem(), self.samples_.slots(), progress)
+        self._install(engine, 0)
 
     def _learn(self, slots: npt.NDArray[np.int64], n_before: int) -> None:
-        self.n_mutations_since_scrub_ += len(slots)
-        self._take_in(slots, n_before)
+        if self._is_grown_with(slots):
+            self.grow_all()
+        else:
+            self._engine.add(self.problem(), slots)
+            self.n_mutations_since_scrub_ += len(slots)
 
     def _unlearn(self, slots: npt.NDArray[np.int64]) -> None:
+        store = self.samples_
+        departures = store.stage_removal(slots)
+        if self._is_grown_without(slots):
+            engine = self._new_engine()
+            engine.grow(*self._problem_without(slots))
+            self._install(engine, self._n_mutations_when_grown(len(slots)))
+            store.let_go(departures)
+            return
+        n_classes = len(store.classes)
+        self._engine.delete(self.problem(), slots)
+        store.changes.undo = None
         self.n_mutations_since_scrub_ += len(slots)
-        self._let_go(slots)
+        store.let_go(departures)
+        if len(store.classes) != n_classes:
+            self._after_losing_classes()
+
+    def _problem_without(self, slots: npt.NDArray[np.int64]) -> tuple[Problem, npt.NDArray[np.int64]]:
+        """The samples as they will be without some, and the slots of the others."""
+        store = self.samples_
+        stays = store.held.copy()
+        stays[slots] = False
+        rest = np.flatnonzero(stays)
+        if self.task is not Task.CLASSIFICATION:
+            return self.problem(), rest
+        counts = np.bincount(store.class_codes[rest], minlength=store.classes.capacity)
+        order = store.classes.order()
+        return self._problem_of(order[counts[order] > 0]), rest
 
     @abstractmethod
-    def _take_in(self, slots: npt.NDArray[np.int64], n_before: int) -> None:
-        """Take samples that are in the store into the trees."""
+    def _is_grown_with(self, slots: npt.NDArray[np.int64]) -> bool:
+        """Whether all trees are grown anew when samples come, which are in the store already."""
 
     @abstractmethod
-    def _let_go(self, slots: npt.NDArray[np.int64]) -> None:
-        """Take samples out of the trees, and out of the store."""
+    def _is_grown_without(self, slots: npt.NDArray[np.int64]) -> bool:
+        """Whether all trees are grown anew on the other samples when some leave."""
+
+    def _after_losing_classes(self) -> None:
+        """Let the trees follow the classes when some have lost their last sample, and the trees are not grown anew."""
+
+    def _n_mutations_when_grown(self, n_gone: int) -> int:
+        """What `n_mutations_since_scrub_` is when samples have left and all trees were grown anew."""
+        return 0
 
     def _changes_classes(self, slots: npt.NDArray[np.int64]) -> bool:
         """Whether a class has only the samples of some slots: it has come with them, or will leave with them."""
@@ -218,6 +267,7 @@ class BoostedModel(Model):
 
     def _copy_trees_to(self, other: Self) -> None:
         other.engine_ = self._engine.copy()
+        other.engine_.changes = other.samples_.changes
         other.n_mutations_since_scrub_ = self.n_mutations_since_scrub_
 
     def _take_apart(self) -> tuple[dict[str, Any], Arrays]:
@@ -232,6 +282,7 @@ class BoostedModel(Model):
         engine_type = self._engine_type(self.settings_)
         problem, slots = self.problem(), self.samples_.slots()
         self.engine_ = engine_type.from_arrays(*self._engine_arguments(), arrays, problem, slots)
+        self.engine_.changes = self.samples_.changes
 
     def _put_together(
         self, document: Mapping[str, Any], arrays: Arrays, store: SampleStore, *, with_trees: bool

@@ -6,7 +6,7 @@ here enlarge the pool and call again. Nothing here knows ids, labels or categori
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -257,6 +257,22 @@ class Ensemble:
 
     # -- learning -------------------------------------------------------------------------------
 
+    def _aside(self) -> Self:
+        """Another ensemble with the same arrays, to be given new ones; see `become`."""
+        other: Self = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
+
+    def become(self, other: "Ensemble") -> None:
+        """Take over everything from an ensemble that `planted` made of this one, in one step."""
+        self.__dict__.update(other.__dict__)
+
+    def planted(self, data: Data, slots: npt.NDArray[np.int64]) -> Self:
+        """An ensemble with the samples of `slots` in the roots of its trees, to be grown; this one stays as it is."""
+        other = self._aside()
+        other.plant(data, slots)
+        return other
+
     def plant(self, data: Data, slots: npt.NDArray[np.int64]) -> None:
         """Forget all trees and put the samples of `slots` into their roots, to be grown."""
         self.trees = self._empty_trees()
@@ -283,13 +299,22 @@ class Ensemble:
             if progress is not None:
                 progress(tree + 1, n_trees)
 
+    def reserve(self, slots: npt.NDArray[np.int64]) -> None:
+        """Make room for the samples in `slots`, so that `add` needs to make none, unless nearly all leaves are full."""
+        n = len(slots)
+        top = int(slots[0] if n == 1 else slots.max()) + 1
+        if top * self.settings.occurrences > len(self.trees.places):
+            self._reserve_entries(top)
+        n_spare = 3 * self._n_planted + 16 * n * self.settings.occurrences + 64
+        if len(self.trees.members) - self.trees.meta[nodes.N_MEMBERS] < n_spare:
+            self._reserve_members(n_spare + n_spare // 2)
+
     def add(self, data: Data, slots: npt.NDArray[np.int64]) -> None:
-        """Learn the samples in `slots`."""
-        self._reserve_entries(int(slots.max()) + 1)
+        """Learn the samples in `slots`; in a critical section, after `reserve`."""
         self._update(data, slots, ADD)
 
     def delete(self, data: Data, slots: npt.NDArray[np.int64]) -> None:
-        """Unlearn the samples in `slots`, whose cells, targets and id hashes are still in place."""
+        """Unlearn the samples in `slots`, whose cells, targets and id hashes are still in place; in a section."""
         self._update(data, slots, DELETE)
 
     def _update(self, data: Data, slots: npt.NDArray[np.int64], sign: int) -> None:
@@ -305,13 +330,15 @@ class Ensemble:
         if self.settings.is_regression or n_classes <= self.width:
             return
         old_layout, old_width = self.layout, self.width
-        self.width = n_classes
-        self.parameters = self._parameters()
-        self.trees = self.trees._replace(statistics=_widened(self.trees.statistics, n_classes))
+        wider = self._aside()
+        wider.width = n_classes
+        wider.parameters = wider._parameters()
+        wider.trees = self.trees._replace(statistics=_widened(self.trees.statistics, n_classes))
         n_attributes = self.settings.max_features
-        longs = relaid(self.blocks.longs, old_layout, self.layout, n_attributes, old_width, n_classes)
-        self.blocks = self._blocks_over(longs)
-        self._scratch = self._cleared_scratch()
+        longs = relaid(self.blocks.longs, old_layout, wider.layout, n_attributes, old_width, n_classes)
+        wider.blocks = self._blocks_over(longs)
+        wider._scratch = wider._cleared_scratch()
+        self.become(wider)
 
     # -- resolving ------------------------------------------------------------------------------
 
