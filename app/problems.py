@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from app import errors
 from app.journal.journal import JournalError, JournalFullError
-from core.errors import CapacityError, EmptyModelError, FileError, InputError
+from core.errors import CapacityError, EmptyModelError, FileError, InputError, UnusableModelError
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:oubli:problem:"
@@ -201,6 +201,13 @@ KINDS: dict[str, Kind] = {
             "restarted. Predictions go on.",
         ),
         Kind(
+            "model-unusable",
+            503,
+            "The model cannot be used",
+            "A change of the model was broken off halfway, so it answers nothing and changes nothing. Nothing that was "
+            "acknowledged is lost: restart the server.",
+        ),
+        Kind(
             "capacity",
             503,
             "A limit of the model is reached",
@@ -314,6 +321,8 @@ def to_problem(error: Exception) -> ProblemError | None:
             return invalid("/cursor", "belongs to a list that is no more: start again without it")
         case EmptyModelError():
             return ProblemError("empty-model")
+        case UnusableModelError():
+            return ProblemError("model-unusable")
         case CapacityError():
             return ProblemError("capacity")
         case FileError(rule=rule):

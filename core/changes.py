@@ -17,7 +17,8 @@ point: there is no line at which an exception could go unnoticed.
 
 KeyboardInterrupt is held back until the end of the outermost section, as PostgreSQL holds back interrupts in its
 critical sections: in the main thread, where signals are handled, and if Ctrl-C would raise it: the handler is Python's
-own, or a function. Handlers of event loops and servers are left alone; they raise nothing in the middle.
+own, or a function. Handlers of event loops and servers are left alone; they raise nothing in the middle. Who presses
+Ctrl-C twice does not want to wait: then it comes at once, and the model is unusable.
 """
 
 import os
@@ -35,6 +36,7 @@ from typing import Any, NoReturn
 from core.errors import UnusableModelError
 
 _SIGINT = int(signal.SIGINT)
+_DEFAULT = signal.default_int_handler
 
 
 class Changes:
@@ -59,7 +61,15 @@ class Changes:
         if self.depth == 0:
             self.undo = None
             if get_ident() == _MAIN_THREAD[0]:
-                self._hold_back()
+                handler = _get_handler(_SIGINT)
+                if handler is _wait and _HOLDING[0].depth == 0:
+                    # An exception came between the end of that section and the handler's return.
+                    handler = _HOLDING[0]._handler or _DEFAULT
+                if handler is _DEFAULT or (type(handler) is FunctionType and handler is not _wait):
+                    self._handler = handler
+                    _HOLDING[:] = (self,)
+                    _PENDING.clear()
+                    _set_handler(_SIGINT, _wait)
         self.depth += 1
         return self
 
@@ -68,9 +78,14 @@ class Changes:
     ) -> None:
         if kind is None:
             self.depth -= 1
+            if self._handler is not None and self.depth == 0:
+                self._release()
         elif self.undo is not None and self.depth == 1:
-            self._take_back()
-        if self._handler is not None and (kind is not None or self.depth == 0):
+            try:
+                self._take_back()
+            finally:
+                self._release()
+        else:
             self._release()
 
     def _take_back(self) -> None:
@@ -95,16 +110,10 @@ class Changes:
 
     # -- Ctrl-C ---------------------------------------------------------------------------------
 
-    def _hold_back(self) -> None:
-        handler = _get_handler(_SIGINT)
-        if handler is signal.default_int_handler or (type(handler) is FunctionType and handler is not _wait):
-            self._handler = handler
-            _HOLDING[:] = (self,)
-            _PENDING.clear()
-            _set_handler(_SIGINT, _wait)
-
     def _release(self) -> None:
         handler = self._handler
+        if handler is None:
+            return
         if _get_handler(_SIGINT) is _wait:
             _set_handler(_SIGINT, handler)
         self._handler = None
@@ -120,8 +129,9 @@ os.register_at_fork(after_in_child=lambda: _MAIN_THREAD.__setitem__(0, threading
 
 
 def _wait(signum: int, frame: FrameType | None) -> None:
-    """Handle Ctrl-C in a critical section: later. Between two sections: now."""
+    """Handle Ctrl-C in a critical section: later, but the second time, and between two sections, now."""
     section = _HOLDING[0]
+    is_now = section.depth == 0 or len(_PENDING) > 0
     _PENDING[:] = (frame,)
-    if section.depth == 0:
+    if is_now:
         section._release()

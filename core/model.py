@@ -117,7 +117,7 @@ class Model(Keepable):
             When there are too many samples.
         """
         settings = self._checked_settings(store.schema)
-        self._check_capacity(settings, len(store))
+        self._check_capacity(settings, len(store), store.n_slots)
         store.changes.check()
         store.build_index()
         fitted = self._beside()
@@ -166,8 +166,8 @@ class Model(Keepable):
         InputError
             Also when an id is held already (`DuplicateIdError`); nothing has changed.
         """
-        self._check_names(X)
         if ids is None and type(X) is list and len(X) == 1:
+            self._check_is_fitted()
             store = self.samples_
             n_before = len(store)
             self._check_capacity(self._settings, n_before + 1)
@@ -180,6 +180,7 @@ class Model(Keepable):
             if slot is not None:
                 self._settle()
                 return [name]
+        self._check_names(X)
         return self.add_prepared(self.samples_.prepare(X, y, ids))
 
     def add_prepared(self, prepared: Prepared) -> list[str]:
@@ -187,6 +188,7 @@ class Model(Keepable):
         self._check_is_fitted()
         store = self.samples_
         n_before = len(store)
+        # Of slots there are as many, or no more than there have been.
         self._check_capacity(self._settings, n_before + prepared.n)
         if not prepared.n:
             return []
@@ -294,8 +296,8 @@ class Model(Keepable):
 
     @staticmethod
     @abstractmethod
-    def _check_capacity(settings: Any, n_samples: int) -> None:
-        """CapacityError when so many samples are too many."""
+    def _check_capacity(settings: Any, n_samples: int, n_slots: int = 0) -> None:
+        """CapacityError when so many samples, or slots, are too many."""
 
     @abstractmethod
     def _begin_trees(self, settings: Any) -> None:

@@ -129,6 +129,11 @@ class SlotTable:
         return len(self.held)
 
     @property
+    def n_slots(self) -> int:
+        """Number of slots that have ever been used; those that are free are used again first."""
+        return self._top
+
+    @property
     def next_id(self) -> int:
         """The counter behind generated ids; only grows."""
         return self._next_id
@@ -171,8 +176,10 @@ class SlotTable:
         DuplicateIdError
             When one is named twice.
         """
-        names = read_ids(ids)
         held = self._slot_of
+        if type(ids) is list and len(ids) == 1 and type(ids[0]) is str and (slot := held.get(ids[0])) is not None:
+            return np.array((slot,), np.int64)  # mostly; what is held is an id
+        names = read_ids(ids)
         slots = list(map(held.get, names))
         if None in slots:
             raise UnknownIdError(dict.fromkeys(name for name in names if name not in held))

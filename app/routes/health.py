@@ -18,10 +18,12 @@ async def healthz() -> HealthAnswer:
     return HealthAnswer(status="alive")
 
 
-@router.get("/readyz", summary="Readiness", responses=problems("not-ready"))
+@router.get("/readyz", summary="Readiness", responses=problems("not-ready", "model-unusable"))
 async def readyz(request: Request) -> ReadyAnswer:
     """Say whether requests are welcome: not before the kernels are compiled, and not after a signal to stop."""
     service = context_of(request).service
     if service.state != "ready":
         raise ProblemError("not-ready", f"The server is {service.state}.")
+    if not service.is_usable:
+        raise ProblemError("model-unusable")
     return ReadyAnswer(status="ready", model_version=service.model_version)

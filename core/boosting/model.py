@@ -28,6 +28,8 @@ from core.schema import Schema, Task
 from core.verification import Verification
 
 MAX_SAMPLES = 2**24 - 1  # what sums in fixed point have room for
+_LARGEST = float(np.finfo(np.float64).max)
+_HUGE = 2.0**900  # units from which on, of a regression on the largest numbers, a sum of leaves may overflow
 _CELLS_A_SECOND = 200_000_000  # of a sample in a tree, summed and divided by training, roughly
 
 
@@ -65,7 +67,7 @@ class BoostedModel(Model):
         return self.read_parameters(self.get_params())
 
     @staticmethod
-    def _check_capacity(settings: Any, n_samples: int) -> None:
+    def _check_capacity(settings: Any, n_samples: int, n_slots: int = 0) -> None:
         if n_samples > MAX_SAMPLES:
             raise CapacityError(f"a boosted model holds at most {MAX_SAMPLES} samples")
 
@@ -212,12 +214,12 @@ class BoostedModel(Model):
             answer_one(
                 trees.nodes, trees.roots, trees.base, trees.unit, cells, category_hashes, is_regression, answers[0]
             )
-            return answers
+            return answers if trees.unit < _HUGE else _saturated(answers)
         scores = answers if trees.n_groups == n_outputs else np.empty((len(cells), trees.n_groups))
         raw_scores(trees.nodes, trees.roots, trees.base, trees.unit, cells, category_hashes, scores)
         if not is_regression:
             (sigmoids if trees.n_groups == 1 else softmaxes)(scores, answers)
-        return answers
+        return answers if trees.unit < _HUGE else _saturated(answers)
 
     def raw_scores(self, X: Any) -> npt.NDArray[np.float64]:
         """Raw scores F of each row, float64[n, groups]: log-odds of the second class of two, or one score a class."""
@@ -227,7 +229,7 @@ class BoostedModel(Model):
         scores = np.empty((len(cells), trees.n_groups))
         if trees.n_groups:
             raw_scores(trees.nodes, trees.roots, trees.base, trees.unit, cells, category_hashes, scores)
-        return scores
+        return scores if trees.unit < _HUGE else _saturated(scores)
 
     @property
     def n_trees_(self) -> int:
@@ -306,3 +308,8 @@ class BoostedRegressor(BoostedModel, Regressor):
 
     def query(self, X: Any, *, frozen: bool = False) -> QueryResult:  # noqa: D102 - inherited
         return QueryResult(self._answers(X, 1)[:, 0], None, None)
+
+
+def _saturated(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Values that lie beyond the largest number, as that number."""
+    return np.clip(values, -_LARGEST, _LARGEST, out=values)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from core.errors import CapacityError
 from core.forest import checking, quantisation, soundness, storing
-from core.forest.ensemble import MAX_ENTRIES, MAX_SAMPLES, Ensemble, ForestSettings
+from core.forest.ensemble import MAX_ENTRIES, MAX_SAMPLES, Ensemble, ForestSettings, places_of
 from core.forest.importances import feature_importances
 from core.forest.invariants import check_invariants
 from core.forest.parameters import read_settings
@@ -73,11 +73,12 @@ class DynamicForest(Model):
         return read_settings(self.get_params(), schema.n_features, self._criteria)
 
     @staticmethod
-    def _check_capacity(settings: ForestSettings, n_samples: int) -> None:
-        if n_samples * settings.occurrences > MAX_ENTRIES:
+    def _check_capacity(settings: ForestSettings, n_samples: int, n_slots: int = 0) -> None:
+        # Slots that are free have entries, too.
+        if places_of(settings, n_samples if n_samples > n_slots else n_slots) > MAX_ENTRIES:
             raise CapacityError(
-                f"{n_samples} samples in {settings.occurrences} trees each exceed {MAX_ENTRIES} "
-                "memberships: lower `occurrence` or `n_estimators`"
+                f"{max(n_samples, n_slots)} samples in {settings.occurrences} trees each exceed {MAX_ENTRIES} "
+                "places in the lists of leaves: lower `occurrence` or `n_estimators`"
             )
         if n_samples > MAX_SAMPLES:
             raise CapacityError(f"a forest holds at most {MAX_SAMPLES} samples")
@@ -105,7 +106,7 @@ class DynamicForest(Model):
         ensemble, changes = self.ensemble_, self.samples_.changes
         ensemble.widen(self.samples_.classes.capacity)
         scale_moved = self._take_targets(slots)
-        if scale_moved or len(slots) > _REPLANT_SHARE * n_before:
+        if scale_moved or len(slots) > _REPLANT_SHARE * n_before or ensemble.has_many_pieces(len(slots)):
             planted = ensemble.planted(self.data(), self.samples_.slots())
             changes.undo = None
             ensemble.become(planted)
@@ -128,7 +129,7 @@ class DynamicForest(Model):
             store.changes.undo = None
             ensemble.delete(data, slots)
             self._let_go_of_targets(slots)
-            store.let_go_of_one(int(slots[0]))
+            store.let_go_of_one(slots.item())
         else:
             data, departures = self.data(), store.stage_removal(slots)
             store.changes.undo = None

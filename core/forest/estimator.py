@@ -11,6 +11,8 @@ from core.forest.dynamic_forest import DynamicForest
 from core.model import QueryResult
 from core.regression import Regressor
 
+_LARGEST_EXPONENT = 1024  # of targets next to the largest number
+
 __all__ = ["DynamicForestClassifier", "DynamicForestRegressor", "QueryResult"]
 
 
@@ -220,4 +222,9 @@ class DynamicForestRegressor(DynamicForest, Regressor):
     def query(self, X: Any, *, frozen: bool = False) -> QueryResult:  # noqa: D102 - inherited
         sums, n_planted = self._sum_leaves(X, frozen)
         means = sums[:, 0] / n_planted
-        return QueryResult(quantisation.restore(means, self._quantised_exponent), None, None)
+        if self._quantised_exponent < _LARGEST_EXPONENT:
+            return QueryResult(quantisation.restore(means, self._quantised_exponent), None, None)
+        with np.errstate(over="ignore"):  # rounded up to a power of two, the largest number is none
+            values = quantisation.restore(means, self._quantised_exponent)
+        largest = np.finfo(np.float64).max
+        return QueryResult(values.clip(-largest, largest), None, None)

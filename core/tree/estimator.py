@@ -144,7 +144,7 @@ class DynamicTreeClassifier(Classifier):
         return read_parameters(self.get_params())
 
     @staticmethod
-    def _check_capacity(settings: TreeParameters, n_samples: int) -> None:
+    def _check_capacity(settings: TreeParameters, n_samples: int, n_slots: int = 0) -> None:
         if n_samples > MAX_SAMPLES:
             raise CapacityError(f"a tree holds at most {MAX_SAMPLES} samples")
 
@@ -249,6 +249,15 @@ class DynamicTreeClassifier(Classifier):
 
     def _unlearn(self, slots: npt.NDArray[np.int64]) -> None:
         store, tree, data = self.samples_, self.tree_, self.data()
+        if len(slots) == 1:
+            slot = slots.item()
+            store.changes.undo = None
+            if self._window is not None:
+                self._window.remove((slot,))
+            tree.exchange(data, slots, 0, lazy=self.lazy)
+            store.let_go_of_one(slot)
+            self.n_mutations_since_scrub_ += 1
+            return
         departures = store.stage_removal(slots)
         planted = None
         if self._is_built_anew(len(slots)):

@@ -34,7 +34,7 @@ from core.boosting.incremental.presorted_watch import Watch, mark_validating
 from core.boosting.incremental.presorted_words import Start, begin, targets_of_others
 from core.boosting.incremental.settings import IncrementalSettings
 from core.boosting.nodes import LEAF, NODE, Trees, no_trees
-from core.boosting.problem import Problem, n_groups
+from core.boosting.problem import Problem, check_size, n_groups
 from core.changes import Changes
 from core.data import Data
 
@@ -232,6 +232,7 @@ class PresortedTrees:
             self._trees, self._gains, self.last_update = no_trees(), np.zeros(0), LastUpdate()
             return
         data, settings, old = problem.data, self.settings, self._trees
+        check_size(settings.n_estimators, groups, 2 ** (settings.max_depth + 1) - 1)
         start = self._begin(problem)
         watch = self._watch(problem, start)
         table = make_table(self._orders, data, settings.max_depth)

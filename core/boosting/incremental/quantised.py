@@ -53,7 +53,7 @@ from core.boosting.incremental.steadiness import Steadiness, regression_steadine
 from core.boosting.incremental.training import DONE, NO_BLOCKS, TOO_MUCH, grow_iterations
 from core.boosting.incremental.update import reach, update_iterations
 from core.boosting.nodes import Trees, no_trees
-from core.boosting.problem import Problem, n_groups
+from core.boosting.problem import Problem, check_size, n_groups
 from core.changes import Changes
 from core.rng import mix
 
@@ -155,6 +155,7 @@ class QuantisedTrees:
         self._count_targets(problem, slots)
         self._edges.collect(problem.data.cells, problem.data.id_hashes, slots)
         groups = n_groups(problem, self._n_training)
+        check_size(self.settings.n_estimators, groups, 2 * self._n_labels - 1)
         if groups:
             self._groups = groups
             self._prepare(problem, slots)
@@ -282,6 +283,7 @@ class QuantisedTrees:
     def add(self, problem: Problem, slots: Slots) -> None:
         """Learn samples that have just joined the others."""
         held = np.flatnonzero(self._roles)
+        check_size(self.settings.n_estimators, self._groups, 2 * self._n_labels - 1)
         if not self._groups or self._all_train or n_groups(problem, 1) != self._groups:
             self.grow(problem, np.concatenate([held, slots]))
             return

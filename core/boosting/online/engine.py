@@ -58,7 +58,7 @@ from core.boosting.online.update import (
     make_batch,
     run_updates,
 )
-from core.boosting.problem import Problem, n_groups
+from core.boosting.problem import Problem, check_size, n_groups
 from core.changes import Changes
 from core.rng import MISSING_CATEGORY, mix
 
@@ -222,6 +222,7 @@ class OnlineTrees:
         settings = self.settings
         self.last_update = LastUpdate(samples_retrained=len(slots), grown=True)
         groups = n_groups(problem, len(slots))
+        check_size(settings.n_estimators, groups, 2 * settings.max_leaf_nodes - 1)
         is_scaled = groups > 0 and not self.is_classification
         scale = scale_of(problem.y[slots], MOST_GROWTH * len(slots)) if is_scaled else NO_SCALE
         self.restore(slots, groups, problem.ranks.copy(), len(slots), scale)
@@ -288,6 +289,7 @@ class OnlineTrees:
         """Learn samples that have just joined the others."""
         n_after = self.n_held + len(slots)
         groups = n_groups(problem, n_after)
+        check_size(self.settings.n_estimators, groups, 2 * self.settings.max_leaf_nodes - 1)
         if self._must_grow(problem, slots, n_after, groups):
             self.grow(problem, np.concatenate([np.flatnonzero(self.held), slots]))
             return

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -93,7 +94,8 @@ _SET_HANDLER = 304  # place of PyDataMem_SetHandler in NumPy's table of function
 
 
 def _api(place: int) -> int:
-    capsule = np.core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
+    internals = import_module("numpy._core" if hasattr(np, "_core") else "numpy.core")
+    capsule = internals._multiarray_umath._ARRAY_API
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     table = ctypes.cast(pointer(capsule, None), ctypes.POINTER(ctypes.c_void_p))
