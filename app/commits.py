@@ -466,7 +466,7 @@ class Committer:
             log.error("the journal could not be written: no mutation is accepted until a restart")
 
     def _require_sound(self) -> None:
-        if self._live.failed:
+        if self._live.failed or not self._live.model.is_usable:
             raise UnavailableError("failed")
 
 

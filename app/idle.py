@@ -29,6 +29,8 @@ class TagSlices:
 
     def step(self, model: ServedModel) -> bool:
         """Resolve one slice; return whether tags are left."""
+        if not model.is_usable:
+            return False
         started = time.perf_counter()
         model.resolve(max_tags=self._n_tags)
         spent = time.perf_counter() - started

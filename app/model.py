@@ -33,6 +33,11 @@ class ServedModel(Protocol):
     samples_: SampleStore
 
     @property
+    def is_usable(self) -> bool:
+        """Whether no change of it was broken off halfway; otherwise whatever is asked of it is refused."""
+        ...
+
+    @property
     def guarantee(self) -> str:
         """What a deletion means: ``"exact"``, ``"epsilon-feasible"`` or ``"approximate"``."""
         ...

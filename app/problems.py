@@ -17,7 +17,7 @@ from starlette.responses import Response
 from app import errors
 from app.journal.journal import JournalError, JournalFullError, JournalRefusedError, NoDescriptorsError
 from app.live import StopReason
-from core.errors import CapacityError, EmptyModelError, FileError, InputError
+from core.errors import CapacityError, EmptyModelError, FileError, InputError, UnusableModelError
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:oubli:problem:"
@@ -237,6 +237,13 @@ KINDS: dict[str, Kind] = {
             headers=_RETRY,
         ),
         Kind(
+            "model-unusable",
+            503,
+            "The model cannot be used",
+            "A change of the model was broken off halfway, so it answers nothing and changes nothing. Nothing that was "
+            "acknowledged is lost: restart the server.",
+        ),
+        Kind(
             "capacity",
             503,
             "A limit of the model is reached",
@@ -403,6 +410,8 @@ def to_problem(error: Exception) -> ProblemError | None:
             return invalid("/cursor", "belongs to a list that is no more: start again without it")
         case EmptyModelError():
             return ProblemError("empty-model")
+        case UnusableModelError():
+            return ProblemError("model-unusable")
         case CapacityError():
             return ProblemError("capacity")
         case FileError(rule=rule):

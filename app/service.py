@@ -220,6 +220,11 @@ class ModelService:
         return self._live.stopped
 
     @property
+    def is_usable(self) -> bool:
+        """Whether the model can answer: no change of it was broken off halfway."""
+        return self._live.model.is_usable
+
+    @property
     def model_version(self) -> int:
         """Version of the samples held."""
         return self._live.version

@@ -7,7 +7,7 @@ imported it.
 import inspect
 import math
 import warnings
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
@@ -64,10 +64,13 @@ class Estimator:
 
     def _check_is_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
-            raise for_scikit_learn(NotFittedError)(
-                f"This {type(self).__name__} instance is not fitted yet: call 'fit' with samples, or "
-                "'start' with a schema, before using it"
-            )
+            self._refuse_unfitted()
+
+    def _refuse_unfitted(self) -> NoReturn:
+        raise for_scikit_learn(NotFittedError)(
+            f"This {type(self).__name__} instance is not fitted yet: call 'fit' with samples, or "
+            "'start' with a schema, before using it"
+        )
 
     def _check_names(self, X: Any) -> None:
         """Warn, as scikit-learn does, when only one of X and the schema has names for its columns.

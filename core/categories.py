@@ -15,7 +15,7 @@ leaves with the last cell that holds it: text, hash and column are overwritten a
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,21 @@ from core.values import FLOAT32_EXACT, MISSING
 __all__ = ["MISSING_CATEGORY", "CategoryTable", "hash_text"]
 
 _SMALLEST = 8
+
+
+class Arriving(NamedTuple):
+    """What cells of some samples will do to the table when these are held."""
+
+    new: list[tuple[int, int, str, int]]  # code, column, value, hash
+    cells: dict[int, npt.NDArray[np.float64]]  # by column
+    counts: npt.NDArray[np.int64]  # int64[capacity] cells more of each code
+
+
+class Leaving(NamedTuple):
+    """What cells of some samples will do to the table when these are gone."""
+
+    counts: npt.NDArray[np.int64]  # int64[capacity] cells less of each code
+    emptied: list[int]  # codes that will have none
 
 
 class CategoryTable:
@@ -116,20 +131,49 @@ class CategoryTable:
         counts = np.zeros(capacity, np.int64)
         columns = np.full(capacity, -1, np.int32)
         hashes[:old], counts[:old], columns[:old] = self.hashes, self.counts, self.columns
-        self._free[:0] = range(capacity - 1, old - 1, -1)
-        self._values.extend([None] * (capacity - old))
-        self.hashes, self.counts, self.columns = hashes, counts, columns
+        free = [*range(capacity - 1, old - 1, -1), *self._free]
+        values = self._values + [None] * (capacity - old)
+        # One statement: no exception comes between its parts.
+        self.hashes, self.counts, self.columns, self._free, self._values = hashes, counts, columns, free, values
+
+    def plan(self, texts: Mapping[int, Sequence[str | None]]) -> Arriving:
+        """Say what counting one more cell for each value of some columns will do; `reserve` first. Changes nothing."""
+        free, n_left = self._free, len(self._free)
+        new: list[tuple[int, int, str, int]] = []
+        cells: dict[int, npt.NDArray[np.float64]] = {}
+        counts = np.zeros(self.capacity, np.int64)
+        for column, values in texts.items():
+            held = self._codes[column]
+            coming: dict[str, int] = {}
+            for value in dict.fromkeys(values):
+                if value is not None and value not in held:
+                    n_left -= 1
+                    coming[value] = free[n_left]
+                    new.append((free[n_left], column, value, hash_text(value)))
+            known: Mapping[str, int] = held
+            if coming:
+                known = {v: held.get(v, coming.get(v, 0)) for v in dict.fromkeys(values) if v is not None}
+            found = np.fromiter((MISSING if v is None else known[v] for v in values), np.float64, len(values))
+            cells[column] = found
+            counts += np.bincount(found[~np.isnan(found)].astype(np.int64), minlength=self.capacity)
+        return Arriving(new, cells, counts)
+
+    def take_in(self, arriving: Arriving) -> None:
+        """Do what `plan` said, about the table as it is; asks NumPy for no memory."""
+        for code, column, value, hashed in arriving.new:
+            self._codes[column][value] = code
+            self._values[code] = value
+            self.columns[code] = column
+            self.hashes[code] = hashed
+        if arriving.new:
+            del self._free[-len(arriving.new) :]
+        self.counts += arriving.counts
 
     def acquire(self, column: int, values: Sequence[str | None]) -> npt.NDArray[np.float64]:
         """Count one more cell for each value and return the cells; `reserve` first."""
-        held = self._codes[column]
-        for value in dict.fromkeys(values):
-            if value is not None and value not in held:
-                self._take(column, value)
-        cells = np.fromiter((MISSING if v is None else held[v] for v in values), np.float64, len(values))
-        codes = cells[~np.isnan(cells)].astype(np.int64)
-        self.counts += np.bincount(codes, minlength=self.capacity)
-        return cells
+        arriving = self.plan({column: values})
+        self.take_in(arriving)
+        return arriving.cells[column]
 
     def acquire_row(self, texts: Mapping[int, Sequence[str | None]]) -> list[float]:
         """Count one more cell for the one value of each column and return the cells; `reserve` first."""
@@ -155,13 +199,22 @@ class CategoryTable:
         self.hashes[code] = hash_text(value)
         return code
 
+    def plan_release(self, cells: npt.NDArray[Any]) -> Leaving:
+        """Say what counting one cell less for each cell will do. Changes nothing."""
+        codes = cells[~np.isnan(cells)].astype(np.int64)
+        counts = np.bincount(codes, minlength=self.capacity)
+        emptied = np.flatnonzero((counts > 0) & (counts == self.counts)).tolist()
+        return Leaving(counts, emptied)
+
+    def let_go(self, leaving: Leaving) -> None:
+        """Do what `plan_release` said, about the table as it is; asks NumPy for no memory."""
+        self.counts -= leaving.counts
+        for code in leaving.emptied:
+            self._wipe(code)
+
     def release(self, cells: npt.NDArray[Any]) -> None:
         """Count one cell less for each cell; values without cells are overwritten and freed."""
-        codes = cells[~np.isnan(cells)].astype(np.int64)
-        self.counts -= np.bincount(codes, minlength=self.capacity)
-        for code in np.unique(codes).tolist():
-            if self.counts[code] == 0:
-                self._wipe(code)
+        self.let_go(self.plan_release(cells))
 
     def release_row(self, cells: Iterable[float]) -> None:
         """Count one cell less for each of a few cells; values without cells are overwritten and freed."""

@@ -8,6 +8,7 @@
       NotFittedError         (ValueError, AttributeError) used before `fit` or `start`
       CapacityError          (RuntimeError)               a documented limit is reached
       EmptyModelError        (RuntimeError)               a prediction with no samples held
+      UnusableModelError     (RuntimeError)               a change was broken off halfway
       FileError              (ValueError)                 a file that is not a sound model file
         NewerFormatError                                  one that a newer version of Oubli wrote
 
@@ -156,6 +157,16 @@ class CapacityError(OubliError, RuntimeError):
 
 class EmptyModelError(OubliError, RuntimeError):
     """There is nothing to predict from: no samples are left."""
+
+
+class UnusableModelError(OubliError, RuntimeError):
+    """A change was broken off halfway by an error or an interrupt: the model refuses all until it is fitted anew."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "an earlier change of this model was broken off halfway, so neither it nor its samples can be used "
+            "(or another thread is changing it): call 'fit' or 'start', or go on with a model from 'load'"
+        )
 
 
 class FileError(OubliError, ValueError):

@@ -19,6 +19,19 @@ NEVER = int(np.iinfo(np.int64).max)
 _FIRST = int(np.iinfo(np.int64).min)
 
 
+def checked_moment(moment: int | None) -> int | None:
+    """Return a moment, or None for never.
+
+    Raises
+    ------
+    InputError
+        When it is not an integer, or beyond what 64 bits hold.
+    """
+    if moment is not None and (type(moment) is not int or not _FIRST <= moment < NEVER):
+        raise InputError("must be an integer of 64 bits: milliseconds since 1970", field="expires")
+    return moment
+
+
 class ExpiryIndex:
     """Expiries by slot."""
 
@@ -48,11 +61,9 @@ class ExpiryIndex:
         InputError
             When it is not an integer, or beyond what 64 bits hold.
         """
-        if moment is None:
+        if checked_moment(moment) is None:
             self.forget([slot])
             return
-        if type(moment) is not int or not _FIRST <= moment < NEVER:
-            raise InputError("must be an integer of 64 bits: milliseconds since 1970", field="expires")
         self.set_many(np.array([slot]), np.array([moment], np.int64))
 
     def set_many(self, slots: npt.NDArray[np.int64], moments: npt.NDArray[np.int64]) -> None:

@@ -90,6 +90,42 @@ class Keepable(Estimator, ABC):
     def _check_trees(self) -> None:
         """Check that trees from a file can be trusted; FileError says what is wrong."""
 
+    # -- all or nothing --------------------------------------------------------------------------
+
+    def _check_is_fitted(self) -> None:
+        """Check that there is a model, and that no change of it was broken off.
+
+        Raises
+        ------
+        NotFittedError, UnusableModelError
+        """
+        try:
+            changes = self.samples_.changes
+        except AttributeError:
+            self._refuse_unfitted()
+        if changes.depth:
+            changes.refuse()
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether there is a model that can be used: fitted, and no change of it was broken off halfway."""
+        return self.__sklearn_is_fitted__() and not self.samples_.changes.depth
+
+    def _beside(self) -> Self:
+        """An unfitted estimator with the same parameters, to be fitted and then taken over (`_become`)."""
+        other: Self = object.__new__(type(self))
+        other.__dict__.update((name, getattr(self, name)) for name in self._parameter_names())
+        return other
+
+    def _become(self, other: Self) -> None:
+        """Take over what another estimator was fitted to, in one step; parameters stay."""
+        parameters = self._parameter_names()
+        fitted = {name: value for name, value in vars(other).items() if name not in parameters}
+        state = {**vars(self), **fitted}
+        if "feature_names_in_" not in fitted:
+            state.pop("feature_names_in_", None)
+        self.__dict__ = state
+
     # -- copies ---------------------------------------------------------------------------------
 
     def copy(self) -> Self:

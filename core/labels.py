@@ -12,7 +12,7 @@ leaves with its last sample: its value is overwritten at once.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,15 @@ from core.targets import Label, canonical_label
 _MAX_CLASSES = 2**31 - 1
 # What labels of these types are held as; a label of this type is itself.
 _PLAIN_TYPES = {LabelType.STRING: str, LabelType.INTEGER: int, LabelType.BOOLEAN: bool}
+
+
+class Moving(NamedTuple):
+    """What labels of some samples will do to the table when these come or go."""
+
+    changed: list[tuple[int, Label]]  # codes with their values that come, or go
+    codes: npt.NDArray[np.int64]  # int64[n], of each sample
+    counts: npt.NDArray[np.int64]  # int64[capacity] samples of each code among them
+    order: npt.NDArray[np.int64]  # as it will be
 
 
 class ClassTable:
@@ -130,23 +139,39 @@ class ClassTable:
             raise CapacityError(f"more than {_MAX_CLASSES} classes cannot be held at a time")
         counts = np.zeros(capacity, np.int64)
         counts[: self.capacity] = self.counts
-        self._free[:0] = range(capacity - 1, self.capacity - 1, -1)
-        self._values.extend([None] * (capacity - self.capacity))
-        self.counts = counts
+        free = [*range(capacity - 1, self.capacity - 1, -1), *self._free]
+        values = self._values + [None] * (capacity - self.capacity)
+        # One statement: no exception comes between its parts.
+        self.counts, self._free, self._values = counts, free, values
+
+    def plan(self, values: Sequence[Label]) -> Moving:
+        """Say what counting one more sample for each value will do; `reserve` first. Changes nothing."""
+        keys: Sequence[Any] = list(map(self._key, values)) if self._typed else values
+        new = [key for key in dict.fromkeys(keys) if key not in self._codes]
+        known, order, changed = self._codes, self._order, []
+        if new:
+            coming = dict(zip(new, reversed(self._free[-len(new) :]), strict=True))
+            known = {**known, **coming}
+            changed = [(code, key[1] if self._typed else key) for key, code in coming.items()]
+            order = self._sorted([*changed, *((code, self.value(code)) for code in self._codes.values())])
+        codes = np.fromiter(map(known.__getitem__, keys), np.int64, len(keys))
+        return Moving(changed, codes, np.bincount(codes, minlength=self.capacity), order)
+
+    def take_in(self, moving: Moving) -> None:
+        """Do what `plan` said, about the table as it is; asks NumPy for no memory."""
+        for code, value in moving.changed:
+            self._values[code] = value
+            self._codes[self._key(value)] = code
+        if moving.changed:
+            del self._free[-len(moving.changed) :]
+            self._order, self._array = moving.order, None
+        self.counts += moving.counts
 
     def acquire(self, values: Sequence[Label]) -> npt.NDArray[np.int64]:
         """Count one more sample for each value and return their codes; `reserve` first."""
-        keys: Sequence[Any] = list(map(self._key, values)) if self._typed else values
-        new = [key for key in dict.fromkeys(keys) if key not in self._codes]
-        for key in new:
-            code = self._free.pop()
-            self._values[code] = key[1] if self._typed else key
-            self._codes[key] = code
-        if new:
-            self._sort()
-        codes = np.fromiter(map(self._codes.__getitem__, keys), np.int64, len(keys))
-        self.counts += np.bincount(codes, minlength=self.capacity)
-        return codes
+        moving = self.plan(values)
+        self.take_in(moving)
+        return moving.codes
 
     def acquire_one(self, value: Label) -> int:
         """Count one more sample for a value and return its code; `reserve` first."""
@@ -157,35 +182,48 @@ class ClassTable:
         return code
 
     def _sort(self) -> None:
-        held = sorted(self._codes.values(), key=lambda code: self._rank(code))
-        self._order = np.array(held, np.int64)
+        self._order = self._sorted((code, self.value(code)) for code in self._codes.values())
         self._array = None
+
+    @staticmethod
+    def _sorted(held: Iterable[tuple[int, Label]]) -> npt.NDArray[np.int64]:
+        """Codes in the canonical order of their values."""
+        ranked = sorted(held, key=lambda entry: (type(entry[1]).__name__, entry[1]))
+        return np.array([code for code, _ in ranked], np.int64)
 
     def _rank(self, code: int) -> tuple[str, Any]:
         value = self._values[code]
         return type(value).__name__, value
 
+    def plan_release(self, codes: npt.NDArray[np.int64]) -> Moving:
+        """Say what counting one sample less for each code will do. Changes nothing."""
+        counts = np.bincount(codes, minlength=self.capacity)
+        emptied = np.flatnonzero((counts > 0) & (counts == self.counts)).tolist()
+        order = self._order if not emptied else self._order[~np.isin(self._order, emptied)]
+        return Moving([(code, self.value(code)) for code in emptied], codes, counts, order)
+
+    def let_go(self, moving: Moving) -> None:
+        """Do what `plan_release` said, about the table as it is; asks NumPy for no memory."""
+        self.counts -= moving.counts
+        for code, value in moving.changed:
+            del self._codes[self._key(value)]
+            self._values[code] = None
+            self._free.append(code)
+        if moving.changed:
+            # A dictionary keeps the hash of a number, which is the number, where an entry was.
+            self._codes = {key: code for key, code in self._codes.items()}  # noqa: C416 - a copy would copy that too
+            self._order, self._array = moving.order, None
+
     def release(self, codes: npt.NDArray[np.int64]) -> None:
         """Count one sample less for each code; classes without samples are overwritten and freed."""
-        self.counts -= np.bincount(codes, minlength=self.capacity)
-        self._free_empty(np.unique(codes).tolist())
+        self.let_go(self.plan_release(codes))
 
     def release_one(self, code: int) -> None:
         """Count one sample less for a code; a class without samples is overwritten and freed."""
-        self.counts[code] -= 1
-        if self.counts[code] == 0:
-            self._free_empty([code])
-
-    def _free_empty(self, codes: list[int]) -> None:
-        emptied = [code for code in codes if self.counts[code] == 0]
-        for code in emptied:
-            del self._codes[self._key(self.value(code))]
-            self._values[code] = None
-            self._free.append(code)
-        if emptied:
-            # A dictionary keeps the hash of a number, which is the number, where an entry was.
-            self._codes = {key: code for key, code in self._codes.items()}  # noqa: C416 - a copy would copy that too
-            self._sort()
+        if self.counts[code] == 1:
+            self.release(np.array([code]))
+        else:
+            self.counts[code] -= 1
 
     def copy(self) -> "ClassTable":
         """Return an independent copy."""

@@ -76,7 +76,9 @@ class Model(Keepable):
         Raises
         ------
         InputError
-            With the row, the field and the rule; the estimator is as it was.
+            With the row, the field and the rule.
+
+        Whatever is raised, also MemoryError and KeyboardInterrupt, the estimator is as it was.
         """
         if schema is None:
             schema = Schema.infer(X, y, task=self.task, categorical_features=categorical_features)
@@ -85,8 +87,10 @@ class Model(Keepable):
         prepared = store.prepare(X, y, ids)
         self._check_capacity(settings, prepared.n)
         store.commit(prepared)
-        self.begin(schema, settings, store)
-        self.grow_all(progress)
+        fitted = self._beside()
+        fitted.begin(schema, settings, store)
+        fitted.grow_all(progress)
+        self._become(fitted)
         return self
 
     def start(self, schema: Schema) -> Self:
@@ -97,7 +101,9 @@ class Model(Keepable):
         InputError
             When a parameter or the schema does not fit.
         """
-        self.begin(schema, self._checked_settings(schema))
+        fitted = self._beside()
+        fitted.begin(schema, self._checked_settings(schema))
+        self._become(fitted)
         return self
 
     def fit_held(self, store: SampleStore) -> Self:
@@ -111,10 +117,13 @@ class Model(Keepable):
             When there are too many samples.
         """
         settings = self._checked_settings(store.schema)
-        self._check_capacity(settings, len(store))
+        self._check_capacity(settings, len(store), store.n_slots)
+        store.changes.check()
         store.build_index()
-        self.begin(store.schema, settings, store)
-        self.grow_all()
+        fitted = self._beside()
+        fitted.begin(store.schema, settings, store)
+        fitted.grow_all()
+        self._become(fitted)
         return self
 
     def _checked_settings(self, schema: Schema) -> Any:
@@ -157,25 +166,39 @@ class Model(Keepable):
         InputError
             Also when an id is held already (`DuplicateIdError`); nothing has changed.
         """
-        self._check_names(X)
         if ids is None and type(X) is list and len(X) == 1:
+            self._check_is_fitted()
             store = self.samples_
             n_before = len(store)
             self._check_capacity(self._settings, n_before + 1)
-            slot = store.admit(X[0], y)
+            with store.changes as changes:
+                slot = store.admit(X[0], y)
+                if slot is not None:
+                    name = store.id_of(slot)
+                    changes.undo = [(store.remove_one, slot)]
+                    self._learn_one(slot, n_before)
             if slot is not None:
-                name = store.id_of(slot)
-                self._learn_one(slot, n_before)
+                self._settle()
                 return [name]
+        self._check_names(X)
         return self.add_prepared(self.samples_.prepare(X, y, ids))
 
     def add_prepared(self, prepared: Prepared) -> list[str]:
         """Learn samples that `samples_.prepare` has checked."""
         self._check_is_fitted()
-        n_before = len(self.samples_)
+        store = self.samples_
+        n_before = len(store)
+        # Of slots there are as many, or no more than there have been.
         self._check_capacity(self._settings, n_before + prepared.n)
-        self._learn(self.samples_.commit(prepared), n_before)
-        return list(prepared.ids or ())
+        if not prepared.n:
+            return []
+        arrivals = store.stage(prepared)
+        with store.changes as changes:
+            slots = store.hold(arrivals)
+            changes.undo = [(store.remove, slots)]
+            self._learn(slots, n_before)
+        self._settle()
+        return list(arrivals.names)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
         """Add samples, or fit when nothing has been fitted yet.
@@ -212,9 +235,13 @@ class Model(Keepable):
             (a KeyError) when an id is not held; nothing has changed.
         """
         self._check_is_fitted()
-        slots = self.samples_.find([ids] if isinstance(ids, (str, int, np.integer)) else ids)
+        store = self.samples_
+        slots = store.find([ids] if isinstance(ids, (str, int, np.integer)) else ids)
         if len(slots):
-            self._unlearn(slots)
+            with store.changes as changes:
+                changes.undo = []
+                self._unlearn(slots)
+            self._settle()
 
     def replace(self, sample_id: str | int, x: Any, y: Any) -> None:
         """Rectify one sample: new features and label under the id it has; subject and expiry stay.
@@ -230,12 +257,20 @@ class Model(Keepable):
         store = self.samples_
         subject, expiry, origin = store.subject(sample_id), store.expiry(sample_id), store.origin(sample_id)
         row = x if getattr(x, "ndim", 1) == 2 else [x]
-        prepared = self.samples_.prepare(row, [y], [sample_id], allow_held=True)
-        self.delete([sample_id])
-        self.add_prepared(prepared)
-        store.set_subject(sample_id, subject)
-        store.set_expiry(sample_id, expiry)
-        store.set_origins([sample_id], origin)
+        prepared = store.prepare(row, [y], [sample_id], allow_held=True)
+        if prepared.n != 1:
+            raise InputError(f"x has {prepared.n} rows: give one")
+        slots = store.find([sample_id])
+        store.reserve(prepared)
+        with store.changes as changes:
+            changes.undo = []
+            self._unlearn(slots)
+            changes.undo = None
+            n_before = len(store)
+            slots = store.hold(store.stage(prepared))
+            self._learn(slots, n_before)
+            store.attach(int(slots[0]), subject, expiry, origin)
+        self._settle()
 
     def takes_long(self, adds: Prepared | None, deletes: Sequence[str], n_others: int, seconds: float) -> bool:
         """Whether a change may set off building for more than some seconds, and had better be made on a copy.
@@ -261,8 +296,8 @@ class Model(Keepable):
 
     @staticmethod
     @abstractmethod
-    def _check_capacity(settings: Any, n_samples: int) -> None:
-        """CapacityError when so many samples are too many."""
+    def _check_capacity(settings: Any, n_samples: int, n_slots: int = 0) -> None:
+        """CapacityError when so many samples, or slots, are too many."""
 
     @abstractmethod
     def _begin_trees(self, settings: Any) -> None:
@@ -274,7 +309,11 @@ class Model(Keepable):
 
     @abstractmethod
     def _learn(self, slots: npt.NDArray[np.int64], n_before: int) -> None:
-        """Take samples into the trees that have just joined the `n_before` others in the store."""
+        """Take samples into the trees that have just joined the `n_before` others in the store.
+
+        Called in a critical section that can be taken back: a kind adds to `samples_.changes.undo` what undoes its
+        own preparations, and sets it to None before the first write that nothing undoes.
+        """
 
     def _learn_one(self, slot: int, n_before: int) -> None:
         """Take in a sample of a class that others have."""
@@ -282,7 +321,10 @@ class Model(Keepable):
 
     @abstractmethod
     def _unlearn(self, slots: npt.NDArray[np.int64]) -> None:
-        """Take samples out of the trees, and out of the store."""
+        """Take samples out of the trees, and out of the store; in a critical section, as `_learn` is."""
+
+    def _settle(self) -> None:
+        """Do what a change leaves to be done that nobody has to wait for; what fails here, queries do later."""
 
     @abstractmethod
     def _trees_nbytes(self) -> int:
@@ -309,9 +351,10 @@ class Model(Keepable):
         share nothing with it that is overwritten.
         """
         if self.__sklearn_is_fitted__():
-            del self.schema_  # says so to whoever uses it all the same
+            store = self.samples_
+            del self.samples_, self.schema_  # whoever uses it all the same is told that it is not fitted
             self._shred_trees()
-            self.samples_.shred()
+            store.shred()
 
     @abstractmethod
     def _shred_trees(self) -> None:

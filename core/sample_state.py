@@ -202,8 +202,9 @@ def _link_subjects(store: "SampleStore", parts: dict[str, npt.NDArray[Any]], nam
     if len(rows) != len(subjects) or len(set(rows)) != len(rows) or not all(0 <= row < len(names) for row in rows):
         raise FileError(f"the subjects do not fit the samples: {_REMEDY}")
     _check_texts(subjects, "subjects")
-    for row, subject in zip(rows, subjects, strict=True):
-        store.set_subject(names[row], subject)
+    slots = parts["samples.slots"][rows].tolist() if rows else []
+    for slot, subject in zip(slots, subjects, strict=True):
+        store._subjects.link(slot, subject)
 
 
 def _attach_numbers(store: "SampleStore", parts: dict[str, npt.NDArray[Any]]) -> None:

@@ -9,25 +9,27 @@
 Ids, subjects, expiries, category values and class values leave with the last sample that has them:
 they are overwritten before `remove` returns.
 
-A mutation has two halves: `prepare` encodes and checks everything and changes nothing, `commit`
-then cannot fail. In between the caller may write a journal.
+An addition has three parts. `prepare` encodes and checks everything. `stage` makes room and works out all that will
+be written. `hold` writes it, asks NumPy for no memory and has nothing to refuse. In between the caller may write a
+journal. A removal has two: `stage_removal` and `let_go`. `commit` and `remove` do all of it.
 """
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from core import _aligned
 from core.admission import admit
-from core.categories import CategoryTable
+from core.categories import Arriving, CategoryTable, Leaving
+from core.changes import Changes
 from core.encoding import Encoder
 from core.errors import InputError
-from core.expiries import ExpiryIndex
-from core.ids import hash_ids, read_ids
-from core.labels import ClassTable
+from core.expiries import ExpiryIndex, checked_moment
+from core.ids import end_of_numbers, hash_ids, read_ids
+from core.labels import ClassTable, Moving
 from core.records import HeldSample, Prepared
 from core.rng import hash_text
 from core.schema import ColumnType, Schema
@@ -42,6 +44,28 @@ __all__ = ["HeldSample", "Prepared", "SampleStore", "normalise_id"]
 _TEXT_BYTES = sys.getsizeof("0123456789")
 # A subject's link: its text and the entries of both dictionaries.
 _SUBJECT_TEXTS = 4
+
+
+class Arrivals(NamedTuple):
+    """What `SampleStore.hold` writes."""
+
+    prepared: Prepared
+    names: list[str]
+    slots: npt.NDArray[np.int64]
+    next_id: int
+    hashes: Any  # of the ids: uint64[n], or a number for one row
+    categories: Arriving | None  # of one row, looked up when it is held
+    classes: Moving | None
+
+
+class Departures(NamedTuple):
+    """What `SampleStore.let_go` does."""
+
+    slots: list[int]
+    where: npt.NDArray[np.int64] | None  # the same; of one sample None, as all that follows
+    categories: Leaving | None
+    classes: Moving | None
+    kept: tuple[dict[str, int], list[str | None]] | None  # slots by id and ids by slot, when most samples leave
 
 
 class SampleStore(SlotTable):
@@ -64,6 +88,8 @@ class SampleStore(SlotTable):
     origins : int64[capacity]
     classes : ClassTable
     categories : CategoryTable
+    changes : Changes
+        Critical sections around all that changes the samples, and what a model makes of them.
 
     The arrays are replaced when the store grows; take them anew after every `commit`.
     """
@@ -77,6 +103,7 @@ class SampleStore(SlotTable):
         self._subjects = SubjectIndex()
         self._expiries = ExpiryIndex()
         self._is_fresh_copy = False
+        self.changes = Changes()
         self._blank = np.zeros(schema.n_features, schema.cell_dtype)  # copied in a third of the time of a scalar
 
     # What is held ---------------------------------------------------------------------------------
@@ -101,7 +128,10 @@ class SampleStore(SlotTable):
         ------
         UnknownIdError
             When the id is not held.
+        UnusableModelError
+            When a change was broken off halfway.
         """
+        self.changes.check()
         slot = self._slot(sample_id)
         features: list[float | str | bool | None] = []
         for cell, column in zip(self.cells[slot].tolist(), self.schema.columns, strict=True):
@@ -183,30 +213,65 @@ class SampleStore(SlotTable):
         Fails only before anything has changed: for lack of memory, or when an id has been added since
         `prepare`.
         """
+        self.changes.check()
         if not prepared.n:
             return np.zeros(0, np.int64)
+        arrivals = self.stage(prepared)
+        with self.changes:
+            return self.hold(arrivals)
+
+    def stage(self, prepared: Prepared) -> Arrivals:
+        """Make room for prepared rows, of which there is one at least, and say what `hold` will write.
+
+        Nothing that is held changes. What is staged is out of date with the next change.
+
+        Raises
+        ------
+        DuplicateIdError
+            When an id has been added since `prepare`.
+        """
+        n = prepared.n
         if self._is_fresh_copy:
             self.build_index()  # what is changed is going to be asked
-        generated = prepared.ids is None
-        names = self.next_ids(prepared.n) if prepared.ids is None else prepared.ids
-        if not generated:
+        names = prepared.ids
+        if names is None:
+            names = self.next_ids(n)
+            next_id = int(names[-1]) + 1
+        else:
             self._refuse_held(names)
-        if prepared.n == 1:
-            slots = self._commit_one(prepared, names[0])
+            next_id = max(self._next_id, end_of_numbers(names))
+        if n == 1:
+            texts, labels = prepared.texts, prepared.labels
+            if (
+                not self._free
+                or not self.categories.has_room(len(texts))
+                or (type(labels) is list and not self.classes.has_room_for(labels[0]))
+            ):
+                self.reserve(prepared)
+            slot = self._free[-1] if self._free else self._top
+            return Arrivals(prepared, names, np.array([slot], np.int64), next_id, hash_text(names[0]), None, None)
+        hashes = hash_ids(names)
+        self.reserve(prepared)
+        categories = self.categories.plan(prepared.texts) if prepared.texts else None
+        classes = self.classes.plan(prepared.labels) if isinstance(prepared.labels, list) else None
+        return Arrivals(prepared, names, self._next_slots(n), next_id, hashes, categories, classes)
+
+    def hold(self, arrivals: Arrivals) -> npt.NDArray[np.int64]:
+        """Hold what was staged last and return its slots; in a critical section."""
+        if len(arrivals.names) == 1:
+            self._hold_one(arrivals)
         else:
-            slots = self._commit_many(prepared, names)
-        if generated:
-            prepared.ids = names
-            self._next_id = int(names[-1]) + 1
-        else:
-            self._pass_numbers(names)
-        return slots
+            self._hold_many(arrivals)
+        arrivals.prepared.ids = arrivals.names
+        self._next_id = arrivals.next_id
+        return arrivals.slots
 
     def admit(self, row: Any, y: Any) -> int | None:
         """Hold one plain row without an id and return its slot; None if it has to go the long way."""
         return admit(self, row, y) if self._classification else None
 
-    def _reserve(self, prepared: Prepared) -> None:
+    def reserve(self, prepared: Prepared) -> None:
+        """Make room for prepared rows, so that `stage` needs to make none."""
         texts = prepared.texts
         if texts and not self.categories.has_room(prepared.n * len(texts)):
             self.categories.reserve(self.categories.new_values(texts))
@@ -214,49 +279,46 @@ class SampleStore(SlotTable):
             self.classes.reserve(prepared.labels)
         self._reserve_slots(prepared.n)
 
-    def _commit_one(self, prepared: Prepared, name: str) -> npt.NDArray[np.int64]:
-        id_hash = hash_text(name)
+    def _hold_one(self, arrivals: Arrivals) -> None:
+        prepared, name = arrivals.prepared, arrivals.names[0]
         texts, labels = prepared.texts, prepared.labels
-        is_class = type(labels) is list
-        if (
-            not self._free
-            or not self.categories.has_room(len(texts))
-            or (is_class and not self.classes.has_room_for(labels[0]))
-        ):
-            self._reserve(prepared)
-        slot = self._take_slot()
+        if self._free:
+            slot = self._free.pop()
+        else:
+            slot = self._top
+            self._top += 1
         self.cells[slot] = prepared.cells[0]
         if texts:
             row = self.cells[slot]
             for column, cell in zip(texts, self.categories.acquire_row(texts), strict=True):
                 row[column] = cell
-        if is_class:
+        if type(labels) is list:
             self.class_codes[slot] = self.classes.acquire_one(labels[0])
         else:
             self.y[slot] = labels[0]
-        self.id_hashes[slot] = id_hash
+        self.id_hashes[slot] = arrivals.hashes
         self.held[slot] = True
         self._slot_of[name] = slot
         self._ids[slot] = name
-        return np.array([slot], np.int64)
 
-    def _commit_many(self, prepared: Prepared, names: Sequence[str]) -> npt.NDArray[np.int64]:
-        hashes = hash_ids(names)
-        self._reserve(prepared)
-        slots = self._take_slots(prepared.n)
+    def _hold_many(self, arrivals: Arrivals) -> None:
+        prepared, names, slots = arrivals.prepared, arrivals.names, arrivals.slots
         numbers = slots.tolist()
+        self._take_slots(len(numbers))
         # A slice copies faster than a list of slots, and a first fit has consecutive ones.
-        consecutive = numbers == list(range(numbers[0], numbers[0] + prepared.n))
-        where = slice(numbers[0], numbers[0] + prepared.n) if consecutive else slots
+        consecutive = numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        where = slice(numbers[0], numbers[0] + len(numbers)) if consecutive else slots
         self.cells[where] = prepared.cells
-        for column, values in prepared.texts.items():
-            self.cells[where, column] = self.categories.acquire(column, values)
-        labels = prepared.labels
-        if isinstance(labels, list):
-            self.class_codes[where] = self.classes.acquire(labels)
+        if arrivals.categories is not None:
+            for column, cells in arrivals.categories.cells.items():
+                self.cells[where, column] = cells
+            self.categories.take_in(arrivals.categories)
+        if arrivals.classes is not None:
+            self.class_codes[where] = arrivals.classes.codes
+            self.classes.take_in(arrivals.classes)
         else:
-            self.y[where] = labels
-        self.id_hashes[where] = hashes
+            self.y[where] = prepared.labels
+        self.id_hashes[where] = arrivals.hashes
         self.held[where] = True
         self._slot_of.update(zip(names, numbers, strict=True))
         if isinstance(where, slice):
@@ -264,7 +326,6 @@ class SampleStore(SlotTable):
         else:
             for slot, name in zip(numbers, names, strict=True):
                 self._ids[slot] = name
-        return slots
 
     # Removing -------------------------------------------------------------------------------------
 
@@ -281,18 +342,54 @@ class SampleStore(SlotTable):
         IndexError
             When a slot is free or named twice; nothing has changed.
         """
-        numbers = slots if isinstance(slots, (list, np.ndarray)) else list(map(int, slots))
-        if len(numbers) == 1:
-            self.remove_one(int(numbers[0]))
-        elif len(numbers):
-            self._remove_many(np.asarray(numbers, np.int64))
+        departures = self.stage_removal(slots)
+        with self.changes:
+            self.let_go(departures)
 
     def remove_one(self, slot: int) -> None:
         """Remove one sample, as `remove` does."""
-        name = self._ids[slot] if 0 <= slot < self._top else None
-        if name is None:
-            raise IndexError(f"slot {slot} is free")
-        cells = self.cells
+        self.remove((slot,))
+
+    def stage_removal(self, slots: Iterable[int] | npt.NDArray[np.int64]) -> Departures:
+        """Say what `let_go` will do to samples held; nothing changes.
+
+        Raises
+        ------
+        IndexError
+            When a slot is free or named twice.
+        """
+        if len(slots := slots if isinstance(slots, np.ndarray) else list(map(int, slots))) == 1:
+            slot = int(slots[0])
+            if not 0 <= slot < self._top or self._ids[slot] is None:
+                raise IndexError(f"slot {slot} is free")
+            return Departures([slot], None, None, None, None)
+        where = np.asarray(slots, np.int64)
+        gone = np.zeros(self.capacity, np.bool_)
+        if len(where) == 0:
+            return Departures([], None, None, None, None)
+        if where.min() < 0 or where.max() >= self._top or not self.held[where].all():
+            raise IndexError("a slot is free or named twice")
+        gone[where] = True
+        if np.count_nonzero(gone) != len(where):
+            raise IndexError("a slot is free or named twice")
+        numbers: list[int] = where.tolist()
+        categories = None
+        if self._categorical:
+            categories = self.categories.plan_release(self.cells[where][:, self._categorical])
+        classes = self.classes.plan_release(self.class_codes[where]) if self._classification else None
+        kept = self._ids_without(gone) if 2 * len(numbers) > len(self) else None
+        return Departures(numbers, where, categories, classes, kept)
+
+    def let_go(self, departures: Departures) -> None:
+        """Let go of the samples whose removal was staged last, and overwrite what is theirs alone; in a section."""
+        if len(departures.slots) == 1:
+            self.let_go_of_one(departures.slots[0])
+        elif departures.where is not None:
+            self._let_go_of_many(departures, departures.where)
+
+    def let_go_of_one(self, slot: int) -> None:
+        """Let go of one sample that is held, as `let_go` does."""
+        cells, name = self.cells, self.id_of(slot)
         if self._categorical:
             self.categories.release_row([cells.item(slot, column) for column in self._categorical])
         if self._classification:
@@ -312,35 +409,26 @@ class SampleStore(SlotTable):
         self._ids[slot] = None
         self._free.append(slot)
 
-    def _remove_many(self, where: npt.NDArray[np.int64]) -> None:
-        if where.min() < 0 or where.max() >= self._top:
-            raise IndexError("a slot is free or named twice")
-        n_before = np.count_nonzero(self.held)
-        was_held = self.held[where]
-        self.held[where] = False
-        if n_before - np.count_nonzero(self.held) != len(where):
-            self.held[where[was_held]] = True
-            raise IndexError("a slot is free or named twice")
-        for column in self._categorical:
-            self.categories.release(self.cells[where, column])
-        if self._classification:
-            self.classes.release(self.class_codes[where])
+    def _let_go_of_many(self, departures: Departures, where: npt.NDArray[np.int64]) -> None:
+        if departures.categories is not None:
+            self.categories.let_go(departures.categories)
+        if departures.classes is not None:
+            self.classes.let_go(departures.classes)
             self.class_codes[where] = 0
         else:
             self.y[where] = 0.0
+        self.held[where] = False
         self.cells[where] = 0.0
         self.id_hashes[where] = 0
         self.origins[where] = 0
-        self._forget(where.tolist())
-
-    def _forget(self, slots: list[int]) -> None:
+        slots = departures.slots
         if self._subjects:
             for slot in slots:
                 self._subjects.unlink(slot)
         if self._expiries:
             self._expiries.forget(slots)
-        if 2 * len(slots) > len(self):
-            self._keep_ids_of_held()
+        if departures.kept is not None:
+            self._slot_of, self._ids = departures.kept
         else:
             ids, slot_of = self._ids, self._slot_of
             for slot in slots:
@@ -358,11 +446,13 @@ class SampleStore(SlotTable):
         UnknownIdError, InputError
             When the id is not held, or the subject is not text like an id.
         """
+        self.changes.check()
         text = None if subject is None else normalise_id(subject, field="subject")
         slot = self._slot(sample_id)
-        self._subjects.unlink(slot)
-        if text is not None:
-            self._subjects.link(slot, text)
+        with self.changes:
+            self._subjects.unlink(slot)
+            if text is not None:
+                self._subjects.link(slot, text)
 
     def subject(self, sample_id: object) -> str | None:
         """Return whom a sample belongs to.
@@ -388,7 +478,11 @@ class SampleStore(SlotTable):
         UnknownIdError, InputError
             When the id is not held, or the time is not an integer of 64 bits.
         """
-        self._expiries.set(self._slot(sample_id), expires_ms)
+        self.changes.check()
+        slot = self._slot(sample_id)
+        moment = checked_moment(expires_ms)
+        with self.changes:
+            self._expiries.set(slot, moment)
 
     def expiry(self, sample_id: object) -> int | None:
         """Return when a sample has to go.
@@ -416,7 +510,17 @@ class SampleStore(SlotTable):
         UnknownIdError, DuplicateIdError
             When an id is not held, or named twice.
         """
-        self.origins[self.find(ids)] = value
+        self.changes.check()
+        slots = self.find(ids)
+        with self.changes:
+            self.origins[slots] = value
+
+    def attach(self, slot: int, subject: str | None, expires_ms: int | None, origin: int) -> None:
+        """Give a sample that was just held what another one had; in a critical section."""
+        if subject is not None:
+            self._subjects.link(slot, subject)
+        self._expiries.set(slot, expires_ms)
+        self.origins[slot] = origin
 
     def origin(self, sample_id: object) -> int:
         """Return the number kept with a sample.
@@ -456,6 +560,7 @@ class SampleStore(SlotTable):
 
     def copy(self) -> "SampleStore":
         """Return an independent copy; other threads may read meanwhile, and are not kept waiting."""
+        self.changes.check()
         other = SampleStore(self.schema, self.owner)
         other.classes = self.classes.copy()
         other.categories = self.categories.copy()
@@ -483,6 +588,7 @@ class SampleStore(SlotTable):
         """Return everything held as arrays, and nothing else; see `core.sample_state`."""
         from core.sample_state import dump
 
+        self.changes.check()
         return dump(self)
 
     @classmethod

@@ -91,8 +91,9 @@ class SlotTable:
         )
 
     def _set_arrays(self, arrays: _Arrays) -> None:
-        self.cells, self.class_codes, self.y, self.id_hashes, self.origins, self.held = arrays
-        self._ids.extend([None] * (len(self.held) - len(self._ids)))
+        ids = self._ids + [None] * (len(arrays.held) - len(self._ids))
+        # One statement: no exception comes between its parts.
+        self.cells, self.class_codes, self.y, self.id_hashes, self.origins, self.held, self._ids = *arrays, ids
 
     def _arrays(self) -> _Arrays:
         return _Arrays(self.cells, self.class_codes, self.y, self.id_hashes, self.origins, self.held)
@@ -126,6 +127,11 @@ class SlotTable:
     def capacity(self) -> int:
         """Number of slots, in use or free."""
         return len(self.held)
+
+    @property
+    def n_slots(self) -> int:
+        """Number of slots that have ever been used; those that are free are used again first."""
+        return self._top
 
     @property
     def next_id(self) -> int:
@@ -172,8 +178,10 @@ class SlotTable:
         DuplicateIdError
             When one is named twice.
         """
-        names = read_ids(ids)
         held = self._slot_of
+        if type(ids) is list and len(ids) == 1 and type(ids[0]) is str and (slot := held.get(ids[0])) is not None:
+            return np.array((slot,), np.int64)  # mostly; what is held is an id
+        names = read_ids(ids)
         slots = list(map(held.get, names))
         if None in slots:
             raise UnknownIdError(dict.fromkeys(name for name in names if name not in held))
@@ -223,35 +231,35 @@ class SlotTable:
                 raise CapacityError(f"more than {MAX_SLOTS} samples cannot be held at a time")
             self._grow(min(max(needed, 2 * self.capacity, _SMALLEST), MAX_SLOTS))
 
-    def _take_slot(self) -> int:
-        if self._free:
-            return self._free.pop()
-        self._top += 1
-        return self._top - 1
-
-    def _take_slots(self, n: int) -> npt.NDArray[np.int64]:
+    def _next_slots(self, n: int) -> npt.NDArray[np.int64]:
+        """Return the slots that the next `n` samples will take."""
         reused = min(n, len(self._free))
         slots = np.empty(n, np.int64)
         if reused:
             slots[:reused] = self._free[-1 : -reused - 1 : -1]
-            del self._free[-reused:]
         slots[reused:] = np.arange(self._top, self._top + n - reused)
-        self._top += n - reused
         return slots
+
+    def _take_slots(self, n: int) -> None:
+        """Take those out of what is free."""
+        reused = min(n, len(self._free))
+        if reused:
+            del self._free[-reused:]
+        self._top += n - reused
 
     def _pass_numbers(self, names: Sequence[str]) -> None:
         """Move the counter past every number among given ids, so that it is never generated."""
         self._next_id = max(self._next_id, end_of_numbers(names))
 
-    def _keep_ids_of_held(self) -> None:
-        """Forget the ids of slots that are not held any more; faster than one by one when they are many."""
+    def _ids_without(self, gone: npt.NDArray[np.bool_]) -> tuple[dict[str, int], list[str | None]]:
+        """Slots by id, and ids by slot, without some slots; faster than one by one when they are many."""
         slots = np.fromiter(self._slot_of.values(), np.int64, len(self._slot_of))
-        kept = slots[self.held[slots]].tolist()
+        kept = slots[~gone[slots]].tolist()
         names = list(map(self.id_of, kept))
-        self._slot_of = dict(zip(names, kept, strict=True))
-        self._ids = [None] * self.capacity
+        ids: list[str | None] = [None] * self.capacity
         for slot, name in zip(kept, names, strict=True):
-            self._ids[slot] = name
+            ids[slot] = name
+        return dict(zip(names, kept, strict=True)), ids
 
     def _copy_slots_to(self, other: "SlotTable") -> None:
         """Make another table, of the same schema, an independent copy of this one."""

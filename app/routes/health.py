@@ -31,7 +31,7 @@ _FOR = {
     "/readyz",
     summary="Readiness",
     response_model_exclude_none=True,
-    responses=problems("invalid-input", "not-ready", "changes-stopped"),
+    responses=problems("invalid-input", "not-ready", "model-unusable", "changes-stopped"),
     openapi_extra={"parameters": [_FOR]},
 )
 async def readyz(request: Request) -> ReadyAnswer:
@@ -45,6 +45,8 @@ async def readyz(request: Request) -> ReadyAnswer:
         raise invalid("/for", "must be 'predictions' or 'changes'")
     if service.state != "ready":
         raise ProblemError("not-ready", f"The server is {service.state}.")
+    if not service.is_usable:
+        raise ProblemError("model-unusable")
     stopped = service.stopped
     if stopped is not None and wanted == "changes":
         raise changes_stopped(stopped)

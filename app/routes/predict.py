@@ -18,7 +18,9 @@ router = APIRouter(tags=["predictions"])
     "/predict",
     summary="Predict",
     response_model=PredictAnswer,
-    responses=problems("broken-json", "empty-model", "body-too-large", "too-many-rows", "invalid-input", "queue-full"),
+    responses=problems(
+        "broken-json", "empty-model", "body-too-large", "too-many-rows", "invalid-input", "queue-full", "model-unusable"
+    ),
     openapi_extra=body(PredictRequest),
 )
 async def predict(request: Request) -> Response:

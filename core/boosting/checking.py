@@ -61,6 +61,9 @@ def verify(model: "BoostedModel") -> Verification:
     except AssertionError as error:
         wrong.append(str(error))
     wrong += model.engine_.recount(model.problem(), model.samples_.slots())
+    read = model.engine_.trees
+    if not all(np.isfinite(values).all() for values in (read.base, read.unit, read.nodes["value"])):
+        wrong.append("a leaf, or where boosting starts, is not a finite number")
     fresh = fresh_fit(model)
     live_trees, fresh_trees = tree_digests(model.engine_.trees), tree_digests(fresh.engine_.trees)
     distance = None

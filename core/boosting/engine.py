@@ -8,13 +8,20 @@ import numpy.typing as npt
 
 from core.boosting.nodes import Trees
 from core.boosting.problem import Problem
+from core.changes import Changes
 
 Arrays = dict[str, npt.NDArray[Any]]
 Slots = npt.NDArray[np.int64]
 
 
 class Engine(Protocol):
-    """Boosted trees over the samples of some slots; knows nothing of ids, labels and categories."""
+    """Boosted trees over the samples of some slots; knows nothing of ids, labels and categories.
+
+    Whatever is raised before `add` or `delete` sets `changes.undo` to None has changed nothing, and `grow` changes
+    nothing before it has come to its end.
+    """
+
+    changes: Changes  # those of the samples' store, or its own
 
     @property
     def trees(self) -> Trees:

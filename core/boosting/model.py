@@ -28,6 +28,8 @@ from core.schema import Schema, Task
 from core.verification import Verification
 
 MAX_SAMPLES = 2**24 - 1  # what sums in fixed point have room for
+_LARGEST = float(np.finfo(np.float64).max)
+_HUGE = 2.0**900  # units from which on, of a regression on the largest numbers, a sum of leaves may overflow
 _CELLS_A_SECOND = 200_000_000  # of a sample in a tree, summed and divided by training, roughly
 
 
@@ -65,14 +67,24 @@ class BoostedModel(Model):
         return self.read_parameters(self.get_params())
 
     @staticmethod
-    def _check_capacity(settings: Any, n_samples: int) -> None:
+    def _check_capacity(settings: Any, n_samples: int, n_slots: int = 0) -> None:
         if n_samples > MAX_SAMPLES:
             raise CapacityError(f"a boosted model holds at most {MAX_SAMPLES} samples")
 
     def _begin_trees(self, settings: Any) -> None:
         self.settings_ = settings
         self.n_mutations_since_scrub_ = 0
-        self.engine_ = self._engine_type(settings)(*self._engine_arguments())
+        self._install(self._new_engine(), 0)
+
+    def _new_engine(self) -> Any:
+        return self._engine_type(self.settings_)(*self._engine_arguments())
+
+    def _install(self, engine: Any, n_mutations: int) -> None:
+        """Go on with another engine, in one step."""
+        engine.changes = changes = self.samples_.changes
+        changes.undo = None
+        # One statement: no exception comes between its parts.
+        self.engine_, self.n_mutations_since_scrub_ = engine, n_mutations
 
     def _engine_arguments(self) -> tuple[Any, ...]:
         schema = self.schema_
@@ -81,32 +93,71 @@ class BoostedModel(Model):
 
     def problem(self) -> Problem:
         """The samples as the engine reads them; anew after each mutation."""
+        return self._problem_of(self.samples_.classes.order())
+
+    def _problem_of(self, order: npt.NDArray[np.int64]) -> Problem:
+        """The samples, and these classes in their order."""
         store = self.samples_
-        order = store.classes.order()
         ranks = np.full(store.classes.capacity, -1, np.int32)
         ranks[order] = np.arange(len(order), dtype=np.int32)
         n_classes = len(order) if self.task is Task.CLASSIFICATION else 0
         return Problem(self.data(), ranks, n_classes, store.y)
 
     def grow_all(self, progress: Callable[[int, int], None] | None = None) -> None:  # noqa: D102 - inherited
-        self._engine.grow(self.problem(), self.samples_.slots(), progress)
-        self.n_mutations_since_scrub_ = 0
+        engine = self._new_engine()
+        engine.grow(self.problem(), self.samples_.slots(), progress)
+        self._install(engine, 0)
 
     def _learn(self, slots: npt.NDArray[np.int64], n_before: int) -> None:
-        self.n_mutations_since_scrub_ += len(slots)
-        self._take_in(slots, n_before)
+        if self._is_grown_with(slots):
+            self.grow_all()
+        else:
+            self._engine.add(self.problem(), slots)
+            self.n_mutations_since_scrub_ += len(slots)
 
     def _unlearn(self, slots: npt.NDArray[np.int64]) -> None:
+        store = self.samples_
+        departures = store.stage_removal(slots)
+        if self._is_grown_without(slots):
+            engine = self._new_engine()
+            engine.grow(*self._problem_without(slots))
+            self._install(engine, self._n_mutations_when_grown(len(slots)))
+            store.let_go(departures)
+            return
+        n_classes = len(store.classes)
+        self._engine.delete(self.problem(), slots)
+        store.changes.undo = None
         self.n_mutations_since_scrub_ += len(slots)
-        self._let_go(slots)
+        store.let_go(departures)
+        if len(store.classes) != n_classes:
+            self._after_losing_classes()
+
+    def _problem_without(self, slots: npt.NDArray[np.int64]) -> tuple[Problem, npt.NDArray[np.int64]]:
+        """The samples as they will be without some, and the slots of the others."""
+        store = self.samples_
+        stays = store.held.copy()
+        stays[slots] = False
+        rest = np.flatnonzero(stays)
+        if self.task is not Task.CLASSIFICATION:
+            return self.problem(), rest
+        counts = np.bincount(store.class_codes[rest], minlength=store.classes.capacity)
+        order = store.classes.order()
+        return self._problem_of(order[counts[order] > 0]), rest
 
     @abstractmethod
-    def _take_in(self, slots: npt.NDArray[np.int64], n_before: int) -> None:
-        """Take samples that are in the store into the trees."""
+    def _is_grown_with(self, slots: npt.NDArray[np.int64]) -> bool:
+        """Whether all trees are grown anew when samples come, which are in the store already."""
 
     @abstractmethod
-    def _let_go(self, slots: npt.NDArray[np.int64]) -> None:
-        """Take samples out of the trees, and out of the store."""
+    def _is_grown_without(self, slots: npt.NDArray[np.int64]) -> bool:
+        """Whether all trees are grown anew on the other samples when some leave."""
+
+    def _after_losing_classes(self) -> None:
+        """Let the trees follow the classes when some have lost their last sample, and the trees are not grown anew."""
+
+    def _n_mutations_when_grown(self, n_gone: int) -> int:
+        """What `n_mutations_since_scrub_` is when samples have left and all trees were grown anew."""
+        return 0
 
     def _changes_classes(self, slots: npt.NDArray[np.int64]) -> bool:
         """Whether a class has only the samples of some slots: it has come with them, or will leave with them."""
@@ -166,12 +217,12 @@ class BoostedModel(Model):
             answer_one(
                 trees.nodes, trees.roots, trees.base, trees.unit, cells, category_hashes, is_regression, answers[0]
             )
-            return answers
+            return answers if trees.unit < _HUGE else _saturated(answers)
         scores = answers if trees.n_groups == n_outputs else np.empty((len(cells), trees.n_groups))
         raw_scores(trees.nodes, trees.roots, trees.base, trees.unit, cells, category_hashes, scores)
         if not is_regression:
             (sigmoids if trees.n_groups == 1 else softmaxes)(scores, answers)
-        return answers
+        return answers if trees.unit < _HUGE else _saturated(answers)
 
     def raw_scores(self, X: Any) -> npt.NDArray[np.float64]:
         """Raw scores F of each row, float64[n, groups]: log-odds of the second class of two, or one score a class."""
@@ -181,7 +232,7 @@ class BoostedModel(Model):
         scores = np.empty((len(cells), trees.n_groups))
         if trees.n_groups:
             raw_scores(trees.nodes, trees.roots, trees.base, trees.unit, cells, category_hashes, scores)
-        return scores
+        return scores if trees.unit < _HUGE else _saturated(scores)
 
     @property
     def n_trees_(self) -> int:
@@ -221,6 +272,7 @@ class BoostedModel(Model):
 
     def _copy_trees_to(self, other: Self) -> None:
         other.engine_ = self._engine.copy()
+        other.engine_.changes = other.samples_.changes
         other.n_mutations_since_scrub_ = self.n_mutations_since_scrub_
 
     def _take_apart(self) -> tuple[dict[str, Any], Arrays]:
@@ -235,6 +287,7 @@ class BoostedModel(Model):
         engine_type = self._engine_type(self.settings_)
         problem, slots = self.problem(), self.samples_.slots()
         self.engine_ = engine_type.from_arrays(*self._engine_arguments(), arrays, problem, slots)
+        self.engine_.changes = self.samples_.changes
 
     def _put_together(
         self, document: Mapping[str, Any], arrays: Arrays, store: SampleStore, *, with_trees: bool
@@ -258,3 +311,8 @@ class BoostedRegressor(BoostedModel, Regressor):
 
     def query(self, X: Any, *, frozen: bool = False) -> QueryResult:  # noqa: D102 - inherited
         return QueryResult(self._answers(X, 1)[:, 0], None, None)
+
+
+def _saturated(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Values that lie beyond the largest number, as that number."""
+    return np.clip(values, -_LARGEST, _LARGEST, out=values)

@@ -6,6 +6,7 @@ beside this file.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from core.errors import CapacityError
 from core.forest import checking, quantisation, soundness, storing
-from core.forest.ensemble import MAX_ENTRIES, MAX_SAMPLES, Ensemble, ForestSettings
+from core.forest.ensemble import MAX_ENTRIES, MAX_SAMPLES, Ensemble, ForestSettings, places_of
 from core.forest.importances import feature_importances
 from core.forest.invariants import check_invariants
 from core.forest.parameters import read_settings
@@ -72,11 +73,12 @@ class DynamicForest(Model):
         return read_settings(self.get_params(), schema.n_features, self._criteria)
 
     @staticmethod
-    def _check_capacity(settings: ForestSettings, n_samples: int) -> None:
-        if n_samples * settings.occurrences > MAX_ENTRIES:
+    def _check_capacity(settings: ForestSettings, n_samples: int, n_slots: int = 0) -> None:
+        # Slots that are free have entries, too.
+        if places_of(settings, n_samples if n_samples > n_slots else n_slots) > MAX_ENTRIES:
             raise CapacityError(
-                f"{n_samples} samples in {settings.occurrences} trees each exceed {MAX_ENTRIES} "
-                "memberships: lower `occurrence` or `n_estimators`"
+                f"{max(n_samples, n_slots)} samples in {settings.occurrences} trees each exceed {MAX_ENTRIES} "
+                "places in the lists of leaves: lower `occurrence` or `n_estimators`"
             )
         if n_samples > MAX_SAMPLES:
             raise CapacityError(f"a forest holds at most {MAX_SAMPLES} samples")
@@ -101,26 +103,52 @@ class DynamicForest(Model):
         self.ensemble_.fit(self.data(), self.samples_.slots(), progress)
 
     def _learn(self, slots: npt.NDArray[np.int64], n_before: int) -> None:
-        self.ensemble_.widen(self.samples_.classes.capacity)
+        ensemble, changes = self.ensemble_, self.samples_.changes
+        ensemble.widen(self.samples_.classes.capacity)
         scale_moved = self._take_targets(slots)
-        if scale_moved or len(slots) > _REPLANT_SHARE * n_before:
-            self.ensemble_.plant(self.data(), self.samples_.slots())
+        if scale_moved or len(slots) > _REPLANT_SHARE * n_before or ensemble.has_many_pieces(len(slots)):
+            planted = ensemble.planted(self.data(), self.samples_.slots())
+            changes.undo = None
+            ensemble.become(planted)
         else:
-            self.ensemble_.add(self.data(), slots)
-        self._settle()
+            ensemble.reserve(slots)
+            data = self.data()
+            changes.undo = None
+            try:
+                ensemble.add(data, slots)
+            except MemoryError:
+                # Planting needs nothing of what has been left halfway, and gives the same trees in the end.
+                ensemble.become(ensemble.planted(data, self.samples_.slots()))
 
     def _unlearn(self, slots: npt.NDArray[np.int64]) -> None:
-        replants = len(slots) > _REPLANT_SHARE * len(self.samples_)
-        scale_moved = self._let_go_of_targets(slots)
-        if not (replants or scale_moved):
-            self.ensemble_.delete(self.data(), slots)
-        self.samples_.remove(slots)
-        if scale_moved:
-            self._requantise()
-        if replants or scale_moved:
-            self.ensemble_.plant(self.data(), self.samples_.slots())
-        self._wipe_targets(slots)
-        self._settle()
+        store, ensemble = self.samples_, self.ensemble_
+        if len(slots) > _REPLANT_SHARE * len(store) or self._scale_moves_without(slots):
+            self._plant_without(slots)
+        elif len(slots) == 1:
+            data = self.data()
+            store.changes.undo = None
+            ensemble.delete(data, slots)
+            self._let_go_of_targets(slots)
+            store.let_go_of_one(slots.item())
+        else:
+            data, departures = self.data(), store.stage_removal(slots)
+            store.changes.undo = None
+            ensemble.delete(data, slots)
+            self._let_go_of_targets(slots)
+            store.let_go(departures)
+
+    def _plant_without(self, slots: npt.NDArray[np.int64]) -> None:
+        """Unlearn samples by planting the others anew."""
+        store, ensemble = self.samples_, self.ensemble_
+        departures = store.stage_removal(slots)
+        targets = self._targets_without(slots)
+        stays = store.held.copy()
+        stays[slots] = False
+        planted = ensemble.planted(self.data()._replace(targets=self._numbers_of(targets)), np.flatnonzero(stays))
+        store.changes.undo = None
+        self._set_targets(targets)
+        store.let_go(departures)
+        ensemble.become(planted)
 
     def resolve(self, max_tags: int | None = None) -> int:
         """Resolve all lazy tags and return how many there were; or work on `max_tags` of them at most.
@@ -139,7 +167,6 @@ class DynamicForest(Model):
         That is the working space. What a sample leaves in slots, tables, leaves and pools is overwritten when it
         goes, and what its ranges and thresholds leave behind, when the tags that it leaves are resolved.
         """
-        self._check_is_fitted()
         self.resolve()
         self.ensemble_.wipe_working_space()
 
@@ -149,7 +176,9 @@ class DynamicForest(Model):
 
     def _settle(self) -> None:
         if not self.lazy:
-            self.ensemble_.resolve(self.data())
+            # The samples are learned. Tags that there is no memory to resolve are left to the queries that meet them.
+            with suppress(MemoryError):
+                self.ensemble_.resolve(self.data())
 
     # -- targets: class codes as they are, or regression values in fixed point --------------------
 
@@ -157,21 +186,29 @@ class DynamicForest(Model):
         """Derive all targets from the store."""
 
     def _take_targets(self, slots: npt.NDArray[np.int64]) -> bool:
-        """Take in the targets of new samples; whether the scale of all has moved."""
+        """Take in the targets of new samples; whether the scale of all has moved. Adds to `changes.undo`."""
         return False
 
-    def _let_go_of_targets(self, slots: npt.NDArray[np.int64]) -> bool:
-        """Let go of the targets of samples about to leave; whether the scale will move."""
+    def _scale_moves_without(self, slots: npt.NDArray[np.int64]) -> bool:
+        """Whether the scale of all targets moves when some samples leave."""
         return False
+
+    def _let_go_of_targets(self, slots: npt.NDArray[np.int64]) -> None:
+        """Let go of the targets of samples about to leave, which moves no scale, and overwrite them."""
+
+    def _targets_without(self, slots: npt.NDArray[np.int64]) -> Any:
+        """What there is of targets, without some samples; changes nothing."""
+        return None
+
+    def _numbers_of(self, targets: Any) -> npt.NDArray[np.int64]:
+        """The targets by slot in what `_targets_without` returned."""
+        return self._targets()
+
+    def _set_targets(self, targets: Any) -> None:
+        """Go on with what `_targets_without` returned."""
 
     def _copy_targets(self, other: Self) -> None:
         """Take over what another model has derived from the same samples."""
-
-    def _requantise(self) -> None:
-        """Bring all targets to the scale of those held."""
-
-    def _wipe_targets(self, slots: npt.NDArray[np.int64]) -> None:
-        """Overwrite what is kept of the targets of samples that have left."""
 
     # -- reading --------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ here enlarge the pool and call again. Nothing here knows ids, labels or categori
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from core import _aligned
 from core._direct import Direct
 from core.data import Data
+from core.errors import CapacityError
 from core.forest import inputs, nodes
 from core.forest.blocks import (
     ATTRIBUTE,
@@ -42,7 +43,7 @@ _SHORT_WORK = 8192  # samples looked at, a level counting anew, in one short pie
 # those that hold such a share of its samples, or so many that counting them again is no short piece of work.
 _SHARE_WITH_BLOCK = 1 / 50
 _SURELY_WITH_BLOCK = 2048
-MAX_ENTRIES = 2**31 - 1  # an entry is an int32
+MAX_ENTRIES = 2**31 - 1  # entries, places in `members`, nodes and leaves are int32
 MAX_SAMPLES = 2**26  # sums of squared counts are exact in float64, see `scores.py`
 
 
@@ -59,6 +60,15 @@ class ForestSettings:
     criterion: int
     seed: int
     is_regression: bool
+
+
+def places_of(settings: ForestSettings, n_samples: int) -> int:
+    """Places that the leaves of so many samples may take in `members`; there are fewer nodes than that.
+
+    A room is less than twice as large as what is in it, that of an empty leaf has one place, and before a leaf may
+    move there has to be room for twice the largest tree.
+    """
+    return 2 * n_samples * settings.occurrences + settings.n_trees + 2 * (n_samples + 2)
 
 
 class Ensemble:
@@ -96,6 +106,7 @@ class Ensemble:
         self.trees = self._empty_trees()
         self.blocks = self._empty_blocks(2)
         self._scratch = self._empty_scratch(64, 0)
+        self._update_scratch = UpdateScratch.part_of(self._scratch)
 
     def _parameters(self) -> Parameters:
         settings = self.settings
@@ -211,7 +222,12 @@ class Ensemble:
         needed = int(self.trees.meta[nodes.N_MEMBERS]) + n_members
         capacity = len(self.trees.members)
         if needed > capacity:
-            enlarged = _enlarged(self.trees.members, max(needed, capacity + capacity // 8))
+            if needed > MAX_ENTRIES:
+                raise CapacityError(
+                    f"the lists of leaves would exceed {MAX_ENTRIES} places: fit anew, or lower `occurrence` or "
+                    "`n_estimators`"
+                )
+            enlarged = _enlarged(self.trees.members, min(max(needed, capacity + capacity // 8), MAX_ENTRIES))
             self.trees = self.trees._replace(members=enlarged)
 
     def _reserve_scratch(self, data: Data) -> None:
@@ -257,6 +273,22 @@ class Ensemble:
 
     # -- learning -------------------------------------------------------------------------------
 
+    def _aside(self) -> Self:
+        """Another ensemble with the same arrays, to be given new ones; see `become`."""
+        other: Self = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
+
+    def become(self, other: "Ensemble") -> None:
+        """Take over everything from an ensemble that `planted` made of this one, in one step."""
+        self.__dict__.update(other.__dict__)
+
+    def planted(self, data: Data, slots: npt.NDArray[np.int64]) -> Self:
+        """An ensemble with the samples of `slots` in the roots of its trees, to be grown; this one stays as it is."""
+        other = self._aside()
+        other.plant(data, slots)
+        return other
+
     def plant(self, data: Data, slots: npt.NDArray[np.int64]) -> None:
         """Forget all trees and put the samples of `slots` into their roots, to be grown."""
         self.trees = self._empty_trees()
@@ -283,18 +315,37 @@ class Ensemble:
             if progress is not None:
                 progress(tree + 1, n_trees)
 
+    def has_many_pieces(self, n_new: int) -> bool:
+        """Whether free rooms of sizes that nobody asks for have used up the places that can be numbered.
+
+        Rooms are cut in halves and never put together again; planting anew does that.
+        """
+        n_spare = 3 * self._n_planted + 16 * n_new * self.settings.occurrences + 64
+        return len(self.trees.members) + 2 * n_spare > MAX_ENTRIES
+
+    def reserve(self, slots: npt.NDArray[np.int64]) -> None:
+        """Make room for the samples in `slots`, so that `add` needs to make none, unless nearly all leaves are full."""
+        n, trees, occurrences = len(slots), self.trees, self.settings.occurrences
+        top = slots.item() + 1 if n == 1 else int(slots.max()) + 1
+        if top * occurrences > len(trees.places):
+            self._reserve_entries(top)
+        n_spare = 3 * self._n_planted + 16 * n * occurrences + 64
+        if len(trees.members) - trees.meta.item(nodes.N_MEMBERS) < n_spare:
+            self._reserve_members(n_spare + n_spare // 2)
+
     def add(self, data: Data, slots: npt.NDArray[np.int64]) -> None:
-        """Learn the samples in `slots`."""
-        self._reserve_entries(int(slots.max()) + 1)
+        """Learn the samples in `slots`; in a critical section, after `reserve`."""
         self._update(data, slots, ADD)
 
     def delete(self, data: Data, slots: npt.NDArray[np.int64]) -> None:
-        """Unlearn the samples in `slots`, whose cells, targets and id hashes are still in place."""
+        """Unlearn the samples in `slots`, whose cells, targets and id hashes are still in place; in a section."""
         self._update(data, slots, DELETE)
 
     def _update(self, data: Data, slots: npt.NDArray[np.int64], sign: int) -> None:
         done = 0
-        scratch = UpdateScratch.part_of(self._scratch)
+        scratch = self._update_scratch
+        if scratch.permutation is not self._scratch.permutation:
+            scratch = self._update_scratch = UpdateScratch.part_of(self._scratch)
         while done < len(slots) * self.settings.occurrences:
             done = self._update_samples.call(self.trees, data, self.parameters, scratch, self.blocks, slots, sign, done)
             if done < len(slots) * self.settings.occurrences:
@@ -305,13 +356,15 @@ class Ensemble:
         if self.settings.is_regression or n_classes <= self.width:
             return
         old_layout, old_width = self.layout, self.width
-        self.width = n_classes
-        self.parameters = self._parameters()
-        self.trees = self.trees._replace(statistics=_widened(self.trees.statistics, n_classes))
+        wider = self._aside()
+        wider.width = n_classes
+        wider.parameters = wider._parameters()
+        wider.trees = self.trees._replace(statistics=_widened(self.trees.statistics, n_classes))
         n_attributes = self.settings.max_features
-        longs = relaid(self.blocks.longs, old_layout, self.layout, n_attributes, old_width, n_classes)
-        self.blocks = self._blocks_over(longs)
-        self._scratch = self._cleared_scratch()
+        longs = relaid(self.blocks.longs, old_layout, wider.layout, n_attributes, old_width, n_classes)
+        wider.blocks = self._blocks_over(longs)
+        wider._scratch = wider._cleared_scratch()
+        self.become(wider)
 
     # -- resolving ------------------------------------------------------------------------------
 

@@ -12,6 +12,8 @@ from core.forest.dynamic_forest import DynamicForest
 from core.model import QueryResult
 from core.regression import Regressor
 
+_LARGEST_EXPONENT = 1024  # of targets next to the largest number
+
 __all__ = ["DynamicForestClassifier", "DynamicForestRegressor", "QueryResult"]
 
 
@@ -127,7 +129,7 @@ class DynamicForestRegressor(DynamicForest, Regressor):
 
     _quantised: npt.NDArray[np.int64]
     _scale: quantisation.TargetScale
-    _quantised_exponent: int
+    _quantised_exponent: int  # that of the scale
 
     def __init__(
         self,
@@ -161,43 +163,72 @@ class DynamicForestRegressor(DynamicForest, Regressor):
         return self._quantised
 
     def refresh_targets(self) -> None:  # noqa: D102 - inherited
-        self._scale = quantisation.TargetScale()
-        self._scale.count(self.samples_.y[self.samples_.slots()], 1)
-        self._requantise()
+        scale = quantisation.TargetScale()
+        scale.count(self.samples_.y[self.samples_.slots()], 1)
+        self._set_targets((scale, scale.exponent, quantisation.quantise(self.samples_.y, scale.exponent)))
 
     def _copy_targets(self, other: Self) -> None:
-        self._scale = other._scale.copy()
-        self._quantised_exponent = other._quantised_exponent
-        self._quantised = other._quantised.copy()
+        self._set_targets((other._scale.copy(), other._quantised_exponent, other._quantised.copy()))
 
     def _shred_targets(self) -> None:
         _aligned.shred([self._quantised])
 
-    def _requantise(self) -> None:
-        self._quantised_exponent = self._scale.exponent
-        self._quantised = quantisation.quantise(self.samples_.y, self._quantised_exponent)
+    def _set_targets(self, targets: Any) -> None:
+        # One statement: no exception comes between its parts.
+        self._scale, self._quantised_exponent, self._quantised = targets
+
+    def _numbers_of(self, targets: Any) -> npt.NDArray[np.int64]:
+        numbers: npt.NDArray[np.int64] = targets[2]
+        return numbers
 
     def _take_targets(self, slots: npt.NDArray[np.int64]) -> bool:
-        y = self.samples_.y[slots]
-        self._scale.count(y, 1)
-        if self._scale.exponent != self._quantised_exponent:
-            self._requantise()
-            return True
-        if len(self._quantised) < len(self.samples_.y):
-            grown = np.zeros(len(self.samples_.y), np.int64)
-            grown[: len(self._quantised)] = self._quantised
-            self._quantised = grown
-        self._quantised[slots] = quantisation.quantise(y, self._quantised_exponent)
-        return False
+        store, old = self.samples_, (self._scale, self._quantised_exponent, self._quantised)
+        y = store.y[slots]
+        scale, quantised = self._scale.copy(), self._quantised
+        scale.count(y, 1)
+        exponent = scale.exponent
+        has_moved = exponent != self._quantised_exponent
+        if has_moved:
+            quantised = quantisation.quantise(store.y, exponent)
+        elif len(quantised) < len(store.y):
+            quantised = np.zeros(len(store.y), np.int64)
+            quantised[: len(self._quantised)] = self._quantised
+        numbers = quantisation.quantise(y, exponent)
+        if store.changes.undo is not None:
+            store.changes.undo += [(self._set_targets, old), (self._wipe_quantised, slots)]
+        self._set_targets((scale, exponent, quantised))
+        quantised[slots] = numbers
+        return has_moved
 
-    def _let_go_of_targets(self, slots: npt.NDArray[np.int64]) -> bool:
-        self._scale.count(self.samples_.y[slots], -1)
-        return self._scale.exponent != self._quantised_exponent
-
-    def _wipe_targets(self, slots: npt.NDArray[np.int64]) -> None:
+    def _wipe_quantised(self, slots: npt.NDArray[np.int64]) -> None:
         self._quantised[slots] = 0
+
+    def _scale_moves_without(self, slots: npt.NDArray[np.int64]) -> bool:
+        y = self.samples_.y[slots]
+        # A target far below the scale cannot move it.
+        if float(np.abs(y).max()) * 2.0**quantisation.EXPONENT_STEP < 2.0 ** min(self._quantised_exponent, 1023):
+            return False
+        scale = self._scale.copy()
+        scale.count(y, -1)
+        return scale.exponent != self._quantised_exponent
+
+    def _let_go_of_targets(self, slots: npt.NDArray[np.int64]) -> None:
+        self._scale.count(self.samples_.y[slots], -1)
+        self._quantised[slots] = 0
+
+    def _targets_without(self, slots: npt.NDArray[np.int64]) -> Any:
+        y = self.samples_.y.copy()
+        scale = self._scale.copy()
+        scale.count(y[slots], -1)
+        y[slots] = 0.0
+        return scale, scale.exponent, quantisation.quantise(y, scale.exponent)
 
     def query(self, X: Any, *, frozen: bool = False) -> QueryResult:  # noqa: D102 - inherited
         sums, n_planted = self._sum_leaves(X, frozen)
         means = sums[:, 0] / n_planted
-        return QueryResult(quantisation.restore(means, self._quantised_exponent), None, None)
+        if self._quantised_exponent < _LARGEST_EXPONENT:
+            return QueryResult(quantisation.restore(means, self._quantised_exponent), None, None)
+        with np.errstate(over="ignore"):  # rounded up to a power of two, the largest number is none
+            values = quantisation.restore(means, self._quantised_exponent)
+        largest = np.finfo(np.float64).max
+        return QueryResult(values.clip(-largest, largest), None, None)

@@ -1,7 +1,8 @@
 """The fully dynamic decision tree, as users meet it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from contextlib import suppress
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -143,7 +144,7 @@ class DynamicTreeClassifier(Classifier):
         return read_parameters(self.get_params())
 
     @staticmethod
-    def _check_capacity(settings: TreeParameters, n_samples: int) -> None:
+    def _check_capacity(settings: TreeParameters, n_samples: int, n_slots: int = 0) -> None:
         if n_samples > MAX_SAMPLES:
             raise CapacityError(f"a tree holds at most {MAX_SAMPLES} samples")
 
@@ -153,24 +154,27 @@ class DynamicTreeClassifier(Classifier):
         self.n_mutations_since_scrub_ = 0
         self._window = None
         self._moved = np.zeros(2, np.int64)
+        self.tree_ = Tree(
+            settings.tree,
+            schema.n_features,
+            store.classes.capacity,
+            schema.cell_dtype,
+            schema.categorical_mask,
+            store.changes,
+        )
         if settings.window is not None:
             slots = store.slots_in_order()
+            window = Window(settings.window, slots[-settings.window :].tolist())
             store.remove(slots[: -settings.window])
-            self._window = Window(settings.window, slots[-settings.window :].tolist())
-        self.tree_ = Tree(
-            settings.tree, schema.n_features, store.classes.capacity, schema.cell_dtype, schema.categorical_mask
-        )
+            self._window = window
 
     def grow_all(self, progress: Callable[[int, int], None] | None = None) -> None:  # noqa: D102 - inherited
-        self._build()
-        self.n_mutations_since_scrub_ = 0
+        store = self.samples_
+        tree = self.tree_.built(self.data(), store.slots(), store.classes.capacity)
+        # One statement: no exception comes between its parts.
+        self.tree_, self.n_mutations_since_scrub_ = tree, 0
         if progress is not None:
             progress(1, 1)
-
-    def _build(self) -> None:
-        """Build the tree from nothing on the samples in the store."""
-        self.tree_.widen(self.samples_.classes.capacity)
-        self.tree_.build(self.data(), self.samples_.slots())
 
     def _is_built_anew(self, n_changed: int) -> bool:
         """Whether the tree is built anew when so many of the samples that the store now holds have come, or will go.
@@ -185,58 +189,96 @@ class DynamicTreeClassifier(Classifier):
     def _learn(self, slots: npt.NDArray[np.int64], n_before: int) -> None:
         tree, store = self.tree_, self.samples_
         tree.widen(store.classes.capacity)
-        self.n_mutations_since_scrub_ += len(slots)
         is_built_anew = self._is_built_anew(len(slots))
         if self._window is not None:
             self._slide(self._window, slots, is_built_anew)
-        elif not is_built_anew:
-            tree.add(self.data(), slots, lazy=self.lazy)
-        if is_built_anew:
-            self._rebuild()
+        elif is_built_anew:
+            planted = tree.planted(self.data(), store.slots())
+            store.changes.undo = None
+            self.tree_ = planted
+        else:
+            data = self.data()
+            tree.reserve_slots(data)
+            store.changes.undo = None
+            tree.add(data, slots, lazy=self.lazy)
+        self.n_mutations_since_scrub_ += len(slots)
 
     def _learn_one(self, slot: int, n_before: int) -> None:
-        window = self._window
-        oldest = None if window is None else window.append(slot)
-        if oldest is None:
-            self.tree_.add(self.data(), np.array([slot]), lazy=self.lazy)
+        tree, window, changes = self.tree_, self._window, self.samples_.changes
+        data = self.data()
+        if len(data.targets) > len(tree.arrays_.links):
+            tree.reserve_slots(data)
+        if window is None or len(window) < window.size:
+            one = np.array([slot])
+            changes.undo = None
+            if window is not None:
+                window.append(slot)
+            tree.add(data, one, lazy=self.lazy)
             self.n_mutations_since_scrub_ += 1
-        else:
-            moved = self._moved
-            moved[0], moved[1] = slot, oldest
-            self.tree_.exchange(self.data(), moved, 1, lazy=self.lazy)
-            self.n_mutations_since_scrub_ += 2
-            self.samples_.remove_one(oldest)
+            return
+        changes.undo = None
+        moved, oldest = self._moved, cast("int", window.append(slot))
+        moved[0], moved[1] = slot, oldest
+        tree.exchange(data, moved, 1, lazy=self.lazy)
+        self.n_mutations_since_scrub_ += 2
+        self.samples_.let_go_of_one(oldest)
 
     def _slide(self, window: Window, slots: npt.NDArray[np.int64], is_built_anew: bool) -> None:
         """Learn samples one by one, each of which takes the place of the oldest if the window is full."""
-        data, tree = self.data(), self.tree_
-        gone = []
-        for slot in slots.tolist():
+        store, tree, data = self.samples_, self.tree_, self.data()
+        numbers = slots.tolist()
+        leaving = window.leaving(numbers)
+        departures = store.stage_removal(leaving)
+        planted = None
+        if is_built_anew:
+            stays = store.held.copy()
+            stays[leaving] = False
+            planted = tree.planted(data, np.flatnonzero(stays))
+        else:
+            tree.reserve_slots(data)
+        store.changes.undo = None
+        for slot in numbers:
             oldest = window.append(slot)
-            moved = [slot] if oldest is None else [slot, oldest]
-            gone += moved[1:]
-            if not is_built_anew:
+            if planted is None:
+                moved = [slot] if oldest is None else [slot, oldest]
                 tree.exchange(data, np.array(moved, np.int64), 1, lazy=self.lazy)
-        self.n_mutations_since_scrub_ += len(gone)
-        self.samples_.remove(gone)
+        if planted is not None:
+            self.tree_ = planted
+        self.n_mutations_since_scrub_ += len(leaving)
+        store.let_go(departures)
 
     def _unlearn(self, slots: npt.NDArray[np.int64]) -> None:
-        self.n_mutations_since_scrub_ += len(slots)
+        store, tree, data = self.samples_, self.tree_, self.data()
+        if len(slots) == 1:
+            slot = slots.item()
+            store.changes.undo = None
+            if self._window is not None:
+                self._window.remove((slot,))
+            tree.exchange(data, slots, 0, lazy=self.lazy)
+            store.let_go_of_one(slot)
+            self.n_mutations_since_scrub_ += 1
+            return
+        departures = store.stage_removal(slots)
+        planted = None
+        if self._is_built_anew(len(slots)):
+            stays = store.held.copy()
+            stays[slots] = False
+            planted = tree.planted(data, np.flatnonzero(stays))
+        store.changes.undo = None
         if self._window is not None:
-            self._window.remove(slots.tolist())
-        is_built_anew = self._is_built_anew(len(slots))
-        if not is_built_anew:
-            self.tree_.delete(self.data(), slots, lazy=self.lazy)
-        self.samples_.remove(slots)
-        if is_built_anew:
-            self._rebuild()
-
-    def _rebuild(self) -> None:
-        """Build the tree anew after a large batch, now or when it is asked."""
-        if self.lazy:
-            self.tree_.plant(self.data(), self.samples_.slots())
+            self._window.remove(departures.slots)
+        if planted is not None:
+            self.tree_ = planted
         else:
-            self._build()
+            tree.delete(data, slots, lazy=self.lazy)
+        store.let_go(departures)
+        self.n_mutations_since_scrub_ += len(slots)
+
+    def _settle(self) -> None:
+        if not self.lazy and self.tree_.n_tags:
+            # The samples are learned. Tags that there is no memory to resolve are left to the queries that meet them.
+            with suppress(MemoryError):
+                self.tree_.resolve(self.data())
 
     def leaving(self, n_new: int) -> list[str]:  # noqa: D102 - inherited
         if self._window is None:
@@ -281,7 +323,6 @@ class DynamicTreeClassifier(Classifier):
         That is the working space. What a sample leaves in slots, tables, leaves and pools is overwritten when it
         goes; splits that were chosen with it stay, until `scrub`.
         """
-        self._check_is_fitted()
         self.resolve()
         self.tree_.wipe_working_space()
 
@@ -399,6 +440,7 @@ class DynamicTreeClassifier(Classifier):
 
     def _copy_trees_to(self, other: Self) -> None:
         other.tree_ = self.tree_.copy()
+        other.tree_.changes = other.samples_.changes
         other.n_mutations_since_scrub_ = self.n_mutations_since_scrub_
 
     def _take_apart(self) -> tuple[dict[str, Any], Arrays]:

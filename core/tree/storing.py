@@ -68,4 +68,5 @@ def put_together(
     parts = {name[len(PREFIX) :]: array for name, array in arrays.items() if name.startswith(PREFIX)}
     width = len(parts["class_counts"])
     model.tree_ = Tree.from_arrays(model.parameters_.tree, width, parts, model.data(), store.slots())
+    model.tree_.changes = store.changes
     model.n_mutations_since_scrub_ = document["n_mutations"]

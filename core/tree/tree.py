@@ -5,6 +5,7 @@ the pool and let it go on. Nothing here knows ids, labels or categories.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core import _aligned
+from core.changes import Changes
 from core.data import Data
 from core.tree import nodes, packing
 from core.tree.build import FULL, OK
@@ -63,6 +65,7 @@ class Tree:
     n_classes : room for class codes, at least 1.
     cell_dtype : float32 or float64.
     categorical_mask : bool[n_features]
+    changes : those of the samples' store; its own when left out.
     """
 
     def __init__(
@@ -72,8 +75,10 @@ class Tree:
         n_classes: int,
         cell_dtype: npt.DTypeLike,
         categorical_mask: npt.NDArray[np.bool_],
+        changes: Changes | None = None,
     ) -> None:
         self.settings = settings
+        self.changes = Changes() if changes is None else changes
         self.n_features = n_features
         self.cell_dtype = np.dtype(cell_dtype)
         self.categorical_mask = np.array(categorical_mask, np.bool_)
@@ -124,7 +129,8 @@ class Tree:
         if n_rows > self._space.n_rows:
             self._space = self._make_room(n_rows, self._space.n_codes)
 
-    def _reserve_slots(self, data: Data) -> None:
+    def reserve_slots(self, data: Data) -> None:
+        """Make room for the lists of all samples."""
         links = self.arrays_.links
         if len(data.targets) > len(links):
             enlarged = np.full((len(data.targets), 2), NIL, np.int32)
@@ -146,21 +152,44 @@ class Tree:
             return
         counts = np.zeros((len(self.arrays_.counts), n_classes), np.int32)
         counts[:, : self.width] = self.arrays_.counts
-        self.arrays_ = self.arrays_._replace(counts=counts)
-        self.wipe_working_space()
+        space = make_room(0, 0, n_classes, self.cell_dtype, self.categorical_mask, self._rule)
+        old = self._space
+        # One statement: no exception comes between its parts.
+        self.arrays_, self._space = self.arrays_._replace(counts=counts), space
+        _overwrite(old)
 
     # -- learning -------------------------------------------------------------------------------
 
+    def _empty(self, n_classes: int) -> Self:
+        """A tree of the same parameters that holds nothing."""
+        return type(self)(
+            self.settings, self.n_features, n_classes, self.cell_dtype, self.categorical_mask, self.changes
+        )
+
+    def planted(self, data: Data, slots: npt.NDArray[np.int64]) -> Self:
+        """Another tree: the samples of `slots` under one tag at the root."""
+        other = self._empty(self.width)
+        other.plant(data, slots)
+        return other
+
+    def built(self, data: Data, slots: npt.NDArray[np.int64], n_classes: int) -> Self:
+        """Another tree, with room for so many classes, built on the samples of `slots`: a pure function of them."""
+        other = self._empty(max(n_classes, self.width))
+        other.build(data, slots)
+        return other
+
     def plant(self, data: Data, slots: npt.NDArray[np.int64]) -> None:
         """Forget the tree and put the samples of `slots` under one tag at the root."""
-        self.arrays_ = empty_tree(self.width)
-        self._reserve_slots(data)
-        list_samples(self.arrays_, data.targets, slots)
+        arrays = empty_tree(self.width, n_slots=len(data.targets))
+        list_samples(arrays, data.targets, slots)
+        self.arrays_ = arrays
 
     def build(self, data: Data, slots: npt.NDArray[np.int64]) -> None:
         """Build the tree from nothing on the samples of `slots`: a pure function of them."""
         self.plant(data, slots)
-        self._build_below(data, ROOT)
+        shortage = self._run(data, _NO_SLOTS, 0, False, ROOT)
+        if shortage is not None:
+            raise shortage
 
     def add(self, data: Data, slots: npt.NDArray[np.int64], *, lazy: bool = False) -> None:
         """Learn the samples in `slots`, one after the other; `lazy` leaves tags instead of rebuilding."""
@@ -173,20 +202,24 @@ class Tree:
     def exchange(self, data: Data, slots: npt.NDArray[np.int64], n_added: int, *, lazy: bool = False) -> None:
         """Learn the samples in slots[:n_added] and unlearn those in the others, one after the other.
 
-        The same as `add` and `delete` in one call, which for two samples takes less time.
+        The same as `add` and `delete` in one call, which for two samples takes less time. In a critical section.
         """
         if len(data.targets) > len(self.arrays_.links):
-            self._reserve_slots(data)
+            self.reserve_slots(data)
         self._run(data, slots, n_added, lazy, NIL)
 
     def _build_below(self, data: Data, node: int) -> None:
-        """Build the subtree of a tagged leaf."""
-        self._run(data, _NO_SLOTS, 0, False, node)
+        """Build the subtree of a tagged leaf; without memory for that, MemoryError, and tags stay."""
+        with self.changes:
+            shortage = self._run(data, _NO_SLOTS, 0, False, node)
+        if shortage is not None:
+            raise shortage
 
-    def _run(self, data: Data, slots: npt.NDArray[np.int64], n_added: int, lazy: bool, node: int) -> None:
+    def _run(self, data: Data, slots: npt.NDArray[np.int64], n_added: int, lazy: bool, node: int) -> MemoryError | None:
         """Run the kernel, with more room whenever it asks for some.
 
-        When there is no memory for that, the rest of `slots` is learned and unlearned lazily, and the tags stay.
+        When there is no memory for that, the rest of `slots` is learned and unlearned lazily, and the tags stay; the
+        error is returned.
         """
         done = 0
         shortage: MemoryError | None = None
@@ -213,9 +246,9 @@ class Tree:
                 shortage, lazy = error, True
                 node = LEAVE_OFF if status == FULL else NIL
         if self._space.lists.size > 4 * _KEPT_ENTRIES:
-            self.wipe_working_space()
-        if shortage is not None and len(slots) == 0:
-            raise shortage
+            with suppress(MemoryError):
+                self.wipe_working_space()
+        return shortage
 
     def resolve(self, data: Data, max_tags: int | None = None) -> int:
         """Rebuild the subtrees of all tags, or of `max_tags` at most, and return of how many."""
@@ -297,9 +330,8 @@ class Tree:
 
     def wipe_working_space(self) -> None:
         """Overwrite what updates left behind, so that it holds nothing of any sample."""
-        for array in (self._space.lists, self._space.keys, self._space.arena):
-            array.fill(0)
-        self._space = self._make_room(0, 0)
+        old, self._space = self._space, self._make_room(0, 0)
+        _overwrite(old)
 
     def shred(self) -> None:
         """Overwrite all arrays; the tree cannot be used afterwards."""
@@ -345,3 +377,9 @@ class Tree:
             Naming the node or slot and the rule that is broken.
         """
         check_invariants(self.arrays_, self.settings, data, slots)
+
+
+def _overwrite(space: WorkingSpace) -> None:
+    """Leave nothing of any sample in working space that is given up; its replacement is in use already."""
+    for array in (space.lists, space.keys, space.arena):
+        array.fill(0)

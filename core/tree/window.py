@@ -1,8 +1,8 @@
 """A sliding window: the samples in the order of their arrival, so that the oldest can leave."""
 
 from collections import OrderedDict
-from collections.abc import Iterable
-from itertools import islice
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 
 
 class Window:
@@ -29,6 +29,10 @@ class Window:
     def oldest(self, n_new: int) -> list[int]:
         """Return the slots that have to leave when so many come."""
         return list(islice(self._slots, max(0, len(self._slots) + n_new - self.size)))
+
+    def leaving(self, slots: Sequence[int]) -> list[int]:
+        """Return the slots that will have left when some have come, in their order; some of those perhaps."""
+        return list(islice(chain(self._slots, slots), max(0, len(self._slots) + len(slots) - self.size)))
 
     def append(self, slot: int) -> int | None:
         """Take in the newest sample, and return the slot of the one that has to leave, if any."""

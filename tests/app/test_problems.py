@@ -3,7 +3,7 @@ import pytest
 
 from app import errors
 from app.problems import KINDS, MEDIA_TYPE, ProblemError, pointer, to_problem
-from core.errors import CapacityError, EmptyModelError, FileError, InputError, UnknownIdError
+from core.errors import CapacityError, EmptyModelError, FileError, InputError, UnknownIdError, UnusableModelError
 
 
 @pytest.mark.parametrize("slug", KINDS)
@@ -36,6 +36,7 @@ def test_a_retry_is_told_when():
         (errors.StaleCursorError(), "invalid-input"),
         (EmptyModelError("no samples left"), "empty-model"),
         (CapacityError("SECRET"), "capacity"),
+        (UnusableModelError(), "model-unusable"),
         (FileError("is truncated: take another copy"), "unreadable-file"),
         (InputError("must be a number", row=3, field="age", value="SECRET"), "invalid-input"),
     ],

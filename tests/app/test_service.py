@@ -14,7 +14,7 @@ import pytest
 from app.errors import BusyError, EphemeralError, NotHeldError, StaleCursorError, StorageError, UnavailableError
 from app.outcomes import NewSamples, Replacement
 from app.service import ModelService
-from core.errors import InputError
+from core.errors import InputError, UnusableModelError
 from tests.app.support import CLASSES, NUMBERS, forest, make_service, rows, samples, served_here
 
 
@@ -455,5 +455,24 @@ def test_probabilities_are_of_the_classes_held():
         assert result.classes is not None
         assert result.classes.tolist() == ["no"]
         assert np.array_equal(result.probabilities, np.ones((4, 1)))
+
+    run(service, work)
+
+
+def test_a_model_that_was_broken_off_halfway_answers_nothing_and_is_not_saved(tmp_path):
+    service = make_service(directory=tmp_path / "data")
+
+    async def work() -> None:
+        model = service._live.model
+        model.ensemble_.delete = None  # called after the first write, as memory that ends there
+        with pytest.raises(TypeError):
+            await service.delete(ids=["c1"])
+        assert not service.is_usable
+        with pytest.raises(UnusableModelError):
+            await service.predict(rows(1))
+        with pytest.raises(UnavailableError, match="failed"):
+            await service.delete(ids=["c2"])
+        with pytest.raises((UnusableModelError, UnavailableError)):
+            await service.snapshot()
 
     run(service, work)

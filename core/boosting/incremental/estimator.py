@@ -58,20 +58,11 @@ class IncrementalBoosting(BoostedModel):
     def _engine_type(settings: IncrementalSettings) -> type[IncrementalTrees]:
         return QuantisedTrees if settings.is_quantised else PresortedTrees
 
-    def _take_in(self, slots: npt.NDArray[np.int64], n_before: int) -> None:
-        if self.engine_.n_trees == 0 or self._changes_classes(slots):
-            self.grow_all()
-        else:
-            self.engine_.add(self.problem(), slots)
+    def _is_grown_with(self, slots: npt.NDArray[np.int64]) -> bool:
+        return self.engine_.n_trees == 0 or self._changes_classes(slots)
 
-    def _let_go(self, slots: npt.NDArray[np.int64]) -> None:
-        is_last = len(slots) == len(self.samples_)
-        grows_anew = is_last or self.engine_.n_trees == 0 or self._changes_classes(slots)
-        if not grows_anew:
-            self.engine_.delete(self.problem(), slots)
-        self.samples_.remove(slots)
-        if grows_anew:
-            self.grow_all()
+    def _is_grown_without(self, slots: npt.NDArray[np.int64]) -> bool:
+        return len(slots) == len(self.samples_) or self.engine_.n_trees == 0 or self._changes_classes(slots)
 
     def _seconds_of(self, n_changed: int) -> float:
         # Mostly a small part of it, but how far a change goes on is not known before it is made.

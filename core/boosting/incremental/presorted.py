@@ -35,7 +35,8 @@ from core.boosting.incremental.presorted_watch import Watch, mark_validating
 from core.boosting.incremental.presorted_words import Start, begin, targets_of_others
 from core.boosting.incremental.settings import IncrementalSettings
 from core.boosting.nodes import LEAF, NODE, Trees, no_trees
-from core.boosting.problem import Problem, n_groups
+from core.boosting.problem import Problem, check_size, n_groups
+from core.changes import Changes
 from core.data import Data
 
 Slots = npt.NDArray[np.int64]
@@ -86,7 +87,23 @@ class PresortedTrees:
         self.cell_dtype = np.dtype(cell_dtype)
         self.categorical = np.array(categorical, np.bool_)
         self.is_classification = is_classification
+        self.changes = Changes()
         self._forget()
+
+    def _aside(self) -> Self:
+        """Another engine with the same columns and trees, to go on from them; see `_become`."""
+        other: Self = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
+
+    def _become(self, other: "PresortedTrees") -> None:
+        """Take over everything from an engine that was made aside, in one step, and leave nothing of the columns."""
+        old = self._orders
+        self.changes.undo = None
+        self.__dict__.update(other.__dict__)
+        if old is not self._orders:
+            for array in old:
+                array.fill(0)
 
     def _forget(self) -> None:
         """Hold no samples and no trees."""
@@ -124,13 +141,18 @@ class PresortedTrees:
 
     def grow(self, problem: Problem, slots: Slots, progress: Callable[[int, int], None] | None = None) -> None:
         """Forget everything and train on the samples of some slots."""
-        self._forget()
-        training, self._others = self._divide(problem.data, slots)
-        self._orders = sort_columns(problem.data, training)
-        self._boost(problem, progress)
+        other = self._aside()
+        other._forget()
+        other._take(problem, slots, progress)
+        self._become(other)
 
     def add(self, problem: Problem, slots: Slots) -> None:
         """Learn samples that have just joined the others."""
+        other = self._aside()
+        other._add(problem, slots)
+        self._become(other)
+
+    def _add(self, problem: Problem, slots: Slots) -> None:
         held = np.concatenate([self._orders.slots, self._others])
         if len(slots) >= max(len(held), _LEAST_ANEW):
             self._take_anew(problem, np.concatenate([held, slots]))
@@ -141,11 +163,16 @@ class PresortedTrees:
             self._take(problem, np.concatenate([held, slots]))
             return
         self._others = np.concatenate([self._others, slots[validates]])
-        self._replace(merge_samples(self._orders, problem.data, slots[~validates]))
+        self._orders = merge_samples(self._orders, problem.data, slots[~validates])
         self._boost(problem, None)
 
     def delete(self, problem: Problem, slots: Slots) -> None:
         """Unlearn samples that are about to leave; their cells and labels are still in place."""
+        other = self._aside()
+        other._delete(problem, slots)
+        self._become(other)
+
+    def _delete(self, problem: Problem, slots: Slots) -> None:
         held = np.concatenate([self._orders.slots, self._others])
         if len(slots) >= max(len(held) - len(slots), _LEAST_ANEW):
             self._take_anew(problem, held[~is_among(held, slots)])
@@ -155,8 +182,7 @@ class PresortedTrees:
         if orders.n_samples == 0 and len(others) > 0:
             self._take(problem, others)
             return
-        self._others = others
-        self._replace(orders)
+        self._orders, self._others = orders, others
         self._boost(problem, None)
 
     def _take_anew(self, problem: Problem, held: Slots) -> None:
@@ -164,17 +190,11 @@ class PresortedTrees:
         self._trees = no_trees()
         self._take(problem, held)
 
-    def _take(self, problem: Problem, held: Slots) -> None:
+    def _take(self, problem: Problem, held: Slots, progress: Callable[[int, int], None] | None = None) -> None:
         """Hold these samples from now on, others than before of which train."""
         training, self._others = self._divide(problem.data, held)
-        self._replace(sort_columns(problem.data, training))
-        self._boost(problem, None)
-
-    def _replace(self, orders: Orders) -> None:
-        """Go on with other presorted columns, and leave nothing of those there were."""
-        for array in self._orders:
-            array.fill(0)
-        self._orders = orders
+        self._orders = sort_columns(problem.data, training)
+        self._boost(problem, progress)
 
     def _validates(self, data: Data, slots: Slots) -> npt.NDArray[np.bool_]:
         """Whether samples validate by their ids."""
@@ -213,6 +233,7 @@ class PresortedTrees:
             self._trees, self._gains, self.last_update = no_trees(), np.zeros(0), LastUpdate()
             return
         data, settings, old = problem.data, self.settings, self._trees
+        check_size(settings.n_estimators, groups, 2 ** (settings.max_depth + 1) - 1)
         start = self._begin(problem)
         watch = self._watch(problem, start)
         table = make_table(self._orders, data, settings.max_depth)

@@ -34,6 +34,8 @@ LARGEST_STEP = 2.0 ** (SCORE_BITS + 5)  # of a leaf of a classification, in unit
 
 Slots = npt.NDArray[np.int64]
 
+_LARGEST = float(np.finfo(np.float64).max)
+
 # Losses.
 SQUARED = 0
 BINARY = 1
@@ -113,7 +115,8 @@ def targets_of_others(problem: Problem, training: Slots, slots: Slots) -> npt.ND
     if problem.n_classes > 0:
         return class_places(problem, slots)
     exponent = _exponent(problem, training)
-    largest = float(np.ldexp(4.0, exponent))
+    with np.errstate(over="ignore"):
+        largest = float(np.ldexp(4.0, exponent))
     return quantise(np.clip(problem.y[slots], -largest, largest), exponent)
 
 
@@ -123,7 +126,9 @@ def _least(min_child_weight: float, weight_bits: int) -> int:
 
 def _start(loss: Loss, first: list[int], exponent: int) -> Start:
     integers = np.array(first, np.int64)
-    return Start(loss, integers, np.ldexp(integers.astype(np.float64), exponent), float(np.ldexp(1.0, exponent)))
+    with np.errstate(over="ignore"):  # rounded up to a power of two, the largest number is none
+        base = np.ldexp(integers.astype(np.float64), exponent).clip(-_LARGEST, _LARGEST)
+    return Start(loss, integers, base, float(np.ldexp(1.0, exponent)))
 
 
 # -- words ----------------------------------------------------------------------------------------

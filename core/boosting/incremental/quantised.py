@@ -54,7 +54,8 @@ from core.boosting.incremental.steadiness import Steadiness, regression_steadine
 from core.boosting.incremental.training import DONE, NO_BLOCKS, TOO_MUCH, grow_iterations
 from core.boosting.incremental.update import reach, update_iterations
 from core.boosting.nodes import Trees, no_trees
-from core.boosting.problem import Problem, n_groups
+from core.boosting.problem import Problem, check_size, n_groups
+from core.changes import Changes
 from core.rng import mix
 
 Slots = npt.NDArray[np.int64]
@@ -106,7 +107,13 @@ class QuantisedTrees:
         limit = int(settings.validation_fraction * 2.0**64) if settings.patience else 0
         self._validation_limit = np.uint64(min(limit, 2**64 - 1))
         self._n_labels = 2**settings.max_depth
+        self.changes = Changes()
         self._forget()
+
+    def _become(self, other: Self) -> None:
+        """Take over everything from an engine that was made aside, in one step."""
+        self.changes.undo = None
+        self.__dict__.update(other.__dict__)
 
     def _forget(self) -> None:
         """Hold no samples and no trees."""
@@ -136,14 +143,20 @@ class QuantisedTrees:
 
     def grow(self, problem: Problem, slots: Slots, progress: Callable[[int, int], None] | None = None) -> None:
         """Forget everything and train on the samples of some slots."""
-        self._forget()
-        if not len(slots):
-            return
+        other: Self = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._forget()
+        if len(slots):
+            other._grow(problem, slots, progress)
+        self._become(other)
+
+    def _grow(self, problem: Problem, slots: Slots, progress: Callable[[int, int], None] | None) -> None:
         self._allocate_samples(len(problem.data.cells))
         self._enter(problem, slots)
         self._count_targets(problem, slots)
         self._edges.collect(problem.data.cells, problem.data.id_hashes, slots)
         groups = n_groups(problem, self._n_training)
+        check_size(self.settings.n_estimators, groups, 2 * self._n_labels - 1)
         if groups:
             self._groups = groups
             self._prepare(problem, slots)
@@ -271,23 +284,40 @@ class QuantisedTrees:
     def add(self, problem: Problem, slots: Slots) -> None:
         """Learn samples that have just joined the others."""
         held = np.flatnonzero(self._roles)
+        check_size(self.settings.n_estimators, self._groups, 2 * self._n_labels - 1)
         if not self._groups or self._all_train or n_groups(problem, 1) != self._groups:
             self.grow(problem, np.concatenate([held, slots]))
             return
         self._widen(len(problem.data.cells))
-        self._enter(problem, slots)
-        if not self._join(problem, slots, held):
+        change = self._make_change(slots, 1)
+        self.changes.undo = None
+        try:
+            self._enter(problem, slots)
+            is_done = self._join(problem, slots, held)
+            if is_done:
+                self._update(problem, slots, change, 1)
+        except MemoryError:
+            is_done = False  # growing anew needs nothing of what has been left halfway, and gives the same trees
+        if not is_done:
             self.grow(problem, np.concatenate([held, slots]))
-            return
-        self._update(problem, slots, 1)
 
     def delete(self, problem: Problem, slots: Slots) -> None:
         """Unlearn samples that are about to leave; their cells and labels are still in place."""
         held = np.flatnonzero(self._roles)
-        if not self._groups or not self._leave(problem, slots, held):
-            self.grow(problem, np.setdiff1d(held, slots))
+        rest = np.setdiff1d(held, slots)
+        if not self._groups:
+            self.grow(problem, rest)
             return
-        self._update(problem, slots, 0)
+        change = self._make_change(slots, 0)
+        self.changes.undo = None
+        try:
+            is_done = self._leave(problem, slots, held)
+            if is_done:
+                self._update(problem, slots, change, 0)
+        except MemoryError:
+            is_done = False  # as in `add`
+        if not is_done:
+            self.grow(problem, rest)
 
     def _join(self, problem: Problem, slots: Slots, held: Slots) -> bool:
         """Take samples into bins and counters; False when everything has to be grown anew."""
@@ -350,13 +380,12 @@ class QuantisedTrees:
             self._start.scores.tolist(),
         )
 
-    def _update(self, problem: Problem, slots: Slots, joins: int) -> None:
+    def _update(self, problem: Problem, slots: Slots, change: s.Change, joins: int) -> None:
         """Bring the trees up to date for samples that come (1) or go (0); bins and counters are."""
         samples = self._samples(problem)
         if joins:
             derive_first(self._loss, self._start.scores, samples, slots)
         patience = self.settings.patience if self._validates else 0
-        change = self._make_change(slots, joins)
         change.report[s.CHECKS_ALL] = self._has_other_candidates
         (self._scores.new if joins else self._scores.old)[:, slots] = self._start.scores[:, np.newaxis]
         if joins:
@@ -436,13 +465,17 @@ class QuantisedTrees:
         """Make room for more slots."""
         if capacity <= self._capacity:
             return
-        self._capacity = capacity
-        self._roles, self._labels = longer(self._roles, 0, capacity), longer(self._labels, 0, capacity)
-        self._rounding, self._first = longer(self._rounding, 0, capacity), longer(self._first, 1, capacity)
-        self._bins, self._scores, self._forest, self._space = with_more_slots(
-            self._bins, self._scores, self._forest, self._space, capacity
-        )
-        self._work = None
+        wider = {
+            "_capacity": capacity,
+            "_roles": longer(self._roles, 0, capacity),
+            "_labels": longer(self._labels, 0, capacity),
+            "_rounding": longer(self._rounding, 0, capacity),
+            "_first": longer(self._first, 1, capacity),
+            "_work": None,
+        }
+        parts = with_more_slots(self._bins, self._scores, self._forest, self._space, capacity)
+        wider |= zip(("_bins", "_scores", "_forest", "_space"), parts, strict=True)
+        self.__dict__.update(wider)  # in one step
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -489,6 +522,7 @@ class QuantisedTrees:
         """An independent copy; O(size)."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
+        other.changes = Changes()
         other._edges, other._sums = self._edges.copy(), self._sums.copy()
         for name in ("_roles", "_labels", "_rounding", "_class_counts", "_category_counts"):
             setattr(other, name, getattr(self, name).copy())

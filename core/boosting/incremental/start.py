@@ -6,7 +6,8 @@ BASE_GRID with an offset drawn from the seed. Counts are one higher than they ar
 Numbers: let s be the standard deviation of the targets. The spread is 2^floor(log2(s) + u1), F_0 the mean rounded to
 a grid of half a spread, floor(mean / (spread / 2) + u2) * (spread / 2). Sums of targets and of their squares are
 integers: targets are in fixed point, on a scale that covers the largest. Targets that are all the same have a spread
-of 1, and are F_0.
+of 1, and are F_0. A spread is 2^1020 at most, which is less than the standard deviation
+only of targets next to the largest numbers there are.
 """
 
 from typing import NamedTuple
@@ -21,8 +22,10 @@ from core.rng import combine, mix, unit
 
 START = np.uint64(7)
 BASE_GRID = 0.5
+_LARGEST = float(np.finfo(np.float64).max)
 _LOG2_E = 1.4426950408889634
-_LOWEST_EXPONENT = -1000  # of a spread: its inverse is a finite number
+# Of a spread: multiples of it, and those of its inverse, are finite numbers, and so is F_0.
+_LOWEST_EXPONENT, _HIGHEST_EXPONENT = -1000, 1020
 
 
 class Start(NamedTuple):
@@ -98,14 +101,17 @@ class TargetSums:
         zero = np.zeros(1, np.int32)
         if self.n == 0:
             return Start(zero, 0.0, 1.0)
-        mean = float(np.ldexp(self.first / self.n, self.exponent - BITS))
+        with np.errstate(over="ignore"):  # rounded up to a power of two, the largest number is none
+            mean = float(np.ldexp(self.first / self.n, self.exponent - BITS))
+        mean = min(max(mean, -_LARGEST), _LARGEST)
         variance = self.n * self.second - self.first**2  # times n^2, in steps; exact
         if variance == 0:
             return Start(zero, mean, 1.0)
         exponent = _round_half_log2(variance / self.n**2, np.uint64(seed)) + self.exponent - BITS
-        spread = float(np.ldexp(1.0, max(exponent, _LOWEST_EXPONENT)))
+        spread = float(np.ldexp(1.0, min(max(exponent, _LOWEST_EXPONENT), _HIGHEST_EXPONENT)))
         half = 0.5 * spread
-        return Start(zero, float(_round(mean / half, np.uint64(seed))) * half, spread)
+        base = float(_round(mean / half, np.uint64(seed))) * half
+        return Start(zero, min(max(base, -_LARGEST), _LARGEST), spread)
 
     def copy(self) -> "TargetSums":
         """An independent copy."""

@@ -53,15 +53,18 @@ from core.boosting.online.update import (
     ITERATION,
     N_CHECKED,
     NODE,
+    Batch,
     Labels,
     derive_all,
     make_batch,
     run_updates,
 )
-from core.boosting.problem import Problem, n_groups
+from core.boosting.problem import Problem, check_size, n_groups
+from core.changes import Changes
 from core.rng import MISSING_CATEGORY, mix
 
 Slots = npt.NDArray[np.int64]
+Work = tuple[Labels, Rules, Batch, Retraining]
 
 
 @dataclass
@@ -124,8 +127,21 @@ class OnlineTrees:
         self.cell_dtype = np.dtype(cell_dtype)
         self.categorical_mask = np.array(categorical_mask, np.bool_)
         self.is_classification = is_classification
+        self.changes = Changes()
         self.last_update = LastUpdate()
         self._forget(0)
+
+    def _empty(self) -> Self:
+        """Trees of the same parameters that hold nothing."""
+        arguments = self.settings, self.n_features, self.cell_dtype, self.categorical_mask, self.is_classification
+        other = type(self)(*arguments)
+        other.changes = self.changes
+        return other
+
+    def _become(self, other: "OnlineTrees") -> None:
+        """Take over everything from trees that were made aside, in one step."""
+        self.changes.undo = None
+        self.__dict__.update(other.__dict__)
 
     def _forget(self, n_slots: int) -> None:
         """Hold no samples and no trees."""
@@ -198,10 +214,16 @@ class OnlineTrees:
 
         progress : called after each tree with how many are done, and how many there will be.
         """
+        other = self._empty()
+        other._grow(problem, slots, progress)
+        self._become(other)
+
+    def _grow(self, problem: Problem, slots: Slots, progress: Callable[[int, int], None] | None) -> None:
         slots = np.sort(slots)
         settings = self.settings
         self.last_update = LastUpdate(samples_retrained=len(slots), grown=True)
         groups = n_groups(problem, len(slots))
+        check_size(settings.n_estimators, groups, 2 * settings.max_leaf_nodes - 1)
         is_scaled = groups > 0 and not self.is_classification
         scale = scale_of(problem.y[slots], MOST_GROWTH * len(slots)) if is_scaled else NO_SCALE
         self.restore(slots, groups, problem.ranks.copy(), len(slots), scale)
@@ -268,14 +290,19 @@ class OnlineTrees:
         """Learn samples that have just joined the others."""
         n_after = self.n_held + len(slots)
         groups = n_groups(problem, n_after)
+        check_size(self.settings.n_estimators, groups, 2 * self.settings.max_leaf_nodes - 1)
         if self._must_grow(problem, slots, n_after, groups):
             self.grow(problem, np.concatenate([np.flatnonzero(self.held), slots]))
             return
-        is_new = self._admit_classes(problem, groups)
         self._reserve(slots)
+        if groups > self.groups:
+            self.changes.undo = None
+        is_new = self._admit_classes(problem, groups)
+        work = self._make_work(problem, slots, 1, n_after)
+        self.changes.undo = None
         self.held[slots] = True
         self._encode(problem, slots)
-        self._update(problem, slots, 1, is_new)
+        self._update(work, slots, 1, is_new)
 
     def _must_grow(self, problem: Problem, slots: Slots, n_after: int, groups: int) -> bool:
         """Whether updates in place would not do."""
@@ -315,19 +342,27 @@ class OnlineTrees:
 
         When classes leave with them, `reclass` is to be called next.
         """
-        self.held[slots] = False
-        if not self.held.any():
-            self._forget(0)
-            self.last_update = LastUpdate(grown=True)
-            return
-        if is_too_much(len(slots), self.n_held):
-            self._grow_on_the_rest(problem)
+        n_after = self.n_held - len(slots)
+        if n_after == 0:
+            other = self._empty()
+            other.last_update = LastUpdate(grown=True)
+            self._become(other)
+        elif is_too_much(len(slots), n_after):
+            stays = self.held.copy()
+            stays[slots] = False
+            self._grow_on(problem, np.flatnonzero(stays))
         elif self.groups:
-            self._update(problem, slots, -1, np.zeros(self.groups, np.bool_))
+            is_new = np.zeros(self.groups, np.bool_)
+            work = self._make_work(problem, slots, -1, n_after)
+            self.changes.undo = None
+            self.held[slots] = False
+            self._update(work, slots, -1, is_new)
+        else:
+            self.changes.undo = None
+            self.held[slots] = False
 
-    def _grow_on_the_rest(self, problem: Problem) -> None:
-        """Grow all trees anew on the samples held; classes may have lost their last sample."""
-        slots = np.flatnonzero(self.held)
+    def _grow_on(self, problem: Problem, slots: Slots) -> None:
+        """Grow all trees anew on the samples that stay; classes may lose their last sample."""
         if self.is_classification:
             ranks = problem.ranks.copy()
             ranks[np.setdiff1d(np.flatnonzero(ranks >= 0), problem.data.targets[slots])] = -1
@@ -359,20 +394,25 @@ class OnlineTrees:
             return
         n_more = _room_for(np.array([n_slots])) - len(self.held)
         forest = self.forest
-        self.held = np.pad(self.held, (0, n_more))
-        self.codes = np.pad(self.codes, ((0, n_more), (0, 0)))
-        self.forest = forest._replace(
+        held = np.pad(self.held, (0, n_more))
+        codes = np.pad(self.codes, ((0, n_more), (0, 0)))
+        forest = forest._replace(
             gh=np.pad(forest.gh, ((0, 0), (0, n_more))),
             leaf_of=np.pad(forest.leaf_of, ((0, 0), (0, n_more))),
         )
+        # One statement: no exception comes between its parts.
+        self.held, self.codes, self.forest = held, codes, forest
 
-    def _update(self, problem: Problem, slots: Slots, sign: int, is_new: npt.NDArray[np.bool_]) -> None:
-        """Update all trees by samples that come (sign 1) or go (-1)."""
-        forest, labels = self.forest, self._labels(problem)
-        tolerance = tolerance_of(self.settings.robustness, len(slots), self.n_held)
+    def _make_work(self, problem: Problem, slots: Slots, sign: int, n_after: int) -> Work:
+        """What an update of all trees needs, but for subtrees that are trained anew."""
+        tolerance = tolerance_of(self.settings.robustness, len(slots), n_after)
         rules = self._rules()._replace(robustness=tolerance)
-        batch = make_batch(slots, sign, self.n_features, self.groups, forest.n_places)
-        retraining = Retraining(forest, self.held)
+        batch = make_batch(slots, sign, self.n_features, self.groups, self.forest.n_places)
+        return self._labels(problem), rules, batch, Retraining(self.forest, self.held)
+
+    def _update(self, work: Work, slots: Slots, sign: int, is_new: npt.NDArray[np.bool_]) -> None:
+        """Update all trees by samples that come (sign 1) or go (-1)."""
+        forest, (labels, rules, batch, retraining) = self.forest, work
         while True:
             status = run_updates(
                 forest, self.bins, self.candidates, rules, labels, self._space, self.codes, batch, is_new
@@ -410,8 +450,8 @@ class OnlineTrees:
 
     def copy(self) -> Self:
         """An independent copy; O(size)."""
-        arguments = self.settings, self.n_features, self.cell_dtype, self.categorical_mask, self.is_classification
-        other = type(self)(*arguments)
+        other = self._empty()
+        other.changes = Changes()
         other.groups, other.n_grown, other.scale = self.groups, self.n_grown, self.scale
         other.ranks, other.held, other.codes = self.ranks.copy(), self.held.copy(), self.codes.copy()
         other.bins, other.candidates, other.layout = self.bins.copy(), self.candidates, self.layout
@@ -427,9 +467,9 @@ class OnlineTrees:
 
     def wipe(self) -> None:
         """Overwrite the working space, so that it holds nothing of any sample."""
-        for array in self._space:
+        old, self._space = self._space, self._make_space(0)
+        for array in old:
             array.fill(0)
-        self._space = self._make_space(0)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The trees as arrays for a file, see `storing.py`."""

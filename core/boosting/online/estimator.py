@@ -9,6 +9,7 @@ import numpy.typing as npt
 from core.boosting.model import BoostedClassifier, BoostedModel, BoostedRegressor
 from core.boosting.online.engine import OnlineTrees
 from core.boosting.online.settings import OnlineSettings, read_settings
+from core.boosting.problem import n_groups
 
 _FEW = 0.001  # share of the samples whose coming or going mostly leaves all splits where they are
 _SECONDS_A_PATH = 5e-6  # to take a sample through a tree, roughly
@@ -54,15 +55,22 @@ class OnlineBoosting(BoostedModel):
     def _engine_type(settings: OnlineSettings) -> type[OnlineTrees]:
         return OnlineTrees
 
-    def _take_in(self, slots: npt.NDArray[np.int64], n_before: int) -> None:
-        self.engine_.add(self.problem(), slots)
+    def _is_grown_with(self, slots: npt.NDArray[np.int64]) -> bool:
+        return False  # the engine knows
 
-    def _let_go(self, slots: npt.NDArray[np.int64]) -> None:
-        loses_classes = self._changes_classes(slots)
-        self.engine_.delete(self.problem(), slots)
-        self.samples_.remove(slots)
-        if loses_classes:
-            self.engine_.reclass(self.problem(), self.samples_.slots())
+    def _is_grown_without(self, slots: npt.NDArray[np.int64]) -> bool:
+        """Whether classes leave with the samples, such that the loss is another one; else the engine knows."""
+        if not self._changes_classes(slots) or len(slots) == len(self.samples_):
+            return False
+        problem, rest = self._problem_without(slots)
+        groups = n_groups(problem, len(rest))
+        return groups != self.engine_.groups and groups < 3
+
+    def _after_losing_classes(self) -> None:
+        self.engine_.reclass(self.problem(), self.samples_.slots())
+
+    def _n_mutations_when_grown(self, n_gone: int) -> int:
+        return self.n_mutations_since_scrub_ + n_gone
 
     def _seconds_of(self, n_changed: int) -> float:
         growing = self._seconds_of_growing()

@@ -53,8 +53,8 @@ def scale_of(y: npt.NDArray[np.float64], most_samples: int) -> Scale:
     _, exponent = np.frexp(largest)
     step = _BITS_OF_SUM - int(most_samples).bit_length() - int(exponent)
     total = int(np.rint(np.ldexp(y, step)).astype(np.int64).sum())
-    base = float(np.ldexp(total / len(y), -step))
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):  # rounded up to a power of two, the largest number is none
+        base = min(max(float(np.ldexp(total / len(y), -step)), -_LARGEST), _LARGEST)
         spread = min(float(np.abs(y - base).max()), _LARGEST)
         if spread == 0.0:
             # Any will do: the trees have nothing to learn before another target comes.

@@ -6,6 +6,7 @@ All of it is a function of the set of samples and the seed. `draw(seed, purpose)
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -196,19 +197,28 @@ def class_start(counts: Sequence[int], groups: int, unit_of_scores: float, seed:
     return Start([round(step * 0.5 / unit_of_scores) for step in steps], 0.0, 1.0)
 
 
+def scaled(value: float, exponent: int) -> float:
+    """As `math.ldexp`, but infinite where that would raise."""
+    try:
+        return math.ldexp(value, exponent)
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
 def number_start(targets: Sequence[float], seed: int) -> Start:
     """The mean on a grid of half a spread; the spread is a power of two near the standard deviation."""
     exponent = scale_exponent(targets)
     fixed = [quantised(y, exponent) for y in targets]
     n, first, second = len(fixed), sum(fixed), sum(y * y for y in fixed)
-    mean = math.ldexp(first / n, exponent - 38)
+    mean = min(max(scaled(first / n, exponent - 38), -sys.float_info.max), sys.float_info.max)
     variance = n * second - first * first
     if variance == 0:
         return Start([0], mean, 1.0)
     key = draw(seed, START)
     half_log = math.floor(0.5 * log(variance / n**2) * LOG2_E + unit(combine(key, 0)))
-    spread = math.ldexp(1.0, max(half_log + exponent - 38, -1000))
-    return Start([0], math.floor(mean / (0.5 * spread) + unit(combine(key, 1))) * (0.5 * spread), spread)
+    spread = math.ldexp(1.0, min(max(half_log + exponent - 38, -1000), 1020))
+    base = math.floor(mean / (0.5 * spread) + unit(combine(key, 1))) * (0.5 * spread)
+    return Start([0], min(max(base, -sys.float_info.max), sys.float_info.max), spread)
 
 
 # --- derivatives ----------------------------------------------------------------------------------
