@@ -11,7 +11,17 @@ from app.problems import KINDS, MEDIA_TYPE, ProblemError
 Responses = dict[int | str, dict[str, Any]]
 
 # Any route can answer these.
-EVERYWHERE = ("key-needed", "scope-needed", "unknown-host", "not-ready", "internal-error")
+EVERYWHERE = (
+    "bad-host",
+    "key-needed",
+    "scope-needed",
+    "too-slow",
+    "unknown-host",
+    "head-too-large",
+    "not-ready",
+    "too-many-connections",
+    "internal-error",
+)
 _WITH_ORIGIN = ("foreign-origin", "not-json")
 
 PROBLEM_SCHEMA: dict[str, Any] = {

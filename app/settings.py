@@ -276,8 +276,7 @@ class Settings(BaseSettings):
     allowed_hosts: Names = ()
     """Further host names that requests may carry in `Host`, besides loopback names and `host`; `*` allows any."""
     allowed_origins: Names = ()
-    """Origins of web pages that may change the model besides the server's own: `https://oubli.example`, as a proxy that
-    ends TLS gives them."""
+    """Further origins of web pages that may change the model, such as `https://oubli.example` behind a TLS proxy."""
     trusted_proxies: Names = ()
     """Addresses or networks of proxies in front of the server: `max_connections_per_address` is not for them."""
     workers: int = 1

@@ -45,7 +45,7 @@ def _content(package: str, name: str) -> bytes:
 
 
 def _add(path: str, package: str, name: str, media_type: str) -> None:
-    def serve() -> Response:  # a plain function runs in a thread: it reads a file the first time
+    async def serve() -> Response:  # reads a file the first time, which takes a millisecond
         return Response(_content(package, name), 200, HEADERS, media_type)
 
     router.add_api_route(path, serve, response_class=Response)

@@ -39,8 +39,9 @@ class Seen:
 
 def waits_for_body(connection: Connection) -> bool:
     protocol = connection.protocol
-    is_its_turn = protocol._reading == BODY and protocol._has_cycle
-    return bool(is_its_turn and not protocol.cycle.response_complete)
+    is_its_turn = protocol._reading == BODY and protocol._has_cycle and not protocol.cycle.response_complete
+    # Or it works in a thread, and answers without the body.
+    return bool(is_its_turn and protocol.cycle.message_event._waiters)
 
 
 async def settle(host: Host, connection: Connection) -> None:

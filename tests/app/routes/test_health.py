@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 import httpx2
 import pytest
@@ -85,3 +86,21 @@ def test_not_ready_while_it_drains_but_requests_are_answered():
             assert (await client.delete("/samples/c1")).json()["unlearned"] == 1
 
     asyncio.run(run())
+
+
+def test_changes_are_accepted_again_when_there_is_room(tmp_path, monkeypatch):
+    """Whoever sends changes only where they are accepted would otherwise never find out."""
+    full = threading.Event()
+    full.set()
+    service = make_service(directory=tmp_path / "d")
+    monkeypatch.setattr("app.journal.sqlite_journal.lacks_room", lambda directory, n_bytes: full.is_set())
+    with served(service) as client:
+        service._live.hindered = StopReason.DISK_FULL
+        time.sleep(0.6)
+        assert client.get("/readyz?for=changes").status_code == 503
+        full.clear()
+        deadline = time.monotonic() + 30
+        while client.get("/readyz?for=changes").status_code != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert client.get("/readyz").json()["changes"] == "accepted"
