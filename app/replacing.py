@@ -185,10 +185,12 @@ class Replacing:
         report(0.05)
         kind = kind or live.model.kind
         try:
-            chosen = another_estimator(kind, parameters, live.model).get_params()
+            # Nothing of the live model is read from here on: a restore may let go of it meanwhile.
+            estimator, schema = another_estimator(kind, parameters, live.model), live.model.schema_
+            chosen = estimator.get_params()
             # Also what changes and predictions will need: nothing may be compiled once the new model is served.
-            await self._workers.compile(partial(prepare_kernels, kind, live.model.schema_, chosen))
-            model = await self._workers.build(partial(refit, kind, chosen, live.model, copy))
+            await self._workers.compile(partial(prepare_kernels, kind, schema, chosen))
+            model = await self._workers.build(partial(refit, estimator, copy))
             report(0.9)
             while len(meanwhile) > _FEW_CHANGES:
                 self._require_same(epoch)

@@ -19,6 +19,8 @@ from core.influence import influence
 from core.schema import Schema, Task
 from tests.app.support import CLASSES, NUMBERS, forest, make_service, rows, served
 
+pytestmark = pytest.mark.timeout(900)  # the kernels of influence take a while to compile
+
 
 def boosted(schema: Schema = CLASSES, n: int = 60) -> Any:
     is_classification = schema.task is Task.CLASSIFICATION
