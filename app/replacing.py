@@ -198,11 +198,13 @@ class Replacing:
             hold = self._holders.hold("fit", is_served_next=True)
         try:
             report(0.05)
-            kind = kind or live.model.kind
-            chosen = another_estimator(kind, parameters, live.model).get_params()
+            # Nothing of the live model is read after this: a restore may let go of it meanwhile.
+            kind, schema = kind or live.model.kind, live.model.schema_
+            estimator = another_estimator(kind, parameters, live.model)
+            chosen = estimator.get_params()
             # Also what changes and predictions will need: nothing may be compiled once the new model is served.
-            await self._workers.compile(partial(prepare_kernels, kind, live.model.schema_, chosen))
-            model = await self._workers.build(partial(refit, kind, chosen, live.model, copy))
+            await self._workers.compile(partial(prepare_kernels, kind, schema, chosen))
+            model = await self._workers.build(partial(refit, estimator, copy))
             report(0.9)
             while len(meanwhile) > _FEW_CHANGES:
                 self._require_same(epoch)

@@ -99,7 +99,7 @@ def another_estimator(kind: str, parameters: Mapping[str, Any], model: ServedMod
     return estimator_of(kind, model.task, {**estimator.get_params(), "random_state": estimator.seed_})
 
 
-def refit(kind: str, parameters: Mapping[str, Any], model: ServedModel, samples: SampleStore) -> ServedModel:
-    """Fit another estimator on samples, which belong to it from now on."""
-    fitted: ServedModel = another_estimator(kind, parameters, model).fit_held(samples)
+def refit(estimator: Any, samples: SampleStore) -> ServedModel:
+    """Fit an estimator on samples, which belong to it from now on."""
+    fitted: ServedModel = estimator.fit_held(samples)
     return fitted

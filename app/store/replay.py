@@ -12,7 +12,7 @@ from app.journal.journal import Record
 from app.journal.records import AddBody, Body, DeleteBody, FitBody, ReplaceBody, decode
 from app.model import ServedModel
 from app.plans import attach_details, make_replacement
-from app.training import refit
+from app.training import another_estimator, refit
 from core.errors import OubliError
 
 EXPORT = "export"  # the type of the ledger's entry of a snapshot that was handed out
@@ -82,7 +82,7 @@ class Replayed:
                 relearned = not store.same_content(body.id, store.prepare([body.row], [body.label]), 0)
                 make_replacement(model, body, relearned=relearned, origin=self.exports)
             case FitBody():
-                self.model = refit(body.kind, body.parameters, model, model.samples_)
+                self.model = refit(another_estimator(body.kind, body.parameters, model), model.samples_)
 
 
 def _count_exports(notes: bytes) -> int:

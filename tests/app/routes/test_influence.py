@@ -11,7 +11,6 @@ import pytest
 
 import app.compiling
 import app.influencing
-from app.compiling import prepare_influence
 from app.jobs.board import JobBoard
 from app.routes.shapes import InfluenceAnswer
 from core import DynamicTreeClassifier, IncrementalBoostingClassifier, OnlineBoostingRegressor
@@ -28,11 +27,10 @@ def boosted(schema: Schema = CLASSES, n: int = 60) -> Any:
     return model.fit(rows(n), labels, ids=[f"c{i}" for i in range(n)], schema=schema)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _kernels() -> None:
-    """Questions are answered at once only when nothing has to be compiled or loaded."""
-    for model in (forest(), boosted(), boosted(NUMBERS)):
-        prepare_influence(model)
+@pytest.fixture(autouse=True)
+def _kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Questions are answered at once, however long their kernels take to be compiled or loaded."""
+    monkeypatch.setattr(app.influencing, "is_influence_prepared", lambda model: True)
 
 
 def pairs(found: list[tuple[str, float]]) -> list[dict[str, Any]]:
@@ -157,8 +155,9 @@ def test_a_long_question_is_a_job_whose_ranking_goes_with_the_next_erasure(monke
 
 
 def test_a_question_whose_kernels_take_long_is_a_job_and_then_is_not(monkeypatch, tmp_path):
-    """As with an empty kernel cache; a refusal in the first moment is one all the same."""
+    """As with an empty kernel cache."""
     monkeypatch.setattr(app.compiling, "_prepared", set())
+    monkeypatch.setattr(app.influencing, "is_influence_prepared", app.compiling.is_influence_prepared)
     monkeypatch.setattr(app.influencing, "_LONG", 0.5)
     compiled = threading.Event()
 
@@ -184,6 +183,7 @@ def test_a_question_whose_kernels_take_long_is_a_job_and_then_is_not(monkeypatch
 
 def test_a_wrong_question_is_refused_also_when_kernels_have_to_be_loaded(monkeypatch):
     monkeypatch.setattr(app.compiling, "_prepared", set())
+    monkeypatch.setattr(app.influencing, "is_influence_prepared", app.compiling.is_influence_prepared)
     monkeypatch.setattr(app.influencing, "_LONG", 30.0)
     monkeypatch.setattr(app.compiling, "_prepare", app.compiling._prepared.add)
     with served(make_service(boosted())) as client:
