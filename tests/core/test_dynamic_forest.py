@@ -259,7 +259,7 @@ def test_an_interrupted_fit_leaves_a_model_that_is_sound() -> None:
 def test_limits_of_the_data_structures_are_checked_before_anything_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = samples()
     model = fitted(occurrence=1.0)
-    monkeypatch.setattr("core.forest.dynamic_forest.MAX_ENTRIES", 60 * 4)
+    monkeypatch.setattr("core.forest.dynamic_forest.MAX_ENTRIES", ensemble.places_of(model.ensemble_.settings, 60))
     unchanged(model, lambda: model.add(X[:1], y[:1]), CapacityError, "61 samples in 4 trees .* lower `occurrence`")
     unchanged(model, lambda: model.fit(np.vstack([X, X]), [*y, *y]), CapacityError, "lower `occurrence`")
     model.replace("s0", X[1], y[1])
