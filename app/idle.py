@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from app.model import ServedModel
 from app.turns import Turns
+from core.errors import UnusableModelError
 
 QUIET_SECONDS = 0.005  # without a request before idle work begins
 SLICE_SECONDS = 0.0005  # aimed at for one piece; a request that arrives meanwhile waits for the rest of it
@@ -29,10 +30,11 @@ class TagSlices:
 
     def step(self, model: ServedModel) -> bool:
         """Resolve one slice; return whether tags are left."""
-        if not model.is_usable:
-            return False
         started = time.perf_counter()
-        model.resolve(max_tags=self._n_tags)
+        try:
+            model.resolve(max_tags=self._n_tags)
+        except UnusableModelError:
+            return False
         spent = time.perf_counter() - started
         if spent > self._seconds:
             self._n_tags = max(1, self._n_tags // 2)

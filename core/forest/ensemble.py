@@ -65,10 +65,11 @@ class ForestSettings:
 def places_of(settings: ForestSettings, n_samples: int) -> int:
     """Places that the leaves of so many samples may take in `members`; there are fewer nodes than that.
 
-    A room is less than twice as large as what is in it, that of an empty leaf has one place, and before a leaf may
-    move there has to be room for twice the largest tree.
+    A room is less than twice as large as what is in it, that of an empty leaf has one place, and before leaves move
+    there has to be room for some times the largest tree (`reserve`, `has_many_pieces`).
     """
-    return 2 * n_samples * settings.occurrences + settings.n_trees + 2 * (n_samples + 2)
+    occurrences = settings.occurrences
+    return 2 * n_samples * occurrences + settings.n_trees + 8 * (n_samples + 16) + 64 * occurrences
 
 
 class Ensemble:

@@ -110,7 +110,7 @@ class QuantisedTrees:
         self.changes = Changes()
         self._forget()
 
-    def _become(self, other: Self) -> None:
+    def _become(self, other: "QuantisedTrees") -> None:
         """Take over everything from an engine that was made aside, in one step."""
         self.changes.undo = None
         self.__dict__.update(other.__dict__)
@@ -143,7 +143,7 @@ class QuantisedTrees:
 
     def grow(self, problem: Problem, slots: Slots, progress: Callable[[int, int], None] | None = None) -> None:
         """Forget everything and train on the samples of some slots."""
-        other: Self = object.__new__(type(self))
+        other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other._forget()
         if len(slots):

@@ -251,7 +251,7 @@ def test_capacity_counts_rooms_and_free_slots(monkeypatch: pytest.MonkeyPatch) -
     settings = read_settings(parameters, 3, ("gini",))
     with pytest.raises(CapacityError, match="lower `occurrence` or `n_estimators`"):
         DynamicForest._check_capacity(settings, 24_000_000)
-    DynamicForest._check_capacity(settings, 15_000_000)
+    DynamicForest._check_capacity(settings, 14_000_000)
     with pytest.raises(CapacityError):
         DynamicForest._check_capacity(settings, 1000, 24_000_000)
     model = case.fitted()
