@@ -23,7 +23,7 @@ from app.folding import Folder
 from app.jobs.board import Report
 from app.journal.records import FitBody, encode
 from app.live import Live
-from app.model import ServedModel, load_model, read_notes
+from app.model import LoadedModel, ServedModel, load_sent, read_notes
 from app.outcomes import Restored
 from app.plans import Plan, make_held
 from app.store.keeper import Keeper
@@ -32,7 +32,9 @@ from app.training import another_estimator, refit
 from app.turns import Turns
 from app.upkeep import Upkeep
 from app.workers import Workers
+from core.errors import FileError
 
+_LONGEST_CHECK = 5.0  # seconds of a restore for comparing with a fresh fit; changes wait meanwhile
 _FEW_CHANGES = 32  # are made on the event loop, while nobody else changes anything
 
 
@@ -136,6 +138,7 @@ class Replacing:
                 dropped_expired=dropped["expiry"],
                 no_longer_held=n_lost,
                 model_version=live.version,
+                verified=loaded.checked,
             )
 
     async def fit(
@@ -250,7 +253,8 @@ class Replacing:
         taken = describe(path, read_notes(path))
         # Versions of another history cannot be compared: then everything known to be erased is dropped.
         since = taken.facts.model_version if taken.facts.lineage == self._keeper.lineage else -1
-        return _Loaded(load_model(path), taken, since)
+        loaded = load_sent(path)
+        return _Loaded(loaded.model, taken, since, _checked(loaded))
 
     def _require_same(self, epoch: int) -> None:
         if self._live.epoch != epoch:
@@ -268,6 +272,7 @@ class _Loaded:
     model: ServedModel
     snapshot: Snapshot
     since: int
+    checked: str  # how far, see `outcomes.Restored`
 
     def erased_since(self, store: AuditStore) -> dict[str, str]:
         """Return those of its samples that were erased after it was written, and how."""
@@ -287,6 +292,23 @@ class _Loaded:
         for kind in kinds.values():
             counts[kind] += 1
         return _Filtered(self.model, self.snapshot, counts)
+
+
+def _checked(loaded: LoadedModel) -> str:
+    """Compare trees from a file with a fresh fit, where that is no long work; say how far they were checked.
+
+    Raises
+    ------
+    FileError
+        When they are others.
+    """
+    if loaded.regrown:
+        return "grown-anew"
+    if loaded.model.seconds_to_verify() > _LONGEST_CHECK:
+        return "checked"
+    if not loaded.model.verify().ok:
+        raise FileError("the file's trees are not those of its samples: restore another file")
+    return "verified"
 
 
 def _nobody(share: float) -> None:

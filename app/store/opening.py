@@ -91,6 +91,11 @@ class Opened:
             recovered, self.keeper, self.store, self.keys, clock.now_ms, choice or LedgerChoice()
         )
         clock.witness(self.store.highest_ms() or 0)  # the journal may have held later entries
+        if recovered.regrown:
+            # The next start need not grow them again, nor rely on files whose trees are not sound.
+            live.model.resolve()
+            self.store.flush()
+            self.keeper.write(live.model, facts_of(live, self.keeper, auditor))
         return live, Records(auditor, self.store, clock), n_records
 
     def close(self) -> None:

@@ -23,6 +23,8 @@ from app.store.keeper import Keeper
 from app.store.replay import Replayed
 from app.store.snapshots import Recovered, Snapshot
 
+REGROWN = "trees-grown-anew"  # the type of the ledger's entry
+
 _AT_ONCE = 1000  # records folded in one transaction
 
 
@@ -88,7 +90,19 @@ def recover(
         record = Record(live.seq, live.version, b"", auditor.event("accepted-missing-erasures", fields))
         journal.append([record], reserve=True)
         store.fold_many([(record.seq, record.notes)])
+    if recovered.regrown:
+        _note_regrown(live, auditor, journal, store)
     return live, auditor, live_model.n_records
+
+
+def _note_regrown(live: Live, auditor: Auditor, journal: Journal, store: AuditStore) -> None:
+    """Write down that the trees were grown anew; those of a kind that is not exact are others now, as after a scrub."""
+    live.seq += 1
+    live.version += live.model.guarantee != "exact"
+    fields: dict[str, Field] = {"model_version": live.version, "kind": live.model.kind}
+    record = Record(live.seq, live.version, b"", auditor.event(REGROWN, fields))
+    journal.append([record], reserve=True)
+    store.fold_many([(record.seq, record.notes)])
 
 
 def _finish_restore(snapshot: Snapshot, journal: Journal) -> None:

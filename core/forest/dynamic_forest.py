@@ -5,6 +5,7 @@ sample store and the trees; what every kind shares is in `core/model.py`, and th
 beside this file.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
@@ -26,6 +27,8 @@ from core.verification import Verification
 # A batch above this share of the samples held costs more to take out one by one than to plant the
 # rest anew.
 _REPLANT_SHARE = 0.08
+_CELLS_A_SECOND = 20_000_000  # counted by training, at each level of a tree, roughly
+_CELLS_OF_READING = 20  # what reading a cell of a sample from Python takes, in such
 
 
 class DynamicForest(Model):
@@ -240,13 +243,25 @@ class DynamicForest(Model):
     def _take_apart(self) -> tuple[dict[str, Any], Arrays]:
         return storing.take_apart(self)
 
+    @staticmethod
+    def _describe_settings(settings: ForestSettings) -> dict[str, Any]:
+        return dict(vars(settings))
+
     @classmethod
     def _check_description(cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool) -> None:
         if with_trees:
             soundness.check_parts(document, arrays)
         else:
-            n_slots = len(arrays["forest.links"]) // document["settings"]["occurrences"]
-            soundness.check_description(document, arrays, n_slots=n_slots)
+            soundness.check_description(document, arrays)
+
+    @classmethod
+    def _tree_bytes(cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool) -> int:
+        return storing.tree_bytes(document, arrays)
+
+    def seconds_to_verify(self) -> float:  # noqa: D102 - inherited
+        settings, n = self.ensemble_.settings, len(self.samples_)
+        n_counted = n * settings.occurrences * settings.max_features * (2 + math.log2(n + 1))
+        return (n_counted + n * self.n_features_in_ * _CELLS_OF_READING) / _CELLS_A_SECOND
 
     def _put_together(
         self, document: Mapping[str, Any], arrays: Arrays, store: SampleStore, *, with_trees: bool
