@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core.errors import CapacityError
-from core.forest import checking, quantisation, soundness, storing
+from core.forest import checking, leftovers, quantisation, soundness, storing
 from core.forest.ensemble import MAX_ENTRIES, MAX_SAMPLES, Ensemble, ForestSettings
 from core.forest.importances import feature_importances
 from core.forest.invariants import check_invariants
@@ -269,4 +269,6 @@ class DynamicForest(Model):
         storing.put_together(self, document, arrays, store, with_trees=with_trees)
 
     def _check_trees(self) -> None:
-        soundness.check_forest(self.ensemble_, self.data(), self.samples_.slots())
+        slots = self.samples_.slots()
+        soundness.check_forest(self.ensemble_, self.data(), slots)
+        leftovers.check_leftovers(self.ensemble_, slots)

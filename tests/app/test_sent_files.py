@@ -130,11 +130,10 @@ def _spoil(array: np.ndarray) -> None:
 
 
 def test_a_start_without_readable_samples_refuses(tmp_path: Path) -> None:
-    service = make_service(forest(20), tmp_path / "data")
-    service._keeper.close()
+    opened = open_directory(tmp_path / "data")
+    opened.snapshots.write(forest(20), Facts(1, seq=1))
     for path in (tmp_path / "data").glob("snapshot-*"):
         path.write_bytes(changed(path, "samples.id_offsets", _spoil))
-    opened = open_directory(tmp_path / "data")
     with pytest.raises(StartError, match=r"no snapshot in .* can be read"):
         opened.snapshots.recover()
     opened.close()
