@@ -298,7 +298,7 @@ def _model_of(document: dict[str, Any], arrays: Arrays, version: int, is_own: bo
     limit = None if is_own else allowance(arrays)
     try:
         with np.errstate(all="ignore"):  # numbers that make no sense are refused, not warned of
-            model, regrown = estimator.from_parts(document, arrays, regrow=regrow, limit=limit)
+            model, regrown = estimator.read_parts(document, arrays, regrow=regrow, limit=limit)
             if not regrown and model.digest() != document["digest"]:
                 raise FileError("the file's trees do not have the digest that it names: restore another file")
     except FileError:

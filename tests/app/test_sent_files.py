@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from app.audit.canonical import canonical
+from app.audit.keys import AuditKeys
+from app.audit.store import AuditStore
 from app.errors import StartError, StorageError
 from app.model import load_kept, load_sent
 from app.store.opening import open_directory
@@ -228,3 +233,42 @@ def test_files_of_ours_may_ask_for_more_memory_than_sent_ones(tmp_path: Path) ->
     if len(parts.tensors) < len(Parts.read(tmp_path / "model").tensors):
         with pytest.raises(ValueError, match="more than a file of its size may"):
             load_sent(tmp_path / "small")
+
+
+def test_a_ledger_that_is_given_says_what_is_wrong_with_it(tmp_path: Path) -> None:
+    """Every field of every entry as something else, with hashes that are right."""
+    with served(make_service(forest(20), tmp_path / "data")) as client:
+        client.delete("/samples/c1")
+        client.post("/snapshot")
+        entries = client.get("/ledger").json()["entries"]
+    path = tmp_path / "ledger"
+    assert {entry["type"] for entry in entries} >= {"unlearned", "erased"}
+    values = (-1, 2**53 - 1, True, None, "", [], {}, [[]], "9" * 5000, "10000-01-01T00:00:00Z")
+    refused = 0
+    for number, entry in enumerate(entries):
+        for name in entry.keys() - {"hash"}:
+            for value in values:
+                path.write_text("\n".join(map(json.dumps, rechained(entries, number, {name: value}))))
+                store = AuditStore(None, AuditKeys(None))
+                try:
+                    store.adopt(path)
+                except StartError as error:
+                    refused += "is not taken in" in str(error)
+                store.close()
+    assert refused > 150
+    for text in ("[" * 100_000, '{"index":' + "9" * 5000 + "}", '{"entries":[{"index":NaN}]}'):
+        path.write_text(text)
+        with pytest.raises(StartError):
+            AuditStore(None, AuditKeys(None)).adopt(path)
+
+
+def rechained(entries: list[dict[str, Any]], number: int, fields: dict[str, Any]) -> list[dict[str, Any]]:
+    """A ledger with one entry changed, and all hashes from it on right again."""
+    result = [dict(entry) for entry in entries]
+    result[number] |= fields
+    for i in range(number, len(result)):
+        if i > number:
+            result[i]["previous"] = result[i - 1]["hash"]
+        body = {name: value for name, value in result[i].items() if name != "hash"}
+        result[i]["hash"] = hashlib.sha256(canonical(body)).hexdigest()
+    return result
