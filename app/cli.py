@@ -49,6 +49,7 @@ _ALL_SETTINGS = tuple(field for group in GROUPS.values() for field in group)
 
 Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output file.")]
+MaxDataBytes = Annotated[int, typer.Option(min=1024, help="Most bytes that the data file may unpack to.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -143,6 +144,7 @@ def predict(
         str | None, typer.Option("--id", metavar="COLUMN", help="Column to repeat in front of each prediction.")
     ] = None,
     delimiter: Annotated[str, typer.Option(help="Character between the fields of the data file.")] = ",",
+    max_data_bytes: MaxDataBytes = 4 * 2**30,
 ) -> None:
     """Predict every row of a data file; writes CSV, with a probability for each class."""
     if output is not None:
@@ -153,7 +155,14 @@ def predict(
 
     with Bars() as progress:
         estimator = load_model_file(model)
-        queries = load_queries(data, estimator.schema_, id_column=id_column, delimiter=delimiter, progress=progress)
+        queries = load_queries(
+            data,
+            estimator.schema_,
+            id_column=id_column,
+            delimiter=delimiter,
+            max_bytes=max_data_bytes,
+            progress=progress,
+        )
         if queries.ignored:
             warn(f"not used by the model: {', '.join(map(repr, queries.ignored))}")
         rows = prediction_rows(estimator, queries, progress)
@@ -188,6 +197,7 @@ def influence(
     output: Output = None,
     force: Force = False,
     delimiter: Annotated[str, typer.Option(help="Character between the fields of the data file.")] = ",",
+    max_data_bytes: MaxDataBytes = 4 * 2**30,
 ) -> None:
     """Name the samples that help and that harm most on the rows of a file; writes their ids and scores.
 
@@ -203,7 +213,14 @@ def influence(
     followed = read_update_set(update_set)
     with Bars() as progress:
         estimator = load_model_file(model)
-        queries = load_queries(data, estimator.schema_, label_column=target, delimiter=delimiter, progress=progress)
+        queries = load_queries(
+            data,
+            estimator.schema_,
+            label_column=target,
+            delimiter=delimiter,
+            max_bytes=max_data_bytes,
+            progress=progress,
+        )
         if queries.ignored:
             warn(f"not used by the model: {', '.join(map(repr, queries.ignored))}")
         found = find_influence(estimator, queries, path=data, method=method, update_set=followed, progress=progress)

@@ -27,7 +27,7 @@ from app.columns import (
 )
 from app.progress import Progress, silent
 from app.settings import Settings
-from app.sources import LoadError, Source, listed, located, open_source, tell_note
+from app.sources import MAX_DATA_BYTES, LoadError, Source, listed, located, open_source, tell_note
 from core.errors import InputError
 from core.schema import Column, ColumnType, Schema, Task
 
@@ -84,8 +84,8 @@ def load_table(settings: Settings, progress: Progress = silent) -> Table:
     Parameters
     ----------
     settings : Settings
-        ``data``, ``target``, ``id_column``, ``subject_column``, ``drop``, ``categorical``, ``schema_file``, ``task``
-        and ``delimiter``.
+        ``data``, ``target``, ``id_column``, ``subject_column``, ``drop``, ``categorical``, ``schema_file``, ``task``,
+        ``delimiter`` and ``max_data_bytes``.
     progress : callable
         ``(stage, done, total)``, called in bytes while the file is read and in columns while it is converted.
 
@@ -98,7 +98,7 @@ def load_table(settings: Settings, progress: Progress = silent) -> Table:
         raise LoadError("no data file is named: give one with --data FILE.csv --target COLUMN")
     declared = load_schema(settings.schema_file) if settings.schema_file is not None else None
     target = settings.target or (declared.label_name if declared is not None else "")
-    source = open_source(settings.data, settings.delimiter)
+    source = open_source(settings.data, settings.delimiter, settings.max_data_bytes)
     _require(source, "--target", [target])
     _require(source, "--id", [settings.id_column] if settings.id_column is not None else [])
     _require(source, "--subject", [settings.subject_column] if settings.subject_column is not None else [])
@@ -155,6 +155,7 @@ def load_queries(
     id_column: str | None = None,
     label_column: str | None = None,
     delimiter: str = ",",
+    max_bytes: int = MAX_DATA_BYTES,
     progress: Progress = silent,
 ) -> Queries:
     """Read the rows of a file for prediction: columns by name, others left aside, the target too unless it is named.
@@ -164,7 +165,7 @@ def load_queries(
     LoadError
         When the file, a row or a field cannot be used.
     """
-    source = open_source(path, delimiter)
+    source = open_source(path, delimiter, max_bytes)
     _require(source, "--id", [id_column] if id_column is not None else [])
     _require(source, "--target", [label_column] if label_column is not None else [])
     missing = [name for name in schema.names if name not in source.header]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
-import core
-from core.persistence import read, read_metadata
+from core.persistence import load_foreign, load_own, read_metadata
 from core.samples import Prepared, SampleStore
 from core.schema import Schema, Task
 from core.verification import Verification
@@ -111,6 +111,10 @@ class ServedModel(Protocol):
         """Compare with a fresh fit on the samples held."""
         ...
 
+    def seconds_to_verify(self) -> float:
+        """How long `verify` takes, roughly."""
+        ...
+
     def digest(self) -> str:
         """Return the digest of the trees."""
         ...
@@ -128,36 +132,64 @@ class ServedModel(Protocol):
         ...
 
 
-def load_model(path: Path) -> ServedModel:
-    """Read a model file of any kind.
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model from a file.
 
-    Raises
-    ------
-    FileError
-        When it is not a sound model file.
+    Attributes
+    ----------
+    model
+        The model.
+    regrown
+        Whether its trees were grown anew from its samples.
     """
-    model: ServedModel = core.load(path)
-    return model
+
+    model: ServedModel
+    regrown: bool
 
 
-def read_notes(path: Path, *, whole: bool = False) -> dict[str, str]:
-    """Return what the service noted beside the model in a file, and the model's digest.
+def load_kept(path: Path, *, regrow: bool = False) -> LoadedModel:
+    """Read a model file that this server wrote and kept.
 
     Parameters
     ----------
     path
         The file.
-    whole
-        Check every byte of the file instead of its header only.
+    regrow
+        Take the samples and the parameters alone, and grow the trees anew.
 
     Raises
     ------
     FileError
         When it is not a sound model file.
     """
-    document = read(path)[0] if whole else read_metadata(path)
-    extra = document.get("extra", {})
-    return {**{str(name): str(value) for name, value in extra.items()}, "digest": str(document.get("digest", ""))}
+    model, reason = load_own(path, regrow=regrow)
+    return LoadedModel(model, bool(reason))
+
+
+def load_sent(path: Path) -> LoadedModel:
+    """Read a model file that somebody sent.
+
+    Raises
+    ------
+    FileError
+        When it is not a sound model file, or asks for much more memory than a file of its size may.
+    """
+    model, reason = load_foreign(path)
+    return LoadedModel(model, bool(reason))
+
+
+def read_notes(path: Path) -> dict[str, str]:
+    """Return what the service noted beside the model in a file, and the model's digest; the rest is not checked.
+
+    Raises
+    ------
+    FileError
+        When it is not a sound model file.
+    """
+    document = read_metadata(path)
+    notes: dict[str, str] = {**document.get("extra", {}), "digest": document["digest"]}
+    return notes
 
 
 def class_list(model: ServedModel) -> list[Any] | None:

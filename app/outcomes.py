@@ -96,7 +96,14 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore did."""
+    """What a restore did.
+
+    Attributes
+    ----------
+    verified
+        How far the file's trees were checked: "verified" against a fresh fit; "checked" in all that can be checked as
+        the file is read; or "grown-anew" from its samples, and not taken from the file.
+    """
 
     snapshot_model_version: int
     n_samples: int
@@ -105,6 +112,7 @@ class Restored:
     dropped_expired: int
     no_longer_held: int
     model_version: int
+    verified: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from app.errors import StartError
 from app.loading import Frame, Queries
+from app.model import load_kept
 from app.progress import Progress, silent
 from core import load
 from core.errors import EmptyModelError, FileError
@@ -29,12 +31,19 @@ def load_model_file(path: Path) -> Any:
         if not found:
             raise StartError(f"the directory {path} holds no snapshot: name a model file or a server's data directory")
         path = found[-1]
+        read: Callable[[Path], Any] = _load_snapshot
+    else:
+        read = partial(load, verify=False)
     try:
-        return load(path)
+        return read(path)
     except OSError as error:
         raise StartError(f"the model file {path} cannot be read: {error.strerror}") from None
     except FileError as error:
         raise StartError(f"the model file {path}: {error.rule}") from None
+
+
+def _load_snapshot(path: Path) -> Any:
+    return load_kept(path).model
 
 
 def prediction_rows(estimator: Any, queries: Queries, progress: Progress = silent) -> Iterator[list[Any]]:

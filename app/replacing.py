@@ -26,7 +26,7 @@ from app.jobs.board import Report
 from app.journal.records import FitBody, encode
 from app.live import Live
 from app.memory import let_go_of
-from app.model import ServedModel, load_model, read_notes
+from app.model import LoadedModel, ServedModel, load_sent, read_notes
 from app.outcomes import Restored
 from app.plans import Plan, make_held
 from app.restoration import drop_gone, dropped_fields
@@ -36,9 +36,11 @@ from app.training import another_estimator, refit
 from app.turns import Turns
 from app.upkeep import Upkeep
 from app.workers import Workers
+from core.errors import FileError
 from core.samples import SampleStore
 from core.verification import Verification
 
+_LONGEST_CHECK = 5.0  # seconds of a restore for comparing with a fresh fit; changes wait meanwhile
 _FEW_CHANGES = 32  # are made on the event loop, while nobody else changes anything
 
 
@@ -150,6 +152,7 @@ class Replacing:
                 dropped_expired=dropped["expiry"],
                 no_longer_held=n_lost,
                 model_version=live.version,
+                verified=loaded.checked,
             )
 
     async def fit(
@@ -283,7 +286,8 @@ class Replacing:
         taken = describe(path, read_notes(path))
         # Versions of another history cannot be compared: then everything known to be erased is dropped.
         since = taken.facts.model_version if taken.facts.lineage == self._keeper.lineage else -1
-        return _Loaded(load_model(path), taken, since)
+        loaded = load_sent(path)
+        return _Loaded(loaded.model, taken, since, _checked(loaded))
 
     def _require_same(self, epoch: int) -> None:
         if self._live.epoch != epoch:
@@ -301,6 +305,7 @@ class _Loaded:
     model: ServedModel
     snapshot: Snapshot
     since: int
+    checked: str  # how far, see `outcomes.Restored`
 
     def erased_since(self, store: AuditStore) -> dict[str, str]:
         """Return those of its samples that were erased after it was written, and how."""
@@ -315,6 +320,23 @@ def _wiped_samples(model: ServedModel) -> SampleStore:
     """Overwrite what the model keeps of samples that have left, then copy those that it holds."""
     model.wipe()
     return model.samples_.copy()
+
+
+def _checked(loaded: LoadedModel) -> str:
+    """Compare trees from a file with a fresh fit, where that is no long work; say how far they were checked.
+
+    Raises
+    ------
+    FileError
+        When they are others.
+    """
+    if loaded.regrown:
+        return "grown-anew"
+    if loaded.model.seconds_to_verify() > _LONGEST_CHECK:
+        return "checked"
+    if not loaded.model.verify().ok:
+        raise FileError("the file's trees are not those of its samples: restore another file")
+    return "verified"
 
 
 def _nobody(share: float) -> None:

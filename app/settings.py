@@ -87,6 +87,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "schema_file",
         "task",
         "delimiter",
+        "max_data_bytes",
     ),
     "Model": ("model", *MODEL_PARAMETERS),
     "Storage": (
@@ -175,6 +176,8 @@ class Settings(BaseSettings):
     """What to predict; by default labels with fractions or more than 20 distinct numbers mean regression."""
     delimiter: str = Field(default=",", min_length=1, max_length=1)
     """Character between the fields of a CSV file; a tab for files named .tsv."""
+    max_data_bytes: int = Field(default=4096 * MIB, ge=1024)
+    """Most bytes that the data file may unpack to; more is refused before it fills the memory."""
 
     # --- the model
     model: Literal["forest", "tree", "online-boosting", "incremental-boosting"] = "forest"

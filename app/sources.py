@@ -5,6 +5,9 @@
     read(names)     those columns as a pyarrow table; CSV columns are texts exactly as written
     place(row)      where a row stands, for messages: "line 17" or "row 17"
 
+What a file unpacks to is counted as it is read, and more than a limit ends in a message: a few kilobytes can unpack to
+any number of gigabytes.
+
 When a file is refused, it is read a second time, slowly, to name the line: only failures pay for that. pyarrow's own
 messages repeat the row and are never shown.
 """
@@ -22,16 +25,27 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from app.columns import ColumnError, Note
 from app.errors import StartError
 from app.progress import Progress
 
 _BLOCK_BYTES = 4 * 1024 * 1024
+_READ_BYTES = 2**20  # unpacked at once
 _LISTED = 20  # columns that a message names
 
+_HEADER_BYTES = 16 * 2**20  # of the first line at most
+_BATCH_ROWS = 65_536  # of a Parquet file, looked at before they are unpacked
+_BATCH_BYTES = 256 * 2**20  # that such a batch may unpack to, if each value is as long as what they share
+_DELTA = frozenset({"DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"})
+_SHARED = frozenset({"RLE_DICTIONARY", "PLAIN_DICTIONARY"})
+MAX_DATA_BYTES = 4 * 2**30
+
 _PARQUET = b"PAR1"
+_ZSTD = b"\x28\xb5\x2f\xfd"
 _UNPACK: dict[bytes, Callable[[IO[bytes]], Any]] = {
     b"\x1f\x8b": lambda raw: gzip.GzipFile(fileobj=raw),
     b"BZh": lambda raw: bz2.BZ2File(raw),
@@ -49,29 +63,75 @@ class ParquetSource:
 
     typed = True
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, max_bytes: int = MAX_DATA_BYTES) -> None:
         import pyarrow.parquet  # each format takes a while to import
 
         self.path = path
+        self._max_bytes = max_bytes
         try:
             self._file = pyarrow.parquet.ParquetFile(path)
-        except (pa.ArrowInvalid, OSError):
+            self._schema = self._file.schema_arrow
+            # Texts that many rows share stay shared until it is known how long they are all together.
+            delta = self._encoded_by(_DELTA)
+            shared = [name for name in self._encoded_by(_SHARED) - delta if _is_text(self._schema.field(name).type)]
+            if shared:
+                self._file = pyarrow.parquet.ParquetFile(path, read_dictionary=shared)
+        except (pa.ArrowException, OSError, MemoryError):
             raise LoadError(f"{path} begins like a Parquet file but cannot be read as one: is it cut short?") from None
-        self.header = list(self._file.schema_arrow.names)
+        self.header = list(self._schema.names)
         _check_header(path, self.header)
 
     def read(self, names: Sequence[str], progress: Progress) -> pa.Table:
         """Read some columns; the progress counts row groups."""
         groups = self._file.num_row_groups
-        parts = []
+        schema = pa.schema([self._schema.field(name) for name in names])
+        parts, n_bytes = [], self._claimed(names)
+        if n_bytes > self._max_bytes:
+            raise _too_large(self.path, self._max_bytes)
+        n_bytes = 0
         for done in range(groups):
             progress(f"loading {self.path.name}", done, groups)
             try:
-                parts.append(self._file.read_row_group(done, columns=list(names)))
-            except (pa.ArrowInvalid, OSError):
+                n_rows = self._rows_at_a_time(done, names)
+                for batch in self._file.iter_batches(n_rows, row_groups=[done], columns=list(names)):
+                    n_bytes += batch.num_rows + sum(map(_unpacked_bytes, batch.columns))
+                    if n_bytes > self._max_bytes:
+                        raise _too_large(self.path, self._max_bytes)
+                    parts.append(pa.Table.from_batches([batch]).select(list(names)).cast(schema))
+            except (pa.ArrowException, OSError):
                 raise LoadError(f"{self.path} is damaged in row group {done + 1}: export it again") from None
+            except MemoryError:
+                raise _too_large(self.path, self._max_bytes) from None
         progress(f"loading {self.path.name}", groups, groups)
-        return pa.concat_tables(parts) if parts else self._file.schema_arrow.empty_table().select(list(names))
+        return pa.concat_tables(parts) if parts else schema.empty_table()
+
+    def _encoded_by(self, encodings: frozenset[str]) -> set[str]:
+        """Names of the columns that use one of some encodings."""
+        names = self._schema.names
+        groups = range(self._file.num_row_groups)
+        chunks = [chunk for group in groups for chunk in self._chunks(group, names)]
+        return {chunk.path_in_schema for chunk in chunks if encodings.intersection(chunk.encodings)} & set(names)
+
+    def _chunks(self, group: int, names: Sequence[str]) -> list[Any]:
+        """What the file says of some columns of a row group."""
+        about = self._file.metadata.row_group(group)
+        chunks = [about.column(index) for index in range(about.num_columns)]
+        return [chunk for chunk in chunks if chunk.path_in_schema.split(".")[0] in set(names)]
+
+    def _claimed(self, names: Sequence[str]) -> int:
+        """Bytes that some columns unpack to as the file has it, before what rows share is written out for each."""
+        groups = range(self._file.num_row_groups)
+        sizes = [chunk.total_uncompressed_size for group in groups for chunk in self._chunks(group, names)]
+        return sum(int(size) for size in sizes if size > 0)
+
+    def _rows_at_a_time(self, group: int, names: Sequence[str]) -> int:
+        """Few where a value is written as what differs from the one before: it may be as long as all of them."""
+        longest = [
+            chunk.total_uncompressed_size
+            for chunk in self._chunks(group, names)
+            if _DELTA.intersection(chunk.encodings)
+        ]
+        return min(_BATCH_ROWS, max(1, _BATCH_BYTES // int(max(longest, default=1) or 1)))
 
     def place(self, row: int) -> str:
         """Say where a row stands, counted from 0."""
@@ -83,8 +143,9 @@ class CsvSource:
 
     typed = False
 
-    def __init__(self, path: Path, delimiter: str) -> None:
+    def __init__(self, path: Path, delimiter: str, max_bytes: int = MAX_DATA_BYTES) -> None:
         self.path = path
+        self._max_bytes = max_bytes
         self.delimiter = "\t" if delimiter == "," and ".tsv" in path.suffixes else delimiter
         self.header = self._read_header()
 
@@ -109,6 +170,8 @@ class CsvSource:
                 )
             except pa.ArrowInvalid:
                 self._explain()
+            except MemoryError:
+                raise _too_large(self.path, self._max_bytes) from None
         progress(f"loading {self.path.name}", size, size)
         return table
 
@@ -120,7 +183,13 @@ class CsvSource:
         return f"row {row + 1}"
 
     def _read_header(self) -> list[str]:
-        _, header = next(self._records(), (0, []))
+        try:
+            _, header = next(self._records(min(_HEADER_BYTES, self._max_bytes)), (0, []))
+        except _LimitError:
+            raise LoadError(
+                f"{self.path} has no line break in its first {_HEADER_BYTES // 2**20} MiB: it needs a header line with "
+                "the names of the columns, then rows"
+            ) from None
         if not header:
             raise LoadError(f"{self.path} is empty: it needs a header line with the names of the columns, then rows")
         if len(header) == 1:
@@ -131,10 +200,16 @@ class CsvSource:
         _check_header(self.path, header)
         return header
 
-    def _records(self) -> Iterator[tuple[int, list[str]]]:
-        """Every record with the line it begins in; blank lines are passed over, as pyarrow does."""
+    def _records(self, most: int | None = None) -> Iterator[tuple[int, list[str]]]:
+        """Every record with the line it begins in; blank lines are passed over, as pyarrow does.
+
+        Raises
+        ------
+        _LimitError
+            When there are more than `most` bytes.
+        """
         csv.field_size_limit(2**31 - 1)
-        with self._bytes() as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
+        with self._bytes(most=most) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
             reader = csv.reader(text, delimiter=self.delimiter)
             line = 1
             try:
@@ -169,7 +244,9 @@ class CsvSource:
                     raise LoadError(f"{self.path}, line {number}: is not UTF-8 text: save the file as UTF-8") from None
 
     @contextmanager
-    def _bytes(self, report: Callable[[int], None] = lambda done: None) -> Iterator[IO[bytes]]:
+    def _bytes(
+        self, report: Callable[[int], None] = lambda done: None, *, most: int | None = None
+    ) -> Iterator[IO[bytes]]:
         """The unpacked bytes of the file; what breaks while they are read becomes a `LoadError`."""
         try:
             with self.path.open("rb") as raw:
@@ -179,14 +256,44 @@ class CsvSource:
                 for magic, unpack in _UNPACK.items():
                     if begin.startswith(magic):
                         with unpack(counted) as stream:
-                            yield stream
+                            yield self._limited(stream, most)
                         return
-                yield counted
+                yield self._limited(counted, most)
+        except _LimitError:
+            if most is not None:
+                raise
+            raise _too_large(self.path, self._max_bytes) from None
         except _BROKEN:
             raise LoadError(f"{self.path} is compressed and cut short or damaged: copy or download it again") from None
         except OSError as error:
             reason = error.strerror or "it is not what its first bytes promise"
             raise LoadError(f"{self.path} cannot be read: {reason}") from None
+
+    def _limited(self, stream: IO[bytes], most: int | None) -> IO[bytes]:
+        return io.BufferedReader(_Limited(stream, self._max_bytes if most is None else most), _READ_BYTES)
+
+
+class _LimitError(Exception):
+    """There is more than there may be."""
+
+
+class _Limited(io.RawIOBase):
+    """A stream of which no more than so many bytes are read."""
+
+    def __init__(self, stream: IO[bytes], most: int) -> None:
+        self._stream = stream
+        self._left = most
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(min(len(buffer), _READ_BYTES))
+        self._left -= len(data)
+        if self._left < 0:
+            raise _LimitError
+        buffer[: len(data)] = data
+        return len(data)
 
 
 class _Counted(io.RawIOBase):
@@ -208,18 +315,57 @@ class _Counted(io.RawIOBase):
 Source = CsvSource | ParquetSource
 
 
-def open_source(path: Path, delimiter: str) -> Source:
-    """Open a data file, whatever its name says it is."""
+def open_source(path: Path, delimiter: str, max_bytes: int = MAX_DATA_BYTES) -> Source:
+    """Open a data file, whatever its name says it is.
+
+    Parameters
+    ----------
+    path
+        The file.
+    delimiter
+        Of a CSV file.
+    max_bytes
+        How much it may unpack to.
+
+    Raises
+    ------
+    LoadError
+        When it cannot be read.
+    """
     try:
         with path.open("rb") as file:
             begin = file.read(4)
     except OSError as error:
         raise LoadError(f"{path} cannot be read: {error.strerror}") from None
     if begin == _PARQUET:
-        return ParquetSource(path)
+        return ParquetSource(path, max_bytes)
     if begin == b"PK\x03\x04":
         raise LoadError(f"{path} is a zip archive or a spreadsheet: unpack it, or export the sheet as CSV")
-    return CsvSource(path, delimiter)
+    if begin == _ZSTD:
+        raise LoadError(f"{path} is compressed with zstd: unpack it, or compress it with gzip, bzip2 or xz")
+    return CsvSource(path, delimiter, max_bytes)
+
+
+def _too_large(path: Path, max_bytes: int) -> LoadError:
+    return LoadError(
+        f"{path} unpacks to more than {max_bytes:,} bytes: if it is what it should be, and there is memory for it, "
+        "allow more with --max-data-bytes"
+    )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind))
+
+
+def _unpacked_bytes(column: pa.Array) -> int:
+    """Bytes of a column when each row has a value of its own."""
+    if not pa.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    lengths = pc.fill_null(pc.binary_length(column.dictionary), 0) if _is_text(column.type.value_type) else None
+    if lengths is None:
+        return int(column.nbytes) + 8 * len(column)
+    counts = np.bincount(column.indices.drop_null().to_numpy(zero_copy_only=False), minlength=len(lengths))
+    return int(counts @ lengths.to_numpy(zero_copy_only=False).astype(np.int64)) + 4 * len(column)
 
 
 @contextmanager

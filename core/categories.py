@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from core.errors import CapacityError, FileError
 from core.rng import MISSING_CATEGORY, hash_text
-from core.slices import copied_dict, copied_list, lists
+from core.slices import copied_dict, copied_list, cut, lists
 from core.values import FLOAT32_EXACT, MISSING
 
 __all__ = ["MISSING_CATEGORY", "CategoryTable", "hash_text"]
@@ -320,6 +320,8 @@ class CategoryTable:
         table.counts = np.zeros(capacity, np.int64)
         for column in columns:
             present = cells[:, column][~np.isnan(cells[:, column])]
+            if (present >= capacity).any():
+                raise damaged
             used = present.astype(np.int64)
             if (used != present).any() or (used < 0).any() or (used >= capacity).any():
                 raise damaged
@@ -371,12 +373,15 @@ def unpack_texts(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], wh
     FileError
         When the offsets do not fit the bytes, or the bytes are not UTF-8.
     """
-    ends = offsets.tolist()
     raw = data.tobytes()
-    if not ends or ends[0] != 0 or ends[-1] != len(raw) or (np.diff(offsets) < 0).any():
+    if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(raw) or (offsets[1:] < offsets[:-1]).any():
         raise FileError(f"the {what} are damaged: restore another file")
+    texts: list[str] = []
     try:
-        return [raw[start:end].decode("utf-8") for start, end in pairwise(ends)]
+        for part in cut(len(offsets) - 1):
+            ends = offsets[part.start : part.stop + 1].tolist()
+            texts += [raw[start:end].decode("utf-8") for start, end in pairwise(ends)]
+        return texts
     except UnicodeDecodeError:
         raise FileError(f"the {what} are not UTF-8: restore another file") from None
 

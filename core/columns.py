@@ -1,7 +1,7 @@
 """From one column, in any shape, to the numbers or texts that a column of its type holds."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -106,6 +106,34 @@ def round_numbers(values: npt.NDArray[Any], column: Column) -> npt.NDArray[Any]:
         refuse_number(values[row].item(), row, column)
     result[np.isnan(result)] = MISSING
     result += 0.0
+    return result
+
+
+def canonical_cells(columns: Sequence[Column], cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return cells as `round_numbers` makes them: one NaN, no -0.0, numbers of each column's precision.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+    cells : float32/64[n, d] without infinities
+        Returned as it is when there is nothing to change, which takes a pass over it.
+    """
+    bits = cells.view(np.uint32 if cells.dtype.itemsize == 4 else np.uint64)
+    missing = np.array(MISSING, cells.dtype).view(bits.dtype)
+    is_other = (np.isnan(cells) & (bits != missing)) | (np.signbit(cells) & (cells == 0))
+    changed = set(np.flatnonzero(is_other.any(axis=0)).tolist())
+    if cells.dtype.itemsize == 8:
+        for j, column in enumerate(columns):
+            if column.dtype == "float32":
+                with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                    values = cells[:, j]
+                    if (np.float64(np.float32(values)) != values)[~np.isnan(values)].any():
+                        changed.add(j)
+    if not changed:
+        return cells
+    result = cells.copy()
+    for j in changed:
+        result[:, j] = round_numbers(cells[:, j], columns[j])
     return result
 
 

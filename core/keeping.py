@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 from core import persistence
 from core.base import Estimator
-from core.errors import FileError
+from core.bounds import is_same_json
+from core.errors import FileError, InputError
+from core.sample_state import canonical_parts, store_bytes
 from core.samples import SampleStore
 from core.schema import Schema, Task
 
@@ -75,10 +77,38 @@ class Keepable(Estimator, ABC):
     def _take_apart(self) -> tuple[dict[str, Any], Arrays]:
         """Describe the trees by JSON-able values and arrays, without tags."""
 
+    @staticmethod
+    @abstractmethod
+    def _describe_settings(settings: Any) -> dict[str, Any]:
+        """Return settings as JSON-able values, as a file has them."""
+
     @classmethod
     @abstractmethod
     def _check_description(cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool) -> None:
-        """Check what a file says before anything is made of it; FileError says what is wrong."""
+        """Check what a file says before anything is made of it; FileError says what is wrong.
+
+        The settings are those of the parameters.
+        """
+
+    @classmethod
+    @abstractmethod
+    def _tree_bytes(cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool) -> int:
+        """Bytes of the trees that are made of a file, roughly; asked after `_check_description`."""
+
+    @abstractmethod
+    def _checked_settings(self, schema: Schema) -> Any:
+        """Check the parameters and return the settings; InputError names the one that does not fit."""
+
+    @classmethod
+    def bytes_asked(
+        cls, schema: Schema, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool = True
+    ) -> int:
+        """Bytes of what is made of a file, roughly."""
+        return store_bytes(schema, arrays) + cls._tree_bytes(document, arrays, with_trees=with_trees)
+
+    @abstractmethod
+    def seconds_to_verify(self) -> float:
+        """How long `verify` takes, roughly."""
 
     @abstractmethod
     def _put_together(
@@ -166,11 +196,11 @@ class Keepable(Estimator, ABC):
         }
         return document, {**arrays, **self.samples_.state()}
 
-    def _restore(self, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool = True) -> None:
+    def _restore(self, document: Mapping[str, Any], arrays: Arrays) -> None:
         """Take over the fitted state that `to_parts` gave; FileError when the parts do not fit together."""
         schema = Schema.from_dict(document["schema"])
         store = SampleStore.from_state(schema, arrays, owner=type(self).__name__)
-        self._put_together(document, arrays, store, with_trees=with_trees)
+        self._put_together(document, arrays, store, with_trees=True)
 
     def save(self, path: str | PathLike[str], extra: Mapping[str, str] | None = None) -> None:
         """Write the model to one file; resolves all tags.
@@ -183,15 +213,33 @@ class Keepable(Estimator, ABC):
         ----------
         path : where to.
         extra : text to keep with the model, for the caller.
+
+        Raises
+        ------
+        InputError
+            When the parameters are not those any more that the model was fitted with, or `extra` holds other things
+            than texts.
         """
         self._check_is_fitted()
+        if not all(type(name) is type(text) is str for name, text in (extra or {}).items()):
+            raise InputError("extra must hold texts by their names")
         digest = self.digest()
         document, arrays = self.to_parts()
-        persistence.write(path, arrays, {**document, "digest": digest, "extra": dict(extra or {})})
+        described = self._describe_settings(type(self)(**document["parameters"])._checked_settings(self.schema_))
+        if not is_same_json(described, document["settings"]):
+            raise InputError("the parameters were changed after `fit`: set them back, or fit again, before saving")
+        document |= {"digest": digest, "extra": dict(extra or {})}
+        arrays = persistence.fill_up(arrays, self.bytes_asked(self.schema_, document, arrays))
+        persistence.write(path, arrays, document)
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> Self:
+    def load(cls, path: str | PathLike[str], *, verify: bool | None = None) -> Self:
         """Read a model that `save` wrote.
+
+        Parameters
+        ----------
+        path : the file.
+        verify : whether to compare with a fresh fit, see `core.load`.
 
         Raises
         ------
@@ -199,23 +247,54 @@ class Keepable(Estimator, ABC):
             When the file is unreadable, truncated, altered, foreign or of a newer format, or holds
             another kind of model.
         """
-        model = persistence.load(path)
+        model = persistence.load(path, verify=verify)
         if not isinstance(model, cls):
             raise FileError(f"the file holds a {type(model).__name__}: use its `load`, or `core.load`")
         return model
 
     @classmethod
     def from_parts(cls, document: dict[str, Any], arrays: Arrays, *, with_trees: bool = True) -> Self:
+        """Put a model together from what `to_parts` returned, checked; without `with_trees` they are grown anew."""
+        return cls.read_parts(document, arrays, regrow="" if with_trees else persistence.ASKED_FOR)[0]
+
+    @classmethod
+    def read_parts(
+        cls, document: dict[str, Any], arrays: Arrays, *, regrow: str = "", limit: int | None = None
+    ) -> tuple[Self, str]:
         """Put a model together from what a model file holds, checked; for `core.persistence`.
 
-        Without `with_trees` the trees are grown anew from the samples: those in the file are of another format.
+        Parameters
+        ----------
+        document, arrays
+            As `to_parts` returns them.
+        regrow
+            Why the trees are to be grown anew from the samples; empty: take over those of the file.
+        limit
+            Bytes that may be asked for; None: as many as it takes.
+
+        Returns
+        -------
+        model, and why its trees were grown anew.
         """
-        cls._check_description(document, arrays, with_trees=with_trees)
+        schema = Schema.from_dict(document["schema"])
         model = cls(**document["parameters"])
-        model._restore(document, arrays, with_trees=with_trees)
-        if with_trees:
+        described = model._describe_settings(model._checked_settings(schema))
+        if not is_same_json(described, document.get("settings")):
+            raise FileError("the file is not sound (its parameters and its settings differ): restore another file")
+        if document.get("guarantee", model.guarantee) != model.guarantee:
+            raise FileError("the file is not sound (its guarantee is another): restore another file")
+        arrays, is_canonical = canonical_parts(schema, arrays)
+        # Trees that are not taken over still say how much the file may ask for.
+        checks_trees = not regrow and (is_canonical or limit is not None)
+        if not is_canonical:
+            regrow = regrow or persistence.NOT_CANONICAL
+        cls._check_description(document, arrays, with_trees=checks_trees)
+        persistence.require_room(cls.bytes_asked(schema, document, arrays, with_trees=checks_trees), limit)
+        store = SampleStore.from_state(schema, arrays, owner=cls.__name__)
+        model._put_together(document, arrays, store, with_trees=not regrow)
+        if not regrow:
             model._check_trees()
-        return model
+        return model, regrow
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickled by scikit-learn's tools (never by `save`): the fitted state as plain arrays."""

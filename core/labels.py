@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from core.bounds import parse_json
 from core.errors import CapacityError, FileError
 from core.schema import LabelType
 from core.targets import Label, canonical_label
@@ -257,10 +258,7 @@ class ClassTable:
         """
         table = cls(label_type)
         held = arrays["class_table.codes"].tolist()
-        try:
-            values = json.loads(arrays["class_table.values"].tobytes())
-        except ValueError:
-            raise FileError("the table of classes is damaged: restore another file") from None
+        values = parse_json(arrays["class_table.values"].tobytes(), "the table of classes")
         sound = isinstance(values, list) and len(values) == len(held) == len(set(held))
         sound = sound and all(0 <= code < _MAX_CLASSES for code in held)
         if sound:
@@ -293,7 +291,7 @@ class ClassTable:
 
 
 def _same(label: Label | None, value: Any) -> bool:
-    return label is not None and type(label) is type(value) and label == value
+    return label is not None and type(label) is type(value) and repr(label) == repr(value)  # 0.0 is not -0.0
 
 
 def _require(condition: bool, what: str) -> None:

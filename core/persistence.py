@@ -15,14 +15,15 @@ from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import safetensors
 
+from core.bounds import Anything, Fields, Scalar, Text, Whole, parse_json, require
 from core.errors import FileError, NewerFormatError, OubliError
-from core.tensors import read_tensor, write_tensors
+from core.tensors import check_tensors, read_tensor, write_tensors
 
 FORMAT = "oubli"
 VERSION = 2
@@ -30,6 +31,51 @@ VERSION = 2
 FIRST_READABLE_TREES = 2
 
 Arrays = dict[str, npt.NDArray[Any]]
+
+NOT_CANONICAL = "the samples hold numbers in another form than this program writes"
+OLDER_FORMAT = "the trees are of an older format"
+ASKED_FOR = "that was asked for"
+
+# How much memory a file from elsewhere may ask for: so much in any case, and so many times its own arrays. What is
+# measured while it is read, copies included, is about twice that at most.
+_ALLOWED = 24 * 2**20
+_ALLOWED_TIMES = 4
+_FILLER = "filler"  # zeros, of a model that takes more memory than that, see `fill_up`
+_TEXT_OF_EXTRA = 2**20
+# What the header of every model says; a kind checks the rest. `parameters` are checked again by the estimator.
+_HEADER = Fields(
+    {
+        "kind": Text(64),
+        "task": Text(64),
+        "parameters": Fields(more=Scalar()),
+        "schema": Fields({"columns": Anything(), "task": Text(64)}, more=Anything()),
+        "n_samples": Whole(),
+        "digest": Text(128),
+    },
+    {
+        "guarantee": Text(64),
+        "extra": Fields(more=Text(_TEXT_OF_EXTRA)),
+        "settings": Fields(more=Anything()),
+        "n_classes": Whole(2, 2**31 - 1),
+        "n_mutations": Whole(),
+    },
+)
+
+# What Python and NumPy raise when parts do not fit together.
+_MISFITS = (ArithmeticError, AttributeError, LookupError, OubliError, RecursionError, TypeError, ValueError)
+
+
+class Loaded(NamedTuple):
+    """A model from a file.
+
+    Attributes
+    ----------
+    model : the model.
+    regrown : why its trees were grown anew from its samples; empty when they are the file's.
+    """
+
+    model: Any
+    regrown: str
 
 
 def _checksum(document: str, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
@@ -111,13 +157,22 @@ def _check_header(metadata: Mapping[str, str] | None) -> dict[str, Any]:
     if not metadata or metadata.get("format") != FORMAT or "document" not in metadata:
         raise FileError("the file was not written by Oubli: use one that `save` or a snapshot wrote")
     _check_version(metadata)
-    try:
-        document = json.loads(metadata["document"])
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise FileError("the file's header is damaged: restore another file") from error
+    document = parse_json(metadata["document"], "the file's header")
     if not isinstance(document, dict):
         raise FileError("the file's header is damaged: restore another file")
+    _estimator_of(document)
+    require(document, _HEADER, "its header")
     return document
+
+
+def _estimator_of(document: Mapping[str, Any]) -> Any:
+    from core.kinds import KINDS  # the estimators import this module
+
+    kind, task = document.get("kind"), document.get("task")
+    key: Any = (kind, task)  # a task is equal to its name
+    if type(kind) is not str or type(task) is not str or key not in KINDS:
+        raise FileError("the file holds a kind of model that this program does not know: upgrade oubli")
+    return key
 
 
 def read_metadata(path: str | PathLike[str]) -> dict[str, Any]:
@@ -171,41 +226,105 @@ def _read(path: str | PathLike[str]) -> tuple[dict[str, str], dict[str, Any], Ar
         metadata = file.metadata()
         document = _check_header(metadata)
         try:
+            check_tensors(file, Path(path).stat().st_size)
             arrays: Arrays = {name: read_tensor(file, name) for name in file.keys()}  # noqa: SIM118
         except (safetensors.SafetensorError, OSError) as error:
             raise FileError("the file is truncated: restore another file") from error
     return metadata, document, arrays
 
 
-def load(path: str | PathLike[str]) -> Any:
+def load(path: str | PathLike[str], *, verify: bool | None = None) -> Any:
     """Load a model of any kind that `save` wrote.
 
-    Of a file in an older format the samples and the parameters are taken, and the model is grown anew.
+    Everything that takes no longer than reading is checked: checksum, types and shapes, ranges, references, that every
+    sample is where the splits lead, counters against each other, parameters against settings, and the digest. Of a file
+    in an older format, or with numbers in another form than `fit` holds them in, the samples and the parameters are
+    taken, and the trees are grown anew.
+
+    Parameters
+    ----------
+    path : the file.
+    verify : bool, optional
+        Whether to compare the trees with a fresh fit on the samples too, as the model's `verify` does. That takes as
+        long as training. When left out, it is done where it takes less than about a second.
 
     Raises
     ------
     FileError
-        When the file is unreadable, truncated, altered, foreign or of a newer format.
+        When the file is unreadable, truncated, altered, foreign or of a newer format, or asks for much more memory
+        than a file of its size may.
     """
+    model = load_foreign(path).model
+    is_wanted = model.seconds_to_verify() < _SHORT if verify is None else verify
+    if is_wanted and not model.verify().ok:
+        raise FileError("the file's trees are not those of its samples: restore another file")
+    model.samples_.build_index()
+    return model
+
+
+_SHORT = 1.0  # seconds
+
+
+def load_foreign(path: str | PathLike[str]) -> Loaded:
+    """Load a model from a file that may come from anywhere; as `load`, but the trees are not compared with a fit."""
+    return _load(path, is_own=False, regrow="")
+
+
+def load_own(path: str | PathLike[str], *, regrow: bool = False) -> Loaded:
+    """Load a model from a file that this program wrote and kept, however much memory it takes.
+
+    With `regrow` the samples and the parameters are taken, and the trees are grown anew: they are derived data, and
+    what is wrong with them is no reason to do without the samples.
+    """
+    return _load(path, is_own=True, regrow=ASKED_FOR if regrow else "")
+
+
+def _load(path: str | PathLike[str], *, is_own: bool, regrow: str) -> Loaded:
     metadata, document, arrays = _read(path)
     check = _Check(metadata, arrays)
     try:
-        return _model_of(document, arrays, _check_version(metadata))
+        return _model_of(document, arrays, _check_version(metadata), is_own, regrow)
     finally:
         check.require()  # what does not hold is said rather than what came of it
 
 
-def _model_of(document: dict[str, Any], arrays: Arrays, version: int) -> Any:
+def _model_of(document: dict[str, Any], arrays: Arrays, version: int, is_own: bool, regrow: str) -> Loaded:
     """Make the model that a file describes; FileError when its parts do not fit together."""
     from core.kinds import KINDS  # the estimators import this module
 
-    task: Any = str(document.get("task"))  # which is equal to the Task of this name
-    estimator = KINDS.get((str(document.get("kind")), task))
-    if estimator is None:
-        raise FileError("the file holds a kind of model that this program does not know: upgrade oubli")
+    if version < FIRST_READABLE_TREES:
+        regrow = OLDER_FORMAT
+    estimator = KINDS[_estimator_of(document)]
+    limit = None if is_own else allowance(arrays)
     try:
-        return estimator.from_parts(document, arrays, with_trees=version >= FIRST_READABLE_TREES)
+        with np.errstate(all="ignore"):  # numbers that make no sense are refused, not warned of
+            model, regrown = estimator.read_parts(document, arrays, regrow=regrow, limit=limit)
+            if not regrown and model.digest() != document["digest"]:
+                raise FileError("the file's trees do not have the digest that it names: restore another file")
     except FileError:
         raise
-    except (KeyError, TypeError, ValueError, IndexError, OubliError) as error:
+    except _MISFITS as error:
         raise FileError("the file's parts do not fit together: restore another file") from error
+    return Loaded(model, regrown)
+
+
+def allowance(arrays: Mapping[str, npt.NDArray[Any]]) -> int:
+    """Bytes that a file from elsewhere may ask for."""
+    return _ALLOWED + _ALLOWED_TIMES * sum(array.nbytes for array in arrays.values())
+
+
+def fill_up(arrays: Arrays, n_bytes: int) -> Arrays:
+    """Make arrays so large that their file may ask for some bytes of memory: with zeros, where they are too small."""
+    missing = n_bytes - allowance(arrays)
+    if missing <= 0:
+        return arrays
+    return {**arrays, _FILLER: np.zeros(missing // _ALLOWED_TIMES + 1, np.uint8)}
+
+
+def require_room(n_bytes: int, limit: int | None) -> None:
+    """Refuse a file that asks for more memory than it may."""
+    if limit is not None and n_bytes > limit:
+        raise FileError(
+            f"the file asks for {n_bytes >> 20} MiB of memory, more than a file of its size may: restore another file, "
+            "or write it anew with this version"
+        )

@@ -21,13 +21,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from core.bounds import LARGEST_COUNTER
 from core.categories import CategoryTable, pack_texts, unpack_texts
+from core.columns import canonical_cells
 from core.errors import FileError
 from core.expiries import NEVER
 from core.ids import hash_ids
 from core.labels import ClassTable
 from core.rng import hash_text
 from core.schema import ColumnType, Schema, Task
+from core.slices import cut
 from core.slots import MAX_SLOTS
 from core.values import ID_LENGTH, RefusedError, id_text
 
@@ -57,6 +60,8 @@ _KEYS = {
 }
 _LATER_KEYS = ("samples.expiry_slots", "samples.expiries", "samples.origin_slots", "samples.origins")
 _REMEDY = "restore another file"
+# Roughly, beside the cells: what the store and the trees keep of a slot, of a code, of an id.
+_SLOT_BYTES, _CODE_BYTES, _TEXT_BYTES = 96, 96, 128
 
 
 def dump(store: "SampleStore") -> dict[str, npt.NDArray[Any]]:
@@ -90,22 +95,57 @@ def dump(store: "SampleStore") -> dict[str, npt.NDArray[Any]]:
     }
 
 
+def canonical_parts(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[dict[str, npt.NDArray[Any]], bool]:
+    """Return the arrays of a model with the numbers of its samples in the form that `add` gives them.
+
+    Returns
+    -------
+    arrays, and whether they were in that form already: trees that were grown on other bits are other trees.
+
+    Raises
+    ------
+    FileError
+        When the samples do not fit the schema or each other.
+    """
+    parts = _checked_parts(schema, arrays)
+    cells, targets = parts["samples.cells"], parts["samples.targets"]
+    canonical = canonical_cells(schema.columns, cells)
+    changed = {} if canonical is cells else {"samples.cells": canonical}
+    if targets.dtype.kind == "f" and (np.signbit(targets) & (targets == 0)).any():
+        changed["samples.targets"] = targets + 0.0
+    return {**arrays, **changed}, not changed
+
+
+def store_bytes(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> int:
+    """Bytes of the store that `load` makes, roughly: slots and codes may be few and yet have large numbers."""
+    slots, codes = arrays["samples.slots"], arrays["categories.codes"]
+    classes = arrays["class_table.codes"]
+    n_slots, n_codes, n_classes = (int(array.max(initial=-1)) + 1 for array in (slots, codes, classes))
+    slot_bytes = schema.n_features * schema.cell_dtype.itemsize + _SLOT_BYTES
+    texts = arrays["samples.ids"].nbytes + _TEXT_BYTES * len(slots)
+    return n_slots * slot_bytes + _CODE_BYTES * (n_codes + n_classes) + texts
+
+
 def load(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]], owner: str) -> "SampleStore":
-    """Rebuild a store; FileError when the arrays do not fit the schema or each other."""
+    """Rebuild a store; FileError when the arrays do not fit the schema or each other.
+
+    As in a copy, ids are not indexed yet, see `SlotTable`. Other threads are not kept waiting.
+    """
     from core.samples import SampleStore
 
     parts = _checked_parts(schema, arrays)
     names = unpack_texts(parts["samples.ids"], parts["samples.id_offsets"], "ids")
     slots, cells, targets = parts["samples.slots"], parts["samples.cells"], parts["samples.targets"]
     n = len(slots)
-    _check_samples(schema, names, slots, cells, targets)
+    hashes = hash_ids(names)
+    _check_samples(schema, names, hashes, slots, cells, targets)
     store = SampleStore(schema, owner)
     top = int(slots.max()) + 1 if n else 0
     store._grow(top)
     store._top = top
     store.cells[slots] = cells
     store.held[slots] = True
-    store.id_hashes[slots] = hash_ids(names)
+    store.id_hashes[slots] = hashes
     if schema.task is Task.CLASSIFICATION:
         store.class_codes[slots] = targets
         store.classes = ClassTable.from_state(schema.label_type, parts, targets)
@@ -113,16 +153,19 @@ def load(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]], owner: str) -> 
         store.y[slots] = targets
     categorical = np.flatnonzero(schema.categorical_mask).tolist()
     store.categories = CategoryTable.from_state(categorical, parts, cells)
-    numbers = slots.tolist()
-    store._slot_of = dict(zip(names, numbers, strict=True))
-    for slot, name in zip(numbers, names, strict=True):
-        store._ids[slot] = name
+    ids = store._ids
+    for part in cut(n):
+        for slot, name in zip(slots[part].tolist(), names[part], strict=True):
+            ids[slot] = name
+    del store._slot_of
+    store._order = slots.astype(np.int64)
+    store._is_fresh_copy = True
     store._free = np.flatnonzero(~store.held[:top])[::-1].tolist()
     store._pass_numbers(names)
     if store._next_id > int(parts["samples.next_id"][0]):
         raise FileError(f"the counter of ids is behind the ids held: {_REMEDY}")
     store._next_id = int(parts["samples.next_id"][0])
-    _link_subjects(store, parts, names)
+    _link_subjects(store, parts)
     _attach_numbers(store, parts)
     return store
 
@@ -148,15 +191,19 @@ def _checked_parts(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> di
         or parts["samples.targets"].dtype.kind != expected
         or len(parts["samples.id_offsets"]) != n + 1
         or parts["samples.next_id"].shape != (1,)
-        or parts["samples.next_id"][0] < 0
+        or not 0 <= parts["samples.next_id"][0] <= LARGEST_COUNTER
     ):
         raise FileError(f"the samples do not fit the schema: {_REMEDY}")
+    targets = parts["samples.targets"]
+    if np.isinf(parts["samples.cells"]).any() or (targets.dtype.kind == "f" and not np.isfinite(targets).all()):
+        raise FileError(f"the samples hold a number that is not finite: {_REMEDY}")
     return parts
 
 
 def _check_samples(
     schema: Schema,
     names: list[str],
+    hashes: npt.NDArray[np.uint64],
     slots: npt.NDArray[Any],
     cells: npt.NDArray[Any],
     targets: npt.NDArray[Any],
@@ -164,11 +211,9 @@ def _check_samples(
     n = len(slots)
     if n and (slots.min() < 0 or slots.max() >= MAX_SLOTS or not _are_distinct(slots)):
         raise FileError(f"the slots of the samples are damaged: {_REMEDY}")
-    if len(set(names)) != n:
+    if not _are_distinct(hashes) and len(set(names)) != n:
         raise FileError(f"an id is held twice: {_REMEDY}")
     _check_texts(names, "ids")
-    if np.isinf(cells).any() or (targets.dtype.kind == "f" and not np.isfinite(targets).all()):
-        raise FileError(f"the samples hold a number that is not finite: {_REMEDY}")
     if targets.dtype.kind == "i" and n and targets.min() < 0:
         raise FileError(f"the labels of the samples are damaged: {_REMEDY}")
     for j, column in enumerate(schema.columns):
@@ -178,14 +223,18 @@ def _check_samples(
                 raise FileError(f"the samples do not fit the schema: {_REMEDY}")
 
 
-def _are_distinct(slots: npt.NDArray[Any]) -> bool:
-    """Whether no slot, none of which is negative, is there twice."""
-    is_there = np.zeros(int(slots.max()) + 1, np.bool_)
-    is_there[slots] = True
-    return int(np.count_nonzero(is_there)) == len(slots)
+def _are_distinct(numbers: npt.NDArray[Any]) -> bool:
+    """Whether no number is there twice."""
+    ordered = np.sort(numbers)
+    return not (ordered[1:] == ordered[:-1]).any()
 
 
 def _check_texts(names: list[str], what: str) -> None:
+    for part in cut(len(names)):
+        _check_some_texts(names[part], what)
+
+
+def _check_some_texts(names: list[str], what: str) -> None:
     lengths = set(map(len, names))
     if min(lengths, default=1) > 0 and max(lengths, default=1) <= ID_LENGTH and "".join(names).isascii():
         return  # nearly always, and many times faster than one by one
@@ -196,15 +245,17 @@ def _check_texts(names: list[str], what: str) -> None:
         raise FileError(f"the {what} are damaged: {_REMEDY}") from None
 
 
-def _link_subjects(store: "SampleStore", parts: dict[str, npt.NDArray[Any]], names: list[str]) -> None:
+def _link_subjects(store: "SampleStore", parts: dict[str, npt.NDArray[Any]]) -> None:
     subjects = unpack_texts(parts["samples.subjects"], parts["samples.subject_offsets"], "subjects")
-    rows = parts["samples.subject_rows"].tolist()
-    if len(rows) != len(subjects) or len(set(rows)) != len(rows) or not all(0 <= row < len(names) for row in rows):
+    rows = parts["samples.subject_rows"]
+    n = len(parts["samples.slots"])
+    if len(rows) != len(subjects) or not _are_distinct(rows) or ((rows < 0) | (rows >= n)).any():
         raise FileError(f"the subjects do not fit the samples: {_REMEDY}")
     _check_texts(subjects, "subjects")
-    slots = parts["samples.slots"][rows].tolist() if rows else []
-    for slot, subject in zip(slots, subjects, strict=True):
-        store._subjects.link(slot, subject)
+    for part in cut(len(rows)):
+        slots = parts["samples.slots"][rows[part]].tolist()
+        for slot, subject in zip(slots, subjects[part], strict=True):
+            store._subjects.link(slot, subject)
 
 
 def _attach_numbers(store: "SampleStore", parts: dict[str, npt.NDArray[Any]]) -> None:
@@ -214,7 +265,7 @@ def _attach_numbers(store: "SampleStore", parts: dict[str, npt.NDArray[Any]]) ->
         ("samples.origin_slots", "samples.origins", "origins"),
     ):
         slots, values = parts[slots_key], parts[values_key]
-        sound = len(slots) == len(values) and len(set(slots.tolist())) == len(slots)
+        sound = len(slots) == len(values) and _are_distinct(slots)
         if not sound or not np.isin(slots, parts["samples.slots"]).all() or (values == NEVER).any():
             raise FileError(f"the {what} do not fit the samples: {_REMEDY}")
     store._expiries.set_many(parts["samples.expiry_slots"], parts["samples.expiries"])

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from core.errors import FileError
 from core.slices import cut
 
 _PIECE = 2**20  # bytes
@@ -35,6 +36,8 @@ _DTYPES = {
     "float32": "F32",
     "float64": "F64",
 }
+_KNOWN = frozenset(_DTYPES.values())
+_MOST_DIMENSIONS = 4
 
 
 def write_tensors(handle: int, arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str]) -> None:
@@ -59,6 +62,23 @@ def _write_all(handle: int, data: memoryview) -> None:
     # The system takes less at a time when there is much, or when a signal comes.
     while data:
         data = data[os.write(handle, data[: 16 * _PIECE]) :]
+
+
+def check_tensors(file: Any, n_bytes: int) -> None:
+    """Refuse tensors of types that are not written here, and shapes that are larger than a file of `n_bytes`.
+
+    An empty array may have any length along its other dimensions; what goes through these would never end.
+
+    Raises
+    ------
+    FileError
+        When there are such.
+    """
+    for name in file.keys():  # noqa: SIM118
+        source = file.get_slice(name)
+        shape = source.get_shape()
+        if source.get_dtype() not in _KNOWN or len(shape) > _MOST_DIMENSIONS or any(size > n_bytes for size in shape):
+            raise FileError("a part of the file has a type or a shape that none can have: restore another file")
 
 
 def read_tensor(file: Any, name: str) -> npt.NDArray[Any]:

@@ -75,6 +75,20 @@ class PendingErasure:
     n_samples: int
 
 
+# What an entry raises that has the right hash and says what no entry says.
+_MISFITS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    sqlite3.IntegrityError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+)
+
+
 class AuditStore:
     """The ledger: entries, receipts, repeated requests.
 
@@ -181,7 +195,7 @@ class AuditStore:
                     if last.index > self._head.index:
                         self._append(entry, check_entry(entry, self._head), 0, {})
                         n_new += 1
-                except (ChainError, KeyError, TypeError, ValueError, sqlite3.IntegrityError) as error:
+                except (ChainError, *_MISFITS) as error:
                     how = error if isinstance(error, ChainError) else "an entry is not one of Oubli"
                     raise StartError(
                         f"the ledger {path} is not taken in: {how}. Download it again with GET /ledger, from the "

@@ -241,6 +241,11 @@ class RestoreAnswer(Shape):
     """What was erased, rectified or expired after the file was written; the ledger says so."""
     no_longer_held: int
     """Samples that were held before the restore and are not any more."""
+    verified: Literal["verified", "checked", "grown-anew"]
+    """`verified`: the file's trees were compared with a fresh fit on its samples, and are the same. `checked`: that
+    would have taken long; all that can be checked while the file is read was, and POST /model/verify does the rest.
+    `grown-anew`: the trees were grown from the file's samples, because the file is of an older format or holds numbers
+    in another form."""
     durable: Durable
 
 

@@ -113,7 +113,8 @@ async def download(request: Request) -> Response:
 async def restore(request: Request) -> Response:
     """Replace the model by that of an uploaded snapshot, less the samples that were erased, rectified or expired since.
 
-    The ledger says which those are. The model version goes up, never back.
+    The ledger says which those are. The model version goes up, never back. `verified` in the answer says how far the
+    file's trees were checked.
     """
     service = context_of(request).service
     with storage_errors(), service.uploads.open() as upload:
@@ -128,6 +129,7 @@ async def restore(request: Request) -> Response:
             erased=restored.dropped_erased, rectified=restored.dropped_rectified, expired=restored.dropped_expired
         ),
         no_longer_held=restored.no_longer_held,
+        verified=restored.verified,
         durable=service.is_durable,
     )
     return json_answer(content.model_dump())

@@ -106,6 +106,11 @@ class Opened:
         found = recover(recovered, self.keeper, self.store, self.keys, clock, choice or LedgerChoice())
         clock.witness(self.store.highest_ms() or 0)  # the journal may have held later entries
         self.notes += found.notes
+        if recovered.regrown:
+            # The next start need not grow them again, nor rely on files whose trees are not sound.
+            found.live.model.resolve()
+            self.store.flush()
+            self.keeper.write(found.live.model, facts_of(found.live, self.keeper, found.auditor))
         return found.live, Records(found.auditor, self.store, clock), found.n_records
 
     def close(self) -> None:

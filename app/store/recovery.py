@@ -38,6 +38,8 @@ from app.store.snapshots import Recovered, Snapshot
 from app.upkeep import facts_of
 from core.errors import FileError
 
+REGROWN = "trees-grown-anew"  # the type of the ledger's entry
+
 _AT_ONCE = 1000  # records folded in one transaction
 _IDS_AT_ONCE = 10_000
 
@@ -128,6 +130,8 @@ def recover(
     if lost:
         _write_down(live, keeper, store, accepted_keys(auditor, lost))
         notes.append(f"going on without keys that the ledger names: {', '.join(lost.files())}")
+    if recovered.regrown:
+        _note_regrown(live, auditor, keeper, store)
     return Found(live, auditor, live_model.n_records, notes)
 
 
@@ -242,6 +246,13 @@ def _free_id(store: AuditStore, first: int, version: int) -> int:
         if not erased:
             return first
         first = max(map(int, erased)) + 1
+
+
+def _note_regrown(live: Live, auditor: Auditor, keeper: Keeper, store: AuditStore) -> None:
+    """Write down that the trees were grown anew; those of a kind that is not exact are others now, as after a scrub."""
+    live.version += live.model.guarantee != "exact"
+    fields: dict[str, Field] = {"model_version": live.version, "kind": live.model.kind}
+    _write_down(live, keeper, store, [auditor.event(REGROWN, fields)])
 
 
 def _inherited(erasure: PendingErasure, clock: Clock) -> Pending:

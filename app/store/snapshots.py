@@ -12,17 +12,37 @@ import contextlib
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from app.errors import FlushFailedError, NoSnapshotError, StartError, StorageError
-from app.model import ServedModel, load_model, read_notes
+from app.model import ServedModel, load_kept, read_notes
 from app.store.directory import DataDirectory, storage_errors
+from core.bounds import LARGEST_COUNTER, Anything, Fields, Text, WholeText, require
 from core.errors import FileError, NewerFormatError
 
 GENERATIONS = 2
-_NAME = re.compile(r"snapshot-(\d{8,})\.safetensors")
+_NAME = re.compile(r"snapshot-(\d{8,})\.safetensors", re.ASCII)
+# What is noted in a file beside the model. A file that was uploaded says these too: nothing goes on to a database, a
+# counter or a calendar before it has passed here.
+_NOTES = Fields(
+    optional={
+        "model_version": WholeText(),
+        "next_id": WholeText(high=LARGEST_COUNTER),
+        "lineage": Text(64),
+        "epoch": WholeText(),
+        "seq": WholeText(high=LARGEST_COUNTER),
+        "exports": WholeText(),
+        "ledger_index": WholeText(),
+        "ledger_hash": Text(64),
+        "restore_notes": Text(2**20),
+        "snapshot_id": Text(32),
+        "created_at": Text(40),
+        "digest": Text(128),
+    },
+    more=Anything(),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +87,10 @@ class Facts:
 
         Raises
         ------
-        ValueError
-            When a number is none.
+        FileError
+            When a number is none, or out of range.
         """
+        require(dict(notes), _NOTES, "what is noted beside the model")
         epoch = notes.get("epoch")
         numbers = ("model_version", "next_id", "seq", "exports", "ledger_index")
         return cls(
@@ -96,11 +117,22 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A model read from a snapshot at start, with what a person should be told about it."""
+    """A model read from a snapshot at start, with what a person should be told about it.
+
+    Attributes
+    ----------
+    model, snapshot
+        The model, and the snapshot it is from.
+    notes
+        Sentences.
+    regrown
+        Whether the trees were grown anew from the samples, because no snapshot has sound ones.
+    """
 
     model: ServedModel
     snapshot: Snapshot
     notes: tuple[str, ...]
+    regrown: bool = False
 
 
 class SnapshotStore:
@@ -163,27 +195,34 @@ class SnapshotStore:
     def recover(self) -> Recovered:
         """Read the newest snapshot, or the one before when the newest is damaged.
 
+        When neither has sound trees, those of the newest whose samples can be read are grown anew: trees are derived
+        from the samples, and what is wrong with them is no reason to lose these.
+
         Raises
         ------
         StartError
-            When no snapshot can be read, or the newest needs a newer version of Oubli.
+            When the samples of no snapshot can be read, or the newest needs a newer version of Oubli.
         """
         problems: list[str] = []
-        for path in self._files():
-            try:
-                snapshot = describe(path, read_notes(path))
-                model = load_model(path)
-            except (FileError, OSError) as error:
-                if isinstance(error, NewerFormatError):
-                    # Falling back would lose what the newer version learned and unlearned.
-                    raise StartError(f"{path}: {error.rule}") from None
-                problems.append(f"{path.name} cannot be read: {_rule(error)}")
-                continue
-            self._newest = snapshot
-            notes = [*problems]
-            if problems:
-                notes.append(f"fell back to {path.name}; what came after it is read from the journal")
-            return Recovered(model, snapshot, tuple(notes))
+        for regrow in (False, True):
+            for path in self._files():
+                try:
+                    snapshot = describe(path, read_notes(path))
+                    loaded = load_kept(path, regrow=regrow)
+                except (FileError, OSError) as error:
+                    if isinstance(error, NewerFormatError):
+                        # Falling back would lose what the newer version learned and unlearned.
+                        raise StartError(f"{path}: {error.rule}") from None
+                    if not regrow:
+                        problems.append(f"{path.name} cannot be read: {_rule(error)}")
+                    continue
+                self._newest = snapshot
+                notes = [*problems]
+                if loaded.regrown:
+                    notes.append(f"the trees were grown anew from the samples in {path.name}")
+                elif problems:
+                    notes.append(f"fell back to {path.name}; what came after it is read from the journal")
+                return Recovered(loaded.model, snapshot, tuple(notes), loaded.regrown)
         raise StartError(
             f"no snapshot in {self._directory.path} can be read. " + "; ".join(problems) + ". Restore the files from a "
             "backup, or start with another --data-dir (or an empty one) to train again"
@@ -257,13 +296,17 @@ class SnapshotStore:
         return min(seqs, default=0)
 
     def _publish(self, temporary: Path, number: int) -> Snapshot:
-        """Check a finished file and give it its name."""
+        """Check a finished file and give it its name.
+
+        The check is that of the next start: older files go when this one is there, so it must be one that can be read.
+        """
         temporary.chmod(0o600)
         try:
-            notes = read_notes(temporary, whole=True)
-        except FileError:
-            raise StorageError("the snapshot read back is damaged") from None
-        return describe(self._directory.publish(temporary, f"snapshot-{number:08d}.safetensors"), notes)
+            snapshot = describe(temporary, read_notes(temporary))
+            load_kept(temporary)
+        except FileError as error:
+            raise StorageError(f"the snapshot read back is damaged ({error.rule})") from None
+        return replace(snapshot, path=self._directory.publish(temporary, f"snapshot-{number:08d}.safetensors"))
 
     def _next_number(self) -> int:
         return max(map(_number, self._files()), default=0) + 1
@@ -283,20 +326,26 @@ def describe(path: Path, notes: Mapping[str, str]) -> Snapshot:
         When it is there and makes no sense.
     """
     size = path.stat()
+    facts = Facts.from_notes(notes)
+    text = notes.get("created_at")
     try:
-        facts = Facts.from_notes(notes)
-        created_at = notes.get("created_at")
-        return Snapshot(
-            id=notes.get("snapshot_id", ""),
-            model_version=facts.model_version,
-            digest=notes.get("digest", ""),
-            bytes=size.st_size,
-            created_at=datetime.fromisoformat(created_at) if created_at else datetime.fromtimestamp(size.st_mtime, UTC),
-            path=path,
-            facts=facts,
-        )
-    except ValueError:
+        created_at = datetime.fromisoformat(text) if text else datetime.fromtimestamp(size.st_mtime, UTC)
+        if created_at.tzinfo is None:
+            raise FileError(
+                "its metadata is damaged: take another copy of the file"
+            )  # no other can be compared with it
+        created_at = created_at.astimezone(UTC)
+    except (ValueError, OverflowError):
         raise FileError("its metadata is damaged: take another copy of the file") from None
+    return Snapshot(
+        id=notes.get("snapshot_id", ""),
+        model_version=facts.model_version,
+        digest=notes.get("digest", ""),
+        bytes=size.st_size,
+        created_at=created_at,
+        path=path,
+        facts=facts,
+    )
 
 
 def _number(path: Path) -> int:

@@ -1,7 +1,7 @@
 """What the estimators ask of an engine: whoever grows the trees and keeps them up to date."""
 
 from collections.abc import Callable
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,25 @@ from core.changes import Changes
 
 Arrays = dict[str, npt.NDArray[Any]]
 Slots = npt.NDArray[np.int64]
+
+
+class Shape(NamedTuple):
+    """How much a file says that there is, before anything is made of it.
+
+    Attributes
+    ----------
+    n_slots : one more than the largest slot.
+    n_samples : samples held.
+    groups : trees an iteration, if there are any.
+    categorical : bool[d], which columns are.
+    is_classification : whether classes are predicted.
+    """
+
+    n_slots: int
+    n_samples: int
+    groups: int
+    categorical: npt.NDArray[np.bool_]
+    is_classification: bool
 
 
 class Engine(Protocol):
@@ -26,6 +45,11 @@ class Engine(Protocol):
     @property
     def trees(self) -> Trees:
         """What predictions read."""
+        ...
+
+    @staticmethod
+    def bytes_asked(settings: Any, shape: Shape, arrays: Arrays) -> int:
+        """Bytes of the engine that is made of the arrays of a file, roughly; of a new one when there are no arrays."""
         ...
 
     @property

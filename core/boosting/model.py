@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core.boosting import checking, storing
-from core.boosting.engine import Arrays, Engine
+from core.boosting.engine import Arrays, Engine, Shape
 from core.boosting.loss import sigmoids, softmaxes
 from core.boosting.predict import answer_one, raw_scores
 from core.boosting.problem import Problem
@@ -277,6 +277,30 @@ class BoostedModel(Model):
 
     def _take_apart(self) -> tuple[dict[str, Any], Arrays]:
         return storing.take_apart(self)
+
+    @staticmethod
+    def _describe_settings(settings: Any) -> dict[str, Any]:
+        described: dict[str, Any] = settings.parameters()
+        return described
+
+    @classmethod
+    def _tree_bytes(cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool) -> int:
+        settings = cls.read_parameters(document["settings"])
+        n_classes = len(arrays["class_table.codes"]) if cls.task is Task.CLASSIFICATION else 0
+        shape = Shape(
+            n_slots=int(arrays["samples.slots"].max(initial=-1)) + 1,
+            n_samples=len(arrays["samples.slots"]),
+            groups=n_classes if n_classes > 2 else 1,
+            categorical=np.array([column["type"] == "categorical" for column in document["schema"]["columns"]]),
+            is_classification=cls.task is Task.CLASSIFICATION,
+        )
+        parts = storing.engine_parts(arrays) if with_trees else {}
+        asked: int = cls._engine_type(settings).bytes_asked(settings, shape, parts)
+        return asked
+
+    def seconds_to_verify(self) -> float:  # noqa: D102 - inherited
+        reading = len(self.samples_) * self.n_features_in_ / 1_000_000
+        return reading + 10 * self._seconds_of_growing()
 
     @classmethod
     def _check_description(cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool) -> None:

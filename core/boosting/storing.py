@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from core.errors import FileError, InputError
+from core.errors import FileError
 from core.samples import SampleStore
 
 if TYPE_CHECKING:
@@ -27,8 +27,13 @@ PREFIX = "boosting."
 def take_apart(model: "BoostedModel") -> tuple[dict[str, Any], Arrays]:
     """Describe the trees by JSON-able values and arrays."""
     arrays = {PREFIX + name: array for name, array in model.engine_.arrays().items()}
-    document = {"settings": model._settings.parameters(), "n_mutations": model.n_mutations_since_scrub_}
+    document = {"settings": model._describe_settings(model._settings), "n_mutations": model.n_mutations_since_scrub_}
     return document, arrays
+
+
+def engine_parts(arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
+    """Return the arrays of the engine among those of a file."""
+    return {name[len(PREFIX) :]: array for name, array in arrays.items() if name.startswith(PREFIX)}
 
 
 def _require(condition: Any, what: str) -> None:
@@ -39,7 +44,7 @@ def _require(condition: Any, what: str) -> None:
 def check_description(
     cls: type["BoostedModel"], document: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], *, with_trees: bool
 ) -> None:
-    """Check what a file says before anything is made of it.
+    """Check what a file says before anything is made of it; the settings are those of the parameters.
 
     Raises
     ------
@@ -49,13 +54,7 @@ def check_description(
     _require(document["task"] == document["schema"]["task"] == cls.task.value, "it is for another task")
     n_samples, slots = document["n_samples"], arrays["samples.slots"]
     _require(type(n_samples) is int and n_samples == len(slots), "the number of samples is wrong")
-    _require(type(document["settings"]) is dict, "there are no settings")
-    try:
-        settings = cls.read_parameters(document["settings"])
-    except (InputError, KeyError) as error:
-        raise FileError("the file is not sound (a setting is out of range): restore another file") from error
-    _require(settings.parameters() == document["settings"], "there are settings that do not exist")
-    cls._check_capacity(settings, n_samples)
+    cls._check_capacity(cls.read_parameters(document["settings"]), n_samples)
     _require(type(document["n_mutations"]) is int and document["n_mutations"] >= 0, "the mutations are counted wrong")
     codes, targets = arrays["class_table.codes"], arrays["samples.targets"]
     if cls.task.value == "classification":
@@ -82,6 +81,5 @@ def put_together(
     if not with_trees:
         model.grow_all()
         return
-    parts = {name[len(PREFIX) :]: array for name, array in arrays.items() if name.startswith(PREFIX)}
-    model.take_over(parts)
+    model.take_over(engine_parts(arrays))
     model.n_mutations_since_scrub_ = document["n_mutations"]

@@ -5,6 +5,7 @@ sample store and the trees; what every kind shares is in `core/model.py`, and th
 beside this file.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar, Self
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core.errors import CapacityError
-from core.forest import checking, quantisation, soundness, storing
+from core.forest import checking, leftovers, quantisation, soundness, storing
 from core.forest.ensemble import MAX_ENTRIES, MAX_SAMPLES, Ensemble, ForestSettings, places_of
 from core.forest.importances import feature_importances
 from core.forest.invariants import check_invariants
@@ -27,6 +28,8 @@ from core.verification import Verification
 # A batch above this share of the samples held costs more to take out one by one than to plant the
 # rest anew.
 _REPLANT_SHARE = 0.08
+_CELLS_A_SECOND = 20_000_000  # counted by training, at each level of a tree, roughly
+_CELLS_OF_READING = 20  # what reading a cell of a sample from Python takes, in such
 
 
 class DynamicForest(Model):
@@ -284,13 +287,25 @@ class DynamicForest(Model):
     def _take_apart(self) -> tuple[dict[str, Any], Arrays]:
         return storing.take_apart(self)
 
+    @staticmethod
+    def _describe_settings(settings: ForestSettings) -> dict[str, Any]:
+        return dict(vars(settings))
+
     @classmethod
     def _check_description(cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool) -> None:
         if with_trees:
             soundness.check_parts(document, arrays)
         else:
-            n_slots = len(arrays["forest.links"]) // document["settings"]["occurrences"]
-            soundness.check_description(document, arrays, n_slots=n_slots)
+            soundness.check_description(document, arrays)
+
+    @classmethod
+    def _tree_bytes(cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool) -> int:
+        return storing.tree_bytes(document, arrays)
+
+    def seconds_to_verify(self) -> float:  # noqa: D102 - inherited
+        settings, n = self.ensemble_.settings, len(self.samples_)
+        n_counted = n * settings.occurrences * settings.max_features * (2 + math.log2(n + 1))
+        return (n_counted + n * self.n_features_in_ * _CELLS_OF_READING) / _CELLS_A_SECOND
 
     def _put_together(
         self, document: Mapping[str, Any], arrays: Arrays, store: SampleStore, *, with_trees: bool
@@ -298,4 +313,6 @@ class DynamicForest(Model):
         storing.put_together(self, document, arrays, store, with_trees=with_trees)
 
     def _check_trees(self) -> None:
-        soundness.check_forest(self.ensemble_, self.data(), self.samples_.slots())
+        slots = self.samples_.slots()
+        soundness.check_forest(self.ensemble_, self.data(), slots)
+        leftovers.check_leftovers(self.ensemble_, slots)

@@ -15,8 +15,18 @@ from core._jit import inner, kernel
 from core._prefetch import prefetch_to_read, prefetch_to_write
 from core.data import Data
 from core.errors import FileError
-from core.forest.blocks import NEXT_FREE, layout_of
-from core.forest.ensemble import Ensemble
+from core.forest.blocks import (
+    AT_HI,
+    AT_LO,
+    ATTRIBUTE_SIZE,
+    IS_COUNTED,
+    MISSING,
+    N_ATTRIBUTES,
+    N_CELLS,
+    NEXT_FREE,
+    layout_of,
+)
+from core.forest.ensemble import MAX_ENTRIES, Ensemble
 from core.forest.inputs import (
     IS_REGRESSION,
     N_LANES,
@@ -24,7 +34,6 @@ from core.forest.inputs import (
     NODES,
     OCCURRENCES,
     OWNERS,
-    UNLIMITED_DEPTH,
     Parameters,
 )
 from core.forest.leaves import count_in
@@ -44,8 +53,6 @@ from core.forest.nodes import (
     Trees,
     leaf_of,
 )
-from core.forest.parameters import MAX_TREES
-from core.forest.scores import CRITERIA, SQUARED_ERROR
 from core.forest.split import goes_right, number_goes_right
 from core.rng import draw_trees, restore_order
 
@@ -65,10 +72,10 @@ def _require(condition: Any, what: str) -> None:
 # -- before anything is made of the parts ---------------------------------------------------------
 
 
-def check_description(document: Mapping[str, Any], arrays: Arrays, *, n_slots: int) -> None:
-    """Check the numbers of the description and of the samples, so that what is made of them is no larger than the file.
+def check_description(document: Mapping[str, Any], arrays: Arrays, *, n_slots: int | None = None) -> None:
+    """Check the numbers of the description and of the samples; the settings are those of the parameters.
 
-    n_slots  room for samples that the file's trees have
+    n_slots  room for samples that the file's trees have; None: they are grown anew
 
     Raises
     ------
@@ -76,12 +83,17 @@ def check_description(document: Mapping[str, Any], arrays: Arrays, *, n_slots: i
         When they do not fit together.
     """
     settings, task, width = document["settings"], document["task"], document["n_classes"]
+    slots, codes = arrays["samples.slots"], arrays["class_table.codes"]
+    is_regression = task == "regression"
     _require(document["schema"]["task"] == task, "the schema is for another task")
-    _check_settings(settings, len(document["schema"]["columns"]), task == "regression")
-    _require(type(width) is int and width >= 2, "the number of classes is out of range")
-    _require((arrays["samples.slots"] < n_slots).all(), "there are slots that the trees have no room for")
-    _require((arrays["class_table.codes"] < width).all(), "there are classes that the trees have no room for")
-    _require(document["n_samples"] == len(arrays["samples.slots"]), "the number of samples is wrong")
+    _require(settings["is_regression"] is is_regression, "the settings are for another task")
+    _require(settings["occurrences"] <= settings["n_trees"], "the settings contradict each other")
+    _require(type(width) is int and 2 <= width < 2**31, "the number of classes is out of range")
+    _require(document["n_samples"] == len(slots), "the number of samples is wrong")
+    _require(len(slots) * settings["occurrences"] <= MAX_ENTRIES, "there are too many samples")
+    if n_slots is not None:
+        _require((slots < n_slots).all(), "there are slots that the trees have no room for")
+        _require((codes < width).all(), "there are classes that the trees have no room for")
 
 
 def check_parts(document: Mapping[str, Any], arrays: Arrays) -> None:
@@ -102,26 +114,11 @@ def check_parts(document: Mapping[str, Any], arrays: Arrays) -> None:
     for group in ("nodes.", "leaves."):
         lengths = {len(array) for name, array in arrays.items() if name.startswith(_PREFIX + group)}
         _require(len(lengths) == 1, f"the arrays of {group[:-1]} differ in length")
-
-
-def _check_settings(settings: Mapping[str, Any], n_features: int, is_regression: bool) -> None:
-    limits = {
-        "n_trees": (1, MAX_TREES),
-        "occurrences": (1, settings["n_trees"]),
-        "max_depth": (1, UNLIMITED_DEPTH),
-        "min_samples_split": (2, 2**31 - 1),
-        "n_thresholds": (1, 2**15),
-        "max_features": (1, n_features),
-        "criterion": (min(CRITERIA.values()), max(CRITERIA.values())),
-        "seed": (0, 2**63 - 1),
-    }
-    for name, (low, high) in limits.items():
-        value = settings[name]
-        _require(type(value) is int and low <= value <= high, f"the setting {name} is out of range")
-    _require(
-        settings["is_regression"] is is_regression and is_regression == (settings["criterion"] == SQUARED_ERROR),
-        "the settings are for another task",
-    )
+    # Every tree has a root and a leaf, and the split search has a block: what is as wide as the settings say is there.
+    n_trees = settings["n_trees"]
+    _require(len(arrays[_PREFIX + "nodes.child"]) >= n_trees, "there are fewer nodes than trees")
+    _require(len(arrays[_PREFIX + "leaves.starts"]) >= n_trees, "there are fewer leaves than trees")
+    _require(len(arrays[_PREFIX + "blocks"]) >= 1, "there is no room for the split search")
 
 
 def _expected_types(
@@ -169,7 +166,8 @@ def check_forest(ensemble: Ensemble, data: Data, slots: IntArray) -> None:
         Saying what is wrong. O(samples x trees x depth), and a step for each free row.
     """
     trees, n_trees = ensemble.trees, ensemble.settings.n_trees
-    used = _list_nodes(trees, n_trees)
+    levels = _list_levels(trees, n_trees)
+    used = np.concatenate(levels)
     records = trees.nodes[used]
     child = records["child"].astype(np.int64)
     is_inner = child >= 0
@@ -201,10 +199,61 @@ def check_forest(ensemble: Ensemble, data: Data, slots: IntArray) -> None:
         "a leaf lists other samples than its own",
     )
     _require(are_rooms_apart(trees, leaves, np.zeros(len(trees.members), np.bool_)), "the rooms of the leaves overlap")
+    if len(blocks):
+        _check_blocks(ensemble, levels)
 
 
-def _list_nodes(trees: Trees, n_trees: int) -> IntArray:
-    """List the rows of all nodes in the trees, the roots first; every pair has one parent."""
+def _check_blocks(ensemble: Ensemble, levels: list[IntArray]) -> None:
+    """Check that the counters of a node add up to its samples, which are those of its leaves.
+
+    Counting the samples themselves again would take as long as growing: that is what `verify` is for.
+    """
+    trees, layout, settings = ensemble.trees, ensemble.layout, ensemble.settings
+    statistics = _sum_leaves(trees, levels)
+    nodes = np.concatenate(levels)
+    nodes = nodes[trees.nodes["block"][nodes] != NIL]
+    rows = trees.nodes["block"][nodes].astype(np.int64)
+    longs = ensemble.blocks.longs[rows]
+    is_counted = longs[:, IS_COUNTED]
+    _require(((is_counted == 0) | (is_counted == 1)).all(), "counters are neither right nor wrong")
+    longs, expected = longs[is_counted == 1], statistics[nodes][is_counted == 1]
+    halves = longs.view(np.int32)
+    counters = longs if settings.is_regression else halves
+    width, p, n_counters = ensemble.width, settings.max_features, layout.n_counters
+    totals = counters[:, layout.totals_at : layout.totals_at + width]
+    _require(np.array_equal(totals, expected), "the counters of a node do not add up to its samples")
+    n_samples = totals[:, :1] if settings.is_regression else totals.sum(axis=1, keepdims=True)
+    tables = counters[:, layout.counters_at : layout.counters_at + p * layout.counters_stride]
+    tables = tables.reshape(len(longs), p, layout.counters_stride)[:, :, : n_counters * width]
+    tables = tables.reshape(len(longs), p, n_counters, width)
+    attributes = 2 * (layout.attributes_at + ATTRIBUTE_SIZE * np.arange(p))
+    n_cells = halves[:, attributes + N_CELLS]
+    is_used = np.arange(p) < longs[:, N_ATTRIBUTES, np.newaxis]
+    sums = tables.sum(axis=2, dtype=np.int64)
+    adds_up = (sums == totals[:, np.newaxis]).all(axis=2)
+    _require((adds_up | (n_cells == 0) | ~is_used).all(), "the counters of a column do not add up to the samples")
+    sizes = tables[..., 0] if settings.is_regression else tables.sum(axis=3)
+    _require(((sizes >= 0) & (sizes <= n_samples[:, np.newaxis])).all(), "a counter is out of range")
+    for place in (AT_LO, AT_HI, MISSING):
+        values = halves[:, attributes + place]
+        _require(((values >= 0) & (values <= n_samples)).all(), "a counter of a range is out of range")
+
+
+def _sum_leaves(trees: Trees, levels: list[IntArray]) -> npt.NDArray[Any]:
+    """The statistics of every node by row, from the leaves up."""
+    child = trees.nodes["child"].astype(np.int64)
+    sums = np.zeros((len(child), trees.statistics.shape[1]), trees.statistics.dtype)
+    for level in reversed(levels):
+        children = child[level]
+        is_leaf = children < 0
+        sums[level[is_leaf]] = trees.statistics[~children[is_leaf]]
+        left = children[~is_leaf]
+        sums[level[~is_leaf]] = sums[left] + sums[left + 1]
+    return sums
+
+
+def _list_levels(trees: Trees, n_trees: int) -> list[IntArray]:
+    """List the rows of all nodes in the trees, level by level from the roots on; every pair has one parent."""
     child = trees.nodes["child"].astype(np.int64)
     first_pair = n_trees + n_trees % 2
     parents = np.full(len(child), NIL, np.int64)
@@ -219,7 +268,7 @@ def _list_nodes(trees: Trees, n_trees: int) -> IntArray:
         parents[left] = parent
         _require(is_new and (parents[left] == parent).all(), "a node has two parents")
         level = np.concatenate([left, left + 1])
-    return np.concatenate(levels)
+    return levels
 
 
 def _check_splits(inner_nodes: npt.NDArray[Any], categorical: npt.NDArray[np.bool_]) -> None:

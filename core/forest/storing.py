@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
+from core.forest.blocks import layout_of
 from core.forest.ensemble import ForestSettings
 from core.samples import SampleStore
 
@@ -14,13 +15,39 @@ if TYPE_CHECKING:
 Arrays = dict[str, npt.NDArray[Any]]
 
 _PREFIX = "forest."
+_NODE_BYTES = 32
+_ROOM = 64  # nodes and leaves that empty trees have room for, beside the roots
 
 
 def take_apart(model: "DynamicForest") -> tuple[dict[str, Any], Arrays]:
     """Describe the trees, which have no tags, by JSON-able values and arrays."""
     ensemble = model.ensemble_
     arrays = {_PREFIX + name: array for name, array in ensemble.state().items()}
-    return {"settings": vars(ensemble.settings), "n_classes": ensemble.width}, arrays
+    return {"settings": dict(vars(ensemble.settings)), "n_classes": ensemble.width}, arrays
+
+
+def tree_bytes(document: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> int:
+    """Bytes of the trees that `put_together` makes, roughly, the arrays left out that are as large in the file."""
+    settings, columns = document["settings"], document["schema"]["columns"]
+    width, n_trees = int(document["n_classes"]), int(settings["n_trees"])
+    has_categories = any(column["type"] == "categorical" for column in columns)
+    layout = layout_of(
+        settings["max_features"],
+        settings["n_thresholds"],
+        len(columns),
+        width,
+        is_regression=settings["is_regression"],
+        has_categories=has_categories,
+    )
+    n_codes = int(arrays["categories.codes"].max(initial=-1)) + 1
+    leaf_bytes = 8 * width + _NODE_BYTES
+    n_members = len(arrays["samples.slots"]) * int(settings["occurrences"])
+    return (
+        2 * (n_trees + _ROOM) * (leaf_bytes + _NODE_BYTES)
+        + 16 * n_members
+        + 8 * (4 * layout.size + n_codes * (width + 2))
+        + layout.n_counters * 16
+    )
 
 
 def put_together(

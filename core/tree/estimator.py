@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any, Self, cast
 
 import numpy as np
@@ -22,6 +23,7 @@ from core.verification import Verification
 # one than to build the tree anew.
 _REBUILD_SHARE = 0.1
 _REBUILD_SIZE = 1000
+_CELLS_OF_READING = 20  # what reading a cell of a sample from Python takes, in such
 _CELLS_A_SECOND = 10_000_000  # sorted and divided by a build, roughly: numeric columns, half the speed of some machine
 
 
@@ -445,6 +447,18 @@ class DynamicTreeClassifier(Classifier):
 
     def _take_apart(self) -> tuple[dict[str, Any], Arrays]:
         return storing.take_apart(self)
+
+    @staticmethod
+    def _describe_settings(settings: TreeParameters) -> dict[str, Any]:
+        return asdict(settings)
+
+    @classmethod
+    def _tree_bytes(cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool) -> int:
+        return storing.tree_bytes(arrays) if with_trees else 0
+
+    def seconds_to_verify(self) -> float:  # noqa: D102 - inherited
+        n, depth = len(self.samples_), min(self.parameters_.tree.max_depth, 32)
+        return n * self.n_features_in_ * (depth + _CELLS_OF_READING) / _CELLS_A_SECOND
 
     @classmethod
     def _check_description(cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool) -> None:

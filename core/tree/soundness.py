@@ -4,7 +4,6 @@ Whether the tree is one over these samples is asked by `packing.unpack` as it ma
 what it keeps is not asked here: that is what `verify` is for.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from core.errors import FileError
-from core.tree.parameters import EXACT_BELOW
 from core.tree.storing import PREFIX
-from core.tree.tree import MAX_DEPTH, MAX_SAMPLES
+from core.tree.tree import MAX_SAMPLES
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -25,7 +23,7 @@ def _require(condition: Any, what: str) -> None:
 
 
 def check_description(document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool) -> None:
-    """Check the numbers of the description and of the samples, so that what is made of them is no larger than the file.
+    """Check the numbers of the description and of the samples; the settings are those of the parameters.
 
     Raises
     ------
@@ -36,7 +34,8 @@ def check_description(document: Mapping[str, Any], arrays: Arrays, *, with_trees
     slots, n_samples = arrays["samples.slots"], document["n_samples"]
     _require(type(n_samples) is int and n_samples == len(slots), "the number of samples is wrong")
     _require(n_samples <= MAX_SAMPLES, "there are too many samples")
-    _check_settings(document["settings"], n_samples)
+    window = document["settings"]["window"]
+    _require(window is None or window >= n_samples, "there are more samples than the window holds")
     if not with_trees:
         return
     _require(type(document["n_mutations"]) is int and document["n_mutations"] >= 0, "the mutations are counted wrong")
@@ -57,24 +56,6 @@ def check_description(document: Mapping[str, Any], arrays: Arrays, *, with_trees
 def _check_counters(arrays: Arrays, epsilon: float) -> None:
     """Check that no node has seen more updates than one may before it is built anew; shapes are checked later."""
     touched, built, flags = (arrays[PREFIX + name] for name in ("touched", "built", "flags"))
+    _require(touched.shape == built.shape == flags.shape, "the arrays of the nodes differ in length")
     _require(not flags.any(), "there are tags")
     _require((touched <= epsilon * built.astype(np.float64)).all(), "a node should have been built anew")
-
-
-def _check_settings(settings: Mapping[str, Any], n_samples: int) -> None:
-    tree = settings["tree"]
-    integers = {
-        "max_depth": (tree["max_depth"], 0, MAX_DEPTH),
-        "pruning_size": (tree["pruning_size"], 1, EXACT_BELOW),
-        "seed": (settings["seed"], 0, 2**63 - 1),
-    }
-    if settings["window"] is not None:
-        integers["window"] = (settings["window"], max(n_samples, 1), MAX_SAMPLES)
-    for name, (value, low, high) in integers.items():
-        _require(type(value) is int and low <= value <= high, f"the setting {name} is out of range")
-    for name, value, end in (
-        ("alpha", tree["alpha"], 1.0),
-        ("beta", settings["beta"], 1.0),
-        ("epsilon", tree["epsilon"], math.inf),
-    ):
-        _require(type(value) is float and 0.0 <= value < end, f"the setting {name} is out of range")

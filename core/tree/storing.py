@@ -41,6 +41,13 @@ def take_apart(model: "DynamicTreeClassifier") -> tuple[dict[str, Any], Arrays]:
     return {"settings": asdict(model.parameters_), "n_mutations": model.n_mutations_since_scrub_}, arrays
 
 
+def tree_bytes(arrays: Mapping[str, npt.NDArray[Any]]) -> int:
+    """Bytes of the tree that `put_together` makes, roughly: each node counts all classes that there is room for."""
+    n_nodes, width = len(arrays[PREFIX + "child"]), len(arrays[PREFIX + "class_counts"])
+    n_codes = int(arrays["categories.codes"].max(initial=-1)) + 1
+    return 2 * n_nodes * (4 * width + 64) + 32 * width + 32 * n_codes
+
+
 def read_settings(settings: Mapping[str, Any]) -> TreeParameters:
     """Undo `asdict`."""
     return TreeParameters(**{**settings, "tree": TreeSettings(**settings["tree"])})

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core import _aligned
+from core.boosting.engine import Shape
 from core.boosting.incremental import presorted_room as r
 from core.boosting.incremental.orders import (
     Orders,
@@ -300,6 +301,11 @@ class PresortedTrees:
     def arrays(self) -> Arrays:
         """The trees as arrays for a file."""
         return take_apart(self._trees.nodes, self._trees.roots, self._gains)
+
+    @staticmethod
+    def bytes_asked(settings: IncrementalSettings, shape: Shape, arrays: Arrays) -> int:
+        """Bytes of the engine that is made of a file, roughly, the arrays left out that are as large in the file."""
+        return 16 * shape.n_samples * len(shape.categorical) + 8 * settings.n_estimators * shape.groups
 
     @classmethod
     def from_arrays(

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core import _aligned
+from core.boosting.engine import Shape
 from core.boosting.incremental import state as s
 from core.boosting.incremental.bins import (
     encode,
@@ -60,6 +61,7 @@ from core.rng import mix
 
 Slots = npt.NDArray[np.int64]
 
+_PLAN_BYTES = 12  # of a bin in an iteration
 _FIELDS = ("threshold", "category", "value", "feature", "left", "missing_left", "is_categorical")
 
 
@@ -560,6 +562,15 @@ class QuantisedTrees:
         fields = {name: np.ascontiguousarray(trees.nodes[name]) for name in _FIELDS}
         return {**fields, "roots": trees.roots.copy(), "base": trees.base.copy(), "unit": np.array([trees.unit])}
 
+    @staticmethod
+    def bytes_asked(settings: IncrementalSettings, shape: Shape, arrays: Mapping[str, npt.NDArray[Any]]) -> int:
+        """Bytes of the engine that is made of a file, roughly: it is grown anew from the samples."""
+        n_nodes, m = 1 << (settings.max_depth + 1), settings.n_estimators
+        n_trees, n_codes = m * shape.groups, min(settings.max_bins, shape.n_samples) + 2
+        n_bins = len(shape.categorical) * n_codes
+        of_a_slot = n_trees * 2 + shape.groups * (4 * (m // s.EVERY + 4) + 16) + len(shape.categorical) * 6
+        return n_trees * n_nodes * int(s.NODE.itemsize) + m * n_bins * _PLAN_BYTES + shape.n_slots * of_a_slot
+
     @classmethod
     def from_arrays(
         cls,
@@ -583,6 +594,10 @@ class QuantisedTrees:
             When the arrays are not those of these samples.
         """
         engine = cls(settings, n_features, cell_dtype, categorical, is_classification)
+        most = settings.n_estimators * n_groups(problem, len(slots))
+        n_trees = len(arrays["roots"])
+        if n_trees > most or (n_trees < most and not settings.patience):
+            raise ValueError("the number of trees is wrong")
         engine.grow(problem, slots)
         expected = engine.arrays()
         if set(arrays) != set(expected):

@@ -77,7 +77,9 @@ def with_more_blocks(forest: s.Forest, groups: int) -> s.Forest:
     """
     n_before, n_places = forest.pool.shape
     n_inner = forest.nodes.shape[1] // 2
-    n_all = min(forest.nodes.shape[0] * n_inner, _POOL_BYTES // (8 * n_places))
+    # No level of a tree has more nodes than there are samples.
+    n_levels = n_inner.bit_length()
+    n_all = min(forest.nodes.shape[0] * min(n_inner, n_levels * forest.leaf_of.shape[1]), _POOL_BYTES // (8 * n_places))
     n_blocks = max(2 * n_before, 4 * groups * n_inner, n_all)
     pool = np.zeros((n_blocks, n_places), np.int64)
     pool[:n_before] = forest.pool

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core import _aligned
+from core.boosting.engine import Shape
 from core.boosting.nodes import Trees, no_trees
 from core.boosting.online import storing
 from core.boosting.online.candidates import draw_candidates, no_candidates
@@ -166,6 +167,11 @@ class OnlineTrees:
 
     def _make_space(self, n_rows: int) -> Space:
         return make_space(n_rows, self.candidates.n_bins, self.settings.max_leaf_nodes)
+
+    @staticmethod
+    def bytes_asked(settings: OnlineSettings, shape: Shape, arrays: dict[str, npt.NDArray[Any]]) -> int:
+        """Bytes of the engine that is made of the arrays of a file, roughly; of a new one when there are no arrays."""
+        return storing.bytes_asked(settings, shape, arrays)
 
     # -- reading what is there ------------------------------------------------------------------
 

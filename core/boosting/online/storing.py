@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from core.boosting.nodes import LEAF
+from core.boosting.engine import Shape
+from core.boosting.nodes import LEAF, NODE
+from core.boosting.online.candidates import FEW, MANY_CATEGORIES
 from core.boosting.online.discretise import MOST_CODES, Bins
-from core.boosting.online.forest import NIL, Forest
+from core.boosting.online.forest import NIL, STATE, Forest
 from core.boosting.online.labels import MOST_GRADIENT, MOST_GROWTH, NO_SCALE, Scale
-from core.boosting.online.settings import MAX_SAMPLES
+from core.boosting.online.settings import MAX_SAMPLES, OnlineSettings
 from core.boosting.problem import Problem, n_groups
 
 if TYPE_CHECKING:
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 Arrays = dict[str, npt.NDArray[Any]]
 
+
+_ROOM = 17 / 16  # of the slots, see `engine.py`
+_CANDIDATE_BYTES = 24  # of a code in an iteration while its candidates are drawn
 
 _NODE_FIELDS: dict[str, Any] = {
     "place": np.int32,
@@ -44,6 +49,27 @@ _BINS: dict[str, Any] = {
     "n_outer": np.int64,
     "n_taken": np.int64,
 }
+
+
+def bytes_asked(settings: OnlineSettings, shape: Shape, arrays: Arrays) -> int:
+    """Bytes of the trees that `unpack` makes of arrays, roughly; of those that training makes when there are none."""
+    d, m, n_slots = len(shape.categorical), settings.n_estimators, _ROOM * shape.n_slots + 16
+    if arrays:
+        n_inner, n_outer = (_take(arrays, name, np.int64, (d,)) if name in arrays else np.zeros(d, np.int64)
+                            for name in ("n_inner", "n_outer"))  # fmt: skip
+    else:
+        n_inner, n_outer = np.full(d, min(settings.max_bins, shape.n_samples)), np.zeros(d, np.int64)
+    most = 2.0**20  # a feature has fewer codes, what says otherwise is refused later
+    n_inner, n_outer = np.clip(n_inner, 0, most), np.clip(n_outer, 0, most)
+    few = np.where(shape.categorical, MANY_CATEGORIES, FEW)
+    n_codes = float((n_inner + 2 * n_outer + 2).sum())
+    n_bins = float(
+        (np.maximum(settings.split_sampling * n_inner + 1, np.minimum(n_inner, few)) + 2 * n_outer + 2).sum()
+    )
+    n_leaves, n_trees = settings.max_leaf_nodes, m * shape.groups
+    sample_bytes = 3 if shape.is_classification else 5
+    of_a_tree = 2 * n_leaves * (NODE.itemsize + STATE.itemsize) + n_leaves * 8 * (n_bins + 1) + n_slots * sample_bytes
+    return int(n_trees * of_a_tree + m * n_codes * _CANDIDATE_BYTES + n_slots * 2 * d)
 
 
 def _in_order(forest: Forest, tree: int) -> list[int]:

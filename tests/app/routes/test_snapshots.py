@@ -66,6 +66,7 @@ def test_restores_what_was_downloaded(client):
         "n_samples": 60,
         "dropped": {"erased": 0, "rectified": 0, "expired": 0},
         "no_longer_held": 10,
+        "verified": "verified",
         "durable": True,
     }
     assert client.get("/snapshot").json()["model_version"] == 3

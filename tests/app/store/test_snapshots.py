@@ -93,7 +93,7 @@ def test_a_file_that_no_service_wrote_has_no_history(tmp_path):
 )
 def test_notes_that_make_no_sense_are_refused(tmp_path, extra):
     forest(10).save(tmp_path / "model", extra=extra)
-    with pytest.raises(FileError, match="metadata is damaged"):
+    with pytest.raises(FileError, match="is damaged"):
         describe(tmp_path / "model", read_notes(tmp_path / "model"))
 
 

@@ -1,0 +1,139 @@
+"""Data files that unpack to far more than they are: refused with limit and remedy, before the memory is full."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import tracemalloc
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.loading import load_queries, load_table
+from app.settings import load_settings
+from app.sources import LoadError
+from core.schema import Column, ColumnType, LabelType, Schema, Task
+
+LIMIT = 2**20
+ROW = b"1.5,yes\n"
+REMEDY = r"unpacks to more than 1,048,576 bytes: .* allow more with --max-data-bytes"
+
+
+def load(path: Path, **flags: Any) -> Any:
+    return load_table(load_settings(data=path, target="y", max_data_bytes=LIMIT, **flags))
+
+
+def content(n_bytes: int) -> bytes:
+    return b"x,y\n" + ROW * (n_bytes // len(ROW))
+
+
+@pytest.mark.parametrize(
+    "compress", [gzip.compress, partial(bz2.compress, compresslevel=1), partial(lzma.compress, preset=0), bytes]
+)
+@pytest.mark.parametrize("what", ["rows", "one line", "one field", "zeros"])
+def test_a_csv_file_that_unpacks_to_too_much(tmp_path: Path, compress: Any, what: str) -> None:
+    size = 32 * LIMIT
+    raw = {
+        "rows": content(size),
+        "one line": b"a" * size,
+        "one field": b"x,y\n" + b"1" * size + b",yes\n",
+        "zeros": bytes(size),
+    }[what]
+    path = tmp_path / "data.csv"
+    path.write_bytes(compress(raw))
+    assert compress is bytes or path.stat().st_size < LIMIT / 5
+    before = pa.total_allocated_bytes()
+    del raw
+    tracemalloc.start()
+    try:
+        with pytest.raises(LoadError) as caught:
+            load(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 20 * LIMIT
+    assert pa.total_allocated_bytes() - before < 8 * LIMIT
+    if what in {"rows", "one field"}:
+        assert caught.match(REMEDY)
+    else:
+        assert caught.match("has no line break in its first|is not CSV|holds a character that is no text")
+
+
+def test_what_is_below_the_limit_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv.gz"
+    path.write_bytes(gzip.compress(content(LIMIT - 100)))
+    assert len(load(path)) == (LIMIT - 100) // len(ROW)
+    assert load_settings(data=path, target="y").max_data_bytes == 2**32
+
+
+def test_rows_to_predict_are_limited_too(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv.gz"
+    path.write_bytes(gzip.compress(content(2 * LIMIT)))
+    schema = Schema((Column("x", ColumnType.NUMERIC),), Task.CLASSIFICATION, LabelType.STRING, "y", named=True)
+    with pytest.raises(LoadError, match=REMEDY):
+        load_queries(path, schema, max_bytes=LIMIT)
+
+
+@pytest.mark.parametrize("kind", ["one text", "numbers", "nothing", "delta", "long text"])
+def test_a_parquet_file_that_unpacks_to_too_much(tmp_path: Path, kind: str) -> None:
+    n = 100_000
+    encoding: dict[str, Any] = {}
+    column: Any
+    if kind == "one text":
+        column = pa.DictionaryArray.from_arrays(pa.array([0] * n, pa.int32()), pa.array(["t" * 100_000])).cast(
+            pa.dictionary(pa.int32(), pa.string())
+        )
+    elif kind == "long text":
+        column = pa.array(["t" * 500_000] * 20)
+        n = 20
+    elif kind == "delta":
+        n = 300
+        column = pa.array([("t" * 40_000) + str(i) for i in range(n)])
+        encoding = {"use_dictionary": False, "column_encoding": {"x": "DELTA_BYTE_ARRAY", "y": "PLAIN"}}
+    elif kind == "numbers":
+        n = 1_000_000
+        column = pa.array([1.5] * n)
+    else:
+        n = 2_000_000
+        column = pa.nulls(n, pa.string())
+    path = tmp_path / "data.parquet"
+    table = pa.table({"x": column, "y": pa.array(["yes"] * n)})
+    pq.write_table(table, path, compression="zstd", store_schema=False, **encoding)
+    del table, column
+    assert path.stat().st_size < LIMIT / 2
+    pool = pa.default_memory_pool()
+    before = pool.bytes_allocated()
+    with pytest.raises(LoadError, match=REMEDY):
+        load(path)
+    assert pool.bytes_allocated() - before < 64 * LIMIT
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_parquet_files_are_read_as_before(tmp_path: Path, dictionary: bool) -> None:
+    n = 1000
+    table = pa.table({
+        "t": pa.array([None if i % 7 == 0 else "abc"[i % 3] for i in range(n)]),
+        "c": pa.array(["red", "green"] * (n // 2)).dictionary_encode(),
+        "n": pa.array([None if i % 5 == 0 else i / 4 for i in range(n)]),
+        "b": pa.array([i % 2 == 0 for i in range(n)]),
+        "y": pa.array(["yes", "no"] * (n // 2)),
+    })  # fmt: skip
+    path = tmp_path / "data.parquet"
+    pq.write_table(table, path, use_dictionary=dictionary, row_group_size=300)
+    read = load_table(load_settings(data=path, target="y"))
+    assert len(read) == n
+    assert [column.type.value for column in read.schema.columns] == ["categorical", "categorical", "numeric", "boolean"]
+    assert list(read.X["t"][:8]) == [None, "b", "c", "a", "b", "c", "a", None]
+    assert list(read.y[:2]) == ["yes", "no"]
+
+
+def test_zstd_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv.zst"
+    path.write_bytes(pa.compress(content(1000), codec="zstd", asbytes=True))
+    with pytest.raises(LoadError, match="is compressed with zstd: unpack it"):
+        load(path)
