@@ -96,10 +96,6 @@ class Live:
         """Whether nothing is changed until a restart."""
         return self.halted is not None
 
-    @failed.setter
-    def failed(self, failed: bool) -> None:
-        self.halted = StopReason.DISK_FAILED if failed else None
-
     def halt(self, reason: StopReason) -> None:
         """Change nothing until a restart; the first reason stays."""
         self.halted = self.halted or reason

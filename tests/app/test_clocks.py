@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from app.audit.verify import check_ledger, check_receipt
+from app.live import StopReason
 from app.retention.clock import Clock
 from app.service import Limits, ModelService
 from app.store.opening import open_directory
@@ -176,7 +177,7 @@ def test_what_an_earlier_process_left_is_erased_at_once(wrong, tmp_path):
         async with served_here(service) as client:
             receipt = (await client.delete("/samples/c0")).json()
             machine.wait(SECOND, wrong.meanwhile)
-            service._live.failed = True  # as after a kill, nothing is written at the end
+            service._live.halt(StopReason.DISK_FAILED)  # as after a kill, nothing is written at the end
         machine.wait(SECOND, wrong.at_second)
         async with served_here(start(tmp_path / "data", machine)) as client:
 
@@ -194,7 +195,7 @@ def test_a_long_rest_makes_what_was_left_overdue(tmp_path):
         service = start(tmp_path / "data", machine)
         async with served_here(service) as client:
             receipt = (await client.delete("/samples/c0")).json()
-            service._live.failed = True
+            service._live.halt(StopReason.DISK_FAILED)
         machine.wait(3 * DAY)
         async with served_here(start(tmp_path / "data", machine)) as client:
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.live import StopReason
 from app.service import ModelService
 from app.store.opening import open_directory
 from app.upkeep import UpkeepPolicy
@@ -155,7 +156,7 @@ def test_a_restart_holds_the_same_samples_and_keeps_its_promises(tmp_path):
             receipt = (await client.delete("/samples/c1")).json()
             assert receipt["guarantee"] == "epsilon-feasible"
             model = service._live.model
-            service._live.failed = True  # nothing is written at the end, as if the process had been killed
+            service._live.halt(StopReason.DISK_FAILED)  # nothing is written at the end, as after a kill
             return model.samples_.ids(), model.digest(), receipt
 
     async def after(ids: list[str], digest: str, receipt: dict[str, Any]) -> None:
@@ -179,7 +180,7 @@ def test_a_window_slides_and_goes_on_after_a_restart(tmp_path):
             assert answer.json()["n_samples"] == 20
             assert service._live.model.samples_.ids() == [f"n{i}" for i in range(5, 25)]
             assert (await client.get("/samples/n4")).status_code == 404
-            service._live.failed = True
+            service._live.halt(StopReason.DISK_FAILED)
 
     async def after() -> None:
         service = recovered(tmp_path / "data")
@@ -254,7 +255,7 @@ def test_building_that_takes_long_is_done_on_a_copy(tmp_path, monkeypatch, durab
             expected.add([content["features"]], [content["label"]], ids=["n0"])
             assert service._live.model.digest() == expected.digest()
             assert service._live.model.verify().ok
-            service._live.failed = True
+            service._live.halt(StopReason.DISK_FAILED)
 
     asyncio.run(before())
     if durable:
@@ -287,7 +288,7 @@ def test_what_slides_out_of_a_window_and_is_deleted_at_the_same_time(tmp_path):
             assert not service.failed
             model = service._live.model
             assert model.verify().ok
-            service._live.failed = True
+            service._live.halt(StopReason.DISK_FAILED)
             return list(model.samples_.ids())
 
     held = asyncio.run(before())

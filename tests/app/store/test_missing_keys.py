@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from app.audit.verify import check_ledger
 from app.cli import cli
 from app.errors import StartError
+from app.live import StopReason
 from app.service import ModelService
 from app.store.opening import Opened, open_directory
 from app.store.recovery import LedgerChoice
@@ -42,7 +43,7 @@ async def erase(service: ModelService, *names: str, killed: bool) -> None:
         for name in names:
             assert (await client.delete(f"/samples/{name}")).status_code == 200
         if killed:  # what is in the journal is not in the ledger's file, and nothing is written at the end
-            service._live.failed = True
+            service._live.halt(StopReason.DISK_FAILED)
 
 
 def make(folder: Path, *, killed: bool) -> dict[str, Path]:
