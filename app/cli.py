@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import gc
 import json
-import signal
+import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -167,7 +167,8 @@ def predict(
             warn(f"not used by the model: {', '.join(map(repr, queries.ignored))}")
         rows = prediction_rows(estimator, queries, progress)
         if output is None:
-            _write_csv(sys.stdout, rows)
+            with _stdout() as file:
+                _write_csv(file, rows)
         else:
             with _writing(output), output.open("w", encoding="utf-8", newline="") as file:
                 _write_csv(file, rows)
@@ -234,7 +235,8 @@ def influence(
             _write_csv(file, ranked_rows(found, top))
 
     if output is None:
-        write(sys.stdout)
+        with _stdout() as file:
+            write(file)
     else:
         with _writing(output), output.open("w", encoding="utf-8", newline="") as file:
             write(file)
@@ -369,7 +371,16 @@ def _writing(output: Path) -> Iterator[None]:
 
 
 def _write_csv(file: IO[str], rows: Iterator[list[Any]]) -> None:
-    # A reader that closes the pipe, such as `head`, ends the program quietly.
-    if hasattr(signal, "SIGPIPE") and file is sys.stdout:
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     csv.writer(file, lineterminator="\n").writerows(rows)
+
+
+@contextmanager
+def _stdout() -> Iterator[IO[str]]:
+    """Lend stdout. A reader that closes the pipe, such as `head`, has what it wants: the command ends quietly."""
+    try:
+        yield sys.stdout
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still in the buffer is written at exit: it must go somewhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit from None

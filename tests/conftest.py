@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,9 @@ from tests.budget import pytest_addoption, pytest_collection_modifyitems, pytest
 from tests.serving import EXAMPLE, Running, serving  # noqa: E402
 
 pytest_plugins = ("tests.recorder",)
+
+# A shell that runs the tests in the background has them ignore Ctrl-C, and so would everything that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,10 @@ import csv
 import gzip
 import io
 import json
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +25,7 @@ from app.version import VERSION
 from core import load
 from core.influence import influence
 from core.schema import Column, ColumnType, LabelType, Schema, Task
-from tests.serving import EXAMPLE, Running, free_port, run_cli, serving
+from tests.serving import EXAMPLE, Running, environment, free_port, run_cli, serving
 
 SMALL = ("--n-estimators", "5", "--random-state", "1")
 
@@ -84,6 +87,24 @@ def test_fit_predict_verify(cli: Callable[..., tuple[int, str, str]], people: Pa
     held, fresh = (line.split()[1] for line in out.splitlines())
     assert held == fresh
     assert "exactly what training on its 60 samples gives" in err
+
+
+def test_a_reader_that_closes_the_pipe_ends_the_command_quietly(
+    cli: Callable[..., tuple[int, str, str]], people: Path, tmp_path: Path
+) -> None:
+    assert cli("fit", "--data", str(people), *FIT, "--output", "m.oubli")[0] == 0
+    before = signal.getsignal(signal.SIGPIPE)
+    assert cli("predict", "m.oubli", str(people))[0] == 0
+    assert signal.getsignal(signal.SIGPIPE) is before, "whoever uses sockets in this process would be killed"
+    reader, writer = os.pipe()
+    os.close(reader)
+    for arguments in (["predict", "m.oubli"], ["influence", "m.oubli"], ["influence", "--json", "m.oubli"]):
+        command = [sys.executable, "-m", "app", *arguments, str(people)]
+        ended = subprocess.run(
+            command, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment(), check=False
+        )
+        assert (ended.returncode, "Error" in ended.stderr, "Broken" in ended.stderr) == (0, False, False), ended.stderr
+    os.close(writer)
 
 
 def test_a_tree_is_another_kind_of_model(cli: Callable[..., tuple[int, str, str]], people: Path) -> None:

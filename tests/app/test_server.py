@@ -24,14 +24,6 @@ from tests.serving import Running, run_cli, serving
 FLAGS = ("--target", "income", "--id", "name", "--subject", "who", "--n-estimators", "20", "--random-state", "0")
 
 
-@pytest.fixture(autouse=True)
-def _broken_pipes_are_errors() -> Iterator[None]:
-    """Commands that write to a pipe let a broken one end the process; here servers close connections."""
-    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    yield
-    signal.signal(signal.SIGPIPE, before)
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     lines = [f"p{i},SECRET{i % 50},{i % 90},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(2000)]

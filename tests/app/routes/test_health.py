@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 import time
 
@@ -93,7 +94,12 @@ def test_changes_are_accepted_again_when_there_is_room(tmp_path, monkeypatch):
     full = threading.Event()
     full.set()
     service = make_service(directory=tmp_path / "d")
-    monkeypatch.setattr("app.journal.sqlite_journal.lacks_room", lambda directory, n_bytes: full.is_set())
+
+    def probe(directory, n_bytes):
+        if full.is_set():
+            raise OSError(errno.ENOSPC, "")
+
+    monkeypatch.setattr("app.journal.sqlite_journal.probe_room", probe)
     with served(service) as client:
         service._live.hindered = StopReason.DISK_FULL
         time.sleep(0.6)

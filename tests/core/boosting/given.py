@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from core.boosting.model import BoostedClassifier, BoostedModel, BoostedRegressor
 from core.boosting.nodes import Trees, no_trees
 
@@ -50,11 +48,11 @@ class _Given(BoostedModel):
     def _engine_type(settings: Any) -> type[GivenTrees]:
         return GivenTrees
 
-    def _take_in(self, slots: Any, n_before: int) -> None:
-        """Leave the trees as they are."""
+    def _is_grown_with(self, slots: Any) -> bool:
+        return False
 
-    def _let_go(self, slots: Any) -> None:
-        self.samples_.remove(np.asarray(slots))
+    def _is_grown_without(self, slots: Any) -> bool:
+        return False
 
     def _seconds_of(self, n_changed: int) -> float:
         return 0.0
