@@ -98,6 +98,8 @@ class Trials:
             model.predict(rows)
         except UnusableModelError:
             pass
+        except core.errors.EmptyModelError:  # `start` got to its end
+            return False
         else:
             return False
         assert not model.is_usable
