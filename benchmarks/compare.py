@@ -1,13 +1,13 @@
 """Compare the speed of this checkout with that of another commit: `python -m benchmarks compare REV`.
 
-    python -m benchmarks compare REV --data DIR [--only operations http] [--rounds 7] [--write-results]
+    python -m benchmarks compare REV --data DIR [--only operations http] [--rounds 7] [--write-results] [--problems ...]
 
 REV is checked out and installed in a worktree and an environment of its own. Each side runs its own scripts, one after
 the other, seven times at least, and the side that goes first changes every time. A ratio is formed within a round, of
 the figures that both sides print under the same headings: time after by time before, so above 1 is slower. Shown are
 the median of the rounds and its interval, which holds the true median with a probability of at least 95 %. A figure
 is missed when the whole interval is above the limit. Figures of peers, which do not change, tell how noisy the
-machine is.
+machine is. Options that are not its own go to the scripts.
 """
 
 from __future__ import annotations
@@ -184,10 +184,10 @@ def run(folder: Path, python: Path, command: Sequence[str]) -> str:
     return done.stdout
 
 
-def compare(rev: str, name: str, options: argparse.Namespace) -> list[Row]:
+def compare(rev: str, name: str, options: argparse.Namespace, further: Sequence[str] = ()) -> list[Row]:
     """Run both sides by turns; the first runs, which compile, do not count."""
     other = installed(rev, options.cache)
-    command = [*SUITES[name], "--cache", str(options.cache.resolve())]
+    command = [*SUITES[name], *further, "--cache", str(options.cache.resolve())]
     if name in TAKE_DATA:
         command += ["--data", str(options.data.resolve())]
     sides = [(other, other / ".venv" / "bin" / "python"), (ROOT, Path(sys.executable))]
@@ -213,13 +213,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
     parser.add_argument("--limit", type=float, default=1.03, help="the ratio above which a figure is missed")
     parser.add_argument("--write-results", action="store_true", help="replace the sections in RESULTS.md")
-    options = parser.parse_args(arguments)
+    options, further = parser.parse_known_args(arguments)
     if options.rounds < FEWEST_ROUNDS:
         parser.error(f"--rounds must be {FEWEST_ROUNDS} or more: fewer say nothing of an interval")
     for name in options.only:
-        found = compare(options.rev, name, options)
+        found = compare(options.rev, name, options, further)
         text = TEXT.format(
-            rev=options.rev[:12], rounds=options.rounds, command=" ".join(SUITES[name]),
+            rev=options.rev[:12], rounds=options.rounds, command=" ".join([*SUITES[name], *further]),
             confidence=CONFIDENCE, limit=options.limit,
         )  # fmt: skip
         title, body = TITLE.format(name=name), table(HEAD, found)

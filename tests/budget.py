@@ -2,7 +2,7 @@
 
 Hooks of pytest, for `tests/conftest.py`:
 
-    --rotate         begin with another file each day
+    --rotate         begin with another file each day, and run the first test of every file before the second of any
     --part I/N       every N-th file only, so that several processes share the work
     --seconds S      stop after S seconds; that is no failure, unless a test has failed
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
 
@@ -44,12 +45,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     rotate, part = config.getoption("--rotate"), config.getoption("--part")
     if not rotate and part == "1/1":
         return
-    names = {item.nodeid.partition("::")[0] for item in items}
+    names = {_file_of(item) for item in items}
     files = part_of(rotated(names, datetime.now(UTC).date()) if rotate else sorted(names), part)
     place = {name: number for number, name in enumerate(files)}
-    kept = [item for item in items if item.nodeid.partition("::")[0] in place]
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid.partition("::")[0] not in place])
-    items[:] = sorted(kept, key=lambda item: place[item.nodeid.partition("::")[0]])
+    config.hook.pytest_deselected(items=[item for item in items if _file_of(item) not in place])
+    kept = [item for item in items if _file_of(item) in place]
+    if rotate:
+        earlier: Counter[str] = Counter()  # tests of a file
+        turn = {}
+        for item in kept:
+            name = _file_of(item)
+            turn[item] = earlier[name], place[name]
+            earlier[name] += 1
+        kept.sort(key=turn.__getitem__)
+    items[:] = kept
+
+
+def _file_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
 
 
 class Budget:

@@ -56,3 +56,12 @@ def test_a_failure_before_the_time_is_over_fails_the_session(tmp_path: Path) -> 
     text = TESTS.format(later="pass").replace("def test_quick(): pass", "def test_quick(): assert not TESTS")
     (tmp_path / "test_them.py").write_text("TESTS = 1\n" + text, encoding="utf-8")
     assert run(tmp_path, "--seconds", "1").returncode == 1
+
+
+def test_every_file_has_its_turn_before_any_has_a_second(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        text = "import pytest\n@pytest.mark.parametrize('i', range(3))\ndef test_it(i): pass\n"
+        (tmp_path / f"test_{name}.py").write_text(text, encoding="utf-8")
+    ended = run(tmp_path, "--rotate", "--collect-only", "-q")
+    order = [line.rpartition("/")[2] for line in ended.stdout.splitlines() if "::" in line]
+    assert [name[:8] for name in order] in (["test_a.p", "test_b.p"] * 3, ["test_b.p", "test_a.p"] * 3)

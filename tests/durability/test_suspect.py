@@ -1,6 +1,8 @@
-"""The test in whose worker two deaths were seen that nobody explained, again and again, with everything recorded.
+"""Two tests that killed their worker together, again and again, with everything recorded.
 
-`SUSPECT_RUNS` says how often, 200 times by default, in parts that can be run one by one.
+A command that had written to stdout left its process with the default action for SIGPIPE, and the next server that
+closed a connection ended the worker without a word. `SUSPECT_RUNS` says how often, 200 times by default, in parts that
+can be run one by one.
 """
 
 from __future__ import annotations
@@ -14,7 +16,10 @@ import pytest
 
 from tests.deaths import FOLDER, ROOT, describe
 
-SUSPECT = "tests/durability/test_crash.py::test_killed_at_random_moments"
+SUSPECTS = (
+    "tests/app/test_cli.py::test_fit_predict_verify",
+    "tests/durability/test_crash.py::test_killed_at_random_moments",
+)
 PARTS = 20
 RUNS = int(os.environ.get("SUSPECT_RUNS", "200"))
 _SECONDS = 900  # of a run, on a machine that does something else as well
@@ -34,7 +39,7 @@ def test_no_worker_dies(part, tmp_path, tell):
         base = tmp_path / "base"
         command = [sys.executable, "-m", "pytest", "-q", "-n", "1", "--max-worker-restart=0", f"--basetemp={base}"]
         done = subprocess.run(
-            [*command, "-p", "no:cacheprovider", SUSPECT],
+            [*command, "-p", "no:cacheprovider", *SUSPECTS],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,
