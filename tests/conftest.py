@@ -18,16 +18,18 @@ pytest_plugins = ("tests.recorder",)
 
 # A shell that runs the tests in the background has them ignore Ctrl-C, and so would everything that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-WATCHED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGPIPE") if hasattr(signal, name))
+WATCHED = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGPIPE") if hasattr(signal, name)]
+HANDLERS = {number: signal.getsignal(number) for number in WATCHED}
 
 
-@pytest.fixture(autouse=True)
-def _signals_stay_as_they_are() -> Iterator[None]:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     """Name the test that changes how this process takes signals: a later one would be killed without a word."""
-    before = {number: signal.getsignal(number) for number in WATCHED}
     yield
-    changed = [number.name for number, handler in before.items() if signal.getsignal(number) is not handler]
-    assert not changed, f"this test changed the handlers of {', '.join(changed)}"
+    changed = [number for number, handler in HANDLERS.items() if signal.getsignal(number) is not handler]
+    for number in changed:
+        signal.signal(number, HANDLERS[number])
+    assert not changed, f"{item.nodeid} changed the handlers of {', '.join(number.name for number in changed)}"
 
 
 @pytest.fixture(scope="session")

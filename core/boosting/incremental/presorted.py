@@ -333,7 +333,7 @@ class PresortedTrees:
         most, step = settings.n_estimators * groups, max(groups, 1)
         least = step if groups > 0 and settings.patience > 0 and len(engine._others) > 0 else most
         if not least <= len(roots) <= most or len(roots) % step:
-            raise ValueError("the number of roots is wrong")
+            raise ValueError("the number of trees (roots) is wrong")
         engine._orders = sort_columns(problem.data, training)
         if groups > 0:
             start = engine._begin(problem)

@@ -597,7 +597,7 @@ class QuantisedTrees:
         most = settings.n_estimators * n_groups(problem, len(slots))
         n_trees = len(arrays["roots"])
         if n_trees > most or (n_trees < most and not settings.patience):
-            raise ValueError("the number of roots is wrong")
+            raise ValueError("the number of trees (roots) is wrong")
         engine.grow(problem, slots)
         expected = engine.arrays()
         if set(arrays) != set(expected):
