@@ -22,7 +22,8 @@ from tests.app.connections import Answered, Connection, Host, hosting
 from tests.app.http_cases import SECRETS, Cases
 from tests.app.support import make_service
 
-_OWN = re.compile(rb'"(bytes|ledger_index|lazy_tags|memory_bytes)":\d+|"(created_at|erased_at|next)":"[^"]+"')  # times and chance
+# Times and chance.
+_OWN = re.compile(rb'"(bytes|ledger_index|lazy_tags|memory_bytes)":\d+|"(created_at|erased_at|next)":"[^"]+"')
 N_ORDINARY = 1500
 N_SLOW = int(os.environ.get("OUBLI_TEST_HTTP_CASES", "20000"))
 
