@@ -65,6 +65,9 @@ def _file_of(item: pytest.Item) -> str:
     return item.nodeid.partition("::")[0]
 
 
+_AGAIN = 1.0  # seconds between two interrupts
+
+
 class Budget:
     """Interrupts the session when its time is over, and remembers what was not run.
 
@@ -75,29 +78,38 @@ class Budget:
     """
 
     def __init__(self, seconds: float) -> None:
-        self._timer = threading.Timer(seconds, self._stop)
-        self._timer.daemon = True
+        self._thread = threading.Thread(target=self._watch, daemon=True)
         self._seconds = seconds
+        self._session: pytest.Session | None = None
+        self._has_ended = threading.Event()
         self._waiting: dict[str, None] = {}
+        self._n_failed = 0  # before the time was over
         self.is_over = False
 
-    def _stop(self) -> None:
+    def _watch(self) -> None:
+        if self._session is None or self._has_ended.wait(self._seconds):
+            return
+        self._n_failed = self._session.testsfailed
         self.is_over = True
-        # As Ctrl-C does, which also ends a system call that waits.
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        self._session.shouldstop = "the time is over"
+        while not self._has_ended.wait(_AGAIN):
+            # As Ctrl-C does, which also ends a system call that waits. Whoever calls back from C may swallow it.
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self._session = session
         self._waiting = dict.fromkeys(item.nodeid for item in session.items)
-        self._timer.start()
+        self._thread.start()
 
-    def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        self._waiting.pop(nodeid, None)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "teardown" and not self.is_over:
+            self._waiting.pop(report.nodeid, None)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        self._timer.cancel()
+        self._has_ended.set()
         if self.is_over:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED if session.testsfailed else pytest.ExitCode.OK
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED if self._n_failed else pytest.ExitCode.OK
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.is_over:

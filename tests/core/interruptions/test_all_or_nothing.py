@@ -7,6 +7,7 @@ import random
 import signal
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -21,6 +22,14 @@ from tests.core.interruptions.trial import Outcome, Trials
 
 N_LINES = int(os.environ.get("OUBLI_INTERRUPTED_LINES", "5000"))  # of the long test, over all cases
 _LARGE = 512  # bytes from which on memory that a forest asks for is asked for before its first write
+
+
+@pytest.fixture(autouse=True)
+def _handler_comes_back() -> Iterator[None]:
+    """An error at the last lines of a section leaves its handler of Ctrl-C until the next section."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @cache
