@@ -18,8 +18,8 @@ class _Unwritten(MemoryJournal):
 
     is_durable = True
 
-    def __init__(self, directory: Path) -> None:
-        del directory
+    def __init__(self, directory: Path, **options: object) -> None:
+        del directory, options
         super().__init__()
 
 
