@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import orjson
@@ -65,7 +66,8 @@ async def fit(request: Request) -> Response:
     described = service.describe()
     kind = described.kind if kind is None else kind
     kept = described.parameters if kind == described.kind else {}
-    check_parameters(kind, parameters, kept, service.schema)
+    # In a thread: the first look at a kind imports it, which reads files and may compile.
+    await asyncio.to_thread(check_parameters, kind, parameters, kept, service.schema)
     async with service.claims.claimed(request.headers, "POST /model/fit", sent_body) as claim:
         return _begun(service.fit_job(kind, parameters, claim))
 

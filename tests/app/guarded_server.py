@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,16 @@ from app.kernel_cache import use_kernel_cache
 
 
 def guard(note: Any) -> None:
-    """Call `note` with the name of each kernel that is compiled or loaded in a thread whose event loop runs."""
+    """Call `note` with each kernel that is compiled or loaded in a thread whose event loop runs, and who asked."""
     from numba.core.dispatcher import Dispatcher
 
     compile_ = Dispatcher.compile
 
     def watched(self: Any, sig: Any) -> Any:
         if asyncio._get_running_loop() is not None:
-            note(f"{self.py_func.__module__}.{self.py_func.__name__}")
+            frames = [frame for frame in traceback.extract_stack() if "/app/" in frame.filename]
+            callers = [f"{frame.name}:{frame.lineno}" for frame in frames]
+            note(f"{self.py_func.__module__}.{self.py_func.__name__} {sig} for {' '.join(callers[-6:])}")
         return compile_(self, sig)
 
     Dispatcher.compile = watched
