@@ -25,9 +25,9 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from app.access.key_file import FILE_NAME, KeyFileError, now_ms, read_keys
-from app.errors import StartError
-from app.origins import parse_origin
+from oubli.app.access.key_file import FILE_NAME, KeyFileError, now_ms, read_keys
+from oubli.app.access.origins import parse_origin
+from oubli.app.errors import StartError
 
 ENV_PREFIX = "OUBLI_"
 DEFAULT_CONFIG = Path("oubli.toml")

@@ -6,7 +6,7 @@ start theirs, and compiled kernels that belong to the sources as they are.
 
 import os
 
-from app.kernel_cache import use_kernel_cache
+from oubli.app.service.kernel_cache import use_kernel_cache
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_variable] = "1"

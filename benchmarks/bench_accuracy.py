@@ -73,7 +73,7 @@ def _data(name: str, directory: str) -> Data:
 
 def our_model(source: Source, system: str, seed: int, parameters: dict[str, Any]) -> Any:
     """Make our estimator with its defaults, `occurrence` and the parameters to try aside."""
-    from core import DynamicForestClassifier, DynamicForestRegressor
+    from oubli.core import DynamicForestClassifier, DynamicForestRegressor
 
     regression = source.task == "regression"
     estimator = DynamicForestRegressor if regression else DynamicForestClassifier

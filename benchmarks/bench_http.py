@@ -164,7 +164,7 @@ def command(data: Data, setting: str) -> list[str]:
     parameters = FAST[data.name] if setting == "fast" else {}
     flags = [part for name, value in parameters.items() for part in (f"--{name.replace('_', '-')}", str(value))]
     source = ["--data", str(data.path), "--target", data.target, "--ephemeral", "--random-state", "0"]
-    return ["app", "serve", "--port", "{port}", *source, *flags]
+    return ["oubli", "serve", "--port", "{port}", *source, *flags]
 
 
 def measure_predictions(ours: Server, baselines: dict[str, Server], data: Data, sizes: Sizes) -> dict[int, Measured]:

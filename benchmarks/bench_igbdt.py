@@ -25,14 +25,14 @@ from benchmarks.problems import one_hot
 from benchmarks.results import Row, at_least, at_most
 from benchmarks.sections import Section, ask, figures_of, parse
 from benchmarks.timing import cpu_seconds, median, rounds_of
-from core import IncrementalBoostingRegressor
-from core.boosting.digest import tree_digests
-from core.boosting.incremental.presorted import PresortedTrees
-from core.boosting.incremental.settings import IncrementalSettings, read_settings
-from core.boosting.nodes import Trees
-from core.boosting.predict import raw_scores
-from core.boosting.problem import Problem
-from core.data import Data
+from oubli.core import IncrementalBoostingRegressor
+from oubli.core.boosting.digest import tree_digests
+from oubli.core.boosting.incremental_parameters import IncrementalSettings, read_settings
+from oubli.core.boosting.predict import raw_scores
+from oubli.core.boosting.presorted.engine import PresortedTrees
+from oubli.core.boosting.problem import Problem
+from oubli.core.boosting.state import Trees
+from oubli.core.samples.arrays import Data
 
 SETS = ("abalone", "wine", "optdigits", "pendigits", "letter")
 LARGE = ("letter",)  # larger batches, as in the paper

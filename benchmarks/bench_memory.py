@@ -51,7 +51,7 @@ def measure(kind: str, times: tuple[int, int, int, int]) -> list[Row]:
     n_erasures, n_scrubs, n_restores, n_fits = times
     run_here()
     with tempfile.TemporaryDirectory() as directory:
-        command = ["app", "serve", "--data", str(ADULT), "--target", "income", "--port", "{port}"]
+        command = ["oubli", "serve", "--data", str(ADULT), "--target", "income", "--port", "{port}"]
         command += ["--model", kind, "--data-dir", f"{directory}/data"]
         with serving("oubli", command) as server:
             ask(server, "POST", "/snapshot", {})

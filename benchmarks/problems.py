@@ -19,7 +19,7 @@ import pandas as pd
 
 from benchmarks import higgs_like
 from benchmarks.datasets import load
-from core import DynamicForestClassifier
+from oubli.core import DynamicForestClassifier
 
 PROBLEMS = ("higgs-like", "adult-one-hot", "adult-native")
 SETTINGS = ("fast", "defaults")

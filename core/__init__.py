@@ -3,13 +3,16 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from core.persistence import load
+if __name__ != "oubli.core":
+    raise ImportError(f"import oubli.core: as {__name__} there would be a second one of every class")
+
+from oubli.core.persistence import load
 
 if TYPE_CHECKING:
-    from core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
-    from core.boosting.online.estimator import OnlineBoostingClassifier, OnlineBoostingRegressor
-    from core.forest.estimator import DynamicForestClassifier, DynamicForestRegressor
-    from core.tree.estimator import DynamicTreeClassifier
+    from oubli.core.boosting.incremental import IncrementalBoostingClassifier, IncrementalBoostingRegressor
+    from oubli.core.boosting.online.estimator import OnlineBoostingClassifier, OnlineBoostingRegressor
+    from oubli.core.forest.estimator import DynamicForestClassifier, DynamicForestRegressor
+    from oubli.core.tree.estimator import DynamicTreeClassifier
 
 __all__ = [
     "DynamicForestClassifier",
@@ -27,7 +30,7 @@ def __getattr__(name: str) -> Any:
     """Return an estimator, imported when it is first asked for: most programs use one kind."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from core.kinds import ESTIMATORS
+    from oubli.core.registry import ESTIMATORS
 
     globals()[name] = getattr(import_module(ESTIMATORS[name]), name)
     return globals()[name]

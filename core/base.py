@@ -11,8 +11,8 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from core.errors import InputError, NotFittedError, for_scikit_learn
-from core.schema import Schema
+from oubli.core.data.schema import Schema
+from oubli.core.errors import InputError, NotFittedError, for_scikit_learn
 
 
 class Estimator:

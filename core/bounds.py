@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.errors import FileError
+from oubli.core.errors import FileError
 
 LARGEST_COUNT = 2**53  # of versions, samples and the like: JSON's readers know integers up to here
 LARGEST_COUNTER = 2**62  # of counters that are kept in 64 bits and have to be able to go on

@@ -33,7 +33,7 @@ from collections.abc import Callable
 from types import FrameType, FunctionType, TracebackType
 from typing import Any, NoReturn
 
-from core.errors import UnusableModelError
+from oubli.core.errors import UnusableModelError
 
 _SIGINT = int(signal.SIGINT)
 _DEFAULT = signal.default_int_handler

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core.model import Model, QueryResult
-from core.schema import Task
-from core.targets import encode_labels
+from oubli.core.data.schema import Task
+from oubli.core.data.targets import encode_labels
+from oubli.core.model import Model, QueryResult
 
 
 class Classifier(Model):

@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from core import persistence
-from core.base import Estimator
-from core.bounds import is_same_json
-from core.errors import FileError, InputError
-from core.sample_state import canonical_parts, store_bytes
-from core.samples import SampleStore
-from core.schema import Schema, Task
+from oubli.core import persistence
+from oubli.core.base import Estimator
+from oubli.core.bounds import is_same_json
+from oubli.core.data.schema import Schema, Task
+from oubli.core.errors import FileError, InputError
+from oubli.core.samples.serialise import canonical_parts, store_bytes
+from oubli.core.samples.store import SampleStore
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -239,7 +239,7 @@ class Keepable(Estimator, ABC):
         Parameters
         ----------
         path : the file.
-        verify : whether to compare with a fresh fit, see `core.load`.
+        verify : whether to compare with a fresh fit, see `oubli.load`.
 
         Raises
         ------
@@ -249,7 +249,7 @@ class Keepable(Estimator, ABC):
         """
         model = persistence.load(path, verify=verify)
         if not isinstance(model, cls):
-            raise FileError(f"the file holds a {type(model).__name__}: use its `load`, or `core.load`")
+            raise FileError(f"the file holds a {type(model).__name__}: use its `load`, or `oubli.load`")
         return model
 
     @classmethod
@@ -261,7 +261,7 @@ class Keepable(Estimator, ABC):
     def read_parts(
         cls, document: dict[str, Any], arrays: Arrays, *, regrow: str = "", limit: int | None = None
     ) -> tuple[Self, str]:
-        """Put a model together from what a model file holds, checked; for `core.persistence`.
+        """Put a model together from what a model file holds, checked; for `oubli.core.persistence`.
 
         Parameters
         ----------

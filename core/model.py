@@ -16,13 +16,13 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from core.data import Data
-from core.errors import EmptyModelError, InputError
-from core.keeping import Keepable
-from core.samples import Prepared, SampleStore
-from core.schema import Schema
-from core.targets import read_label_column
-from core.verification import Verification
+from oubli.core.data.schema import Schema
+from oubli.core.data.targets import read_label_column
+from oubli.core.errors import EmptyModelError, InputError
+from oubli.core.keeping import Keepable
+from oubli.core.samples.arrays import Data
+from oubli.core.samples.store import Prepared, SampleStore
+from oubli.core.verification import Verification
 
 
 class QueryResult(NamedTuple):

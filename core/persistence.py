@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 import safetensors
 
-from core.bounds import Anything, Fields, Scalar, Text, Whole, parse_json, require
-from core.errors import FileError, NewerFormatError, OubliError
-from core.tensors import check_tensors, read_tensor, write_tensors
+from oubli.core.bounds import Anything, Fields, Scalar, Text, Whole, parse_json, require
+from oubli.core.errors import FileError, NewerFormatError, OubliError
+from oubli.core.tensors import check_tensors, read_tensor, write_tensors
 
 FORMAT = "oubli"
 VERSION = 2
@@ -166,7 +166,7 @@ def _check_header(metadata: Mapping[str, str] | None) -> dict[str, Any]:
 
 
 def _estimator_of(document: Mapping[str, Any]) -> Any:
-    from core.kinds import KINDS  # the estimators import this module
+    from oubli.core.registry import KINDS  # the estimators import this module
 
     kind, task = document.get("kind"), document.get("task")
     key: Any = (kind, task)  # a task is equal to its name
@@ -290,7 +290,7 @@ def _load(path: str | PathLike[str], *, is_own: bool, regrow: str) -> Loaded:
 
 def _model_of(document: dict[str, Any], arrays: Arrays, version: int, is_own: bool, regrow: str) -> Loaded:
     """Make the model that a file describes; FileError when its parts do not fit together."""
-    from core.kinds import KINDS  # the estimators import this module
+    from oubli.core.registry import KINDS  # the estimators import this module
 
     if version < FIRST_READABLE_TREES:
         regrow = OLDER_FORMAT

@@ -18,7 +18,7 @@ import hashlib
 
 import numpy as np
 
-from core._jit import kernel
+from oubli.core.jit.policy import kernel
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FACTOR_1 = np.uint64(0xBF58476D1CE4E5B9)

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core.errors import FileError
-from core.slices import cut
+from oubli.core.errors import FileError
+from oubli.core.slices import cut
 
 _PIECE = 2**20  # bytes
 _ALIGNMENT = 8

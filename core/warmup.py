@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from core.encoding import convert, is_clean
-from core.kinds import KINDS
-from core.rng import mix
-from core.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.data.encoding import convert, is_clean
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.registry import KINDS
+from oubli.core.rng import mix
 
 STEPS = ("encode", "grow", "predict", "add", "delete", "resolve", "check", "load")
 _N_SAMPLES = 64  # so many that one more is learned in place and not by planting anew
@@ -53,7 +53,7 @@ def warm_up(
     cell_dtype : float32 or float64, `Schema.cell_dtype` of the model to come.
     progress : callable(done, total), optional
         Called after each of `len(STEPS)` steps.
-    kind : one of those in `core.kinds`.
+    kind : one of those in `oubli.core.registry`.
     parameters : mapping, optional
         Of the model to come; the defaults when left out.
     """
@@ -131,7 +131,7 @@ def warm_up_influence(
 
     Parameters are those of `warm_up`.
     """
-    from core.influence import influence  # takes long to import, and many programs never ask
+    from oubli.core.influence import influence  # takes long to import, and many programs never ask
 
     task = Task(task)
     small = {**_PARAMETERS[kind][0], **variant_of(kind, parameters)}

@@ -1,6 +1,6 @@
 """Oubli: forests and boosted trees that learn and forget single samples, exactly, and others that do so nearly."""
 
-from core import (
+from oubli.core import (
     DynamicForestClassifier,
     DynamicForestRegressor,
     DynamicTreeClassifier,

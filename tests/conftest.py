@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.kernel_cache import use_kernel_cache
+from oubli.app.service.kernel_cache import use_kernel_cache
 
 use_kernel_cache()  # before anything imports Numba
 

@@ -19,11 +19,11 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from core import DynamicForestClassifier, DynamicForestRegressor, load
-from core.errors import DuplicateIdError, EmptyModelError, InputError, UnknownIdError
-from core.forest import dynamic_forest
-from core.forest.ensemble import Ensemble
-from core.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core import DynamicForestClassifier, DynamicForestRegressor, load
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.errors import DuplicateIdError, EmptyModelError, InputError, UnknownIdError
+from oubli.core.forest import model as dynamic_forest
+from oubli.core.forest.engine import Ensemble
 from tests.oracles import forest as oracle
 from tests.strategies import History, World
 

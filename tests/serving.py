@@ -21,7 +21,7 @@ from tests.deaths import FATAL, core_stack, describe, in_ci
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "adult.csv.gz"
-APP = (sys.executable, "-m", "app")
+APP = (sys.executable, "-m", "oubli")
 START_SECONDS = 240  # an empty kernel cache, and other tests at the same time
 
 
@@ -92,7 +92,7 @@ def _core_dumps() -> dict[str, str]:
     """The setting that leaves core files on, where there is one; servers switch them off otherwise."""
     if not in_ci():
         return {}
-    from app.settings import Settings
+    from oubli.app.settings import Settings
 
     return {"OUBLI_CORE_DUMPS": "true"} if "core_dumps" in Settings.model_fields else {}
 
@@ -100,7 +100,7 @@ def _core_dumps() -> dict[str, str]:
 def run_cli(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command of the command line to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "app", *arguments],
+        [sys.executable, "-m", "oubli", *arguments],
         cwd=cwd,
         env=environment(**variables),
         capture_output=True,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from app.settings import ENV_PREFIX, Settings
+from oubli.app.settings import ENV_PREFIX, Settings
 from tests.serving import EXAMPLE, ROOT, Running, environment, free_port, serving
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -122,7 +122,7 @@ def test_compose_and_image_check_health_alike(compose: dict[str, Any]) -> None:
 
 
 def test_the_version_is_that_of_the_project(compose: dict[str, Any]) -> None:
-    from app.version import VERSION
+    from oubli.app.version import VERSION
 
     assert compose["services"]["oubli"]["image"] == f"oubli:{VERSION}"
 

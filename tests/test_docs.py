@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 from typer.main import get_command
 
-from app.cli import cli
-from app.main import create_app
-from app.settings import GROUPS, Settings, flag_name
+from oubli.app.cli.main import cli
+from oubli.app.http.app import create_app
+from oubli.app.settings import GROUPS, Settings, flag_name
 from tests.serving import EXAMPLE, ROOT, Running, environment
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

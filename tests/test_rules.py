@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from app.version import VERSION
+from oubli.app.version import VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
 CORE = sorted((ROOT / "core").rglob("*.py"))
 CODE = sorted(path for package in ("core", "app", "oubli") for path in (ROOT / package).rglob("*.py"))
 # llvmlite is a part of numba that has a name of its own.
-CORE_MAY_IMPORT = {"core", "llvmlite", "numba", "numpy", "safetensors"}
+CORE_MAY_IMPORT = {"llvmlite", "numba", "numpy", "safetensors"}
 # Inside functions that only scikit-learn calls, or who has a model of that library; `test_importing_core_...` proves
 # that importing does not.
 EXCEPTIONS = {"core/base.py": {"sklearn"}, "core/influence/readers/from_xgboost.py": {"xgboost"}}
@@ -46,7 +46,7 @@ def test_core_imports_nothing_but_numpy_numba_and_safetensors(path: Path) -> Non
 
 
 def test_importing_core_loads_no_service_and_no_scikit_learn() -> None:
-    unwanted = ("app", "fastapi", "pydantic", "sklearn", "pandas", "pyarrow")
+    unwanted = ("oubli.app", "fastapi", "pydantic", "sklearn", "pandas", "pyarrow")
     script = f"import sys, oubli; print([name for name in {unwanted} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -56,13 +56,17 @@ def test_importing_core_loads_no_service_and_no_scikit_learn() -> None:
 def test_no_print(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     calls = [n.lineno for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "print"]
-    assert calls == [], "output goes through app.console"
+    assert calls == [], "output goes through oubli.app.cli.console"
 
 
 def test_every_kernel_goes_through_the_one_decorator() -> None:
     users = {name(path) for path in CODE if any(module.split(".")[0] == "numba" for module in imported(path))}
-    others = {"core/_cache.py", "core/_direct.py", "core/_prefetch.py"}  # keep them, call one, make an instruction
-    assert users == {"core/_jit.py"} | others
+    others = {
+        "core/jit/cache.py",
+        "core/jit/direct.py",
+        "core/jit/prefetch.py",
+    }  # keep them, call one, make an instruction
+    assert users == {"core/jit/policy.py"} | others
 
 
 @pytest.mark.parametrize("option", ["parallel", "fastmath"])
@@ -79,12 +83,12 @@ def test_no_compiler_option_that_breaks_exactness_or_threads(option: str) -> Non
 @pytest.mark.parametrize("module", ["pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"])
 def test_nothing_reads_a_format_that_can_run_code(module: str) -> None:
     # What the kernel cache holds is run, in whatever format it is kept.
-    allowed = ["core/_cache.py"] if module == "pickle" else []
+    allowed = ["core/jit/cache.py"] if module == "pickle" else []
     assert [name(path) for path in CODE if module in set(imported(path))] == allowed
 
 
 def test_exported_names_are_there_and_sorted() -> None:
-    for package in ("core", "oubli"):
+    for package in ("oubli.core", "oubli"):
         module = importlib.import_module(package)
         assert sorted(module.__all__) == sorted(set(module.__all__))
         for exported in module.__all__:

@@ -21,8 +21,8 @@ from typing import Any
 
 import orjson
 
-from app.access.scopes import ADMIN, ALL_SCOPES, SCOPES
-from app.retention.parse import parse_time, to_text
+from oubli.app.access.scopes import ADMIN, ALL_SCOPES, SCOPES
+from oubli.app.times import parse_time, to_text
 
 FILE_NAME = "access-keys.json"
 PREFIX = "oubli"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from app.access.key_file import FILE_NAME, PREFIX, AccessKey, KeyFileError, hashed, now_ms, read_keys
+from oubli.app.access.key_file import FILE_NAME, PREFIX, AccessKey, KeyFileError, hashed, now_ms, read_keys
 
 SECONDS_BETWEEN_LOOKS = 1.0
 _PREFIX = PREFIX.encode("ascii")

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.boosting.datasets import REGRESSION, Indices, Split
-from core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
-from core.boosting.online.estimator import OnlineBoostingClassifier, OnlineBoostingRegressor
+from oubli.core.boosting.incremental import IncrementalBoostingClassifier, IncrementalBoostingRegressor
+from oubli.core.boosting.online.estimator import OnlineBoostingClassifier, OnlineBoostingRegressor
 
 WARM_UP_ROWS = 2_000
 N_ESTIMATORS = 100

@@ -13,9 +13,9 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from core.boosting.incremental.presorted_boost import write_words
-from core.boosting.incremental.presorted_room import make_derivatives
-from core.boosting.incremental.presorted_split import (
+from oubli.core.boosting.incremental_parameters import IncrementalSettings
+from oubli.core.boosting.presorted.boost import write_words
+from oubli.core.boosting.presorted.split import (
     MISSING_LEFT,
     MORE,
     NONE,
@@ -27,12 +27,12 @@ from core.boosting.incremental.presorted_split import (
     sum_list,
     worth_of_none,
 )
-from core.boosting.incremental.presorted_words import begin, leaf_value
-from core.boosting.incremental.settings import IncrementalSettings
-from core.boosting.nodes import LEAF, NODE, Trees, no_trees
-from core.boosting.problem import Problem, n_groups
-from core.rng import MISSING_CATEGORY
-from core.tree.split import midpoint
+from oubli.core.boosting.presorted.words import begin, leaf_value
+from oubli.core.boosting.presorted.workspace import make_derivatives
+from oubli.core.boosting.problem import Problem, n_groups
+from oubli.core.boosting.state import LEAF, NODE, Trees, no_trees
+from oubli.core.rng import MISSING_CATEGORY
+from oubli.core.tree.split import midpoint
 
 compiled = numba.njit(cache=True, nogil=True, error_model="numpy")
 

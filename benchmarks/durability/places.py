@@ -73,4 +73,4 @@ def command(samples: Samples, setting: str, directory: Path | None, more: Sequen
     flags = [part for name, value in parameters.items() for part in (f"--{name.replace('_', '-')}", str(value))]
     place = ["--ephemeral"] if directory is None else ["--data-dir", str(directory)]
     source = ["--data", str(samples.path), "--target", TARGET, "--random-state", "0"]
-    return ["app", "serve", "--port", "{port}", *source, *flags, *place, *more]
+    return ["oubli", "serve", "--port", "{port}", *source, *flags, *place, *more]

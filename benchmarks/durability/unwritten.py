@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from app.cli import main
-from app.journal.memory import MemoryJournal
-from app.store import opening
+from oubli.app.cli.main import main
+from oubli.app.service import opening
+from oubli.app.storage.memory_journal import MemoryJournal
 
 
 class _Unwritten(MemoryJournal):

@@ -11,8 +11,8 @@ import pandas as pd
 from benchmarks.influence.problems import Problem
 from benchmarks.results import Mark, Row, at_least, at_most
 from benchmarks.timing import cpu_seconds, median, timed
-from core import DynamicForestClassifier, IncrementalBoostingClassifier
-from core.influence import LeafInfluence, influence, view
+from oubli.core import DynamicForestClassifier, IncrementalBoostingClassifier
+from oubli.core.influence import LeafInfluence, influence, view
 
 NAME = "marks"
 TITLE = "what a question costs"

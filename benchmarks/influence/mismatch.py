@@ -10,7 +10,7 @@ import pandas as pd
 
 from benchmarks.influence.problems import UPDATE_SETS, Problem
 from benchmarks.results import Row
-from core.influence import influence, view
+from oubli.core.influence import influence, view
 
 NAME = "mismatch"
 TITLE = "a group that is under-represented on purpose"

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from benchmarks.influence.problems import COLOURS, UPDATE_SETS, Problem, area_under_curve, log_losses
 from benchmarks.paper.figures import figure
 from benchmarks.results import Row, at_least
-from core.influence import influence, view
+from oubli.core.influence import influence, view
 
 NAME = "noise"
 TITLE = "finding flipped labels"

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from benchmarks.datasets import load
-from core import IncrementalBoostingClassifier
+from oubli.core import IncrementalBoostingClassifier
 
 SETS = ("adult", "purchase", "electricity")
 COLOURS = {"adult": "#0b6e4f", "purchase": "#d1495b", "electricity": "#30638e"}

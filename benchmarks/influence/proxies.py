@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from benchmarks.influence.problems import UPDATE_SETS, Problem, log_losses
 from benchmarks.results import Row
-from core.influence import influence, view
+from oubli.core.influence import influence, view
 
 NAME = "proxies"
 TITLE = "rankings by update set, against the truth"

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from benchmarks.influence.problems import COLOURS, Problem, log_losses
 from benchmarks.paper.figures import figure
 from benchmarks.results import Mark, Row, at_least
-from core.influence import influence, view
+from oubli.core.influence import influence, view
 
 NAME = "removal"
 TITLE = "loss after removing the samples named"

@@ -11,8 +11,8 @@ from benchmarks.influence.problems import COLOURS, UPDATE_SETS, Problem
 from benchmarks.paper.figures import figure
 from benchmarks.results import Row
 from benchmarks.timing import cpu_seconds
-from core.influence import FastLeafInfluence, FastLeafRefit, view
-from core.influence.update_sets import read_update_set
+from oubli.core.influence import FastLeafInfluence, FastLeafRefit, view
+from oubli.core.influence.update_sets import read_update_set
 
 NAME = "times"
 TITLE = "time of a training sample by update set"
@@ -40,7 +40,7 @@ class Found:
 
 def measure(problems: list[Problem], n_samples: int) -> list[Found]:
     """Time all forms."""
-    from core.influence import influence
+    from oubli.core.influence import influence
 
     found = []
     for problem in problems:

@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.problems import Problem
 from benchmarks.results import Mark, Row, at_most
 from benchmarks.timing import cpu_seconds, median, rounds_of
-from core import DynamicForestClassifier
+from oubli.core import DynamicForestClassifier
 
 TITLE = "Deleting a large batch"
 TEXT = (

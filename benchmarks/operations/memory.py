@@ -71,7 +71,7 @@ def _new_estimator(parameters: dict[str, Any], peer: bool) -> Any:
         from sklearn.ensemble import ExtraTreesClassifier
 
         return ExtraTreesClassifier(random_state=0, n_jobs=1, **parameters)
-    from core import DynamicForestClassifier
+    from oubli.core import DynamicForestClassifier
 
     return DynamicForestClassifier(random_state=0, **parameters)
 

@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.problems import Problem
 from benchmarks.results import Mark, Row, at_least, at_most
 from benchmarks.timing import cpu_seconds, median, per_call, rounds_of
-from core import DynamicForestClassifier
+from oubli.core import DynamicForestClassifier
 
 TITLE = "One delete, one add"
 TEXT = (

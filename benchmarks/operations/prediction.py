@@ -12,7 +12,7 @@ from benchmarks.operations.training import Trained
 from benchmarks.problems import Problem
 from benchmarks.results import Mark, Row, at_least
 from benchmarks.timing import cpu_seconds, median, per_call
-from core import DynamicForestClassifier
+from oubli.core import DynamicForestClassifier
 
 TITLE = "Predicting one row"
 TEXT = (

@@ -93,7 +93,7 @@ def start_and_stop(flags: Sequence[str], folder: Path) -> float:
     """
     port = _free_port()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OUBLI_")}
-    command = [sys.executable, "-m", "app", "serve", "--port", str(port), *flags]
+    command = [sys.executable, "-m", "oubli", "serve", "--port", str(port), *flags]
     command += ["--data-dir", str(folder / "oubli-data")]
     with (folder / "output.txt").open("w+", encoding="utf-8") as output:
         started = time.perf_counter()

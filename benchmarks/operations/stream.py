@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from app.idle import SLICE_SECONDS, TagSlices
 from benchmarks.operations.mutations import deletes_of
 from benchmarks.problems import Problem
 from benchmarks.results import Mark, Row, at_most, shown
 from benchmarks.timing import median, rounds_of
-from core import DynamicForestClassifier
+from oubli.app.service.background import SLICE_SECONDS, TagSlices
+from oubli.core import DynamicForestClassifier
 
 if TYPE_CHECKING:
-    from app.model import ServedModel
+    from oubli.app.storage.models import ServedModel
 
 IDLE_SECONDS = 0.010
 TITLE = "Stream of 1 add, 1 delete, 2 queries"

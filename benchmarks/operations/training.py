@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.problems import Labels, Problem, warm_up
 from benchmarks.results import Mark, Row, at_most
 from benchmarks.timing import cpu_seconds, median
-from core import DynamicForestClassifier
+from oubli.core import DynamicForestClassifier
 
 TITLE = "Training"
 TEXT = (

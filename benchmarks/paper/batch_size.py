@@ -13,7 +13,7 @@ from benchmarks.paper.figures import COLOURS, figure
 from benchmarks.paper.sets import Split
 from benchmarks.results import Row
 from benchmarks.timing import cpu_seconds, median
-from core import DynamicForestClassifier
+from oubli.core import DynamicForestClassifier
 
 NAME = "batch-size"
 TITLE = "batch time by size"

@@ -16,7 +16,7 @@ from benchmarks.paper.sets import Split
 from benchmarks.problems import WARM_UP_ROWS
 from benchmarks.results import Row
 from benchmarks.timing import cpu_seconds, per_call
-from core import DynamicForestClassifier
+from oubli.core import DynamicForestClassifier
 
 NAME = "online"
 TITLE = "online streams"

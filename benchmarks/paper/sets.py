@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks import higgs_like
 from benchmarks.datasets import load
 from benchmarks.problems import FAST, Labels, Matrix, one_hot
-from core import DynamicForestClassifier
+from oubli.core import DynamicForestClassifier
 
 HIGGS_LIKE = "higgs-like"
 

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 from fastapi import FastAPI, Request, Response
 
-from app.server import Server, bind, server_config
+from oubli.app.http.server import Server, bind, server_config
 
 PREDICTION = {"classes": ["<=50K", ">50K"], "model_version": 1}
 ADDED = {"ids": ["12345"], "model_version": 1, "n_samples": 50_000, "durable": False}

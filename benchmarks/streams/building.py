@@ -11,8 +11,8 @@ import numpy as np
 from benchmarks import higgs_like
 from benchmarks.results import Row, at_most
 from benchmarks.timing import cpu_seconds, median, rounds_of
-from core import DynamicTreeClassifier
-from core.tree.nodes import NIL, ROOT
+from oubli.core import DynamicTreeClassifier
+from oubli.core.tree.state import NIL, ROOT
 
 NAME = "build"
 TITLE = "BUILD"

@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.paper.figures import figure
 from benchmarks.results import Row
 from benchmarks.streams.figures import GREENS
-from core import DynamicTreeClassifier
+from oubli.core import DynamicTreeClassifier
 
 NAME = "cost"
 TITLE = "amortized cost of an update"

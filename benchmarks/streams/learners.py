@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from benchmarks.streams.sets import Stream
-from core import DynamicTreeClassifier
+from oubli.core import DynamicTreeClassifier
 
 PREVIOUS = "previous label"
 EFDT, HAT, ARF = "EFDT", "HAT", "ARF(10)"

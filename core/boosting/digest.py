@@ -12,8 +12,8 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-from core._jit import kernel
-from core.boosting.nodes import LEAF, Trees
+from oubli.core.boosting.state import LEAF, Trees
+from oubli.core.jit.policy import kernel
 
 _WORDS_A_NODE = 5
 

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from core.boosting.nodes import Trees
-from core.boosting.problem import Problem
-from core.changes import Changes
+from oubli.core.boosting.problem import Problem
+from oubli.core.boosting.state import Trees
+from oubli.core.changes import Changes
 
 Arrays = dict[str, npt.NDArray[Any]]
 Slots = npt.NDArray[np.int64]

@@ -15,7 +15,7 @@ smaller child of every split is filled from samples.
 
 import numpy as np
 
-from core._jit import inner, kernel
+from oubli.core.jit.policy import inner, kernel
 
 HESSIAN_BITS = 28
 _SHIFT = np.int64(HESSIAN_BITS)

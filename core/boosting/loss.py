@@ -6,7 +6,7 @@ may depend on that. The error is a few units in the last place.
 
 import numpy as np
 
-from core._jit import inner, kernel, pasted
+from oubli.core.jit.policy import inner, kernel, pasted
 
 _LOG2_E = 1.4426950408889634
 # ln 2 in two parts; the first has so few bits that its product with an exponent is exact.

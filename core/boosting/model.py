@@ -14,18 +14,19 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from core.boosting import checking, storing
-from core.boosting.engine import Arrays, Engine, Shape
-from core.boosting.loss import sigmoids, softmaxes
-from core.boosting.predict import answer_one, raw_scores
-from core.boosting.problem import Problem
-from core.classification import Classifier
-from core.errors import CapacityError
-from core.model import Model, QueryResult
-from core.regression import Regressor
-from core.samples import Prepared, SampleStore
-from core.schema import Schema, Task
-from core.verification import Verification
+from oubli.core.boosting import serialise as storing
+from oubli.core.boosting import verification as checking
+from oubli.core.boosting.engine import Arrays, Engine, Shape
+from oubli.core.boosting.loss import sigmoids, softmaxes
+from oubli.core.boosting.predict import answer_one, raw_scores
+from oubli.core.boosting.problem import Problem
+from oubli.core.classification import Classifier
+from oubli.core.data.schema import Schema, Task
+from oubli.core.errors import CapacityError
+from oubli.core.model import Model, QueryResult
+from oubli.core.regression import Regressor
+from oubli.core.samples.store import Prepared, SampleStore
+from oubli.core.verification import Verification
 
 MAX_SAMPLES = 2**24 - 1  # what sums in fixed point have room for
 _LARGEST = float(np.finfo(np.float64).max)

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from core._jit import inner, kernel
-from core.boosting.loss import exp, sigmoid
-from core.boosting.nodes import LEAF, goes_right
-from core.rng import MISSING_CATEGORY
+from oubli.core.boosting.loss import exp, sigmoid
+from oubli.core.boosting.state import LEAF, goes_right
+from oubli.core.jit.policy import inner, kernel
+from oubli.core.rng import MISSING_CATEGORY
 
 _BLOCK = 64  # rows that go through a tree together, so that it stays in cache
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from core.data import Data
-from core.errors import CapacityError
+from oubli.core.errors import CapacityError
+from oubli.core.samples.arrays import Data
 
 
 class Problem(NamedTuple):

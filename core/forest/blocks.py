@@ -31,10 +31,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from core import _aligned
-from core._jit import inner, pasted
-from core.forest.grid import most_cells
-from core.forest.inputs import (
+from oubli.core.forest.candidates import most_cells
+from oubli.core.forest.state import FREE_BLOCK, N_BLOCKS, N_FREE_BLOCKS, NIL
+from oubli.core.forest.workspace import (
     ATTRIBUTES_AT,
     CATEGORIES_AT,
     CATEGORIES_STRIDE,
@@ -43,8 +42,9 @@ from core.forest.inputs import (
     SKIPPED_AT,
     TOTALS_AT,
 )
-from core.forest.nodes import FREE_BLOCK, N_BLOCKS, N_FREE_BLOCKS, NIL
-from core.rng import CANDIDATES, MISSING_CATEGORY, coin, combine, mix
+from oubli.core.jit import aligned
+from oubli.core.jit.policy import inner, pasted
+from oubli.core.rng import CANDIDATES, MISSING_CATEGORY, coin, combine, mix
 
 # The head, in `longs`.
 N_ATTRIBUTES = 0  # attributes in use, at most p
@@ -142,7 +142,7 @@ def relaid(
     longs: npt.NDArray[np.int64], old: Layout, new: Layout, n_attributes: int, old_width: int, width: int
 ) -> npt.NDArray[np.int64]:
     """Copy blocks of class counters into a layout for more classes."""
-    result = _aligned.zeros((len(longs), new.size), np.int64)
+    result = aligned.zeros((len(longs), new.size), np.int64)
     result[:, :_HEAD_SIZE] = longs[:, :_HEAD_SIZE]
     n_skipped = old.attributes_at - old.skipped_at
     n_skipped = min(n_skipped, new.attributes_at - new.skipped_at)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core._jit import kernel
-from core.forest.blocks import ATTRIBUTE_SIZE, NEXT_FREE
-from core.forest.ensemble import Ensemble
-from core.forest.nodes import NIL, leaf_of
+from oubli.core.forest.blocks import ATTRIBUTE_SIZE, NEXT_FREE
+from oubli.core.forest.engine import Ensemble
+from oubli.core.forest.state import NIL, leaf_of
+from oubli.core.jit.policy import kernel
 
 IntArray = npt.NDArray[np.int64]
 # Trees, slots in a common order, class codes in canonical order.

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from core._jit import inner, pasted, spliced
-from core.forest.blocks import (
+from oubli.core.forest.blocks import (
     AT_HI,
     AT_LO,
     ATTRIBUTE,
@@ -30,8 +29,10 @@ from core.forest.blocks import (
     skip_attribute,
     totals_at,
 )
-from core.forest.grid import cell_number, draw_phase, fit_scale, is_usable
-from core.forest.inputs import (
+from oubli.core.forest.candidates import cell_number, draw_phase, fit_scale, is_usable
+from oubli.core.forest.leaves import count_in
+from oubli.core.forest.state import NIL
+from oubli.core.forest.workspace import (
     AT_HAND,
     IS_REGRESSION,
     MAX_FEATURES,
@@ -40,9 +41,8 @@ from core.forest.inputs import (
     PADDING,
     WIDTH,
 )
-from core.forest.leaves import count_in
-from core.forest.nodes import NIL
-from core.rng import ATTRIBUTE_ORDER, MISSING_CATEGORY, bounded, combine
+from oubli.core.jit.policy import inner, pasted, spliced
+from oubli.core.rng import ATTRIBUTE_ORDER, MISSING_CATEGORY, bounded, combine
 
 
 @pasted

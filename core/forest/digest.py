@@ -15,8 +15,8 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-from core._jit import inner, kernel
-from core.forest.nodes import NIL, Trees, leaf_of
+from oubli.core.forest.state import NIL, Trees, leaf_of
+from oubli.core.jit.policy import inner, kernel
 
 _INNER = np.uint64(1)
 _LEAF = np.uint64(0)

@@ -5,12 +5,12 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from core import _aligned
-from core.classification import Classifier
-from core.forest import quantisation
-from core.forest.dynamic_forest import DynamicForest
-from core.model import QueryResult
-from core.regression import Regressor
+from oubli.core.classification import Classifier
+from oubli.core.forest import quantisation
+from oubli.core.forest.model import DynamicForest
+from oubli.core.jit import aligned
+from oubli.core.model import QueryResult
+from oubli.core.regression import Regressor
 
 _LARGEST_EXPONENT = 1024  # of targets next to the largest number
 
@@ -57,7 +57,7 @@ class DynamicForestClassifier(DynamicForest, Classifier):
     DynFrs (OCC(q), LZY and extremely randomized trees) with these deviations: a) splits are checked
     against all candidates after every mutation, so none is ever out of date; b) thresholds are
     stratified; c) categories and missing values are split natively; d) small nodes keep no
-    counters. See `core/forest/blocks.py` and `core/forest/nodes.py`.
+    counters. See `core/forest/blocks.py` and `core/forest/state.py`.
 
     Examples
     --------
@@ -171,7 +171,7 @@ class DynamicForestRegressor(DynamicForest, Regressor):
         self._set_targets((other._scale.copy(), other._quantised_exponent, other._quantised.copy()))
 
     def _shred_targets(self) -> None:
-        _aligned.shred([self._quantised])
+        aligned.shred([self._quantised])
 
     def _set_targets(self, targets: Any) -> None:
         # One statement: no exception comes between its parts.

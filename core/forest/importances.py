@@ -3,9 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
-from core._jit import inner, kernel
-from core.forest.nodes import NIL, Trees, leaf_of
-from core.forest.scores import SQUARED_ERROR, split_score, unsplit_score
+from oubli.core.forest.scores import SQUARED_ERROR, split_score, unsplit_score
+from oubli.core.forest.state import NIL, Trees, leaf_of
+from oubli.core.jit.policy import inner, kernel
 
 
 @inner

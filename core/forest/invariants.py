@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core.data import Data
-from core.forest import nodes as n
-from core.forest.blocks import ATTRIBUTE, ATTRIBUTE_SIZE, IS_COUNTED, N_ATTRIBUTES, NEXT_FREE
-from core.forest.ensemble import Ensemble
-from core.forest.split import side_of
-from core.rng import draw_trees
+from oubli.core.forest import state as n
+from oubli.core.forest.blocks import ATTRIBUTE, ATTRIBUTE_SIZE, IS_COUNTED, N_ATTRIBUTES, NEXT_FREE
+from oubli.core.forest.engine import Ensemble
+from oubli.core.forest.split import side_of
+from oubli.core.rng import draw_trees
+from oubli.core.samples.arrays import Data
 
 
 def check_invariants(ensemble: Ensemble, data: Data, slots: npt.NDArray[np.int64]) -> None:

@@ -13,8 +13,8 @@ fits. Unused places hold zero.
 
 import numpy as np
 
-from core._jit import inner, pasted
-from core.forest.nodes import FREE_LEAF, FREE_ROOMS, MAX_ROOM, N_FREE_LEAVES, N_LEAVES, N_MEMBERS, NIL
+from oubli.core.forest.state import FREE_LEAF, FREE_ROOMS, MAX_ROOM, N_FREE_LEAVES, N_LEAVES, N_MEMBERS, NIL
+from oubli.core.jit.policy import inner, pasted
 
 
 @pasted

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core.errors import FileError
-from core.forest.blocks import ATTRIBUTE, ATTRIBUTE_SIZE, IS_COUNTED, N_ATTRIBUTES, NEXT_FREE
-from core.forest.ensemble import Ensemble
-from core.forest.nodes import FREE_ROOMS, NIL, Trees
+from oubli.core.errors import FileError
+from oubli.core.forest.blocks import ATTRIBUTE, ATTRIBUTE_SIZE, IS_COUNTED, N_ATTRIBUTES, NEXT_FREE
+from oubli.core.forest.engine import Ensemble
+from oubli.core.forest.state import FREE_ROOMS, NIL, Trees
 
 _SPLIT = ("category", "attribute", "kind")
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from core.base import check_number, draw_seed
-from core.errors import InputError
-from core.forest.ensemble import ForestSettings
-from core.forest.inputs import UNLIMITED_DEPTH
-from core.forest.scores import CRITERIA
+from oubli.core.base import check_number, draw_seed
+from oubli.core.errors import InputError
+from oubli.core.forest.engine import ForestSettings
+from oubli.core.forest.scores import CRITERIA
+from oubli.core.forest.workspace import UNLIMITED_DEPTH
 
 MAX_TREES = 2**15
 

@@ -10,14 +10,10 @@ order, divided by their number by the caller: the same for one row, a batch and 
 
 import numpy as np
 
-from core._jit import inner, kernel, pasted, spliced
-from core._prefetch import prefetch_to_read
-from core.forest.build import gather, is_counted, must_be_leaf, rescore
-from core.forest.count import count_candidates
-from core.forest.inputs import ENDS, IS_REGRESSION, N_LANES, NODES, OWNERS
-from core.forest.leaves import count_in
-from core.forest.nodes import NIL, TAGGED, leaf_of
-from core.forest.split import (
+from oubli.core.forest.count import count_candidates
+from oubli.core.forest.grow import gather, is_counted, must_be_leaf, rescore
+from oubli.core.forest.leaves import count_in
+from oubli.core.forest.split import (
     any_goes_right,
     choose_split,
     goes_right,
@@ -25,7 +21,11 @@ from core.forest.split import (
     number_goes_right,
     store_split,
 )
-from core.rng import MISSING_CATEGORY, combine, tree_key
+from oubli.core.forest.state import NIL, TAGGED, leaf_of
+from oubli.core.forest.workspace import ENDS, IS_REGRESSION, N_LANES, NODES, OWNERS
+from oubli.core.jit.policy import inner, kernel, pasted, spliced
+from oubli.core.jit.prefetch import prefetch_to_read
+from oubli.core.rng import MISSING_CATEGORY, combine, tree_key
 
 _FIRST = np.uint64(0)
 _SECOND = np.uint64(1)

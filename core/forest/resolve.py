@@ -6,11 +6,11 @@ paths, and grows nothing beside them, as in the paper's LZY; `resolve_trees` res
 
 import numpy as np
 
-from core._jit import inner, kernel, spliced
-from core.forest.build import ALL_LEVELS, FULL, OK, ONE_LEVEL, regrow, regrow_path
-from core.forest.nodes import DIRTY, NIL, TAGGED, clear_dirty, leaf_of
-from core.forest.split import goes_right
-from core.rng import combine, tree_key
+from oubli.core.forest.grow import ALL_LEVELS, FULL, OK, ONE_LEVEL, regrow, regrow_path
+from oubli.core.forest.split import goes_right
+from oubli.core.forest.state import DIRTY, NIL, TAGGED, clear_dirty, leaf_of
+from oubli.core.jit.policy import inner, kernel, spliced
+from oubli.core.rng import combine, tree_key
 
 
 @inner

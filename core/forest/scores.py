@@ -20,7 +20,7 @@ below 2**62 (`quantisation.py`); n log2 n below 2**36, its fixed-point value bel
 
 import numpy as np
 
-from core._jit import kernel, pasted
+from oubli.core.jit.policy import kernel, pasted
 
 GINI = 0
 ENTROPY = 1

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from core._jit import inner, kernel, pasted
-from core.forest.blocks import (
+from oubli.core.forest.blocks import (
     ATTRIBUTE,
     COPIES_HI,
     FIRST,
@@ -23,11 +22,12 @@ from core.forest.blocks import (
     size_at,
     totals_at,
 )
-from core.forest.grid import missing_goes_left, threshold_of
-from core.forest.inputs import CRITERION, IS_REGRESSION, N_COUNTERS, N_THRESHOLDS, WIDTH
-from core.forest.nodes import MISSING_LEFT, MISSING_RIGHT, NIL, ONE_VS_REST, SUBSET
-from core.forest.scores import GINI, split_score, two_class_gini
-from core.rng import combine
+from oubli.core.forest.candidates import missing_goes_left, threshold_of
+from oubli.core.forest.scores import GINI, split_score, two_class_gini
+from oubli.core.forest.state import MISSING_LEFT, MISSING_RIGHT, NIL, ONE_VS_REST, SUBSET
+from oubli.core.forest.workspace import CRITERION, IS_REGRESSION, N_COUNTERS, N_THRESHOLDS, WIDTH
+from oubli.core.jit.policy import inner, kernel, pasted
+from oubli.core.rng import combine
 
 
 @pasted

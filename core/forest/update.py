@@ -7,9 +7,7 @@ chooses its split from the counters, once for all mutations since (`resolve.py`)
 
 import numpy as np
 
-from core._jit import inner, kernel, pasted
-from core._prefetch import prefetch_to_write
-from core.forest.blocks import (
+from oubli.core.forest.blocks import (
     AT_HI,
     AT_LO,
     ATTRIBUTE,
@@ -37,9 +35,20 @@ from core.forest.blocks import (
     size_at,
     totals_at,
 )
-from core.forest.build import is_counted, must_be_leaf
-from core.forest.grid import cell_number, fit_scale, is_usable
-from core.forest.inputs import (
+from oubli.core.forest.candidates import cell_number, fit_scale, is_usable
+from oubli.core.forest.grow import is_counted, must_be_leaf
+from oubli.core.forest.leaves import (
+    available_members,
+    count_in,
+    is_full,
+    list_entry,
+    move_leaf,
+    room_for,
+    unlist_entry,
+)
+from oubli.core.forest.split import goes_right
+from oubli.core.forest.state import DIRTY, NIL, leaf_of, set_tag
+from oubli.core.forest.workspace import (
     IS_REGRESSION,
     MAX_FEATURES,
     N_COUNTERS,
@@ -49,18 +58,9 @@ from core.forest.inputs import (
     SKIPPED_AT,
     WIDTH,
 )
-from core.forest.leaves import (
-    available_members,
-    count_in,
-    is_full,
-    list_entry,
-    move_leaf,
-    room_for,
-    unlist_entry,
-)
-from core.forest.nodes import DIRTY, NIL, leaf_of, set_tag
-from core.forest.split import goes_right
-from core.rng import combine, draw_trees, restore_order, tree_key
+from oubli.core.jit.policy import inner, kernel, pasted
+from oubli.core.jit.prefetch import prefetch_to_write
+from oubli.core.rng import combine, draw_trees, restore_order, tree_key
 
 ADD = 1
 DELETE = -1

@@ -15,7 +15,7 @@ vectorises them; exp is written out for the same reason (libraries' are called s
 
 import numpy as np
 
-from core._jit import pasted
+from oubli.core.jit.policy import pasted
 
 # Losses, as the kernels know them.
 SQUARED_ERROR = 0

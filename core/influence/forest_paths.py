@@ -17,16 +17,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from core._jit import inner, kernel, pasted
-from core.forest.build import gather, is_counted, must_be_leaf
-from core.forest.count import count_candidates
-from core.forest.inputs import IS_REGRESSION, N_TREES, OCCURRENCES
-from core.forest.leaves import count_in
-from core.forest.nodes import NIL, leaf_of
-from core.forest.predict import add_leaf
-from core.forest.split import choose_split, goes_right, is_block_pure, is_same_split, store_split
-from core.forest.update import DELETE, _update_block
-from core.rng import combine, draw_trees, restore_order, tree_key
+from oubli.core.forest.count import count_candidates
+from oubli.core.forest.grow import gather, is_counted, must_be_leaf
+from oubli.core.forest.leaves import count_in
+from oubli.core.forest.predict import add_leaf
+from oubli.core.forest.split import choose_split, goes_right, is_block_pure, is_same_split, store_split
+from oubli.core.forest.state import NIL, leaf_of
+from oubli.core.forest.update import DELETE, _update_block
+from oubli.core.forest.workspace import IS_REGRESSION, N_TREES, OCCURRENCES
+from oubli.core.jit.policy import inner, kernel, pasted
+from oubli.core.rng import combine, draw_trees, restore_order, tree_key
 
 
 class Rows(NamedTuple):

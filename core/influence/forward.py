@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from core._jit import kernel, pasted
-from core.influence.derivatives import BLOCK, fill_levels
-from core.influence.trace import Space, make_space, move_scores, rule_of
-from core.influence.update_sets import ALL
+from oubli.core.influence.derivatives import BLOCK, fill_levels
+from oubli.core.influence.trace import Space, make_space, move_scores, rule_of
+from oubli.core.influence.update_sets import ALL
+from oubli.core.jit.policy import kernel, pasted
 
 if TYPE_CHECKING:
-    from core.influence.view import View
+    from oubli.core.influence.view import View
 
 Reals = npt.NDArray[np.float64]
 

@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core.errors import InputError, UnknownIdError
-from core.influence.forward import Change
-from core.influence.leaf_influence import FastLeafInfluence
-from core.influence.leaf_refit import FastLeafRefit
-from core.influence.leave_one_out import losses_without
-from core.influence.losses import row_losses, row_slopes
-from core.influence.readers import view as make_view
-from core.influence.result import Influence
-from core.influence.reverse import weight_adjoints, weight_adjoints_by_row
-from core.influence.update_sets import SinglePoint, TopKLeaves, UpdateSet, read_update_set
-from core.influence.view import View
-from core.model import Model
+from oubli.core.errors import InputError, UnknownIdError
+from oubli.core.influence.forward import Change
+from oubli.core.influence.leaf_influence import FastLeafInfluence
+from oubli.core.influence.leaf_refit import FastLeafRefit
+from oubli.core.influence.leave_one_out import losses_without
+from oubli.core.influence.losses import row_losses, row_slopes
+from oubli.core.influence.readers import view as make_view
+from oubli.core.influence.result import Influence
+from oubli.core.influence.reverse import weight_adjoints, weight_adjoints_by_row
+from oubli.core.influence.update_sets import SinglePoint, TopKLeaves, UpdateSet, read_update_set
+from oubli.core.influence.view import View
+from oubli.core.model import Model
 
 Reals = npt.NDArray[np.float64]
 Progress = Callable[[int, int], None]
@@ -134,7 +134,7 @@ def _places(names: Sequence[str], ids: Iterable[Any] | None) -> npt.NDArray[np.i
     """Places of ids among the training samples; of all when left out."""
     if ids is None:
         return np.arange(len(names))
-    from core.samples import normalise_id
+    from oubli.core.samples.store import normalise_id
 
     place_of = {name: place for place, name in enumerate(names)}
     wanted = [normalise_id(value) for value in ids]

@@ -12,13 +12,13 @@ with H's regulariser, the learning rate, F_0 and, for softmax, dA_j of all class
 
 import numpy as np
 
-from core._jit import kernel, pasted
-from core.influence.derivatives import SOFTMAX_LOG_LOSS, hessian
-from core.influence.forward import Change, Forward, choose_leaves
-from core.influence.reverse import score_slope, weight_slope
-from core.influence.start import start_slopes
-from core.influence.update_sets import AllPoints, UpdateSet
-from core.influence.view import View
+from oubli.core.influence.derivatives import SOFTMAX_LOG_LOSS, hessian
+from oubli.core.influence.forward import Change, Forward, choose_leaves
+from oubli.core.influence.reverse import score_slope, weight_slope
+from oubli.core.influence.start import start_slopes
+from oubli.core.influence.update_sets import AllPoints, UpdateSet
+from oubli.core.influence.view import View
+from oubli.core.jit.policy import kernel, pasted
 
 
 @pasted

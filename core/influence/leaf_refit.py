@@ -13,13 +13,13 @@ left open there, and settled here, that
 
 import numpy as np
 
-from core._jit import kernel, pasted
-from core.influence.derivatives import BLOCK, fill_levels, gradient
-from core.influence.forward import Change, Forward, choose_leaves
-from core.influence.start import start_scores
-from core.influence.trace import leaf_value, make_space, move_scores, rule_of, sum_weight
-from core.influence.update_sets import UpdateSet
-from core.influence.view import View
+from oubli.core.influence.derivatives import BLOCK, fill_levels, gradient
+from oubli.core.influence.forward import Change, Forward, choose_leaves
+from oubli.core.influence.start import start_scores
+from oubli.core.influence.trace import leaf_value, make_space, move_scores, rule_of, sum_weight
+from oubli.core.influence.update_sets import UpdateSet
+from oubli.core.influence.view import View
+from oubli.core.jit.policy import kernel, pasted
 
 
 @pasted

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core.boosting.model import BoostedModel
-from core.errors import EmptyModelError, InputError
-from core.forest import quantisation
-from core.forest.blocks import blocks_over
-from core.forest.dynamic_forest import DynamicForest
-from core.forest.inputs import empty_scratch
-from core.influence.forest_paths import Rows, place_rows, sums_without
-from core.influence.losses import class_losses
-from core.influence.readers.labels import held_classes, held_targets
-from core.model import Model
-from core.schema import Task
+from oubli.core.boosting.model import BoostedModel
+from oubli.core.data.schema import Task
+from oubli.core.errors import EmptyModelError, InputError
+from oubli.core.forest import quantisation
+from oubli.core.forest.blocks import blocks_over
+from oubli.core.forest.model import DynamicForest
+from oubli.core.forest.workspace import empty_scratch
+from oubli.core.influence.forest_paths import Rows, place_rows, sums_without
+from oubli.core.influence.losses import class_losses
+from oubli.core.influence.readers.labels import held_classes, held_targets
+from oubli.core.model import Model
 
 Reals = npt.NDArray[np.float64]
 Slots = npt.NDArray[np.int64]

@@ -10,7 +10,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from core.influence import derivatives
+from oubli.core.influence import derivatives
 
 LEAST_PROBABILITY = 1e-15
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from core.errors import InputError
+from oubli.core.errors import InputError
 
 Reals = npt.NDArray[np.float64]
 

@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core._jit import kernel, pasted
-from core.influence.derivatives import BLOCK, SOFTMAX_LOG_LOSS, SQUARED_ERROR, fill_levels, gradient, hessian
-from core.influence.start import start_slopes
-from core.influence.trace import make_space, move_scores, rule_of
-from core.influence.view import View
+from oubli.core.influence.derivatives import BLOCK, SOFTMAX_LOG_LOSS, SQUARED_ERROR, fill_levels, gradient, hessian
+from oubli.core.influence.start import start_slopes
+from oubli.core.influence.trace import make_space, move_scores, rule_of
+from oubli.core.influence.view import View
+from oubli.core.jit.policy import kernel, pasted
 
 Reals = npt.NDArray[np.float64]
 

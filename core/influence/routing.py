@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from core._jit import kernel
-from core.boosting.nodes import LEAF, Trees
-from core.rng import MISSING_CATEGORY
+from oubli.core.boosting.state import LEAF, Trees
+from oubli.core.jit.policy import kernel
+from oubli.core.rng import MISSING_CATEGORY
 
 _LANES = 256
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from core._jit import kernel, pasted
-from core.influence.derivatives import BLOCK, fill_levels, gradient, hessian
+from oubli.core.influence.derivatives import BLOCK, fill_levels, gradient, hessian
+from oubli.core.jit.policy import kernel, pasted
 
 if TYPE_CHECKING:
-    from core.influence.view import View
+    from oubli.core.influence.view import View
 
 Reals = npt.NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from core.errors import InputError
+from oubli.core.errors import InputError
 
 ALL = -1  # as the kernels know it: otherwise the number of leaves
 

@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core.errors import InputError
-from core.influence.losses import Loss
-from core.influence.start import StartRule
-from core.influence.trace import Trace, sum_values, trace_of
+from oubli.core.errors import InputError
+from oubli.core.influence.losses import Loss
+from oubli.core.influence.start import StartRule
+from oubli.core.influence.trace import Trace, sum_values, trace_of
 
 Reals = npt.NDArray[np.float64]
 

@@ -15,11 +15,11 @@ every sample once, in one list for all columns, to divide it. So n samples with 
 
 import numpy as np
 
-from core._jit import inner, pasted
-from core.rng import MISSING_CATEGORY
-from core.tree.inputs import CLASS_BITS, FIRST_CATEGORY, N_CATEGORIES, ORDER, STRIDE, TOTALS
-from core.tree.nodes import NIL
-from core.tree.split import split_score
+from oubli.core.jit.policy import inner, pasted
+from oubli.core.rng import MISSING_CATEGORY
+from oubli.core.tree.split import split_score
+from oubli.core.tree.state import NIL
+from oubli.core.tree.workspace import CLASS_BITS, FIRST_CATEGORY, N_CATEGORIES, ORDER, STRIDE, TOTALS
 
 NONE_BETTER = -2  # instead of a local category: the column may split, but not better than another
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from core._jit import inner, pasted
-from core.tree.inputs import PENDING
-from core.tree.nodes import NEXT, NIL, PREVIOUS, clear_tag, free_pair
+from oubli.core.jit.policy import inner, pasted
+from oubli.core.tree.state import NEXT, NIL, PREVIOUS, clear_tag, free_pair
+from oubli.core.tree.workspace import PENDING
 
 
 @pasted

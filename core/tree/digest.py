@@ -15,9 +15,9 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-from core._jit import inner, kernel
-from core.tree.inputs import STACK_SIZE
-from core.tree.nodes import NIL, ROOT, TreeArrays
+from oubli.core.jit.policy import inner, kernel
+from oubli.core.tree.state import NIL, ROOT, TreeArrays
+from oubli.core.tree.workspace import STACK_SIZE
 
 _INNER = np.uint64(1)
 _LEAF = np.uint64(0)

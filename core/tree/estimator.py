@@ -8,16 +8,19 @@ from typing import Any, Self, cast
 import numpy as np
 import numpy.typing as npt
 
-from core.classification import Classifier
-from core.errors import CapacityError
-from core.keeping import Arrays
-from core.samples import Prepared, SampleStore
-from core.schema import Schema
-from core.tree import checking, export, soundness, storing
-from core.tree.parameters import TreeParameters, read_parameters
-from core.tree.tree import MAX_SAMPLES, Tree
-from core.tree.window import Window
-from core.verification import Verification
+from oubli.core.classification import Classifier
+from oubli.core.data.schema import Schema
+from oubli.core.errors import CapacityError
+from oubli.core.keeping import Arrays
+from oubli.core.samples.store import Prepared, SampleStore
+from oubli.core.tree import check as soundness
+from oubli.core.tree import export
+from oubli.core.tree import serialise as storing
+from oubli.core.tree import verification as checking
+from oubli.core.tree.engine import MAX_SAMPLES, Tree
+from oubli.core.tree.parameters import TreeParameters, read_parameters
+from oubli.core.tree.window import Window
+from oubli.core.verification import Verification
 
 # A batch that is larger than both, in samples and as a share of those held, costs more to take in or out one by
 # one than to build the tree anew.

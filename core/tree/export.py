@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from core.base import check_number
-from core.errors import InputError
-from core.rng import MISSING_CATEGORY
-from core.schema import ColumnType
-from core.tree.nodes import MISSING_LEFT, MISSING_RIGHT, NIL, ROOT
+from oubli.core.base import check_number
+from oubli.core.data.schema import ColumnType
+from oubli.core.errors import InputError
+from oubli.core.rng import MISSING_CATEGORY
+from oubli.core.tree.state import MISSING_LEFT, MISSING_RIGHT, NIL, ROOT
 
 if TYPE_CHECKING:
-    from core.tree.estimator import DynamicTreeClassifier
+    from oubli.core.tree.estimator import DynamicTreeClassifier
 
 _MOST_DECIMALS = 17  # of a float64 that matter
 

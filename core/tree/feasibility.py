@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from core.data import Data
-from core.rng import MISSING_CATEGORY
-from core.tree.nodes import MISSING_LEFT, NIL, ONE_VS_REST, ROOT, TreeArrays
-from core.tree.parameters import TreeParameters
+from oubli.core.rng import MISSING_CATEGORY
+from oubli.core.samples.arrays import Data
+from oubli.core.tree.parameters import TreeParameters
+from oubli.core.tree.state import MISSING_LEFT, NIL, ONE_VS_REST, ROOT, TreeArrays
 
 IntArray = npt.NDArray[np.int64]
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from core._jit import kernel
-from core.tree.nodes import NIL, ROOT, TAGGED
-from core.tree.split import goes_right
-from core.tree.update import size_class
+from oubli.core.jit.policy import kernel
+from oubli.core.tree.split import goes_right
+from oubli.core.tree.state import NIL, ROOT, TAGGED
+from oubli.core.tree.update import size_class
 
 NEVER = np.iinfo(np.int64).max
 

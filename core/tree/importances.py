@@ -3,10 +3,10 @@
 import numpy as np
 import numpy.typing as npt
 
-from core._jit import kernel
-from core.tree.inputs import STACK_SIZE
-from core.tree.nodes import NIL, ROOT, TreeArrays
-from core.tree.split import split_score, squares_of
+from oubli.core.jit.policy import kernel
+from oubli.core.tree.split import split_score, squares_of
+from oubli.core.tree.state import NIL, ROOT, TreeArrays
+from oubli.core.tree.workspace import STACK_SIZE
 
 
 @kernel

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from core.data import Data
-from core.tree import nodes as n
-from core.tree.nodes import NIL, TreeArrays
-from core.tree.split import side_of
+from oubli.core.samples.arrays import Data
+from oubli.core.tree import state as n
+from oubli.core.tree.split import side_of
+from oubli.core.tree.state import NIL, TreeArrays
 
 if TYPE_CHECKING:
-    from core.tree.tree import TreeSettings
+    from oubli.core.tree.engine import TreeSettings
 
 
 def _require(condition: Any, rule: str) -> None:

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from core._jit import inner, pasted
-from core.tree.inputs import LEFT, MISSING, TOTALS
-from core.tree.nodes import MISSING_LEFT, MISSING_RIGHT, NIL
-from core.tree.split import split_score
+from oubli.core.jit.policy import inner, pasted
+from oubli.core.tree.split import split_score
+from oubli.core.tree.state import MISSING_LEFT, MISSING_RIGHT, NIL
+from oubli.core.tree.workspace import LEFT, MISSING, TOTALS
 
 # A score is only computed where a comparison without divisions, which errs by some 2^-51, says that it
 # may be better than the best.

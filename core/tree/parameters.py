@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from core.base import check_number, draw_seed
-from core.errors import InputError
-from core.tree.tree import MAX_DEPTH, MAX_SAMPLES, TreeSettings
+from oubli.core.base import check_number, draw_seed
+from oubli.core.errors import InputError
+from oubli.core.tree.engine import MAX_DEPTH, MAX_SAMPLES, TreeSettings
 
 EXACT_BELOW = 2**31 - 1
 

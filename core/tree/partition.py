@@ -6,8 +6,8 @@ one before, becomes the OR of the bits since the last entry of the same side.
 
 import numpy as np
 
-from core._jit import inner, pasted
-from core.tree.inputs import LEFT
+from oubli.core.jit.policy import inner, pasted
+from oubli.core.tree.workspace import LEFT
 
 
 @pasted

@@ -6,9 +6,9 @@ has samples, when all samples of the leaf have left. Nothing here writes to the 
 
 import numpy as np
 
-from core._jit import inner, kernel
-from core.tree.nodes import NIL, ROOT, TAGGED
-from core.tree.split import goes_right
+from oubli.core.jit.policy import inner, kernel
+from oubli.core.tree.split import goes_right
+from oubli.core.tree.state import NIL, ROOT, TAGGED
 
 
 @inner

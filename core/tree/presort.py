@@ -6,8 +6,8 @@ the sign, which puts the integers in the order of the numbers. Missing values ha
 
 import numpy as np
 
-from core._jit import inner, pasted
-from core.tree.inputs import CLASS_BITS, DIGIT_BITS, HAS_MISSING, ORDER, OTHER, SPARE, STRIDE
+from oubli.core.jit.policy import inner, pasted
+from oubli.core.tree.workspace import CLASS_BITS, DIGIT_BITS, HAS_MISSING, ORDER, OTHER, SPARE, STRIDE
 
 _MOST_BY_RANK = 192  # samples up to which comparing each with each is fastest
 _FEW = 1024  # samples up to which the radix sort takes digits of 8 bits

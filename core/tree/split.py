@@ -8,9 +8,9 @@ of squares being exact in float64 up to 2^26 samples.
 
 import numpy as np
 
-from core._jit import kernel, pasted
-from core.rng import MISSING_CATEGORY
-from core.tree.nodes import MISSING_LEFT, MISSING_RIGHT
+from oubli.core.jit.policy import kernel, pasted
+from oubli.core.rng import MISSING_CATEGORY
+from oubli.core.tree.state import MISSING_LEFT, MISSING_RIGHT
 
 MAX_SAMPLES = 2**26  # 2^52 is exact in float64
 

@@ -15,12 +15,12 @@ Differs from the paper:
 
 import numpy as np
 
-from core._jit import inner, kernel, pasted
-from core.tree.build import OK, build, go_on, leave_off
-from core.tree.collapse import collapse
-from core.tree.inputs import EPSILON, PATH, Samples, scratch_of
-from core.tree.nodes import NIL, ROOT, TAGGED, TreeArrays, append_member, remove_member, set_tag
-from core.tree.split import goes_right
+from oubli.core.jit.policy import inner, kernel, pasted
+from oubli.core.tree.collapse import collapse
+from oubli.core.tree.grow import OK, build, go_on, leave_off
+from oubli.core.tree.split import goes_right
+from oubli.core.tree.state import NIL, ROOT, TAGGED, TreeArrays, append_member, remove_member, set_tag
+from oubli.core.tree.workspace import EPSILON, PATH, Samples, scratch_of
 
 # Instead of a node to be built: a build that found the pool full goes on, or leaves tags where it came to.
 GO_ON = -2

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import app.replacing
+import oubli.app.service.rebuild
 from tests.app.support import forest
 
 
@@ -31,11 +31,11 @@ def newer_file(tmp_path: Path) -> bytes:
 def held_up(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Fits that do not begin before they are let go, in their thread."""
     gate = threading.Event()
-    refit = app.replacing.refit
+    refit = oubli.app.service.rebuild.refit
 
     def waiting(*arguments: Any) -> Any:
         assert gate.wait(30)
         return refit(*arguments)
 
-    monkeypatch.setattr(app.replacing, "refit", waiting)
+    monkeypatch.setattr(oubli.app.service.rebuild, "refit", waiting)
     return gate

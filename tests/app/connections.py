@@ -13,10 +13,10 @@ from typing import Any
 import uvicorn
 from uvicorn.server import ServerState
 
-from app.connections import ConnectionLimits, Connections, guarded_for
-from app.main import create_app
-from app.protocol import protocol_for
-from app.service import ModelService
+from oubli.app.http.app import create_app
+from oubli.app.http.connections import ConnectionLimits, Connections, guarded_for
+from oubli.app.http.protocol import protocol_for
+from oubli.app.service.model_service import ModelService
 from tests.app.support import make_service, make_settings
 
 # What two servers may say differently about the same request: when it was, and what follows from that and from chance.

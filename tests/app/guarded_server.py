@@ -12,8 +12,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from app.cli import main
-from app.kernel_cache import use_kernel_cache
+from oubli.app.cli.main import main
+from oubli.app.service.kernel_cache import use_kernel_cache
 
 
 def guard(note: Any) -> None:

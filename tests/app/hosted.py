@@ -14,11 +14,11 @@ from typing import Any
 
 import uvicorn
 
-from app.connections import Connections
-from app.main import create_app
-from app.protocol import protocol_for
-from app.server import server_config
-from app.service import ModelService
+from oubli.app.http.app import create_app
+from oubli.app.http.connections import Connections
+from oubli.app.http.protocol import protocol_for
+from oubli.app.http.server import server_config
+from oubli.app.service.model_service import ModelService
 from tests.app.support import make_settings
 
 _SECONDS = 240  # kernels may have to be compiled

@@ -12,14 +12,14 @@ from typing import Any
 import httpx2
 from starlette.testclient import TestClient
 
-from app.main import create_app
-from app.service import Limits, ModelService
-from app.settings import Settings
-from app.store.opening import open_directory, open_nothing
-from app.upkeep import UpkeepPolicy
-from app.uploads import UploadPolicy
-from core import DynamicForestClassifier, DynamicForestRegressor
-from core.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.app.http.app import create_app
+from oubli.app.service.checkpoint import UpkeepPolicy
+from oubli.app.service.model_service import Limits, ModelService
+from oubli.app.service.opening import open_directory, open_nothing
+from oubli.app.service.uploads import UploadPolicy
+from oubli.app.settings import Settings
+from oubli.core import DynamicForestClassifier, DynamicForestRegressor
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 
 COLUMNS = (
     Column("age", ColumnType.NUMERIC),

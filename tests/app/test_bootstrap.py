@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from app.bootstrap import build_service
-from app.errors import StartError
-from app.service import ModelService
-from app.settings import Settings, SettingsError
+from oubli.app.errors import StartError
+from oubli.app.service.build import build_service
+from oubli.app.service.model_service import ModelService
+from oubli.app.settings import Settings, SettingsError
 from tests.app.support import CLASSES, NUMBERS, rows, samples, served
 
 

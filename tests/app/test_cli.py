@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from app.cli import main
-from app.console import Bars
-from app.tour import EXAMPLE_ROW, EXAMPLE_TARGET, tour
-from app.version import VERSION
-from core import load
-from core.influence import influence
-from core.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.app.cli.console import Bars
+from oubli.app.cli.examples import EXAMPLE_ROW, EXAMPLE_TARGET, tour
+from oubli.app.cli.main import main
+from oubli.app.version import VERSION
+from oubli.core import load
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.influence import influence
 from tests.serving import EXAMPLE, Running, environment, free_port, run_cli, serving
 
 SMALL = ("--n-estimators", "5", "--random-state", "1")
@@ -99,7 +99,7 @@ def test_a_reader_that_closes_the_pipe_ends_the_command_quietly(
     reader, writer = os.pipe()
     os.close(reader)
     for arguments in (["predict", "m.oubli"], ["influence", "m.oubli"], ["influence", "--json", "m.oubli"]):
-        command = [sys.executable, "-m", "app", *arguments, str(people)]
+        command = [sys.executable, "-m", "oubli", *arguments, str(people)]
         ended = subprocess.run(
             command, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment(), check=False
         )
@@ -237,7 +237,7 @@ def test_a_model_that_differs_is_told_by_the_exit_code(
 ) -> None:
     differs = SimpleNamespace(ok=False, live_digest="aa", fresh_digest="bb")
     model = SimpleNamespace(verify=lambda: differs, n_samples_=1)
-    monkeypatch.setattr("app.predicting.load_model_file", lambda path: model)
+    monkeypatch.setattr("oubli.app.cli.predict.load_model_file", lambda path: model)
     code, out, err = cli("verify", "m.oubli")
     assert (code, out) == (1, "held   aa\nfresh  bb\n")
     assert "is not what the samples it holds make of it" in err

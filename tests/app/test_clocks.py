@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from app.audit.verify import check_ledger, check_receipt
-from app.live import StopReason
-from app.retention.clock import Clock
-from app.service import Limits, ModelService
-from app.store.opening import open_directory
-from app.upkeep import UpkeepPolicy
+from oubli.app.clock import Clock
+from oubli.app.ledger.verify import check_ledger, check_receipt
+from oubli.app.service.checkpoint import UpkeepPolicy
+from oubli.app.service.model_service import Limits, ModelService
+from oubli.app.service.opening import open_directory
+from oubli.app.service.state import StopReason
 from tests.app.support import JSON, forest, samples, served_here
 
 SECOND = 1000

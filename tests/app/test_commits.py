@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from app.errors import ConflictError, NotHeldError, StorageError, UnavailableError
-from app.journal.journal import JournalError, JournalFullError, Record
-from app.outcomes import Replacement
-from app.service import ModelService
+from oubli.app.errors import ConflictError, NotHeldError, StorageError, UnavailableError
+from oubli.app.service.model_service import ModelService
+from oubli.app.service.results import Replacement
+from oubli.app.storage.journal import JournalError, JournalFullError, Record
 from tests.app.support import forest, make_service, rows
 from tests.app.test_service import new_samples, run
 

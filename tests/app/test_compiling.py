@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import app.compiling
-import core._cache
-from app.compiling import prepare_kernels
-from core._cache import NotKeptError
-from core.kinds import KINDS
-from core.schema import Column, ColumnType, LabelType, Schema, Task
+import oubli.app.service.compiling
+import oubli.core.jit.cache
+from oubli.app.service.compiling import prepare_kernels
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.jit.cache import NotKeptError
+from oubli.core.registry import KINDS
 from tests.serving import Running, serving
 
 GUARDED = (sys.executable, "-m", "tests.app.guarded_server")
@@ -208,7 +208,7 @@ def test_with_an_empty_cache_nothing_is_compiled_on_the_event_loop_by_any_kind_a
 
 @pytest.fixture
 def _nothing_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app.compiling, "_prepared", set())
+    monkeypatch.setattr(oubli.app.service.compiling, "_prepared", set())
 
 
 @pytest.mark.usefixtures("_nothing_prepared")
@@ -221,7 +221,7 @@ def test_what_is_not_kept_is_compiled_by_another_process_and_else_here(
     def warm_up(task: Task, dtype: Any, *, kind: str, parameters: Any) -> None:
         assert (task, dtype, kind, parameters) == (Task.REGRESSION, np.float64, "incremental-boosting",
                                                    {"quantization": None})  # fmt: skip
-        kept = not getattr(core._cache._here, "only_kept", False)
+        kept = not getattr(oubli.core.jit.cache._here, "only_kept", False)
         steps.append("compile" if kept else "load")
         if not kept:
             raise NotKeptError("a kernel")
@@ -233,8 +233,8 @@ def test_what_is_not_kept_is_compiled_by_another_process_and_else_here(
             raise failure
         return subprocess.CompletedProcess(command, failure or 0)
 
-    monkeypatch.setattr(app.compiling, "warm_up", warm_up)
-    monkeypatch.setattr(app.compiling.subprocess, "run", run)
+    monkeypatch.setattr(oubli.app.service.compiling, "warm_up", warm_up)
+    monkeypatch.setattr(oubli.app.service.compiling.subprocess, "run", run)
     schema = schema_of("regression", "number", "float64")
     for _ in range(2):
         prepare_kernels("incremental-boosting", schema, {"quantization": None, "n_estimators": 7})
@@ -244,8 +244,8 @@ def test_what_is_not_kept_is_compiled_by_another_process_and_else_here(
 @pytest.mark.usefixtures("_nothing_prepared")
 def test_the_process_compiles_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
-    monkeypatch.setattr(app.compiling, "warm_up_influence", lambda *a, **k: told.append((a, k)))
-    monkeypatch.setattr(app.compiling.os, "nice", told.append)
-    app.compiling.main(["influence", "forest", "classification", "float32", "{}"])
+    monkeypatch.setattr(oubli.app.service.compiling, "warm_up_influence", lambda *a, **k: told.append((a, k)))
+    monkeypatch.setattr(oubli.app.service.compiling.os, "nice", told.append)
+    oubli.app.service.compiling.main(["influence", "forest", "classification", "float32", "{}"])
     named = {"kind": "forest", "parameters": {}}
     assert told == [10, ((Task.CLASSIFICATION, np.dtype(np.float32)), named)]

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app.connections import LEAST_BODY_RATE, MOST_FIELDS, MOST_HEAD_BYTES, ConnectionLimits, parse_networks
+from oubli.app.http.connections import LEAST_BODY_RATE, MOST_FIELDS, MOST_HEAD_BYTES, ConnectionLimits, parse_networks
 from tests.app.connections import Connection, Host, hosting, request
 from tests.app.support import make_service
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.loading import load_queries, load_table
-from app.settings import load_settings
-from app.sources import LoadError
-from core.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.app.datasets.loading import load_queries, load_table
+from oubli.app.datasets.readers import LoadError
+from oubli.app.settings import load_settings
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 
 LIMIT = 2**20
 ROW = b"1.5,yes\n"

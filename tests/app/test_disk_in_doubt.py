@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from app.audit import rows as ledger_rows
-from app.errors import StorageError
-from app.journal.journal import JournalError, JournalFullError, JournalRefusedError, NoDescriptorsError
-from app.journal.sqlite_journal import SqliteJournal
-from app.store.directory import DataDirectory, FlushError
-from app.store.opening import open_directory
-from app.store.snapshots import SnapshotStore
+from oubli.app.errors import StorageError
+from oubli.app.ledger import tables as ledger_rows
+from oubli.app.service.opening import open_directory
+from oubli.app.storage.directory import DataDirectory, FlushError
+from oubli.app.storage.journal import JournalError, JournalFullError, JournalRefusedError, NoDescriptorsError
+from oubli.app.storage.snapshots import SnapshotStore
+from oubli.app.storage.sqlite_journal import SqliteJournal
 from tests.app.support import make_service, samples, served
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from app.grace import Grace
+from oubli.app.service.tombstones import Grace
 
 
 def make(period: int, now: list[int], erased=()):

@@ -7,8 +7,8 @@ import pytest
 from starlette.requests import ClientDisconnect
 from starlette.testclient import TestClient
 
-from app.gate import Gate, known_hosts
-from app.guards import Guards, place_of
+from oubli.app.http.auth import Gate, known_hosts
+from oubli.app.http.middleware import Guards, place_of
 from tests.app.connections import hosting, request
 from tests.app.support import JSON, make_service, samples, served
 

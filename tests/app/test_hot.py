@@ -20,9 +20,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.hot import LARGEST_BODY
-from app.live import StopReason
-from app.service import ModelService
+from oubli.app.http.fastpath import LARGEST_BODY
+from oubli.app.service.model_service import ModelService
+from oubli.app.service.state import StopReason
 from tests.app.connections import Answered, Host, hosting, request
 from tests.app.support import CLASSES, NUMBERS, forest, make_service
 

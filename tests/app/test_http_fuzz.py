@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from app.access.key_file import FILE_NAME, create_key, now_ms, revoke_key
-from app.access.scopes import SCOPES
-from app.connections import BODY
-from app.upkeep import UpkeepPolicy
+from oubli.app.access.key_file import FILE_NAME, create_key, now_ms, revoke_key
+from oubli.app.access.scopes import SCOPES
+from oubli.app.http.connections import BODY
+from oubli.app.service.checkpoint import UpkeepPolicy
 from tests.app.connections import Answered, Connection, Host, hosting
 from tests.app.http_cases import SECRETS, Cases
 from tests.app.support import make_service

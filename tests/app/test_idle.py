@@ -3,8 +3,8 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
-from app.idle import QUIET_SECONDS, IdleResolver, TagSlices
-from app.turns import Turns
+from oubli.app.service.background import QUIET_SECONDS, IdleResolver, TagSlices
+from oubli.app.service.lock import Turns
 
 
 class Tagged(SimpleNamespace):

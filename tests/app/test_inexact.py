@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.live import StopReason
-from app.service import ModelService
-from app.store.opening import open_directory
-from app.upkeep import UpkeepPolicy
-from core import DynamicTreeClassifier
+from oubli.app.service.checkpoint import UpkeepPolicy
+from oubli.app.service.model_service import ModelService
+from oubli.app.service.opening import open_directory
+from oubli.app.service.state import StopReason
+from oubli.core import DynamicTreeClassifier
 from tests.app.support import CLASSES, JSON, make_service, rows, samples, served_here
 from tests.app.test_replacing import begin_fit, finished
 
@@ -237,7 +237,7 @@ def test_a_restore_leaves_no_trace_of_what_was_erased_since(tmp_path):
 @pytest.mark.parametrize("durable", [True, False])
 def test_building_that_takes_long_is_done_on_a_copy(tmp_path, monkeypatch, durable):
     """What comes of it is the same as on the loop, also after a restart; what waits behind it is made in its turn."""
-    monkeypatch.setattr("app.commits._LONGEST_PAUSE", 0.0)  # every part that is built anew is too large
+    monkeypatch.setattr("oubli.app.service.writer._LONGEST_PAUSE", 0.0)  # every part that is built anew is too large
     expected = tree(epsilon=0.2)
 
     async def before() -> None:

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from app.loading import LoadError, Table, load_queries, load_schema, load_table
-from app.settings import load_settings
-from core.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.app.datasets.loading import LoadError, Table, load_queries, load_schema, load_table
+from oubli.app.settings import load_settings
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 
 PEOPLE = """id,age,job,member,y
 007,39,clerk,true,no

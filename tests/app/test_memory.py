@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.memory import give_back
+from oubli.app.service.memory import give_back
 from tests.serving import ROOT, serving
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks the kernel")
@@ -24,7 +24,7 @@ def run(script: str, **variables: str) -> str:
 
 FREED = """
 import ctypes
-from app.memory import set_up_allocator
+from oubli.app.service.memory import set_up_allocator
 {}
 library = ctypes.CDLL(None)
 library.malloc.restype = ctypes.c_void_p
@@ -56,7 +56,7 @@ def test_what_the_user_has_set_stays(variables: dict[str, str]) -> None:
 
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.memory._glibc", lambda: None)
+    monkeypatch.setattr("oubli.app.service.memory._glibc", lambda: None)
     assert give_back() == 0.0
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.main import create_app
-from app.problems import KINDS, MEDIA_TYPE
+from oubli.app.http.app import create_app
+from oubli.app.http.problems import KINDS, MEDIA_TYPE
 from tests.app.support import make_service, make_settings
 
 ROUTES = {

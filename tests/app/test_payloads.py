@@ -3,10 +3,19 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from app.outcomes import KEEP, Replacement
-from app.payloads import Reader, explain, one_value, parse_id, parse_limit, parse_names, parse_query, parse_ref
-from app.problems import ProblemError
-from core.errors import InputError
+from oubli.app.http.parsing import (
+    Reader,
+    explain,
+    one_value,
+    parse_id,
+    parse_limit,
+    parse_names,
+    parse_query,
+    parse_ref,
+)
+from oubli.app.http.problems import ProblemError
+from oubli.app.service.results import KEEP, Replacement
+from oubli.core.errors import InputError
 from tests.app.support import CLASSES
 
 NOW_MS = 1_900_000_000_000  # in March 2030

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.errors import ConflictError, ErasedLatelyError, NotHeldError
-from app.outcomes import NewSamples, Replacement
-from app.plans import (
+from oubli.app.errors import ConflictError, ErasedLatelyError, NotHeldError
+from oubli.app.service.plans import (
     Ground,
     end_of_ids,
     make_all,
@@ -14,7 +13,8 @@ from app.plans import (
     plan_replacement,
     with_generated,
 )
-from core.errors import InputError
+from oubli.app.service.results import NewSamples, Replacement
+from oubli.core.errors import InputError
 from tests.app.support import NUMBERS, forest, rows
 
 FREE = Ground(first_id=0, erased_lately=lambda name: False)

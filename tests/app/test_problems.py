@@ -1,9 +1,9 @@
 import orjson
 import pytest
 
-from app import errors
-from app.problems import KINDS, MEDIA_TYPE, ProblemError, pointer, to_problem
-from core.errors import CapacityError, EmptyModelError, FileError, InputError, UnknownIdError, UnusableModelError
+from oubli.app import errors
+from oubli.app.http.problems import KINDS, MEDIA_TYPE, ProblemError, pointer, to_problem
+from oubli.core.errors import CapacityError, EmptyModelError, FileError, InputError, UnknownIdError, UnusableModelError
 
 
 @pytest.mark.parametrize("slug", KINDS)

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app.connections import ConnectionLimits
+from oubli.app.http.connections import ConnectionLimits
 from tests.app.connections import Connection, Host, hosting, request
 from tests.app.support import forest, make_service
 
@@ -175,7 +175,7 @@ def test_answers_keep_the_order_of_the_requests() -> None:
 
 
 def test_answers_of_several_connections_are_written_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.protocol.LONGEST_WAIT", 60.0)  # a busy machine may be slow
+    monkeypatch.setattr("oubli.app.http.protocol.LONGEST_WAIT", 60.0)  # a busy machine may be slow
 
     async def work(host: Host) -> None:
         connections = [host.connect() for _ in range(3)]
@@ -191,7 +191,7 @@ def test_answers_of_several_connections_are_written_together(monkeypatch: pytest
 
 
 def test_an_answer_does_not_wait_long_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.protocol.LONGEST_WAIT", 0.0)
+    monkeypatch.setattr("oubli.app.http.protocol.LONGEST_WAIT", 0.0)
 
     async def work(host: Host) -> None:
         first, second = host.connect(), host.connect()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import StartError
-from app.remote import Server
+from oubli.app.cli.remote import Server
+from oubli.app.errors import StartError
 
 SEEN: list[dict[str, str]] = []
 

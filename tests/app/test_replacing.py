@@ -3,8 +3,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from app.service import ModelService
-from app.store.opening import open_directory
+from oubli.app.service.model_service import ModelService
+from oubli.app.service.opening import open_directory
 from tests.app.support import JSON, make_service, samples, served_here
 
 

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.audit.canonical import canonical
-from app.audit.keys import AuditKeys
-from app.audit.store import AuditStore
-from app.errors import StartError, StorageError
-from app.model import load_kept, load_sent
-from app.store.opening import open_directory
-from app.store.snapshots import Facts, SnapshotStore
-from app.upkeep import UpkeepPolicy
-from core.kinds import KINDS
-from core.schema import Task
+from oubli.app.errors import StartError, StorageError
+from oubli.app.ledger.canonical import canonical
+from oubli.app.ledger.database import AuditStore
+from oubli.app.ledger.keys import AuditKeys
+from oubli.app.service.checkpoint import UpkeepPolicy
+from oubli.app.service.opening import open_directory
+from oubli.app.storage.models import load_kept, load_sent
+from oubli.app.storage.snapshots import Facts, SnapshotStore
+from oubli.core.data.schema import Task
+from oubli.core.registry import KINDS
 from tests.app.support import CLASSES, forest, make_service, rows, samples, served
 from tests.core.mutated import Parts, Tensor
 
@@ -215,7 +215,7 @@ def test_numbers_of_sent_files_are_bounded(tmp_path: Path) -> None:
 
 
 def test_what_takes_long_to_compare_is_checked_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.replacing._LONGEST_CHECK", 0.0)
+    monkeypatch.setattr("oubli.app.service.rebuild._LONGEST_CHECK", 0.0)
     forest(10).save(tmp_path / "sent")
     with served(make_service(forest(20))) as client:
         assert put(client, (tmp_path / "sent").read_bytes()).json()["verified"] == "checked"

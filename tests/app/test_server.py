@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from app.errors import StartError
-from app.server import SparingFormatter, bind
+from oubli.app.errors import StartError
+from oubli.app.http.server import SparingFormatter, bind
 from tests.serving import Running, run_cli, serving
 
 FLAGS = ("--target", "income", "--id", "name", "--subject", "who", "--n-estimators", "20", "--random-state", "0")

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.errors import BusyError, EphemeralError, NotHeldError, StaleCursorError, StorageError, UnavailableError
-from app.outcomes import NewSamples, Replacement
-from app.service import ModelService
-from core.errors import InputError, UnusableModelError
+from oubli.app.errors import BusyError, EphemeralError, NotHeldError, StaleCursorError, StorageError, UnavailableError
+from oubli.app.service.model_service import ModelService
+from oubli.app.service.results import NewSamples, Replacement
+from oubli.core.errors import InputError, UnusableModelError
 from tests.app.support import CLASSES, NUMBERS, forest, make_service, rows, samples, served_here
 
 

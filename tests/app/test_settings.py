@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from app.settings import DEFAULT_CONFIG, GROUPS, MODEL_PARAMETERS, Settings, SettingsError, flag_name, load_settings
+from oubli.app.settings import (
+    DEFAULT_CONFIG,
+    GROUPS,
+    MODEL_PARAMETERS,
+    Settings,
+    SettingsError,
+    flag_name,
+    load_settings,
+)
 
 CANARY = "hunter2-canary"
 

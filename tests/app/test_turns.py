@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from app.errors import BusyError
-from app.turns import Turns
+from oubli.app.errors import BusyError
+from oubli.app.service.lock import Turns
 
 
 def test_mutations_take_turns_in_order_of_arrival():

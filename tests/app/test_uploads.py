@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-import app.uploads as module
-from app.errors import UploadError
-from app.holders import Holders
-from app.live import Live
-from app.uploads import UploadPolicy, Uploads
+import oubli.app.service.uploads as module
+from oubli.app.errors import UploadError
+from oubli.app.service.holders import Holders
+from oubli.app.service.state import Live
+from oubli.app.service.uploads import UploadPolicy, Uploads
 from tests.app.hosted import hosted
 from tests.app.support import forest, make_service
 

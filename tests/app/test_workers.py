@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from app.workers import Workers
+from oubli.app.service.threads import Workers
 
 
 def test_writing_and_reading_have_a_thread_each():

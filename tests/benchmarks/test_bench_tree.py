@@ -96,7 +96,7 @@ def test_a_learner_that_takes_too_long_is_stopped_and_compared_there(data: Path)
 def test_trees_are_compared_node_by_node() -> None:
     from sklearn.tree import DecisionTreeClassifier
 
-    from core import DynamicTreeClassifier
+    from oubli.core import DynamicTreeClassifier
 
     held = higgs_like.generate(3_000, 10)
     ours = DynamicTreeClassifier(max_depth=4).fit(held.X, held.y)

@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from core import load
-from core.errors import EmptyModelError, FileError
-from core.kinds import KINDS
-from core.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core import load
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.errors import EmptyModelError, FileError
+from oubli.core.registry import KINDS
 
 ALLOWED = 64 * 2**20  # bytes that loading may take, whatever the file's size
 TIMES = 10  # and so many times the file

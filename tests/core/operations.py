@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from core import load
-from core.kinds import KINDS
-from core.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core import load
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.registry import KINDS
 
 N_SAMPLES = 32
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from numba import typeof
 
-import core._jit
+import oubli.core.jit.policy
 
 Signature = tuple[str, str]
 called: set[Signature] = set()
@@ -40,4 +40,4 @@ def _noted(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-core._jit.kernel = _noted  # type: ignore[assignment]
+oubli.core.jit.policy.kernel = _noted  # type: ignore[assignment]

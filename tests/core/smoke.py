@@ -14,10 +14,10 @@ from unittest.mock import patch
 
 import numpy as np
 
-from core import DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier, load
-from core.forest import dynamic_forest
-from core.forest.ensemble import Ensemble
-from core.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core import DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier, load
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.forest import model as dynamic_forest
+from oubli.core.forest.engine import Ensemble
 
 
 def rows(n: int, dtype: str, seed: int) -> list[list[Any]]:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core import DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier
-from core.errors import InputError
-from core.samples import SampleStore
-from core.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core import DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.errors import InputError
+from oubli.core.samples.store import SampleStore
 
 COLUMNS = (
     (Column("a", ColumnType.NUMERIC), Column("d", ColumnType.NUMERIC)),

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core import DynamicForestClassifier, load
-from core._aligned import copy, zeros
-from core._jit import kernel
-from core._prefetch import prefetch_to_read
+from oubli.core import DynamicForestClassifier, load
+from oubli.core.jit.aligned import copy, zeros
+from oubli.core.jit.policy import kernel
+from oubli.core.jit.prefetch import prefetch_to_read
 
 RECORD = np.dtype([("value", "f8"), ("child", "i4"), ("kind", "i4")])
 

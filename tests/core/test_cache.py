@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 from numba import config
 
-from core import _cache
-from core._cache import SUFFIX, origin_of
-from core._jit import inner, kernel, spliced
+from oubli.core.jit import cache as kernel_cache
+from oubli.core.jit.cache import SUFFIX, origin_of
+from oubli.core.jit.policy import inner, kernel, spliced
 
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled")
 
@@ -34,7 +34,7 @@ def directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The cache of this test."""
     place = tmp_path / "cache"
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(place))
-    monkeypatch.setattr(_cache, "_told", set())
+    monkeypatch.setattr(kernel_cache, "_told", set())
     return place
 
 
@@ -155,14 +155,14 @@ def test_parts_that_do_not_belong_together_are_a_miss(directory: Path, part: int
     """With a checksum that is right, as another version of this program could have written it."""
     call()
     (path,) = files(directory)
-    body, parts = path.read_bytes()[len(_cache._MAGIC) + 32 :], []
+    body, parts = path.read_bytes()[len(kernel_cache._MAGIC) + 32 :], []
     while body:
         size = int.from_bytes(body[:8], "little")
         parts.append(body[8 : 8 + size])
         body = body[8 + size :]
     parts[part] = pickle.dumps(None)
     body = b"".join(len(one).to_bytes(8, "little") + one for one in parts)
-    path.write_bytes(_cache._MAGIC + hashlib.blake2b(body, digest_size=32).digest() + body)
+    path.write_bytes(kernel_cache._MAGIC + hashlib.blake2b(body, digest_size=32).digest() + body)
     assert call() == (21, 1)
 
 
@@ -176,8 +176,8 @@ def test_parts_that_do_not_belong_together_are_a_miss(directory: Path, part: int
 )
 def test_code_of_other_versions_is_a_miss(monkeypatch: pytest.MonkeyPatch, where: str, what: str, value: str) -> None:
     call()
-    module = getattr(_cache, where)
-    monkeypatch.setattr(_cache, where, SimpleNamespace(**{**vars(module), what: value}))
+    module = getattr(kernel_cache, where)
+    monkeypatch.setattr(kernel_cache, where, SimpleNamespace(**{**vars(module), what: value}))
     assert call() == (21, 1)
 
 
@@ -323,7 +323,7 @@ def test_what_is_left_half_written_or_of_no_use_any_more_is_removed(directory: P
     call()
     (path,) = files(directory)
     stale = path.with_name(path.name.replace(path.stem[-8:], "00000000"))
-    half = path.with_name(f"{path.name}.x{_cache._TEMPORARY}")
+    half = path.with_name(f"{path.name}.x{kernel_cache._TEMPORARY}")
     other = directory / f"another.kernel-0{SUFFIX}"
     for old in (stale, half, other):
         old.write_bytes(b"")
@@ -338,8 +338,8 @@ def test_what_is_left_half_written_or_of_no_use_any_more_is_removed(directory: P
 
 WRITER = """
 import sys
-from core import _cache
-from core._cache import _packed, _read, _write
+from oubli.core.jit import cache as kernel_cache
+from oubli.core.jit.cache import _packed, _read, _write
 from pathlib import Path
 
 sys.stdin.readline()
@@ -369,8 +369,8 @@ def test_a_process_runs_the_kernels_of_a_model_with_a_damaged_cache(directory: P
     """Each file of a cache that another process has filled is damaged in some way."""
     script = textwrap.dedent("""
         import numpy as np
-        from core.encoding import convert, is_clean
-        from core.rng import mix
+        from oubli.core.data.encoding import convert, is_clean
+        from oubli.core.rng import mix
 
         cells = np.zeros((2, 2), np.float32)
         print(convert(np.array([[1.5, 2.0], [0.1, -0.0]]), cells, np.inf), is_clean(cells), int(mix(np.uint64(5))))

@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core import categories
-from core.categories import MISSING_CATEGORY, CategoryTable, pack_texts, unpack_texts
-from core.errors import CapacityError, FileError
-from core.rng import hash_text
+from oubli.core.errors import CapacityError, FileError
+from oubli.core.rng import hash_text
+from oubli.core.samples import categories
+from oubli.core.samples.categories import MISSING_CATEGORY, CategoryTable, pack_texts, unpack_texts
 from tests.reach import array_bytes, texts
 
 NAN = float("nan")

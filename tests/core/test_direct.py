@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from core._direct import Direct
-from core.encoding import CLEAN, REFUSED, convert
-from core.rng import mix
+from oubli.core.data.encoding import CLEAN, REFUSED, convert
+from oubli.core.jit.direct import Direct
+from oubli.core.rng import mix
 
 
 def test_later_calls_do_what_the_first_did() -> None:

@@ -15,11 +15,18 @@ import pandas as pd
 import pytest
 from numba import config
 
-from core import DynamicForestClassifier, DynamicForestRegressor
-from core.errors import CapacityError, DuplicateIdError, EmptyModelError, InputError, NotFittedError, UnknownIdError
-from core.forest import ensemble
-from core.forest.parameters import count_features, count_occurrences
-from core.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core import DynamicForestClassifier, DynamicForestRegressor
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.errors import (
+    CapacityError,
+    DuplicateIdError,
+    EmptyModelError,
+    InputError,
+    NotFittedError,
+    UnknownIdError,
+)
+from oubli.core.forest import engine as ensemble
+from oubli.core.forest.parameters import count_features, count_occurrences
 from tests.oracles import forest as oracle
 
 TASKS = ["classification", "regression"]
@@ -261,12 +268,12 @@ def test_an_interrupted_fit_leaves_the_model_as_it_was() -> None:
 def test_limits_of_the_data_structures_are_checked_before_anything_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = samples()
     model = fitted(occurrence=1.0)
-    monkeypatch.setattr("core.forest.dynamic_forest.MAX_ENTRIES", ensemble.places_of(model.ensemble_.settings, 60))
+    monkeypatch.setattr("oubli.core.forest.model.MAX_ENTRIES", ensemble.places_of(model.ensemble_.settings, 60))
     unchanged(model, lambda: model.add(X[:1], y[:1]), CapacityError, "61 samples in 4 trees .* lower `occurrence`")
     unchanged(model, lambda: model.fit(np.vstack([X, X]), [*y, *y]), CapacityError, "lower `occurrence`")
     model.replace("s0", X[1], y[1])
     assert ensemble.MAX_ENTRIES == 2**31 - 1
-    monkeypatch.setattr("core.forest.quantisation.MAX_SAMPLES", 60)
+    monkeypatch.setattr("oubli.core.forest.quantisation.MAX_SAMPLES", 60)
     regression = fitted("regression", occurrence=0.1)
     unchanged(regression, lambda: regression.add(X[:1], [1.0]), CapacityError, "a regression holds at most 60 samples")
 

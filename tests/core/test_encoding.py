@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.columns import encode_booleans, encode_categories, encode_numbers, inexact_integers
-from core.encoding import FEW_ROWS, Encoder
-from core.errors import FeatureCountError, InputError
-from core.schema import Column, Schema
-from core.tables import RawColumn
-from core.values import FLOAT32_LIMIT, RefusedError, boolean, category_text, number
+from oubli.core.data.columns import encode_booleans, encode_categories, encode_numbers, inexact_integers
+from oubli.core.data.encoding import FEW_ROWS, Encoder
+from oubli.core.data.schema import Column, Schema
+from oubli.core.data.tables import RawColumn
+from oubli.core.data.values import FLOAT32_LIMIT, RefusedError, boolean, category_text, number
+from oubli.core.errors import FeatureCountError, InputError
 
 NAN = math.nan
 

@@ -3,8 +3,8 @@ import pickle
 
 import pytest
 
-from core import errors
-from core.errors import (
+from oubli.core import errors
+from oubli.core.errors import (
     CapacityError,
     DuplicateIdError,
     EmptyModelError,

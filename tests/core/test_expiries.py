@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from core.expiries import NEVER, ExpiryIndex
+from oubli.core.samples.expiries import NEVER, ExpiryIndex
 
 
 def index():

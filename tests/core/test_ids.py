@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import InputError
-from core.ids import COUNTER_LIMIT, canonical_number, hash_ids, read_ids
-from core.rng import hash_text
+from oubli.core.errors import InputError
+from oubli.core.rng import hash_text
+from oubli.core.samples.ids import COUNTER_LIMIT, canonical_number, hash_ids, read_ids
 
 
 @pytest.mark.parametrize(

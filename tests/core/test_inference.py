@@ -5,8 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from core.errors import FeatureCountError, InputError
-from core.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.errors import FeatureCountError, InputError
 
 NUMERIC, CATEGORICAL, BOOLEAN = ColumnType.NUMERIC, ColumnType.CATEGORICAL, ColumnType.BOOLEAN
 WIDE = ("numeric", "float64")

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from numba import config
 
-from core import DynamicForestClassifier, DynamicForestRegressor
-from core.warmup import warm_up
+from oubli.core import DynamicForestClassifier, DynamicForestRegressor
+from oubli.core.warmup import warm_up
 from tests.core import smoke
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,15 +28,15 @@ compiled = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compi
 DISPATCHERS = """
 import importlib, json, pkgutil, sys
 
-import core
+import oubli.core
 
-for module in pkgutil.walk_packages(core.__path__, "core."):
+for module in pkgutil.walk_packages(oubli.core.__path__, "oubli.core."):
     importlib.import_module(module.name)
 
 def dispatchers():
     return {
         f"{value.py_func.__module__}.{value.py_func.__name__}": value
-        for name, module in list(sys.modules.items()) if name.partition(".")[0] == "core"
+        for name, module in list(sys.modules.items()) if name.startswith("oubli.core")
         for value in vars(module).values() if hasattr(value, "py_func")
     }
 """
@@ -75,7 +75,7 @@ def test_a_second_process_compiles_nothing() -> None:
     smoke.run()
     script = f"""{DISPATCHERS}
 import numpy as np
-from core.warmup import warm_up
+from oubli.core.warmup import warm_up
 from tests.core import smoke
 
 warm_up("classification", np.float32)
@@ -90,15 +90,19 @@ print(json.dumps({{
 """
     found = json.loads(run_python("-c", script))
     assert found["compiled"] == []
-    kernels = {"core.forest.update.update_samples", "core.forest.resolve.resolve_tree", "core.tree.update.run_updates"}
+    kernels = {
+        "oubli.core.forest.update.update_samples",
+        "oubli.core.forest.resolve.resolve_tree",
+        "oubli.core.tree.update.run_updates",
+    }
     assert kernels <= set(found["loaded"])
 
 
 OPERATIONS = """
 import tempfile
 import numpy as np
-from core import load
-from core.kinds import KINDS
+from oubli.core import load
+from oubli.core.registry import KINDS
 
 PARAMETERS = {"forest": {"n_estimators": 3, "max_depth": 9, "random_state": 0}, "tree": {"lazy": True}}
 
@@ -139,7 +143,7 @@ def operations(kind, task, dtype):
 )
 def test_nothing_is_compiled_after_the_warm_up(kind: str, task: str, dtype: str) -> None:
     script = f"""{DISPATCHERS}{OPERATIONS}
-from core.warmup import warm_up
+from oubli.core.warmup import warm_up
 
 def signatures():
     return {{(name, str(s)) for name, dispatcher in dispatchers().items() for s in dispatcher.signatures}}
@@ -171,7 +175,7 @@ def test_kernels_stay_within_bounds(tmp_path: Path) -> None:
     control = tmp_path / "control.py"
     control.write_text(
         "import numpy as np\n"
-        "from core._jit import kernel\n"
+        "from oubli.core.jit.policy import kernel\n"
         "@kernel\n"
         "def read(values, i):\n"
         "    return values[i]\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import core
-from core.kinds import ESTIMATORS, KINDS
+import oubli.core
+from oubli.core.registry import ESTIMATORS, KINDS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -16,8 +16,8 @@ def test_each_kind_is_what_it_is_called() -> None:
     assert len(KINDS) == 7
     for (kind, task), estimator in KINDS.items():
         assert (estimator.kind, estimator.task) == (kind, task)
-        assert getattr(core, estimator.__name__) is estimator
-    assert set(core.__all__) == {*ESTIMATORS, "load"} <= set(dir(core))
+        assert getattr(oubli.core, estimator.__name__) is estimator
+    assert set(oubli.core.__all__) == {*ESTIMATORS, "load"} <= set(dir(oubli.core))
 
 
 def test_what_is_not_there_is_refused() -> None:
@@ -25,13 +25,14 @@ def test_what_is_not_there_is_refused() -> None:
     with pytest.raises(KeyError):
         KINDS["shrub", next(iter(KINDS))[1]]
     with pytest.raises(AttributeError, match="no attribute 'Shrub'"):
-        _ = core.Shrub
+        _ = oubli.core.Shrub
 
 
 def test_a_forest_does_not_bring_the_other_kinds_along() -> None:
     script = (
-        "import sys; from core import DynamicForestClassifier; import app.bootstrap; "
-        "print([name for name in sys.modules if name.startswith(('core.tree.', 'core.boosting', 'core.influence'))])"
+        "import sys; from oubli.core import DynamicForestClassifier; import oubli.app.service.build; "
+        "others = ('oubli.core.tree.', 'oubli.core.boosting', 'oubli.core.influence'); "
+        "print([name for name in sys.modules if name.startswith(others)])"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

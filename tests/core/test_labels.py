@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import FileError
-from core.labels import ClassTable
-from core.schema import LabelType
+from oubli.core.data.schema import LabelType
+from oubli.core.errors import FileError
+from oubli.core.samples.labels import ClassTable
 from tests.reach import array_bytes, texts
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-import core.slots
-import core.subjects
-from core._lazy import MadeOf
-from core.samples import SampleStore
-from core.schema import Column, ColumnType, LabelType, Schema, Task
-from core.slices import cut
+import oubli.core.samples.slots
+import oubli.core.samples.subjects
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.samples.lazy import MadeOf
+from oubli.core.samples.store import SampleStore
+from oubli.core.slices import cut
 
 N_SAMPLES = 600
 N_THREADS = 4
@@ -57,8 +57,8 @@ def in_step(monkeypatch: pytest.MonkeyPatch) -> None:
                 meeting.reset()
             yield slice(middle, part.stop)
 
-    monkeypatch.setattr(core.slots, "cut", slowly)
-    monkeypatch.setattr(core.subjects, "cut", slowly)
+    monkeypatch.setattr(oubli.core.samples.slots, "cut", slowly)
+    monkeypatch.setattr(oubli.core.samples.subjects, "cut", slowly)
 
 
 def look_ups(store: SampleStore) -> dict[str, Callable[[SampleStore], Any]]:
@@ -162,8 +162,8 @@ def test_reading_again_does_not_make_it_again() -> None:
 
 def test_no_cached_property_is_made_of_what_changes() -> None:
     """`functools.cached_property` has no lock from 3.12 on: only what is the same for each thread may be one."""
-    from core.boosting.online.retrain import Retraining
-    from core.influence.view import View
+    from oubli.core.boosting.online.retrain import Retraining
+    from oubli.core.influence.view import View
 
     allowed = {(Schema, "names"), (Schema, "cell_dtype"), (Schema, "categorical_mask"), (View, "trace"),
                (Retraining, "slots")}  # fmt: skip
@@ -171,11 +171,11 @@ def test_no_cached_property_is_made_of_what_changes() -> None:
     import importlib
     import pkgutil
 
-    import app
-    import core
+    import oubli.app
+    import oubli.core
 
     found = set()
-    for package in (core, app):
+    for package in (oubli.core, oubli.app):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if module.name.endswith("__main__"):
                 continue

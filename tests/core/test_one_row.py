@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.encoding import Encoder
-from core.errors import InputError
-from core.samples import SampleStore
-from core.schema import Column, ColumnType, LabelType, Schema, Task
-from core.tables import only_row
+from oubli.core.data.encoding import Encoder
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.data.tables import only_row
+from oubli.core.errors import InputError
+from oubli.core.samples.store import SampleStore
 
 SCHEMAS = [
     Schema(columns, Task.CLASSIFICATION, LabelType.STRING, named=True)
@@ -83,14 +83,14 @@ def test_a_frame_of_one_row_gives_what_its_columns_give(schema: Schema, data: st
     frame = pd.DataFrame(series)
     encoder = Encoder(schema)
     short = outcome(lambda: encoder.encode(frame))
-    with patch("core.encoding.only_row", return_value=None):
+    with patch("oubli.core.data.encoding.only_row", return_value=None):
         assert short == outcome(lambda: encoder.encode(frame))
 
 
 def test_plain_rows_take_the_short_way() -> None:
     """So that the comparisons above compare something."""
     mixed = SCHEMAS[2]
-    with patch("core.encoding.read_table", side_effect=AssertionError("the long way")):
+    with patch("oubli.core.data.encoding.read_table", side_effect=AssertionError("the long way")):
         for row in (["x", 1, None], [None, None, "é"[:0]], ["x", 2.5, "y"]):
             assert len(Encoder(mixed).encode([row]).cells) == 1
         frame = pd.DataFrame({"a": ["x"], "d": [1], "e": [None]}).astype({"a": "str"})

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from core import DynamicForestClassifier, DynamicForestRegressor, load, persistence
-from core.errors import FileError
-from core.forest.blocks import ATTRIBUTE_SIZE, HI, LO, N_ATTRIBUTES, NEXT_FREE, layout_of
-from core.forest.ensemble import Ensemble
-from core.forest.nodes import FREE_ROOMS, MAX_ROOM, MISSING_LEFT, N_MEMBERS
-from core.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core import DynamicForestClassifier, DynamicForestRegressor, load, persistence
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.errors import FileError
+from oubli.core.forest.blocks import ATTRIBUTE_SIZE, HI, LO, N_ATTRIBUTES, NEXT_FREE, layout_of
+from oubli.core.forest.engine import Ensemble
+from oubli.core.forest.state import FREE_ROOMS, MAX_ROOM, MISSING_LEFT, N_MEMBERS
 from tests.golden.make import HERE, rows
 from tests.golden.make import schema as golden_schema
 
@@ -225,7 +225,7 @@ def test_paths_may_be_text_and_load_is_for_its_own_kind(tmp_path: Path) -> None:
     path = str(tmp_path / "model")
     model.save(path)
     assert DynamicForestRegressor.load(path).digest() == load(path).digest() == model.digest()
-    with pytest.raises(FileError, match=r"the file holds a DynamicForestRegressor: use its `load`, or `core.load`"):
+    with pytest.raises(FileError, match=r"the file holds a DynamicForestRegressor: use its `load`, or `oubli.load`"):
         DynamicForestClassifier.load(path)
 
 
@@ -307,7 +307,9 @@ def test_a_model_made_today_as_the_golden_ones_were_is_the_same() -> None:
 # Writing is all or nothing
 
 
-@pytest.mark.parametrize("step", ["core.persistence.write_tensors", "os.fsync", "pathlib.Path.replace", "json.dumps"])
+@pytest.mark.parametrize(
+    "step", ["oubli.core.persistence.write_tensors", "os.fsync", "pathlib.Path.replace", "json.dumps"]
+)
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path, step: str) -> None:
     path = tmp_path / "model"
     model = fitted()
@@ -335,7 +337,7 @@ def test_an_interruption_half_way_leaves_the_old_file_and_nothing_else(tmp_path:
         os.write(handle, before[:1000])
         raise KeyboardInterrupt
 
-    with patch("core.persistence.write_tensors", interrupted), pytest.raises(KeyboardInterrupt):
+    with patch("oubli.core.persistence.write_tensors", interrupted), pytest.raises(KeyboardInterrupt):
         fitted("regression").save(path)
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["model"]

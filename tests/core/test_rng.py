@@ -1,11 +1,11 @@
-"""`core.rng` against the oracle's big-integer arithmetic, and against known answers."""
+"""`oubli.core.rng` against the oracle's big-integer arithmetic, and against known answers."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core import rng
+from oubli.core import rng
 from tests.oracles import forest as oracle
 
 words = st.one_of(

@@ -8,10 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from core.errors import DuplicateIdError, InputError, UnknownIdError
-from core.rng import MISSING_CATEGORY, hash_text
-from core.samples import SampleStore
-from core.schema import Column, Schema
+from oubli.core.data.schema import Column, Schema
+from oubli.core.errors import DuplicateIdError, InputError, UnknownIdError
+from oubli.core.rng import MISSING_CATEGORY, hash_text
+from oubli.core.samples.store import SampleStore
 from tests.reach import array_bytes, texts
 
 COLUMNS = (

@@ -3,9 +3,9 @@ import json
 import numpy as np
 import pytest
 
-from core.errors import FileError
-from core.samples import SampleStore
-from core.schema import Column, Schema
+from oubli.core.data.schema import Column, Schema
+from oubli.core.errors import FileError
+from oubli.core.samples.store import SampleStore
 from tests.core.test_samples import LABELS, ROWS, add, filled, mixed_schema, numeric_schema
 
 
@@ -93,7 +93,7 @@ def test_state_of_free_slots_is_not_written():
 
 
 def test_state_parts_are_documented():
-    from core import sample_state
+    from oubli.core.samples import serialise as sample_state
 
     for key in filled().state():
         prefix, name = key.split(".")

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from core import slots
-from core.errors import CapacityError, DuplicateIdError, FeatureCountError, InputError, UnknownIdError
-from core.rng import hash_text
-from core.samples import HeldSample, Prepared, SampleStore, normalise_id
-from core.schema import Column, Schema
+from oubli.core.data.schema import Column, Schema
+from oubli.core.errors import CapacityError, DuplicateIdError, FeatureCountError, InputError, UnknownIdError
+from oubli.core.rng import hash_text
+from oubli.core.samples import slots
+from oubli.core.samples.store import HeldSample, Prepared, SampleStore, normalise_id
 from tests.reach import array_bytes, texts
 
 NAN = math.nan

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import InputError
-from core.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.errors import InputError
 
 ADULT = Schema(
     columns=(

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.errors import NotFittedError
-from core.influence import influence, view
-from core.kinds import KINDS
-from core.schema import Task
+from oubli.core.data.schema import Task
+from oubli.core.errors import NotFittedError
+from oubli.core.influence import influence, view
+from oubli.core.registry import KINDS
 
 SMALL: dict[str, dict[str, Any]] = {
     "forest": {"n_estimators": 3, "random_state": 0},

@@ -40,7 +40,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from sklearn.utils.validation import check_is_fitted
 
-from core import (
+from oubli.core import (
     DynamicForestClassifier,
     DynamicForestRegressor,
     DynamicTreeClassifier,
@@ -49,7 +49,7 @@ from core import (
     OnlineBoostingClassifier,
     OnlineBoostingRegressor,
 )
-from core.errors import DataConversionWarning, InputError, NotFittedError
+from oubli.core.errors import DataConversionWarning, InputError, NotFittedError
 
 ROOT = Path(__file__).resolve().parents[2]
 BOOSTED = (
@@ -105,7 +105,7 @@ def test_scikit_learns_checks(estimator: Any, check: Callable[[Any], None]) -> N
 def test_scikit_learns_check_with_array_api_dispatch() -> None:
     """It is only made when SciPy was imported with this variable set, hence in a process of its own."""
     script = """
-from core import DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier
+from oubli.core import DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier
 from sklearn.utils.estimator_checks import check_array_api_input
 for model in (DynamicForestClassifier(n_estimators=5), DynamicForestRegressor(n_estimators=5)):
     check_array_api_input(

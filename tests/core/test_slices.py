@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from core import slices
-from core.slices import copied_dict, copied_list, cut, integers, lists
+from oubli.core import slices
+from oubli.core.slices import copied_dict, copied_list, cut, integers, lists
 
 SIZES = [0, 1, 3, 4, 5, 8, 9]
 

@@ -1,6 +1,6 @@
 import pytest
 
-from core.subjects import SubjectIndex
+from oubli.core.samples.subjects import SubjectIndex
 from tests.reach import texts
 
 

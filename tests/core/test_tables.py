@@ -3,8 +3,8 @@ import pandas as pd
 import pytest
 from sklearn.utils.estimator_checks import _NotAnArray
 
-from core.errors import InputError
-from core.tables import Frame, Matrix, Rows, read_series, read_table, read_vector
+from oubli.core.data.tables import Frame, Matrix, Rows, read_series, read_table, read_vector
+from oubli.core.errors import InputError
 
 
 def column(table, j):

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import DataConversionWarning, InputError
-from core.schema import LabelType
-from core.targets import canonical_label, encode_labels, encode_targets, read_label_column
+from oubli.core.data.schema import LabelType
+from oubli.core.data.targets import canonical_label, encode_labels, encode_targets, read_label_column
+from oubli.core.errors import DataConversionWarning, InputError
 
 STRING, INTEGER, NUMBER, BOOLEAN, SCALAR = (
     LabelType.STRING, LabelType.INTEGER, LabelType.NUMBER, LabelType.BOOLEAN, LabelType.SCALAR,

@@ -7,8 +7,8 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
-from core import tensors
-from core.tensors import read_tensor, write_tensors
+from oubli.core import tensors
+from oubli.core.tensors import read_tensor, write_tensors
 
 ARRAYS = {
     "a.bytes": np.arange(13, dtype=np.uint8),

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import InputError
-from core.values import (
+from oubli.core.data.values import (
     FLOAT32_LIMIT,
     RefusedError,
     boolean,
@@ -21,6 +20,7 @@ from core.values import (
     number,
     significant_bits,
 )
+from oubli.core.errors import InputError
 
 MISSING = [
     None, math.nan, np.nan, np.float32("nan"), np.float64("nan"), pd.NA, pd.NaT, Decimal("nan"),

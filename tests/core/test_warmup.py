@@ -23,7 +23,7 @@ import json, sys, warnings
 
 warnings.simplefilter("ignore")  # interpreted integers overflow aloud
 import tests.core.signatures as signatures
-from core.warmup import warm_up
+from oubli.core.warmup import warm_up
 from tests.core.operations import cases, operations
 
 kind, whole = sys.argv[1], sys.argv[2] == "whole"

@@ -54,7 +54,7 @@ def refusal(folder: Path, *flags: str) -> str:
     output = folder / "refusal.txt"
     with output.open("w") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "app", "serve", "--port", str(free_port()), *flags],
+            [sys.executable, "-m", "oubli", "serve", "--port", str(free_port()), *flags],
             cwd=folder,
             env=environment(),
             stdout=file,

@@ -27,13 +27,13 @@ from typing import Any
 # What changes files or makes changes last, as Python code calls it; SQLite's own calls are inside the methods below.
 CALLS = ("fsync", "fdatasync", "replace", "rename", "unlink", "rmdir")
 METHODS = (
-    ("app.journal.sqlite_journal", "SqliteJournal", "append"),
-    ("app.journal.sqlite_journal", "SqliteJournal", "rotate"),
-    ("app.journal.sqlite_journal", "SqliteJournal", "drop_before"),
-    ("app.audit.store", "AuditStore", "adopt"),
-    ("app.audit.store", "AuditStore", "fold_many"),
-    ("app.audit.store", "AuditStore", "flush"),
-    ("app.store.snapshots", "SnapshotStore", "write"),
+    ("oubli.app.storage.sqlite_journal", "SqliteJournal", "append"),
+    ("oubli.app.storage.sqlite_journal", "SqliteJournal", "rotate"),
+    ("oubli.app.storage.sqlite_journal", "SqliteJournal", "drop_before"),
+    ("oubli.app.ledger.database", "AuditStore", "adopt"),
+    ("oubli.app.ledger.database", "AuditStore", "fold_many"),
+    ("oubli.app.ledger.database", "AuditStore", "flush"),
+    ("oubli.app.storage.snapshots", "SnapshotStore", "write"),
 )
 
 
@@ -99,17 +99,17 @@ def bend_clock(path: Path) -> None:
 
     time.time = wrong_time
     time.time_ns = lambda: int(wrong_time() * 1e9)
-    importlib.import_module("app.server")
+    importlib.import_module("oubli.app.http.server")
     for name, module in list(sys.modules.items()):
-        if name.startswith("app.") and getattr(module, "datetime", None) is datetime.datetime:
+        if name.startswith("oubli.app.") and getattr(module, "datetime", None) is datetime.datetime:
             module.datetime = WrongTime  # type: ignore[attr-defined]
 
 
 def main() -> None:
     """Prepare the steps, then run the command line."""
     plan = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    from app.cli import main as run
-    from app.kernel_cache import use_kernel_cache
+    from oubli.app.cli.main import main as run
+    from oubli.app.service.kernel_cache import use_kernel_cache
 
     use_kernel_cache()
     if plan["clock"] is not None:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from core.kinds import KINDS
-from core.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.registry import KINDS
 from tests.durability.people import Content
 from tests.serving import Running
 

@@ -12,9 +12,9 @@ from urllib.parse import quote
 import pytest
 from starlette.testclient import TestClient
 
-from app.bootstrap import build_service
-from app.main import create_app
-from app.settings import Settings
+from oubli.app.http.app import create_app
+from oubli.app.service.build import build_service
+from oubli.app.settings import Settings
 from tests.durability.canaries import canary, forms, remains
 from tests.durability.people import ID_COLUMN, SUBJECT_COLUMN, TARGET, people, write_csv
 

@@ -13,13 +13,13 @@ from urllib.parse import quote
 
 import pytest
 
-import app.influencing
-import app.replacing
-from app.holders import KINDS, Holders
-from app.live import Live
-from app.service import ModelService
-from app.upkeep import UpkeepPolicy
-from core import DynamicForestClassifier
+import oubli.app.service.influence
+import oubli.app.service.rebuild
+from oubli.app.service.checkpoint import UpkeepPolicy
+from oubli.app.service.holders import KINDS, Holders
+from oubli.app.service.model_service import ModelService
+from oubli.app.service.state import Live
+from oubli.core import DynamicForestClassifier
 from tests.app.hosted import Hosted, hosted, wait_until
 from tests.app.support import forest, make_service
 from tests.durability.canaries import Canary, canary, files_with, forms, remains
@@ -72,7 +72,7 @@ class Scene:
 
 @contextmanager
 def scene(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    monkeypatch.setattr(app.influencing, "_LONG", 0.0)
+    monkeypatch.setattr(oubli.app.service.influence, "_LONG", 0.0)
     service = make_service(forest(60), directory, policy=UpkeepPolicy(erasure_deadline=DEADLINE))
     with hosted(service) as host:
         content = {"samples": [BIRD.as_json(features=list(BIRD.features), label="yes")]}
@@ -115,7 +115,7 @@ def rankings(scene: Scene) -> tuple[str, Check]:
 
 def _held_up_question(scene: Scene) -> None:
     """A question that takes long, and tells now and then how far it is."""
-    answer = app.influencing._ask
+    answer = oubli.app.service.influence._ask
 
     def slow(*arguments: Any) -> Any:
         progress = arguments[4]
@@ -123,7 +123,7 @@ def _held_up_question(scene: Scene) -> None:
             progress(0, 1)
         return answer(*arguments)
 
-    scene.monkeypatch.setattr(app.influencing, "_ask", slow)
+    scene.monkeypatch.setattr(oubli.app.service.influence, "_ask", slow)
 
 
 def influence_running(scene: Scene) -> tuple[str, Check]:
@@ -192,13 +192,13 @@ def verify(scene: Scene) -> tuple[str, Check]:
 
 def fit(scene: Scene) -> tuple[str, Check]:
     """Another model is fitted on samples from before: no snapshot can finish the erasure until it has ended."""
-    refit = app.replacing.refit
+    refit = oubli.app.service.rebuild.refit
 
     def slow(*arguments: Any) -> Any:
         assert scene.gate.wait(60)
         return refit(*arguments)
 
-    scene.monkeypatch.setattr(app.replacing, "refit", slow)
+    scene.monkeypatch.setattr(oubli.app.service.rebuild, "refit", slow)
     job = scene.begin_job("/model/fit", {"parameters": {"n_estimators": 3}})
     wait_until(lambda: scene.job(job)["progress"] >= 0.05)
     receipt = scene.unlearn()

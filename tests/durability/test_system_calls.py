@@ -26,7 +26,7 @@ def killed_at(folder: Path, call: str, number: int) -> Iterator[Running | None]:
     """Run a server that is killed when one of its threads makes a call for the n-th time; None if at its start."""
     # Without --seccomp-bpf, which would swallow the signal.
     options = ("-f", "-e", f"trace={call}", "-e", f"inject={call}:signal=SIGKILL:when={number}")
-    command = ("strace", *options, "-o", os.devnull, sys.executable, "-m", "app")
+    command = ("strace", *options, "-o", os.devnull, sys.executable, "-m", "oubli")
     with ExitStack() as stack:
         server: Running | None
         try:

@@ -104,7 +104,7 @@ def command(trace: Path) -> tuple[str, ...]:
     """Return the command line, traced into a file."""
     # Everything in hexadecimal and nothing cut short, so that files can be put together again.
     options = ("-f", "--seccomp-bpf", "-xx", "-s", "100000000", "-e", f"trace={FILE_CALLS},{SOCKET_CALLS}")
-    return "strace", *options, "-e", "signal=none", "-o", str(trace), sys.executable, "-m", "app"
+    return "strace", *options, "-e", "signal=none", "-o", str(trace), sys.executable, "-m", "oubli"
 
 
 @cache

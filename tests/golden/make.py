@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from core import DynamicForestClassifier, DynamicForestRegressor
-from core.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core import DynamicForestClassifier, DynamicForestRegressor
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 
 HERE = Path(__file__).resolve().parent
 N_SAMPLES = 96

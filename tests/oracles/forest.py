@@ -1,4 +1,4 @@
-"""The forest, slowly: what `core.forest` must equal bit for bit, in plain Python.
+"""The forest, slowly: what `oubli.core.forest` must equal bit for bit, in plain Python.
 
 A forest is a pure function of its parameters, its column types and the *set* of samples held. This
 file is that function and nothing else: no store, no slots, no counters that are kept, no tags. A

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core.influence.losses import Loss
-from core.influence.start import StartRule
-from core.influence.view import LeafKind, View
+from oubli.core.influence.losses import Loss
+from oubli.core.influence.start import StartRule
+from oubli.core.influence.view import LeafKind, View
 
 Reals = npt.NDArray[np.float64]
 

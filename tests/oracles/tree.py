@@ -1,4 +1,4 @@
-"""The fully dynamic decision tree, slowly: what `core.tree` must equal node by node, in plain Python and NumPy.
+"""The fully dynamic decision tree, slowly: what `oubli.core.tree` must equal node by node, in plain Python and NumPy.
 
 Paper: "Fully-Dynamic Decision Trees" (Bressan, Damay, Sozio, 2022). Two things, which share nothing with `core` and
 little with each other:

@@ -27,9 +27,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from core._jit import kernel
-from core.boosting.online.discretise import Bins
-from core.rng import CANDIDATES, combine
+from oubli.core.boosting.online.discretise import Bins
+from oubli.core.jit.policy import kernel
+from oubli.core.rng import CANDIDATES, combine
 
 FEW = 3
 MANY_CATEGORIES = 64

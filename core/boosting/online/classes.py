@@ -3,9 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
-from core._jit import kernel
-from core.boosting.nodes import LEAF
-from core.boosting.online.forest import Forest, blank_nodes, blank_states, value_of
+from oubli.core.boosting.online.state import Forest, blank_nodes, blank_states, value_of
+from oubli.core.boosting.state import LEAF
+from oubli.core.jit.policy import kernel
 
 
 def choose_classes(forest: Forest, n_groups: int, places: npt.NDArray[np.int64]) -> Forest:

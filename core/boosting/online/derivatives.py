@@ -13,9 +13,9 @@ scatter.
 import numpy as np
 import numpy.typing as npt
 
-from core._jit import inner, kernel, pasted
-from core.boosting.loss import sigmoids
-from core.boosting.online.forest import G_SCALE, H_SCALE
+from oubli.core.boosting.loss import sigmoids
+from oubli.core.boosting.online.state import G_SCALE, H_SCALE
+from oubli.core.jit.policy import inner, kernel, pasted
 
 _GOLDEN = np.uint64(0x9E3779B9)
 _LOW_WORD = np.uint64(0xFFFFFFFF)

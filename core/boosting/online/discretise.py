@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from core._jit import inner, kernel
-from core.data import Data
-from core.rng import MISSING_CATEGORY
+from oubli.core.jit.policy import inner, kernel
+from oubli.core.rng import MISSING_CATEGORY
+from oubli.core.samples.arrays import Data
 
 SMALLEST_WIDTH = 1e-10  # of a bin, as a share of the range
 N_OUTER = 3  # bins beyond each end of a feature that has MANY_EDGES or more; the others have one

@@ -22,18 +22,15 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from core import _aligned
-from core.boosting.engine import Shape
-from core.boosting.nodes import Trees, no_trees
-from core.boosting.online import storing
-from core.boosting.online.candidates import draw_candidates, no_candidates
-from core.boosting.online.classes import choose_classes, write_values
-from core.boosting.online.derivatives import add_values
-from core.boosting.online.discretise import Bins, encode, make_bins, no_bins
-from core.boosting.online.forest import Forest, Rules, blank_forest
-from core.boosting.online.grow import Space, grow_tree, make_space
-from core.boosting.online.invariants import check_invariants, compare
-from core.boosting.online.labels import (
+from oubli.core.boosting.engine import Shape
+from oubli.core.boosting.online import serialise
+from oubli.core.boosting.online.candidates import draw_candidates, no_candidates
+from oubli.core.boosting.online.classes import choose_classes, write_values
+from oubli.core.boosting.online.derivatives import add_values
+from oubli.core.boosting.online.discretise import Bins, encode, make_bins, no_bins
+from oubli.core.boosting.online.grow import Space, grow_tree, make_space
+from oubli.core.boosting.online.invariants import check_invariants, compare
+from oubli.core.boosting.online.labels import (
     MOST_GROWTH,
     NO_SCALE,
     Scale,
@@ -43,12 +40,12 @@ from core.boosting.online.labels import (
     tolerance_of,
     unit_of,
 )
-from core.boosting.online.measures import importances, leaf_score_error
-from core.boosting.online.recount import count_anew
-from core.boosting.online.retrain import Retraining, count_leaves, retrain
-from core.boosting.online.rows import Rows, choose_layout, gather_rows, no_layout
-from core.boosting.online.settings import OnlineSettings
-from core.boosting.online.update import (
+from oubli.core.boosting.online.measures import importances, leaf_score_error
+from oubli.core.boosting.online.parameters import OnlineSettings
+from oubli.core.boosting.online.recount import count_anew
+from oubli.core.boosting.online.retrain import Retraining, count_leaves, retrain
+from oubli.core.boosting.online.state import Forest, Rules, blank_forest
+from oubli.core.boosting.online.update import (
     DONE,
     GROUP,
     ITERATION,
@@ -60,9 +57,12 @@ from core.boosting.online.update import (
     make_batch,
     run_updates,
 )
-from core.boosting.problem import Problem, check_size, n_groups
-from core.changes import Changes
-from core.rng import MISSING_CATEGORY, mix
+from oubli.core.boosting.online.workspace import Rows, choose_layout, gather_rows, no_layout
+from oubli.core.boosting.problem import Problem, check_size, n_groups
+from oubli.core.boosting.state import Trees, no_trees
+from oubli.core.changes import Changes
+from oubli.core.jit import aligned
+from oubli.core.rng import MISSING_CATEGORY, mix
 
 Slots = npt.NDArray[np.int64]
 Work = tuple[Labels, Rules, Batch, Retraining]
@@ -171,7 +171,7 @@ class OnlineTrees:
     @staticmethod
     def bytes_asked(settings: OnlineSettings, shape: Shape, arrays: dict[str, npt.NDArray[Any]]) -> int:
         """Bytes of the engine that is made of the arrays of a file, roughly; of a new one when there are no arrays."""
-        return storing.bytes_asked(settings, shape, arrays)
+        return serialise.bytes_asked(settings, shape, arrays)
 
     # -- reading what is there ------------------------------------------------------------------
 
@@ -469,7 +469,7 @@ class OnlineTrees:
     def shred(self) -> None:
         """Overwrite the arrays that no copy shares; the trees cannot be used afterwards."""
         self.wipe()
-        _aligned.shred((*self.forest, self.codes, self.held))
+        aligned.shred((*self.forest, self.codes, self.held))
 
     def wipe(self) -> None:
         """Overwrite the working space, so that it holds nothing of any sample."""
@@ -478,8 +478,8 @@ class OnlineTrees:
             array.fill(0)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The trees as arrays for a file, see `storing.py`."""
-        return storing.pack(self)
+        """The trees as arrays for a file, see `serialise.py`."""
+        return serialise.pack(self)
 
     @classmethod
     def from_arrays(
@@ -501,7 +501,7 @@ class OnlineTrees:
             When the arrays are not trees of these samples, saying what is wrong.
         """
         trees = cls(settings, n_features, cell_dtype, categorical_mask, is_classification)
-        storing.unpack(trees, arrays, problem, slots)
+        serialise.unpack(trees, arrays, problem, slots)
         return trees
 
     # -- checking -------------------------------------------------------------------------------

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core.boosting.model import BoostedClassifier, BoostedModel, BoostedRegressor
-from core.boosting.online.engine import OnlineTrees
-from core.boosting.online.settings import OnlineSettings, read_settings
-from core.boosting.problem import n_groups
+from oubli.core.boosting.model import BoostedClassifier, BoostedModel, BoostedRegressor
+from oubli.core.boosting.online.engine import OnlineTrees
+from oubli.core.boosting.online.parameters import OnlineSettings, read_settings
+from oubli.core.boosting.problem import n_groups
 
 _FEW = 0.001  # share of the samples whose coming or going mostly leaves all splits where they are
 _SECONDS_A_PATH = 5e-6  # to take a sample through a tree, roughly

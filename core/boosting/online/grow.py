@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from core._jit import inner, kernel
-from core.boosting.online.forest import unpack, value_of
-from core.boosting.online.rows import count_rows, divide, place_rows
-from core.boosting.online.split import NO_BIN, best_split
+from oubli.core.boosting.online.split import NO_BIN, best_split
+from oubli.core.boosting.online.state import unpack, value_of
+from oubli.core.boosting.online.workspace import count_rows, divide, place_rows
+from oubli.core.jit.policy import inner, kernel
 
 START, END, PLACE, BIN, MISSING_LEFT = range(5)
 

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from core.boosting.nodes import LEAF
-from core.boosting.online.forest import NIL, Forest
-from core.rng import MISSING_CATEGORY
+from oubli.core.boosting.online.state import NIL, Forest
+from oubli.core.boosting.state import LEAF
+from oubli.core.rng import MISSING_CATEGORY
 
 if TYPE_CHECKING:
-    from core.boosting.online.engine import OnlineTrees
-    from core.boosting.problem import Problem
+    from oubli.core.boosting.online.engine import OnlineTrees
+    from oubli.core.boosting.problem import Problem
 
 Slots = npt.NDArray[np.int64]
 

@@ -3,12 +3,12 @@
 import numpy as np
 import numpy.typing as npt
 
-from core._jit import kernel
-from core.boosting.nodes import LEAF
-from core.boosting.online.derivatives import add_values
-from core.boosting.online.forest import Forest, Rules, unpack, value_of
-from core.boosting.online.split import score_unsplit
-from core.boosting.online.update import Labels, derive_all
+from oubli.core.boosting.online.derivatives import add_values
+from oubli.core.boosting.online.split import score_unsplit
+from oubli.core.boosting.online.state import Forest, Rules, unpack, value_of
+from oubli.core.boosting.online.update import Labels, derive_all
+from oubli.core.boosting.state import LEAF
+from oubli.core.jit.policy import kernel
 
 
 @kernel

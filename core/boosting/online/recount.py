@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core._jit import inner, kernel
-from core.boosting.online.forest import NIL, Forest, children_of, unpack, value_of
+from oubli.core.boosting.online.state import NIL, Forest, children_of, unpack, value_of
+from oubli.core.jit.policy import inner, kernel
 
 
 @inner

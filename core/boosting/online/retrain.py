@@ -16,11 +16,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from core._jit import inner, kernel
-from core.boosting.online.forest import NIL, Forest, children_of, clear_split, clear_state, clear_stats, unpack
-from core.boosting.online.grow import grow_subtree
-from core.boosting.online.rows import place_rows
-from core.boosting.online.update import derive
+from oubli.core.boosting.online.grow import grow_subtree
+from oubli.core.boosting.online.state import NIL, Forest, children_of, clear_split, clear_state, clear_stats, unpack
+from oubli.core.boosting.online.update import derive
+from oubli.core.boosting.online.workspace import place_rows
+from oubli.core.jit.policy import inner, kernel
 
 # Looking up one leaf of a sample here and there takes as long as some in a row.
 _SCATTERED = 6

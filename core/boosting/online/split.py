@@ -11,7 +11,7 @@ side has a hessian below `least` scores NONE. Of equal scores the lower candidat
 
 import numpy as np
 
-from core._jit import inner, pasted
+from oubli.core.jit.policy import inner, pasted
 
 NONE = -1.0
 NO_BIN = -1

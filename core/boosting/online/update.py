@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from core._jit import inner, kernel, pasted
-from core.boosting.online.derivatives import round_class, round_number, sigmoid, softmax_at
-from core.boosting.online.forest import NIL, children_of, unpack, value_of
-from core.boosting.online.split import keeps_its_place
+from oubli.core.boosting.online.derivatives import round_class, round_number, sigmoid, softmax_at
+from oubli.core.boosting.online.split import keeps_its_place
+from oubli.core.boosting.online.state import NIL, children_of, unpack, value_of
+from oubli.core.jit.policy import inner, kernel, pasted
 
 # What `run_updates` returns.
 DONE = 0

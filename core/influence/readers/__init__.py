@@ -6,8 +6,8 @@ A library is only used once its model is here, so that none of them is needed.
 from collections.abc import Iterable
 from typing import Any
 
-from core.errors import InputError
-from core.influence.view import View
+from oubli.core.errors import InputError
+from oubli.core.influence.view import View
 
 _KNOWN = "LightGBM's, XGBoost's, and scikit-learn's GradientBoosting and HistGradientBoosting models"
 
@@ -32,10 +32,10 @@ def view(
         When the model is of no such kind, was trained in a way that influence is not defined for, or on other samples.
     """
     # Imported here, not above: these modules are only needed for the models that they read.
-    from core.boosting.model import BoostedModel
+    from oubli.core.boosting.model import BoostedModel
 
     if isinstance(model, BoostedModel):
-        from core.influence.readers.ours import read
+        from oubli.core.influence.readers.ours import read
 
         if X is not None or y is not None or sample_weight is not None or ids is not None:
             raise InputError(f"a {type(model).__name__} holds its samples: leave X, y, sample_weight and ids out")
@@ -48,13 +48,13 @@ def view(
     if X is None or y is None:
         raise InputError(f"a {type(model).__name__} does not hold its samples: pass the X and y that it was fitted on")
     if library == "lightgbm":
-        from core.influence.readers import from_lightgbm
+        from oubli.core.influence.readers import from_lightgbm
 
         return from_lightgbm.read(model, X, y, sample_weight, ids)
     if library == "xgboost":
-        from core.influence.readers import from_xgboost
+        from oubli.core.influence.readers import from_xgboost
 
         return from_xgboost.read(model, X, y, sample_weight, ids)
-    from core.influence.readers import from_scikit_learn
+    from oubli.core.influence.readers import from_scikit_learn
 
     return from_scikit_learn.read(model, X, y, sample_weight, ids)

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core.errors import InputError
-from core.influence.losses import Loss
-from core.influence.readers.labels import class_labels, numbers, read_names, read_weights, refuse, unless
-from core.influence.readers.rows import Route, checked
-from core.influence.routing import leaf_type
-from core.influence.start import StartRule, start_scores
-from core.influence.view import LeafKind, View
+from oubli.core.errors import InputError
+from oubli.core.influence.losses import Loss
+from oubli.core.influence.readers.labels import class_labels, numbers, read_names, read_weights, refuse, unless
+from oubli.core.influence.readers.rows import Route, checked
+from oubli.core.influence.routing import leaf_type
+from oubli.core.influence.start import StartRule, start_scores
+from oubli.core.influence.view import LeafKind, View
 
 Reals = npt.NDArray[np.float64]
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core.influence.losses import Loss
-from core.influence.readers.labels import class_labels, numbers, read_names, read_weights, refuse, unless
-from core.influence.readers.rows import checked
-from core.influence.routing import leaf_type
-from core.influence.start import StartRule, find_rule
-from core.influence.view import LeafKind, View
+from oubli.core.influence.losses import Loss
+from oubli.core.influence.readers.labels import class_labels, numbers, read_names, read_weights, refuse, unless
+from oubli.core.influence.readers.rows import checked
+from oubli.core.influence.routing import leaf_type
+from oubli.core.influence.start import StartRule, find_rule
+from oubli.core.influence.view import LeafKind, View
 
 _LOSSES = {
     "reg:squarederror": Loss.SQUARED_ERROR,

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core.errors import InputError, shorten
-from core.model import Model
-from core.samples import normalise_id
-from core.targets import encode_labels, encode_targets
+from oubli.core.data.targets import encode_labels, encode_targets
+from oubli.core.errors import InputError, shorten
+from oubli.core.model import Model
+from oubli.core.samples.store import normalise_id
 
 Reals = npt.NDArray[np.float64]
 Reader = Callable[[Any, int], Reals]

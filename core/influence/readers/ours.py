@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core.boosting.model import BoostedModel
-from core.errors import EmptyModelError, InputError
-from core.influence.losses import Loss
-from core.influence.readers.labels import held_classes, held_targets
-from core.influence.routing import make_table, route
-from core.influence.start import StartRule, find_rule
-from core.influence.view import LeafKind, View
-from core.schema import ColumnType, Task
+from oubli.core.boosting.model import BoostedModel
+from oubli.core.data.schema import ColumnType, Task
+from oubli.core.errors import EmptyModelError, InputError
+from oubli.core.influence.losses import Loss
+from oubli.core.influence.readers.labels import held_classes, held_targets
+from oubli.core.influence.routing import make_table, route
+from oubli.core.influence.start import StartRule, find_rule
+from oubli.core.influence.view import LeafKind, View
 
 Reals = npt.NDArray[np.float64]
 
@@ -131,7 +131,7 @@ def _training_weights(model: BoostedModel, slots: npt.NDArray[np.int64]) -> Real
 
 def validating(model: BoostedModel, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Whether samples validate, by the hashes of their ids."""
-    from core.boosting.incremental.presorted_watch import mark_validating
+    from oubli.core.boosting.presorted.watch import mark_validating
 
     settings = model.settings_
     limit = np.uint64(min(int(settings.validation_fraction * 2.0**64), 2**64 - 1))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core.errors import FeatureCountError, InputError
+from oubli.core.errors import FeatureCountError, InputError
 
 Route = Callable[[Any], npt.NDArray[Any]]
 

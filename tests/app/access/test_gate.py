@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from app.access.key_file import FILE_NAME, create_key, now_ms, revoke_key
-from app.access.keys import AccessKeys
-from app.access.scopes import SCOPES
-from app.gate import Gate
-from app.problems import ProblemError
-from app.routes.docs import ASSETS
+from oubli.app.access.key_file import FILE_NAME, create_key, now_ms, revoke_key
+from oubli.app.access.keys import AccessKeys
+from oubli.app.access.scopes import SCOPES
+from oubli.app.http.auth import Gate
+from oubli.app.http.problems import ProblemError
+from oubli.app.http.routes.docs import ASSETS
 from tests.app.connections import Host, hosting, request
 from tests.app.support import JSON, make_service, samples, served
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from app.access.key_file import (
+from oubli.app.access.key_file import (
     FILE_NAME,
     AccessKey,
     KeyFileError,
@@ -16,7 +16,7 @@ from app.access.key_file import (
     revoke_key,
     write_keys,
 )
-from app.access.scopes import ALL_SCOPES
+from oubli.app.access.scopes import ALL_SCOPES
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_a_file_that_cannot_be_written_stays_as_it_is(path, monkeypatch):
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("app.access.key_file.os.fsync", full)
+    monkeypatch.setattr("oubli.app.access.key_file.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         write_keys(path, ())
     assert path.read_bytes() == before

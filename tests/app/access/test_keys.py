@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app.access.key_file import FILE_NAME, create_key, revoke_key, write_keys
-from app.access.keys import SECONDS_BETWEEN_LOOKS, AccessKeys
-from app.access.scopes import ALL_SCOPES
+from oubli.app.access.key_file import FILE_NAME, create_key, revoke_key, write_keys
+from oubli.app.access.keys import SECONDS_BETWEEN_LOOKS, AccessKeys
+from oubli.app.access.scopes import ALL_SCOPES
 
 NOW = 1_900_000_000_000
 

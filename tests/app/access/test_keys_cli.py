@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 import pytest
 from typer.testing import CliRunner
 
-from app.access.key_file import FILE_NAME, now_ms, read_keys
-from app.access.keys import AccessKeys
-from app.access.keys_cli import keys_cli
-from app.errors import StartError
-from app.settings import SettingsError, load_settings
+from oubli.app.access.key_file import FILE_NAME, now_ms, read_keys
+from oubli.app.access.keys import AccessKeys
+from oubli.app.cli.keys import keys_cli
+from oubli.app.errors import StartError
+from oubli.app.settings import SettingsError, load_settings
 
 DAY = 86_400_000
 
@@ -103,7 +103,7 @@ def test_revoking_what_is_not_there(run):
 def test_an_expired_key_is_listed_as_such(run, monkeypatch):
     run("create", "--scopes", "read", "--expires", "1h")
     later = now_ms() + DAY
-    monkeypatch.setattr("app.access.keys_cli.now_ms", lambda: later)
+    monkeypatch.setattr("oubli.app.cli.keys.now_ms", lambda: later)
     listed, _ = run("list")
     assert listed.split("\t")[1] == "expired"
 

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from app.access.scopes import ALL_SCOPES, SCOPES, needed_scopes, rule_for
-from app.gate import OPEN_PATHS
-from app.main import create_app
+from oubli.app.access.scopes import ALL_SCOPES, SCOPES, needed_scopes, rule_for
+from oubli.app.http.app import create_app
+from oubli.app.http.auth import OPEN_PATHS
 from tests.app.support import make_service, make_settings
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import orjson
 
-from app.audit.auditor import Auditor
-from app.audit.keys import AuditKeys
-from app.audit.receipts import Receipt
-from app.audit.store import AuditStore
+from oubli.app.ledger.database import AuditStore
+from oubli.app.ledger.keys import AuditKeys
+from oubli.app.ledger.ledger import Auditor
+from oubli.app.ledger.receipts import Receipt
 
 START = 1_763_700_000_000  # in November 2025
 DEADLINE = 60_000

@@ -9,11 +9,11 @@ from pathlib import Path
 import orjson
 import pytest
 
-from app.audit.auditor import Auditor
-from app.audit.chain import make_entry
-from app.audit.store import AuditStore, LedgerGapError, compare_head
-from app.audit.verify import check_ledger, check_receipt
-from app.errors import StartError
+from oubli.app.errors import StartError
+from oubli.app.ledger.chain import make_entry
+from oubli.app.ledger.database import AuditStore, LedgerGapError, compare_head
+from oubli.app.ledger.ledger import Auditor
+from oubli.app.ledger.verify import check_ledger, check_receipt
 from tests.app.audit.support import Ledger, as_objects, in_time, make_ledger, write_lines
 
 

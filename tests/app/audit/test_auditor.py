@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 import orjson
 import pytest
 
-from app.audit.auditor import Auditor
-from app.audit.chain import EMPTY, FIRST_PREVIOUS
-from app.audit.key_files import is_signed
-from app.audit.keys import AuditKeys
-from app.audit.receipts import FIELDS
-from app.retention.parse import to_text
+from oubli.app.ledger.chain import EMPTY, FIRST_PREVIOUS
+from oubli.app.ledger.key_files import is_signed
+from oubli.app.ledger.keys import AuditKeys
+from oubli.app.ledger.ledger import Auditor
+from oubli.app.ledger.receipts import FIELDS
+from oubli.app.times import to_text
 from tests.app.audit.support import START, make_ledger
 
 

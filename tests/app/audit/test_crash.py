@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from app.audit.chain import EMPTY
-from app.audit.keys import AuditKeys
-from app.audit.ledger_file import LedgerDamagedError
-from app.audit.store import AuditStore
-from app.errors import StartError
+from oubli.app.errors import StartError
+from oubli.app.ledger.chain import EMPTY
+from oubli.app.ledger.database import AuditStore
+from oubli.app.ledger.file import LedgerDamagedError
+from oubli.app.ledger.keys import AuditKeys
 from tests.app.audit.support import Ledger, in_time, make_ledger
 
 NAMES = ("ledger.sqlite", "ledger.sqlite-wal")

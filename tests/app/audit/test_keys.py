@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.audit.key_files import HASHING, SIGNING, files_of, is_signed, new_hashing_key
-from app.audit.keys import AuditKeys, KeyNames
-from app.errors import StartError
+from oubli.app.errors import StartError
+from oubli.app.ledger.key_files import HASHING, SIGNING, files_of, is_signed, new_hashing_key
+from oubli.app.ledger.keys import AuditKeys, KeyNames
 
 START = 1_763_700_000_000
 

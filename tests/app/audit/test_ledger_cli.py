@@ -6,10 +6,10 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from app.audit.keys import AuditKeys
-from app.audit.ledger_cli import ledger_cli
-from app.errors import StartError
-from app.store.directory import DataDirectory
+from oubli.app.cli.ledger import ledger_cli
+from oubli.app.errors import StartError
+from oubli.app.ledger.keys import AuditKeys
+from oubli.app.storage.directory import DataDirectory
 from tests.app.audit.support import Ledger, as_objects, in_time, make_ledger, write_lines
 
 

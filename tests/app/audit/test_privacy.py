@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import orjson
 
-from app.audit.notes import IdempotencyRecord, with_idempotency
+from oubli.app.ledger.notes import IdempotencyRecord, with_idempotency
 from tests.app.audit.support import Ledger, make_ledger
 
 IDS = ("ada.lovelace@example.org", "Grace Ω Hopper", "4711081500")

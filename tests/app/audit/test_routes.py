@@ -13,14 +13,14 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from app.audit.store import AuditStore
-from app.audit.verify import check_ledger, check_receipt, read_public_keys
-from app.errors import ServiceError
-from app.problems import ProblemError, to_problem
-from app.receipts import Receipts
-from app.routes import erasures, ledger
-from app.routes.audit_shapes import ErasuresAnswer, KeysAnswer, LedgerAnswer
-from app.routes.shapes import Receipt as ReceiptAnswer
+from oubli.app.errors import ServiceError
+from oubli.app.http.ledger_schemas import ErasuresAnswer, KeysAnswer, LedgerAnswer
+from oubli.app.http.problems import ProblemError, to_problem
+from oubli.app.http.routes import erasures, ledger
+from oubli.app.http.schemas import Receipt as ReceiptAnswer
+from oubli.app.ledger.database import AuditStore
+from oubli.app.ledger.verify import check_ledger, check_receipt, read_public_keys
+from oubli.app.service.receipts import Receipts
 from tests.app.audit.support import Ledger, make_ledger
 
 

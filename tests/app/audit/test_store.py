@@ -8,12 +8,12 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from app.audit.key_files import is_signed
-from app.audit.notes import IdempotencyRecord, with_idempotency
-from app.audit.store import AuditStore, compare_head
-from app.errors import StartError, StorageError
-from app.retention.parse import to_text
-from core.errors import FileError
+from oubli.app.errors import StartError, StorageError
+from oubli.app.ledger.database import AuditStore, compare_head
+from oubli.app.ledger.key_files import is_signed
+from oubli.app.ledger.notes import IdempotencyRecord, with_idempotency
+from oubli.app.times import to_text
+from oubli.core.errors import FileError
 from tests.app.audit.support import DEADLINE, START, Ledger, in_time, make_ledger
 
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.audit.canonical import canonical
-from app.audit.chain import ChainError
-from app.audit.receipts import Receipt
-from app.audit.verify import ReceiptError, check_ledger, check_receipt, read_public_keys
+from oubli.app.ledger.canonical import canonical
+from oubli.app.ledger.chain import ChainError
+from oubli.app.ledger.receipts import Receipt
+from oubli.app.ledger.verify import ReceiptError, check_ledger, check_receipt, read_public_keys
 from tests.app.audit.support import DEADLINE, Ledger, as_objects, make_ledger
 
 STEPS = st.lists(

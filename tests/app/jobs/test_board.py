@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from app.errors import BusyError, StorageError
-from app.jobs.board import STOPPED, Job, JobBoard, Report
-from core.errors import InputError
+from oubli.app.errors import BusyError, StorageError
+from oubli.app.service.jobs import STOPPED, Job, JobBoard, Report
+from oubli.core.errors import InputError
 
 
 class Gate:

@@ -15,12 +15,12 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from app.jobs.board import Job, JobBoard, Report
-from app.problems import ProblemError
-from app.routes import jobs, model_jobs
-from app.routes.job_shapes import JobAnswer
-from core.kinds import KINDS
-from core.schema import Task
+from oubli.app.http.job_schemas import JobAnswer
+from oubli.app.http.problems import ProblemError
+from oubli.app.http.routes import jobs, model_jobs
+from oubli.app.service.jobs import Job, JobBoard, Report
+from oubli.core.data.schema import Task
+from oubli.core.registry import KINDS
 from tests.app.support import CLASSES, NUMBERS
 
 BASE = "http://127.0.0.1"

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from app.errors import StartError
-from app.journal import sqlite_journal as journal_module
-from app.journal.journal import JournalError, JournalFullError
-from app.journal.sqlite_journal import SqliteJournal
+from oubli.app.errors import StartError
+from oubli.app.storage import sqlite_journal as journal_module
+from oubli.app.storage.journal import JournalError, JournalFullError
+from oubli.app.storage.sqlite_journal import SqliteJournal
 from tests.app.journal.support import batch, journal_in
 
 ROTATIONS = (4, 9, 30)

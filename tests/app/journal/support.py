@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from app.journal.journal import Record
-from app.journal.sqlite_journal import SqliteJournal
+from oubli.app.storage.journal import Record
+from oubli.app.storage.sqlite_journal import SqliteJournal
 
 RESERVE_BYTES = 2**16  # enough for what the tests write, and quick to make
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import StartError
-from app.journal.journal import JournalDamagedError, Record
-from app.journal.mark import MARK_NAME
+from oubli.app.errors import StartError
+from oubli.app.storage.journal import JournalDamagedError, Record
+from oubli.app.storage.mark import MARK_NAME
 from tests.app.journal.support import batch, journal_in, killed
 
 N_RECORDS = 24

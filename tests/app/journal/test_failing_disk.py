@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from app.journal import segment as segment_module
-from app.journal.journal import JournalDamagedError, JournalError, JournalFullError, JournalRefusedError
-from app.journal.sqlite_journal import _BEFORE_FLUSH, SqliteJournal
+from oubli.app.storage import segment as segment_module
+from oubli.app.storage.journal import JournalDamagedError, JournalError, JournalFullError, JournalRefusedError
+from oubli.app.storage.sqlite_journal import _BEFORE_FLUSH, SqliteJournal
 from tests.app.journal.life import LAST
 from tests.app.journal.support import batch, contents, journal_in
 
@@ -345,7 +345,7 @@ def test_a_second_look_that_fails_is_refused(tmp_path: Path) -> None:
 def test_a_quota_that_is_used_up_is_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = journal_in(tmp_path)
     sound = break_connection(journal, "COMMIT", sqlite3.SQLITE_IOERR_WRITE)
-    monkeypatch.setattr("app.journal.sqlite_journal.lacks_room", lambda directory, n_bytes: True)
+    monkeypatch.setattr("oubli.app.storage.sqlite_journal.lacks_room", lambda directory, n_bytes: True)
     with pytest.raises(JournalFullError):
         journal.append(batch(1, 2))
     assert not journal.failed
@@ -356,7 +356,7 @@ def test_a_quota_that_is_used_up_is_a_full_disk(tmp_path: Path, monkeypatch: pyt
 
 
 def test_what_fails_after_a_commit_fails_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.journal.sqlite_journal._LOG_BYTES", 1)
+    monkeypatch.setattr("oubli.app.storage.sqlite_journal._LOG_BYTES", 1)
     journal = journal_in(tmp_path)
     break_connection(journal, "PRAGMA wal_checkpoint", sqlite3.SQLITE_FULL)
     journal.append(batch(1, 2))  # a full disk leaves the log as it is

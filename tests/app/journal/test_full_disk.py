@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import StartError
-from app.journal.journal import JournalFullError, Record
-from app.journal.mark import MARK_NAME
-from app.journal.reserve import RESERVE_NAME, Reserve
-from app.journal.sqlite_journal import SqliteJournal
+from oubli.app.errors import StartError
+from oubli.app.storage.journal import JournalFullError, Record
+from oubli.app.storage.mark import MARK_NAME
+from oubli.app.storage.reserve import RESERVE_NAME, Reserve
+from oubli.app.storage.sqlite_journal import SqliteJournal
 from tests.app.journal.support import batch, contents, journal_in, names, seqs
 
 MIB = 2**20

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from app.journal.mark import MARK_NAME, Mark
+from oubli.app.storage.mark import MARK_NAME, Mark
 
 
 def found(directory: Path) -> int:

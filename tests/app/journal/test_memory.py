@@ -1,7 +1,7 @@
 import pytest
 
-from app.journal.journal import Journal
-from app.journal.memory import MemoryJournal
+from oubli.app.storage.journal import Journal
+from oubli.app.storage.memory_journal import MemoryJournal
 from tests.app.journal.support import batch
 
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.journal.records import AddBody, Body, DeleteBody, FitBody, ReplaceBody, decode, encode
+from oubli.app.storage.records import AddBody, Body, DeleteBody, FitBody, ReplaceBody, decode, encode
 
 texts = st.text(max_size=20)
 finite = st.floats(allow_nan=False, allow_infinity=False)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from app.journal import reserve as module
-from app.journal.reserve import RESERVE_NAME, Reserve, lacks_room
+from oubli.app.storage import reserve as module
+from oubli.app.storage.reserve import RESERVE_NAME, Reserve, lacks_room
 from tests.app.journal.support import names
 
 SIZE = 200_000

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.retention.parse import TimeError, parse_future, parse_period, parse_time, to_text
+from oubli.app.times import TimeError, parse_future, parse_period, parse_time, to_text
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.retention.sweeper import refuses
+from oubli.app.service.sweeper import refuses
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.gate import DOCS_PATHS
-from app.routes.docs import ASSETS
+from oubli.app.http.auth import DOCS_PATHS
+from oubli.app.http.routes.docs import ASSETS
 from tests.app.support import served
 from tests.serving import Running, serving
 

@@ -8,8 +8,8 @@ import time
 import httpx2
 import pytest
 
-from app.live import StopReason
-from app.main import create_app
+from oubli.app.http.app import create_app
+from oubli.app.service.state import StopReason
 from tests.app.support import BASE, make_service, make_settings, rows, samples, served, served_here
 
 PASSING = (StopReason.DISK_FULL, StopReason.NO_DESCRIPTORS)
@@ -99,7 +99,7 @@ def test_changes_are_accepted_again_when_there_is_room(tmp_path, monkeypatch):
         if full.is_set():
             raise OSError(errno.ENOSPC, "")
 
-    monkeypatch.setattr("app.journal.sqlite_journal.probe_room", probe)
+    monkeypatch.setattr("oubli.app.storage.sqlite_journal.probe_room", probe)
     with served(service) as client:
         service._live.hindered = StopReason.DISK_FULL
         time.sleep(0.6)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import app.compiling
-import app.influencing
-from app.jobs.board import JobBoard
-from app.routes.shapes import InfluenceAnswer
-from core import DynamicTreeClassifier, IncrementalBoostingClassifier, OnlineBoostingRegressor
-from core.influence import influence
-from core.schema import Schema, Task
+import oubli.app.service.compiling
+import oubli.app.service.influence
+from oubli.app.http.schemas import InfluenceAnswer
+from oubli.app.service.jobs import JobBoard
+from oubli.core import DynamicTreeClassifier, IncrementalBoostingClassifier, OnlineBoostingRegressor
+from oubli.core.data.schema import Schema, Task
+from oubli.core.influence import influence
 from tests.app.support import CLASSES, NUMBERS, forest, make_service, rows, served
 
 
@@ -30,7 +30,7 @@ def boosted(schema: Schema = CLASSES, n: int = 60) -> Any:
 @pytest.fixture(autouse=True)
 def _kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Questions are answered at once, however long their kernels take to be compiled or loaded."""
-    monkeypatch.setattr(app.influencing, "is_influence_prepared", lambda model: True)
+    monkeypatch.setattr(oubli.app.service.influence, "is_influence_prepared", lambda model: True)
 
 
 def pairs(found: list[tuple[str, float]]) -> list[dict[str, Any]]:
@@ -103,7 +103,7 @@ def test_the_kind_decides_which_methods_there_are():
 
 @pytest.mark.parametrize("body", [{}, {"update_set": 2}, {"method": "leaf-refit"}, {"method": "leave-one-out"}])
 def test_the_progress_of_a_job_moves(monkeypatch, body):
-    monkeypatch.setattr(app.influencing, "_LONG", 0.0)
+    monkeypatch.setattr(oubli.app.service.influence, "_LONG", 0.0)
     told: list[float] = []
     advance = JobBoard._advance
 
@@ -131,7 +131,7 @@ def test_by_default_only_long_questions_are_jobs():
 
 
 def test_a_long_question_is_a_job_whose_ranking_goes_with_the_next_erasure(monkeypatch, tmp_path):
-    monkeypatch.setattr(app.influencing, "_LONG", 0.0)
+    monkeypatch.setattr(oubli.app.service.influence, "_LONG", 0.0)
     with served(make_service(boosted(), tmp_path / "data")) as client:
         answer = client.post("/influence", json={"instances": rows(2)})
         assert answer.status_code == 202
@@ -156,16 +156,18 @@ def test_a_long_question_is_a_job_whose_ranking_goes_with_the_next_erasure(monke
 
 def test_a_question_whose_kernels_take_long_is_a_job_and_then_is_not(monkeypatch, tmp_path):
     """As with an empty kernel cache."""
-    monkeypatch.setattr(app.compiling, "_prepared", set())
-    monkeypatch.setattr(app.influencing, "is_influence_prepared", app.compiling.is_influence_prepared)
-    monkeypatch.setattr(app.influencing, "_LONG", 0.5)
+    monkeypatch.setattr(oubli.app.service.compiling, "_prepared", set())
+    monkeypatch.setattr(
+        oubli.app.service.influence, "is_influence_prepared", oubli.app.service.compiling.is_influence_prepared
+    )
+    monkeypatch.setattr(oubli.app.service.influence, "_LONG", 0.5)
     compiled = threading.Event()
 
     def prepare(key):
         assert compiled.wait(30)
-        app.compiling._prepared.add(key)
+        oubli.app.service.compiling._prepared.add(key)
 
-    monkeypatch.setattr(app.compiling, "_prepare", prepare)
+    monkeypatch.setattr(oubli.app.service.compiling, "_prepare", prepare)
     body = {"instances": rows(2), "labels": ["no", "yes"]}
     with served(make_service(boosted(), tmp_path / "data")) as client:
         begun = client.post("/influence", json=body)
@@ -182,10 +184,12 @@ def test_a_question_whose_kernels_take_long_is_a_job_and_then_is_not(monkeypatch
 
 
 def test_a_wrong_question_is_refused_also_when_kernels_have_to_be_loaded(monkeypatch):
-    monkeypatch.setattr(app.compiling, "_prepared", set())
-    monkeypatch.setattr(app.influencing, "is_influence_prepared", app.compiling.is_influence_prepared)
-    monkeypatch.setattr(app.influencing, "_LONG", 30.0)
-    monkeypatch.setattr(app.compiling, "_prepare", app.compiling._prepared.add)
+    monkeypatch.setattr(oubli.app.service.compiling, "_prepared", set())
+    monkeypatch.setattr(
+        oubli.app.service.influence, "is_influence_prepared", oubli.app.service.compiling.is_influence_prepared
+    )
+    monkeypatch.setattr(oubli.app.service.influence, "_LONG", 30.0)
+    monkeypatch.setattr(oubli.app.service.compiling, "_prepare", oubli.app.service.compiling._prepared.add)
     with served(make_service(boosted())) as client:
         answer = client.post("/influence", json={"instances": rows(2), "labels": ["no", "never"]})
         assert answer.status_code == 422

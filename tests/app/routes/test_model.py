@@ -1,4 +1,4 @@
-from app.routes.shapes import ModelAnswer
+from oubli.app.http.schemas import ModelAnswer
 from tests.app.support import NUMBERS, forest, make_service, samples, served
 
 

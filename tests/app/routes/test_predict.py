@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.routes.shapes import PredictAnswer
+from oubli.app.http.schemas import PredictAnswer
 from tests.app.support import NUMBERS, forest, make_service, rows, served
 
 

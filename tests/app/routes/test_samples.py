@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from app.routes.shapes import AddAnswer, Receipt, SampleAnswer, SamplesAnswer
+from oubli.app.http.schemas import AddAnswer, Receipt, SampleAnswer, SamplesAnswer
 from tests.app.support import forest, make_service, rows, samples, served
 
 UUID = "123e4567-e89b-12d3-a456-426614174000"

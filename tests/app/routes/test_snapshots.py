@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.routes.shapes import RestoreAnswer, SnapshotAnswer
-from app.upkeep import Upkeep
+from oubli.app.http.schemas import RestoreAnswer, SnapshotAnswer
+from oubli.app.service.checkpoint import Upkeep
 from tests.app.support import NUMBERS, forest, make_service, rows, samples, served
 
 

@@ -3,8 +3,8 @@ import stat
 
 import pytest
 
-from app.errors import StartError, StorageError
-from app.store.directory import DataDirectory, make_directory, storage_errors
+from oubli.app.errors import StartError, StorageError
+from oubli.app.storage.directory import DataDirectory, make_directory, storage_errors
 
 
 def test_a_second_server_is_refused_with_an_explanation(tmp_path):
@@ -23,7 +23,7 @@ def test_is_for_the_owner_only(tmp_path):
 
 def test_parents_are_flushed_from_the_top_down(tmp_path, monkeypatch):
     flushed = []
-    monkeypatch.setattr("app.store.directory.flush_directory", flushed.append)
+    monkeypatch.setattr("oubli.app.storage.directory.flush_directory", flushed.append)
     target = tmp_path / "a" / "b" / "data"
     make_directory(target)
     assert flushed == [tmp_path.parent, tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
@@ -43,10 +43,10 @@ def test_a_directory_that_was_made_in_part_is_finished(killed_at, tmp_path, monk
             raise KeyboardInterrupt
         flushed.add(path)
 
-    monkeypatch.setattr("app.store.directory.flush_directory", flush)
+    monkeypatch.setattr("oubli.app.storage.directory.flush_directory", flush)
     with pytest.raises(KeyboardInterrupt):
         make_directory(target)
-    monkeypatch.setattr("app.store.directory.flush_directory", flushed.add)
+    monkeypatch.setattr("oubli.app.storage.directory.flush_directory", flushed.add)
     make_directory(target)
     assert flushed >= {tmp_path, tmp_path / "a", tmp_path / "a" / "b"}
 
@@ -55,13 +55,13 @@ def test_a_parent_that_cannot_be_read_is_passed_over(tmp_path, monkeypatch):
     def refuse(path):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("app.store.directory.flush_directory", refuse)
+    monkeypatch.setattr("oubli.app.storage.directory.flush_directory", refuse)
     make_directory(tmp_path / "data")
 
     def fail(path):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("app.store.directory.flush_directory", fail)
+    monkeypatch.setattr("oubli.app.storage.directory.flush_directory", fail)
     with pytest.raises(StartError, match="Input/output"):
         DataDirectory(tmp_path / "other")
 

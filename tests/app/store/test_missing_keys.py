@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app.audit.verify import check_ledger
-from app.cli import cli
-from app.errors import StartError
-from app.live import StopReason
-from app.service import ModelService
-from app.store.opening import Opened, open_directory
-from app.store.recovery import LedgerChoice
+from oubli.app.cli.main import cli
+from oubli.app.errors import StartError
+from oubli.app.ledger.verify import check_ledger
+from oubli.app.service.model_service import ModelService
+from oubli.app.service.opening import Opened, open_directory
+from oubli.app.service.recovery import LedgerChoice
+from oubli.app.service.state import StopReason
 from tests.app.support import JSON, forest, samples, served_here
 
 # Two keys of each sort: the ones in use, and those that were rotated away.
@@ -174,7 +174,7 @@ def test_killed_before_it_was_written_down_it_is_asked_for_again(made, monkeypat
     folder, files = made
     files["hashing new"].unlink()
     with monkeypatch.context() as patched:
-        patched.setattr("app.journal.sqlite_journal.SqliteJournal.append", stop)
+        patched.setattr("oubli.app.storage.sqlite_journal.SqliteJournal.append", stop)
         with pytest.raises(KeyboardInterrupt):
             started(folder, accept=True).__enter__()
     with pytest.raises(StartError, match=files["hashing new"].name):

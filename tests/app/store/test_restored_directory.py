@@ -18,16 +18,16 @@ from typing import Any
 import orjson
 import pytest
 
-import core
-from app.audit.store import AuditStore
-from app.audit.verify import check_ledger
-from app.errors import StartError
-from app.journal.sqlite_journal import SqliteJournal
-from app.service import ModelService
-from app.store.opening import Opened, open_directory
-from app.store.recovery import LedgerChoice
-from app.store.snapshots import SnapshotStore
-from core import OnlineBoostingClassifier
+import oubli
+from oubli.app.errors import StartError
+from oubli.app.ledger.database import AuditStore
+from oubli.app.ledger.verify import check_ledger
+from oubli.app.service.model_service import ModelService
+from oubli.app.service.opening import Opened, open_directory
+from oubli.app.service.recovery import LedgerChoice
+from oubli.app.storage.snapshots import SnapshotStore
+from oubli.app.storage.sqlite_journal import SqliteJournal
+from oubli.core import OnlineBoostingClassifier
 from tests.app.support import CLASSES, JSON, forest, rows, samples, served_here
 
 GONE = {"c1", "c6", "c11", "c16", "c21", "c26", "c31", "c36", "c41", "c46", "c51", "c56", "c7", "c8"}
@@ -177,7 +177,7 @@ def check(opened: Opened, service: ModelService, backup: Backup) -> None:
     files = sorted(backup.data.glob("snapshot-*"))
     assert len(files) == 2
     for path in files:
-        assert set(core.load(path).samples_.ids()) == expected
+        assert set(oubli.load(path).samples_.ids()) == expected
     for path in backup.data.glob("journal-0*"):
         content = path.read_bytes()
         assert not any(f'"{name}"'.encode() in content for name in GONE)

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from app.errors import NoSnapshotError, StartError, StorageError
-from app.model import read_notes
-from app.store.directory import DataDirectory
-from app.store.snapshots import Facts, SnapshotStore, describe
-from core.errors import FileError
+from oubli.app.errors import NoSnapshotError, StartError, StorageError
+from oubli.app.storage.directory import DataDirectory
+from oubli.app.storage.models import read_notes
+from oubli.app.storage.snapshots import Facts, SnapshotStore, describe
+from oubli.core.errors import FileError
 from tests.app.support import forest
 
 

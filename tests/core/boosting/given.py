@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.boosting.model import BoostedClassifier, BoostedModel, BoostedRegressor
-from core.boosting.nodes import Trees, no_trees
+from oubli.core.boosting.model import BoostedClassifier, BoostedModel, BoostedRegressor
+from oubli.core.boosting.state import Trees, no_trees
 
 
 @dataclass(frozen=True)

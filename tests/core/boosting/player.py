@@ -23,11 +23,11 @@ from unittest.mock import patch
 
 import pytest
 
-from core import load
-from core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
-from core.boosting.online import engine
-from core.boosting.online.estimator import OnlineBoostingClassifier, OnlineBoostingRegressor
-from core.errors import EmptyModelError
+from oubli.core import load
+from oubli.core.boosting.incremental import IncrementalBoostingClassifier, IncrementalBoostingRegressor
+from oubli.core.boosting.online import engine
+from oubli.core.boosting.online.estimator import OnlineBoostingClassifier, OnlineBoostingRegressor
+from oubli.core.errors import EmptyModelError
 from tests import histories as forest
 from tests.core.boosting.tally import TALLY
 from tests.histories import schema_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from core.boosting.nodes import LEAF, NODE, Trees
+from oubli.core.boosting.state import LEAF, NODE, Trees
 from tests.oracles.boosting.quantised_parts import Parameters, sample_of
 from tests.oracles.boosting.trees import Ensemble, Node, Split, difference
 from tests.strategies import World

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core._jit import kernel
-from core.boosting.loss import exp, log, sigmoid, sigmoids, softmaxes
+from oubli.core.boosting.loss import exp, log, sigmoid, sigmoids, softmaxes
+from oubli.core.jit.policy import kernel
 from tests.oracles.boosting import loss as oracle
 
 Floats = npt.NDArray[np.float64]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from numba import config
 
-from core.boosting.online.estimator import OnlineBoostingClassifier
+from oubli.core.boosting.online.estimator import OnlineBoostingClassifier
 from tests.core.boosting.player import OnlinePlayer, play
 from tests.core.boosting.reading import assert_same, read
 from tests.core.boosting.worlds import histories, random_history

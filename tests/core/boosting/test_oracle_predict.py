@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.boosting.nodes import no_trees
-from core.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.boosting.state import no_trees
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from tests.core.boosting.given import GivenClassifier, GivenRegressor
 from tests.core.boosting.reading import random_tree, read, write
 from tests.oracles.boosting.trees import Ensemble, Node, Split, difference

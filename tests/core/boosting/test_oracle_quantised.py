@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from numba import config
 
-from core.boosting.incremental import steadiness
+from oubli.core.boosting.quantised import steadiness
 from tests.core.boosting.player import QuantisedPlayer, play
 from tests.core.boosting.reading import assert_same, expected
 from tests.core.boosting.worlds import choose_boosted_world, random_history

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import core
-from core import load, persistence
-from core.errors import DuplicateIdError, EmptyModelError, FileError, InputError, UnknownIdError
-from core.kinds import KINDS
-from core.model import Model
-from core.schema import Column, ColumnType, LabelType, Schema, Task
+import oubli.core
+from oubli.core import load, persistence
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.errors import DuplicateIdError, EmptyModelError, FileError, InputError, UnknownIdError
+from oubli.core.model import Model
+from oubli.core.registry import KINDS
 
 N = 70
 
@@ -136,7 +136,7 @@ def history(model: Any, case: Case, seed: int = 3) -> None:
 
 
 def test_every_estimator_is_a_kind() -> None:
-    exported = [getattr(core, name) for name in core.__all__]
+    exported = [getattr(oubli.core, name) for name in oubli.core.__all__]
     assert set(KINDS.values()) == {one for one in exported if inspect.isclass(one) and issubclass(one, Model)}
     assert all((one.kind, one.task) == key for key, one in KINDS.items())
 

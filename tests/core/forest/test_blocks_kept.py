@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from core import DynamicForestClassifier
+from oubli.core import DynamicForestClassifier
 
 
 def test_large_trees_keep_counters_at_their_largest_nodes_only() -> None:

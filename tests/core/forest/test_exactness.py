@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from numba import config
 
-from core import DynamicForestClassifier, DynamicForestRegressor
+from oubli.core import DynamicForestClassifier, DynamicForestRegressor
 from tests.histories import Player, play, tuned
 from tests.strategies import History, World, histories, long_life, random_history, worlds
 

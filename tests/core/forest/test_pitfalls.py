@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.errors import DuplicateIdError, EmptyModelError, InputError
-from core.forest.blocks import N_ATTRIBUTES
+from oubli.core.errors import DuplicateIdError, EmptyModelError, InputError
+from oubli.core.forest.blocks import N_ATTRIBUTES
 from tests.histories import Player, bits, fresh_fit, tuned
 from tests.oracles import forest as oracle
 from tests.oracles.forest import Column

@@ -12,11 +12,11 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from core import DynamicForestClassifier, DynamicForestRegressor
-from core.forest.ensemble import Ensemble
-from core.forest.quantisation import quantise
-from core.rng import hash_text
-from core.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core import DynamicForestClassifier, DynamicForestRegressor
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.forest.engine import Ensemble
+from oubli.core.forest.quantisation import quantise
+from oubli.core.rng import hash_text
 from tests.reach import array_bytes, reachable
 
 COLUMNS = (

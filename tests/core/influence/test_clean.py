@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from core import DynamicForestClassifier, DynamicTreeClassifier
-from core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
-from core.boosting.online.estimator import OnlineBoostingClassifier
-from core.errors import InputError
-from core.influence import clean, influence
+from oubli.core import DynamicForestClassifier, DynamicTreeClassifier
+from oubli.core.boosting.incremental import IncrementalBoostingClassifier, IncrementalBoostingRegressor
+from oubli.core.boosting.online.estimator import OnlineBoostingClassifier
+from oubli.core.errors import InputError
+from oubli.core.influence import clean, influence
 
 
 def noisy(n: int = 300, n_flipped: int = 40) -> tuple[np.ndarray, np.ndarray, set[str], np.ndarray, np.ndarray]:

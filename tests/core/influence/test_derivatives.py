@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from core._jit import kernel
-from core.influence.derivatives import BLOCK, fill_levels, gradient, hessian
-from core.influence.losses import Loss, probabilities, row_losses, row_slopes
+from oubli.core.influence.derivatives import BLOCK, fill_levels, gradient, hessian
+from oubli.core.influence.losses import Loss, probabilities, row_losses, row_slopes
+from oubli.core.jit.policy import kernel
 
 
 @kernel

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core import DynamicForestClassifier, DynamicTreeClassifier
-from core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
-from core.boosting.online.estimator import OnlineBoostingClassifier
-from core.errors import InputError, NotFittedError, UnknownIdError
-from core.influence import AllPoints, FastLeafRefit, Influence, LeafRefit, SinglePoint, influence, view
+from oubli.core import DynamicForestClassifier, DynamicTreeClassifier
+from oubli.core.boosting.incremental import IncrementalBoostingClassifier, IncrementalBoostingRegressor
+from oubli.core.boosting.online.estimator import OnlineBoostingClassifier
+from oubli.core.errors import InputError, NotFittedError, UnknownIdError
+from oubli.core.influence import AllPoints, FastLeafRefit, Influence, LeafRefit, SinglePoint, influence, view
 
 N = 120
 METHODS = ("leaf-influence", "leaf-refit", "leave-one-out")
@@ -220,5 +220,7 @@ def test_a_pass_in_pieces_is_the_same(exact, data):
 
 
 def test_no_other_library_is_imported():
-    code = "import sys, core.influence; print([m for m in ('lightgbm', 'xgboost', 'sklearn') if m in sys.modules])"
+    code = (
+        "import sys, oubli.core.influence; print([m for m in ('lightgbm', 'xgboost', 'sklearn') if m in sys.modules])"
+    )
     assert run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.influence import AllPoints, FastLeafInfluence, LeafInfluence, SinglePoint, TopKLeaves
-from core.influence.losses import Loss, row_slopes
-from core.influence.reverse import weight_adjoints, weight_adjoints_by_row
-from core.influence.start import StartRule, start_slopes
-from core.influence.view import LeafKind, View
+from oubli.core.influence import AllPoints, FastLeafInfluence, LeafInfluence, SinglePoint, TopKLeaves
+from oubli.core.influence.losses import Loss, row_slopes
+from oubli.core.influence.reverse import weight_adjoints, weight_adjoints_by_row
+from oubli.core.influence.start import StartRule, start_slopes
+from oubli.core.influence.view import LeafKind, View
 from tests.oracles.influence import Structures, random_structures
 
 STEP = 1e-5

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.influence import AllPoints, FastLeafRefit, LeafRefit, SinglePoint, TopKLeaves
-from core.influence.losses import Loss, row_losses
-from core.influence.start import StartRule
-from core.influence.view import LeafKind
+from oubli.core.influence import AllPoints, FastLeafRefit, LeafRefit, SinglePoint, TopKLeaves
+from oubli.core.influence.losses import Loss, row_losses
+from oubli.core.influence.start import StartRule
+from oubli.core.influence.view import LeafKind
 from tests.core.influence.test_leaf_influence import CASES
 from tests.oracles.influence import random_structures
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core import DynamicForestClassifier, DynamicForestRegressor
-from core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
-from core.errors import EmptyModelError
-from core.influence import influence
-from core.model import Model
+from oubli.core import DynamicForestClassifier, DynamicForestRegressor
+from oubli.core.boosting.incremental import IncrementalBoostingClassifier, IncrementalBoostingRegressor
+from oubli.core.errors import EmptyModelError
+from oubli.core.influence import influence
+from oubli.core.model import Model
 
 
 def loss_of(model: Any, X: Any, y: Any) -> np.ndarray:

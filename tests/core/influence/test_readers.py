@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
-from core.boosting.online.estimator import OnlineBoostingClassifier, OnlineBoostingRegressor
-from core.errors import EmptyModelError, FeatureCountError, InputError
-from core.influence import influence, view
-from core.influence.losses import Loss
-from core.influence.start import StartRule
-from core.tree.estimator import DynamicTreeClassifier
+from oubli.core.boosting.incremental import IncrementalBoostingClassifier, IncrementalBoostingRegressor
+from oubli.core.boosting.online.estimator import OnlineBoostingClassifier, OnlineBoostingRegressor
+from oubli.core.errors import EmptyModelError, FeatureCountError, InputError
+from oubli.core.influence import influence, view
+from oubli.core.influence.losses import Loss
+from oubli.core.influence.start import StartRule
+from oubli.core.tree.estimator import DynamicTreeClassifier
 
 lightgbm = pytest.importorskip("lightgbm")
 ensemble = pytest.importorskip("sklearn.ensemble")

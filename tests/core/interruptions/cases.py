@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.kinds import KINDS
-from core.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.registry import KINDS
 
 N = 90
 _BOOSTED: dict[str, Any] = {"n_estimators": 5, "min_child_weight": 0.25, "random_state": 0}

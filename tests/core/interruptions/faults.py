@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numba import carray, cfunc, types
 
-import core
+import oubli.core
 
-_CORE = str(Path(core.__file__).parent)
+_CORE = str(Path(oubli.core.__file__).parent)
 _NEVER = 2**62
 
 # -- allocations ------------------------------------------------------------------------------------

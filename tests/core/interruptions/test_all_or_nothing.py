@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.changes import Changes
-from core.errors import CapacityError, UnusableModelError
+from oubli.core.changes import Changes
+from oubli.core.errors import CapacityError, UnusableModelError
 from tests.core.interruptions.cases import BY_NAME, CASES, OPERATIONS
 from tests.core.interruptions.faults import ctrl_c_after, failing_allocation, failing_line
 from tests.core.interruptions.trial import Outcome, Trials
@@ -251,9 +251,9 @@ def test_verify_refuses_leaves_that_are_no_numbers() -> None:
 
 def test_capacity_counts_rooms_and_free_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Places in leaf lists are int32: a room is up to twice as large as what is in it, and free slots have entries."""
-    from core.forest.dynamic_forest import DynamicForest
-    from core.forest.ensemble import MAX_ENTRIES, places_of
-    from core.forest.parameters import read_settings
+    from oubli.core.forest.engine import MAX_ENTRIES, places_of
+    from oubli.core.forest.model import DynamicForest
+    from oubli.core.forest.parameters import read_settings
 
     case = BY_NAME["forest"]
     parameters = {**case.make().get_params(), "n_estimators": 100, "occurrence": 0.7}
@@ -270,7 +270,7 @@ def test_capacity_counts_rooms_and_free_slots(monkeypatch: pytest.MonkeyPatch) -
         assert model.ensemble_.trees.meta[10] <= places_of(settings, len(model.samples_)) <= MAX_ENTRIES
         model.add(*case.samples(40, seed=5))
     before = model.digest()
-    monkeypatch.setattr("core.forest.dynamic_forest.MAX_ENTRIES", places_of(settings, len(model.samples_) + 1))
+    monkeypatch.setattr("oubli.core.forest.model.MAX_ENTRIES", places_of(settings, len(model.samples_) + 1))
     model.add(*case.samples(1, seed=6), ids=["last"])
     with pytest.raises(CapacityError):
         model.add(*case.samples(1, seed=7))
@@ -283,7 +283,7 @@ def test_nodes_that_cannot_be_numbered_are_refused(name: str, monkeypatch: pytes
     case = BY_NAME[name]
     model = case.fitted()
     before = model.digest()
-    monkeypatch.setattr("core.boosting.problem.MAX_NODES", 10)
+    monkeypatch.setattr("oubli.core.boosting.problem.MAX_NODES", 10)
     with pytest.raises(CapacityError, match="lower `n_estimators`"):
         model.add(*case.samples(80, seed=8))
     assert model.digest() == before

@@ -6,11 +6,11 @@ from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Any
 
-import core.errors
+import oubli.core.errors
 from tests.core.interruptions.cases import OPERATIONS, Case
 from tests.core.interruptions.faults import Count
 
-UnusableModelError = getattr(core.errors, "UnusableModelError", None)  # not there in versions that had none
+UnusableModelError = getattr(oubli.core.errors, "UnusableModelError", None)  # not there in versions that had none
 
 
 class Outcome(Enum):
@@ -98,7 +98,7 @@ class Trials:
             model.predict(rows)
         except UnusableModelError:
             pass
-        except core.errors.EmptyModelError:  # `start` got to its end
+        except oubli.core.errors.EmptyModelError:  # `start` got to its end
             return False
         else:
             return False

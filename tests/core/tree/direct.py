@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core.data import Data
-from core.rng import MISSING_CATEGORY
-from core.tree.nodes import MISSING_LEFT, NEXT, NIL, ONE_VS_REST, ROOT, TAGGED
-from core.tree.tree import Tree, TreeSettings
+from oubli.core.rng import MISSING_CATEGORY
+from oubli.core.samples.arrays import Data
+from oubli.core.tree.engine import Tree, TreeSettings
+from oubli.core.tree.state import MISSING_LEFT, NEXT, NIL, ONE_VS_REST, ROOT, TAGGED
 from tests.oracles import tree as oracle
 from tests.oracles.forest import Column
 from tests.oracles.tree import Node, Sample, Split

@@ -20,10 +20,10 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from core import DynamicTreeClassifier, load
-from core.errors import DuplicateIdError, EmptyModelError, InputError, UnknownIdError
-from core.schema import Column, ColumnType, LabelType, Schema, Task
-from core.tree import estimator
+from oubli.core import DynamicTreeClassifier, load
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.errors import DuplicateIdError, EmptyModelError, InputError, UnknownIdError
+from oubli.core.tree import estimator
 from tests.core.tree.reading import difference, read
 from tests.core.tree.streams import N_PHASES, History, World
 from tests.core.tree.tally import TALLY

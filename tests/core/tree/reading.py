@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.tree.nodes import MISSING_LEFT, NEXT, NIL, ONE_VS_REST, ROOT, TAGGED
+from oubli.core.tree.state import MISSING_LEFT, NEXT, NIL, ONE_VS_REST, ROOT, TAGGED
 from tests.oracles.tree import Node, Sample, Split
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core import DynamicTreeClassifier
-from core.schema import Column, ColumnType, LabelType, Schema, Task
-from core.tree.feasibility import _gains, find_broken_promises
+from oubli.core import DynamicTreeClassifier
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.tree.feasibility import _gains, find_broken_promises
 from tests.core.tree.player import oracle_parameters
 from tests.core.tree.reading import read
 from tests.oracles import tree as oracle

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core import DynamicTreeClassifier, load
-from core.errors import CapacityError, InputError, UnknownIdError
-from core.tree import estimator as module
-from core.tree.nodes import NIL, ROOT
-from core.tree.parameters import epsilon_bound
+from oubli.core import DynamicTreeClassifier, load
+from oubli.core.errors import CapacityError, InputError, UnknownIdError
+from oubli.core.tree import estimator as module
+from oubli.core.tree.parameters import epsilon_bound
+from oubli.core.tree.state import NIL, ROOT
 
 Array = np.ndarray[Any, Any]
 

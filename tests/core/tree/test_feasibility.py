@@ -23,7 +23,7 @@ import pytest
 from hypothesis import given, settings
 from numba import config
 
-from core import DynamicTreeClassifier
+from oubli.core import DynamicTreeClassifier
 from tests.core.tree.player import Player, oracle_parameters, play
 from tests.core.tree.reading import read
 from tests.core.tree.streams import MANY, History, World, histories, random_history

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from numba import njit
 
-from core.data import Data
-from core.tree import tree as tree_module
-from core.tree.inputs import HAS_MISSING, STRIDE, Samples, WorkingSpace, make_room, scratch_of
-from core.tree.nodes import MISSING_RIGHT, ROOT
-from core.tree.presort import list_order, presort_column
-from core.tree.split import midpoint
+from oubli.core.samples.arrays import Data
+from oubli.core.tree import engine as tree_module
+from oubli.core.tree.presort import list_order, presort_column
+from oubli.core.tree.split import midpoint
+from oubli.core.tree.state import MISSING_RIGHT, ROOT
+from oubli.core.tree.workspace import HAS_MISSING, STRIDE, Samples, WorkingSpace, make_room, scratch_of
 from tests.core.tree.direct import KINDS, ORDER, build_slowly, columns_of, make_data, make_tree, plain, read
 from tests.oracles import tree as oracle
 

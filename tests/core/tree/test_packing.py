@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.data import Data
-from core.tree.nodes import MAX_DEPTH, NIL, ONE_VS_REST, PREVIOUS, ROOT
-from core.tree.tree import Tree
+from oubli.core.samples.arrays import Data
+from oubli.core.tree.engine import Tree
+from oubli.core.tree.state import MAX_DEPTH, NIL, ONE_VS_REST, PREVIOUS, ROOT
 from tests.core.tree.direct import KINDS, ORDER, make_data, make_tree, plain, read
 
 

@@ -1,4 +1,4 @@
-"""Boosted trees, slowly: what `core.boosting` must equal, in plain Python.
+"""Boosted trees, slowly: what `oubli.core.boosting` must equal, in plain Python.
 
     loss.py         exp, log, sigmoid and softmax from + - * /
     trees.py        a tree, reading it, its canonical form

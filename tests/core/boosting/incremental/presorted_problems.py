@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core.boosting.incremental.presorted import PresortedTrees
-from core.boosting.incremental.presorted_check import FIELDS
-from core.boosting.incremental.settings import IncrementalSettings, read_settings
-from core.boosting.problem import Problem
-from core.data import Data
+from oubli.core.boosting.incremental_parameters import IncrementalSettings, read_settings
+from oubli.core.boosting.presorted.check import FIELDS
+from oubli.core.boosting.presorted.engine import PresortedTrees
+from oubli.core.boosting.problem import Problem
+from oubli.core.samples.arrays import Data
 
 Slots = npt.NDArray[np.int64]
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from core.boosting.incremental.quantised import QuantisedTrees
-from core.boosting.incremental.settings import IncrementalSettings
-from core.boosting.problem import Problem
-from core.data import Data
-from core.rng import hash_text
+from oubli.core.boosting.incremental_parameters import IncrementalSettings
+from oubli.core.boosting.problem import Problem
+from oubli.core.boosting.quantised.engine import QuantisedTrees
+from oubli.core.rng import hash_text
+from oubli.core.samples.arrays import Data
 
 SETTINGS = IncrementalSettings(
     n_estimators=12,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from core.boosting.incremental.orders import (
+from oubli.core.boosting.presorted.orders import (
     Orders,
     check_orders,
     is_among,
@@ -13,7 +13,7 @@ from core.boosting.incremental.orders import (
     remove_samples,
     sort_columns,
 )
-from core.data import Data
+from oubli.core.samples.arrays import Data
 from tests.core.boosting.incremental.presorted_problems import numeric_pool, random_pool
 
 

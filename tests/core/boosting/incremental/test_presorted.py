@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numba import config
 
-from core.boosting.incremental import presorted_table
-from core.boosting.incremental.presorted import LastUpdate, PresortedTrees
-from core.boosting.nodes import LEAF
+from oubli.core.boosting.presorted import table as presorted_table
+from oubli.core.boosting.presorted.engine import LastUpdate, PresortedTrees
+from oubli.core.boosting.state import LEAF
 from tests.core.boosting.incremental.presorted_problems import (
     Pool,
     are_same,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.boosting.incremental.presorted import PresortedTrees
+from oubli.core.boosting.presorted.engine import PresortedTrees
 from tests.core.boosting.incremental.presorted_problems import Pool, are_same, random_pool, settings_of
 
 SLOTS = np.arange(50)

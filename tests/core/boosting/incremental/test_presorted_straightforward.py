@@ -7,7 +7,7 @@ import pytest
 from numba import config
 
 from benchmarks.boosting.straightforward import StraightforwardTrees
-from core.boosting.digest import tree_digests
+from oubli.core.boosting.digest import tree_digests
 from tests.core.boosting.incremental.presorted_problems import random_pool, settings_of
 
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="a peer is compiled; ours is what is tested")

@@ -19,9 +19,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from core.boosting.incremental.presorted import PresortedTrees
-from core.boosting.nodes import LEAF
-from core.boosting.predict import raw_scores
+from oubli.core.boosting.predict import raw_scores
+from oubli.core.boosting.presorted.engine import PresortedTrees
+from oubli.core.boosting.state import LEAF
 from tests.core.boosting.incremental.presorted_problems import numeric_pool, settings_of
 
 X = [[2.0, 1.0, 5000.0], [5.0, 3.0, 3000.0], [1.0, 0.0, 2000.0], [3.0, 1.0, 4000.0]]

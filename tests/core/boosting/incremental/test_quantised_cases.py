@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from core.boosting.incremental.quantised import LastUpdate, QuantisedTrees
-from core.boosting.incremental.steadiness import size_step
+from oubli.core.boosting.quantised.engine import LastUpdate, QuantisedTrees
+from oubli.core.boosting.quantised.steadiness import size_step
 from tests.core.boosting.incremental.quantised_worlds import World, assert_same_trees, mixed_cells, mixed_labels
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core.boosting.digest import tree_digests
-from core.boosting.nodes import LEAF
-from core.boosting.online.engine import OnlineTrees
-from core.boosting.online.settings import OnlineSettings
-from core.boosting.problem import Problem
-from core.data import Data
-from core.rng import MISSING_CATEGORY, mix
+from oubli.core.boosting.digest import tree_digests
+from oubli.core.boosting.online.engine import OnlineTrees
+from oubli.core.boosting.online.parameters import OnlineSettings
+from oubli.core.boosting.problem import Problem
+from oubli.core.boosting.state import LEAF
+from oubli.core.rng import MISSING_CATEGORY, mix
+from oubli.core.samples.arrays import Data
 
 Slots = npt.NDArray[np.int64]
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.boosting.online.candidates import FEW, draw_candidates, n_chosen
-from core.boosting.online.discretise import Bins, encode, inner_edges, make_bins, numeric_edges
-from core.data import Data
-from core.rng import MISSING_CATEGORY
+from oubli.core.boosting.online.candidates import FEW, draw_candidates, n_chosen
+from oubli.core.boosting.online.discretise import Bins, encode, inner_edges, make_bins, numeric_edges
+from oubli.core.rng import MISSING_CATEGORY
+from oubli.core.samples.arrays import Data
 
 
 def test_every_distinct_value_has_a_bin_when_there_are_few() -> None:

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from core.boosting.online.labels import NO_SCALE, Scale, make_labels, make_rules, scale_of
-from core.boosting.online.settings import OnlineSettings
-from core.boosting.online.update import derive_all
-from core.boosting.problem import Problem
-from core.data import Data
+from oubli.core.boosting.online.labels import NO_SCALE, Scale, make_labels, make_rules, scale_of
+from oubli.core.boosting.online.parameters import OnlineSettings
+from oubli.core.boosting.online.update import derive_all
+from oubli.core.boosting.problem import Problem
+from oubli.core.samples.arrays import Data
 from tests.core.boosting.online.direct import DEFAULTS
 
 N = 4000

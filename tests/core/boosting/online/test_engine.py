@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numba import config
 
-from core.boosting.problem import Problem
+from oubli.core.boosting.problem import Problem
 from tests.core.boosting.online.direct import (
     digest,
     goes_right,

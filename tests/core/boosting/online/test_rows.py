@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.boosting.online import rows as rows_module
-from core.boosting.online.rows import choose_layout
+from oubli.core.boosting.online import workspace as rows_module
+from oubli.core.boosting.online.workspace import choose_layout
 from tests.core.boosting.online.direct import digest, grown, make_problem
 
 

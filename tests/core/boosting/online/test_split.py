@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core._jit import kernel
-from core.boosting.online.forest import Rules, value_of
-from core.boosting.online.grow import make_space
-from core.boosting.online.split import NO_BIN, best_split, keeps_its_place
+from oubli.core.boosting.online.grow import make_space
+from oubli.core.boosting.online.split import NO_BIN, best_split, keeps_its_place
+from oubli.core.boosting.online.state import Rules, value_of
+from oubli.core.jit.policy import kernel
 
 SHIFT = 24
 

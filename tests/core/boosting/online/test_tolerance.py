@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from core import OnlineBoostingClassifier
-from core.boosting.online.labels import tolerance_of
+from oubli.core import OnlineBoostingClassifier
+from oubli.core.boosting.online.labels import tolerance_of
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,83 @@
+"""What a person at the terminal sees: messages and progress on stderr, results on stdout."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+messages = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def tell(text: str) -> None:
+    """Say something to the person at the terminal; the text is no markup."""
+    messages.print(escape(text))
+
+
+def warn(text: str) -> None:
+    """Say something that should be noticed."""
+    messages.print(f"[yellow]Note:[/yellow] {escape(text)}")
+
+
+def complain(text: str) -> None:
+    """Say what went wrong."""
+    messages.print(f"[bold red]Error:[/bold red] {escape(text)}")
+
+
+class Bars:
+    """A progress callback that draws one bar for each stage; without a terminal, one line for each.
+
+    Used as ``with Bars() as progress: ...``. Stages may report from any thread.
+    """
+
+    def __init__(self, console: Console = messages) -> None:
+        self._console = console
+        self._lock = threading.Lock()
+        self._stage = ""
+        self._task: TaskID | None = None
+        self._progress = Progress(
+            SpinnerColumn(finished_text="[green]✓"),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+        )
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._finish()
+        if self._console.is_terminal:
+            self._progress.stop()
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Show where a stage is; see :data:`oubli.app.progress.Progress`."""
+        with self._lock:
+            if stage != self._stage:
+                self._finish()
+                self._stage = stage
+                if self._console.is_terminal:
+                    self._task = self._progress.add_task(stage, total=total or None)
+                else:
+                    self._console.print(escape(f"{stage} ..."))
+            if self._task is not None:
+                self._progress.update(self._task, completed=done, total=total or None)
+
+    def _finish(self) -> None:
+        """The next stage has begun, so the last one is done, known total or not."""
+        if self._task is not None:
+            task = self._progress.tasks[self._task]
+            end = task.total if task.total is not None else max(task.completed, 1)
+            self._progress.update(self._task, completed=end, total=end)
+            self._task = None

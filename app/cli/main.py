@@ -1,0 +1,386 @@
+"""The command line: `oubli serve`, `fit`, `predict`, `influence`, `verify`, `snapshot`, `ledger`, `keys` and `warm-up`.
+
+Commands import what they need when they run: `oubli --help` answers at once, and Numba must not be imported before it
+knows where compiled kernels are kept.
+"""
+
+from __future__ import annotations
+
+import csv
+import gc
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Annotated, Any
+
+import typer
+
+from oubli.app.cli.console import Bars, complain, tell, warn
+from oubli.app.cli.keys import keys_cli
+from oubli.app.cli.ledger import ledger_cli
+from oubli.app.cli.options import takes
+from oubli.app.errors import StartError, StorageError
+from oubli.app.service.kernel_cache import use_kernel_cache
+from oubli.app.service.memory import set_up_allocator, switch_core_dumps_off
+from oubli.app.settings import GROUPS, Settings
+from oubli.app.version import VERSION
+
+FAILED = 1  # what was asked for was done, and the answer is no
+REFUSED = 2  # it could not be done: wrong input, wrong settings, a file that cannot be read
+
+cli = typer.Typer(
+    name="oubli",
+    help="Serve a model that learns and forgets single samples, exactly.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+cli.add_typer(ledger_cli)
+cli.add_typer(keys_cli)
+
+_MODEL_SETTINGS = (*GROUPS["Settings file"], *GROUPS["Data"], *GROUPS["Model"])
+_ALL_SETTINGS = tuple(field for group in GROUPS.values() for field in group)
+
+Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the output file.")]
+MaxDataBytes = Annotated[int, typer.Option(min=1024, help="Most bytes that the data file may unpack to.")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"oubli {VERSION}")
+        raise typer.Exit
+
+
+@cli.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    pass  # the options of the program itself; its help is the text given to Typer
+
+
+@cli.command()
+@takes(*_ALL_SETTINGS)
+def serve(settings: Settings) -> None:
+    """Serve a model over HTTP, trained on a data file or recovered from the data directory.
+
+    A data directory that already holds a model wins: it is recovered and the data file is not read again, so the same
+    command line can be restarted for ever.
+    """
+    settings.require_servable()
+    if not settings.core_dumps:
+        switch_core_dumps_off()
+    set_up_allocator()
+
+    from oubli.app.http.sockets import bind
+
+    # Training may take minutes: a port that is taken should be known before.
+    sockets = bind(settings.host, settings.port)
+    settings = settings.model_copy(update={"port": sockets[0].getsockname()[1]})
+    for reserved in sockets:
+        reserved.close()
+
+    with _without_collector():
+        from oubli.app.cli.examples import tour
+        from oubli.app.progress import at_stages
+        from oubli.app.service.build import RECOVERING, build_service
+        from oubli.app.service.compiling import compile_kernels
+        from oubli.app.service.training import TRAINING
+
+        # The HTTP layer takes half a second to import; while the forest grows or is checked, other threads can work.
+        begin_import = threading.Thread(target=import_module, args=("oubli.app.http.server",), daemon=True).start
+        with Bars() as progress:
+            service = build_service(settings, at_stages(progress, (TRAINING, RECOVERING), begin_import))
+            compile_kernels(service.kind, service.schema, progress, service.parameters)
+    url = f"http://{_url_host(settings.host)}:{settings.port}"
+    tell(f"\nOubli {VERSION} serves {url} (documentation: {url}/docs, stop: Ctrl-C). Try:")
+    for line in tour(url, service.schema, settings.api_key_file):
+        tell(f"\n  {line}")
+    tell("")
+
+    from oubli.app.http.server import run
+
+    run(settings, service)
+
+
+@cli.command()
+@takes(*_MODEL_SETTINGS)
+def fit(settings: Settings, *, output: Output = None, force: Force = False) -> None:
+    """Train a model on a data file and save it to a model file."""
+    if output is None:
+        raise StartError("there is no file to save to: name one with --output model.oubli")
+    _require_new(output, force)
+
+    from oubli.app.service.training import train
+
+    with Bars() as progress:
+        model, table = train(settings, progress)
+    for note in table.notes:
+        warn(note)
+    with _writing(output):
+        model.save(output)
+    tell(
+        f"Saved a model for {table.schema.task} ({settings.model}) to {output}: {len(table):,} samples, "
+        f"{table.schema.n_features} features, {output.stat().st_size:,} bytes."
+    )
+
+
+@cli.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="Model file, or a server's data directory.")],
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file; columns are matched by name.")],
+    *,
+    output: Output = None,
+    force: Force = False,
+    id_column: Annotated[
+        str | None, typer.Option("--id", metavar="COLUMN", help="Column to repeat in front of each prediction.")
+    ] = None,
+    delimiter: Annotated[str, typer.Option(help="Character between the fields of the data file.")] = ",",
+    max_data_bytes: MaxDataBytes = 4 * 2**30,
+) -> None:
+    """Predict every row of a data file; writes CSV, with a probability for each class."""
+    if output is not None:
+        _require_new(output, force)
+
+    from oubli.app.cli.predict import load_model_file, prediction_rows
+    from oubli.app.datasets.loading import load_queries
+
+    with Bars() as progress:
+        estimator = load_model_file(model)
+        queries = load_queries(
+            data,
+            estimator.schema_,
+            id_column=id_column,
+            delimiter=delimiter,
+            max_bytes=max_data_bytes,
+            progress=progress,
+        )
+        if queries.ignored:
+            warn(f"not used by the model: {', '.join(map(repr, queries.ignored))}")
+        rows = prediction_rows(estimator, queries, progress)
+        if output is None:
+            with _stdout() as file:
+                _write_csv(file, rows)
+        else:
+            with _writing(output), output.open("w", encoding="utf-8", newline="") as file:
+                _write_csv(file, rows)
+    if output is not None:
+        tell(f"Wrote {len(queries):,} predictions to {output}.")
+
+
+@cli.command()
+def influence(
+    model: Annotated[Path, typer.Argument(help="Model file, or a server's data directory.")],
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the rows to ask about.")],
+    *,
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column with the true labels; without it the predicted ones are meant."),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(help="leaf-influence, leaf-refit or leave-one-out; by default the one that fits the model."),
+    ] = None,
+    update_set: Annotated[
+        str,
+        typer.Option(metavar="SET", help="Whose changes the leaf methods follow: all, single or a number of leaves."),
+    ] = "all",
+    top: Annotated[int, typer.Option(min=1, help="Most samples of each sort that are named.")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, not CSV.")] = False,
+    output: Output = None,
+    force: Force = False,
+    delimiter: Annotated[str, typer.Option(help="Character between the fields of the data file.")] = ",",
+    max_data_bytes: MaxDataBytes = 4 * 2**30,
+) -> None:
+    """Name the samples that help and that harm most on the rows of a file; writes their ids and scores.
+
+    A positive score says that a sample helps: without it the mean loss on these rows would be higher.
+    """
+    if output is not None:
+        _require_new(output, force)
+
+    from oubli.app.cli.influence import find_influence, ranked_content, ranked_rows, read_update_set
+    from oubli.app.cli.predict import load_model_file
+    from oubli.app.datasets.loading import load_queries
+
+    followed = read_update_set(update_set)
+    with Bars() as progress:
+        estimator = load_model_file(model)
+        queries = load_queries(
+            data,
+            estimator.schema_,
+            label_column=target,
+            delimiter=delimiter,
+            max_bytes=max_data_bytes,
+            progress=progress,
+        )
+        if queries.ignored:
+            warn(f"not used by the model: {', '.join(map(repr, queries.ignored))}")
+        found = find_influence(estimator, queries, path=data, method=method, update_set=followed, progress=progress)
+    if found.note:
+        warn(found.note)
+
+    def write(file: IO[str]) -> None:
+        if as_json:
+            file.write(json.dumps(ranked_content(found, top, estimator.n_samples_), indent=2) + "\n")
+        else:
+            _write_csv(file, ranked_rows(found, top))
+
+    if output is None:
+        with _stdout() as file:
+            write(file)
+    else:
+        with _writing(output), output.open("w", encoding="utf-8", newline="") as file:
+            write(file)
+    meant = "the predicted labels" if target is None else f"the labels in {target!r}"
+    tell(f"By {found.method}, for {meant} of {len(queries):,} rows.")
+
+
+@cli.command()
+def verify(
+    model: Annotated[Path, typer.Argument(help="Model file, or a server's data directory (its newest snapshot).")],
+) -> None:
+    """Train a fresh model on the samples held and compare: exit 0 when both are the same bit for bit, 1 when not.
+
+    Of a model that is not exact, all that it counts is counted anew, and what it promises is checked.
+    """
+    from oubli.app.cli.predict import load_model_file
+
+    with Bars() as progress:
+        progress("reading the model", 0, 1)
+        estimator = load_model_file(model)
+        progress("training a fresh model to compare with", 0, 1)
+        result = estimator.verify()
+    typer.echo(f"held   {result.live_digest}")
+    typer.echo(f"fresh  {result.fresh_digest}")
+    if not result.ok:
+        complain("the model is not what the samples it holds make of it")
+        raise typer.Exit(FAILED)
+    n_samples = f"{estimator.n_samples_:,} samples"
+    if estimator.guarantee == "exact":
+        tell(f"The same: the model is exactly what training on its {n_samples} gives.")
+    else:
+        tell(f"Sound: all that the model keeps is what its {n_samples} say, and it is {estimator.guarantee}.")
+        if result.distance_to_fresh is not None:
+            tell(f"Its predictions are {result.distance_to_fresh:.2%} away from those of a fresh fit.")
+
+
+@cli.command()
+def snapshot(
+    *,
+    url: Annotated[str, typer.Option(help="Address of the server.")] = "http://127.0.0.1:8000",
+    output: Output = None,
+    force: Force = False,
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", envvar="OUBLI_API_KEY_FILE", help="File that holds the server's key."),
+    ] = None,
+) -> None:
+    """Ask a running server to write a snapshot now, and download it with --output."""
+    from oubli.app.cli.remote import Server
+
+    if output is not None:
+        _require_new(output, force)
+    server = Server(url, api_key_file)
+    written = server.post("/snapshot")
+    tell(f"Snapshot {written['id']} of model version {written['model_version']}: {written['bytes']:,} bytes.")
+    typer.echo(written["digest"])
+    if output is not None:
+        with _writing(output):
+            size = server.download("/snapshot/file", output)
+        tell(f"Downloaded {size:,} bytes to {output}. It holds the samples: keep it as safe as the data.")
+
+
+@cli.command("warm-up")
+def warm_up() -> None:
+    """Compile the kernels into the cache (NUMBA_CACHE_DIR), so that the first start is fast; for images."""
+    from oubli.app.progress import within
+    from oubli.core.registry import KINDS
+    from oubli.core.warmup import warm_up as compile_kernels
+    from oubli.core.warmup import warm_up_influence
+
+    with Bars() as progress:
+        for kind, task in KINDS:
+            for cell_dtype in ("float32", "float64"):
+                stage = f"compiling a {kind} for {task}, {cell_dtype}"
+                compile_kernels(task, cell_dtype, within(progress, stage), kind=kind)
+                warm_up_influence(task, cell_dtype, kind=kind)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; errors go to stderr and end with exit code 2."""
+    use_kernel_cache()
+    try:
+        cli(args=None if arguments is None else list(arguments), prog_name="oubli")
+    except Exception as error:
+        text = _explain(error)
+        if text is None:
+            raise
+        complain(text)
+        sys.exit(REFUSED)
+
+
+def _explain(error: Exception) -> str | None:
+    """Return the text for an error that a person can mend; None for a mistake of ours, which keeps its traceback."""
+    if isinstance(error, StartError):
+        return str(error)
+    from oubli.core.errors import FileError, OubliError
+
+    if isinstance(error, FileError):
+        return error.rule
+    if isinstance(error, StorageError):
+        return f"the data directory cannot be written: {error}. Make room there, or check that this user may write it"
+    return str(error) if isinstance(error, OubliError) else None
+
+
+def _url_host(host: str) -> str:
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - what was bound is compared, nothing is bound here
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Collect no garbage meanwhile: what is imported and loaded stays, and would be looked through again and again."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _require_new(output: Path, force: bool) -> None:
+    if output.exists() and not force:
+        raise StartError(f"{output} is there already: choose another name, or overwrite it with --force")
+
+
+@contextmanager
+def _writing(output: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StartError(f"{output} cannot be written: {error.strerror or error}") from None
+
+
+def _write_csv(file: IO[str], rows: Iterator[list[Any]]) -> None:
+    csv.writer(file, lineterminator="\n").writerows(rows)
+
+
+@contextmanager
+def _stdout() -> Iterator[IO[str]]:
+    """Lend stdout. A reader that closes the pipe, such as `head`, has what it wants: the command ends quietly."""
+    try:
+        yield sys.stdout
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still in the buffer is written at exit: it must go somewhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit from None

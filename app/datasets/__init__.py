@@ -1,0 +1,1 @@
+"""Data files: CSV and Parquet, read as what an estimator's ``fit`` takes."""

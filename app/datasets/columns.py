@@ -1,0 +1,434 @@
+"""One column of a file: what type it has, and its values as the sample store takes them.
+
+A CSV column arrives as texts, exactly as written (an empty field is null); a Parquet column has a type of its own.
+
+    text                        becomes
+    all numbers                 numeric      float32, or float64 where float32 cannot hold an integer or is too small
+    all true / false            boolean      in any case: TRUE, True, true
+    anything else               categorical  the text as it stands; `None`, `NA` and `unknown` are categories
+
+Only an empty field is missing, and `nan` in a column of numbers. Nothing here knows lines or files: a refusal is
+a `ColumnError` with the row, and `oubli.app.datasets.loading` says where that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from oubli.core.data.schema import Column, ColumnType, LabelType, Task
+
+MANY_NUMBERS = 20  # a target with more distinct numbers than this is a quantity, not a set of classes
+_EXACT_FLOAT64 = 2**53  # integers up to here are float64 values
+_EXACT_FLOAT32 = 2**24  # integers up to here are float32 values
+_MOSTLY = 0.8  # a text column with this share of numbers was probably meant to be numeric
+
+Array = npt.NDArray[Any]
+
+
+# Where pandas is installed, pyarrow imports it to make an array of its own from Python's numbers, or NumPy's from its
+# own; that takes a third of a second of a server's start.
+
+
+def _scalar(value: np.generic) -> pa.Scalar:
+    """Return a number as pyarrow has it."""
+    return pa.Array.from_buffers(pa.from_numpy_dtype(value.dtype), 1, [None, pa.py_buffer(value.tobytes())])[0]
+
+
+_NOUGHT, _NO_CODE, _NAN = _scalar(np.int64(0)), _scalar(np.int32(-1)), _scalar(np.float64(np.nan))
+
+
+class ColumnError(Exception):
+    """A value that cannot be used: ``row`` counts from 0 (None: the whole column)."""
+
+    def __init__(self, column: str, rule: str, row: int | None = None) -> None:
+        super().__init__(rule)
+        self.column = column
+        self.rule = rule
+        self.row = row
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that the user should know about a column, and perhaps change."""
+
+    column: str
+    text: str
+    row: int | None = None
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A column ready for the store: numbers (NaN is missing), or objects (None is missing)."""
+
+    column: Column
+    values: Array
+    note: Note | None = None
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The target, its type and the task that follows from it."""
+
+    values: Array
+    type: LabelType
+    task: Task
+
+
+def infer_feature(name: str, column: pa.ChunkedArray, *, categorical: bool = False, typed: bool = False) -> Feature:
+    """Find the type of a column and convert it.
+
+    Parameters
+    ----------
+    name : str
+        Its name, for messages.
+    column : pyarrow.ChunkedArray
+        Texts (from CSV) or typed values (from Parquet).
+    categorical : bool
+        Declared categorical, whatever it looks like.
+    typed : bool
+        The file says what is text (Parquet), so text is never read as numbers.
+    """
+    kind = column.type
+    if categorical:
+        return Feature(Column(name, ColumnType.CATEGORICAL), _texts(name, column))
+    if pa.types.is_boolean(kind):
+        return Feature(Column(name, ColumnType.BOOLEAN), _objects(column))
+    if _is_number(kind) or pa.types.is_null(kind):
+        values, wide = _checked_numbers(name, column)
+        return _numeric(name, values, wide)
+    if not _is_text(kind):
+        note = Note(name, "holds dates or times and is read as categories: drop it, or turn it into numbers")
+        return Feature(Column(name, ColumnType.CATEGORICAL), _texts(name, column), note)
+    numbers = None if typed else _parse_numbers(column)
+    if numbers is not None:
+        values, wide = _checked_numbers(name, numbers, texts=column)
+        return _numeric(name, values, wide)
+    coded = _encode(column)
+    truth = None if typed else _truth_values(coded.dictionary.to_pylist())
+    if truth is not None:
+        return Feature(Column(name, ColumnType.BOOLEAN), _take(truth, coded))
+    values = _take(coded.dictionary.to_pylist(), coded)
+    return Feature(Column(name, ColumnType.CATEGORICAL), values, _categorical_note(name, coded))
+
+
+def convert_feature(declared: Column, column: pa.ChunkedArray) -> Array:
+    """Convert a column to its declared type.
+
+    Raises
+    ------
+    ColumnError
+        At the first value that the type does not take.
+    """
+    name = declared.name
+    if declared.type is ColumnType.CATEGORICAL:
+        return _texts(name, column)
+    if declared.type is ColumnType.BOOLEAN:
+        return _booleans(name, column)
+    return _declared_numbers(declared, column)
+
+
+def infer_labels(name: str, column: pa.ChunkedArray, task: Task | None, *, typed: bool = False) -> Labels:
+    """Find the type of the target, and the task unless it is given.
+
+    Labels with fractions, or more than ``MANY_NUMBERS`` distinct numbers, mean regression.
+    """
+    _refuse_missing(name, column)
+    numbers = None if typed and _is_text(column.type) else _label_numbers(name, column)
+    if numbers is None:
+        if task is Task.REGRESSION:
+            row = _first_bad(column, _is_float)
+            raise ColumnError(name, "regression needs a number: correct it, or classify (--task classification)", row)
+        coded = _encode(column)
+        truth = None if typed else _truth_values(coded.dictionary.to_pylist())
+        if pa.types.is_boolean(column.type):
+            return Labels(_booleans(name, column).astype(bool), LabelType.BOOLEAN, Task.CLASSIFICATION)
+        if truth is not None:
+            return Labels(_take(truth, coded).astype(bool), LabelType.BOOLEAN, Task.CLASSIFICATION)
+        return Labels(_texts(name, column), LabelType.STRING, Task.CLASSIFICATION)
+    if task is None:
+        fractions = numbers.dtype.kind == "f" and bool((numbers != np.rint(numbers)).any())
+        many = len(np.unique(numbers)) > MANY_NUMBERS
+        task = Task.REGRESSION if fractions or many else Task.CLASSIFICATION
+    if task is Task.REGRESSION:
+        return Labels(numbers.astype(np.float64), LabelType.NUMBER, task)
+    return Labels(numbers, LabelType.INTEGER if numbers.dtype.kind == "i" else LabelType.NUMBER, task)
+
+
+def convert_labels(name: str, column: pa.ChunkedArray, kind: LabelType) -> Array:
+    """Convert the target to its declared type; :class:`ColumnError` at the first label it does not take."""
+    _refuse_missing(name, column)
+    if kind is LabelType.STRING:
+        return _texts(name, column)
+    if kind is LabelType.BOOLEAN:
+        return _booleans(name, column).astype(bool)
+    if kind is LabelType.SCALAR:
+        return infer_labels(name, column, Task.CLASSIFICATION).values
+    numbers = _label_numbers(name, column)
+    if numbers is None:
+        row = _first_bad(column, _is_float)
+        raise ColumnError(name, "the label must be a number: correct it or remove the row", row)
+    if kind is LabelType.INTEGER and numbers.dtype.kind == "f":
+        fractions = np.flatnonzero(numbers != np.rint(numbers))
+        if len(fractions):
+            raise ColumnError(name, "the label must be a whole number: correct it or remove the row", int(fractions[0]))
+        return numbers.astype(np.int64)
+    return numbers if kind is LabelType.INTEGER else numbers.astype(np.float64)
+
+
+def verbatim(name: str, column: pa.ChunkedArray) -> list[str | None]:
+    """Return ids or subjects as text: what the file says, so that "007" stays "007"."""
+    kind = column.type
+    if not (_is_text(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
+        raise ColumnError(name, f"holds {kind} values, ids and subjects are texts or whole numbers: convert the column")
+    return list(_plain(column).cast(pa.string()).to_pylist())
+
+
+# --- numbers
+
+
+def _numeric(name: str, values: Array, wide: bool) -> Feature:
+    if wide:
+        return Feature(Column(name, ColumnType.NUMERIC, "float64"), values)
+    return Feature(Column(name, ColumnType.NUMERIC, "float32"), values.astype(np.float32))
+
+
+def _parse_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Texts as int64 or float64, or None when one of them is not a number."""
+    for kind in (pa.int64(), pa.float64()):
+        try:
+            numbers = pc.cast(column, kind)
+        except pa.ArrowInvalid:
+            continue
+        # Arrow reads 0x1F as an integer; in data such texts are codes.
+        hexadecimal = pa.types.is_integer(kind) and pc.any(pc.match_substring(column, "x", ignore_case=True)).as_py()
+        return None if hexadecimal else numbers
+    # Spaces around numbers are common in old files. Texts that differ in them only are few, or fail early.
+    trimmed = pc.utf8_trim_whitespace(column)
+    if pc.all(pc.equal(trimmed, column)).as_py():
+        return None
+    trimmed = pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.string()), trimmed)
+    return _parse_numbers(trimmed)
+
+
+def _checked_numbers(name: str, column: pa.ChunkedArray, texts: pa.ChunkedArray | None = None) -> tuple[Array, bool]:
+    """Numbers as float64 with NaN for null, and whether float32 is too small for them.
+
+    Integers that float64 cannot hold and infinities are refused. Fractions are rounded to float32 without a word, as
+    everywhere; whole numbers are not, since they may be codes.
+    """
+    if pa.types.is_integer(column.type):
+        try:
+            integers = _to_numpy(pc.fill_null(pc.cast(column, pa.int64()), _NOUGHT))
+        except pa.ArrowInvalid:
+            raise ColumnError(name, _TOO_LONG) from None
+        for row in np.flatnonzero((integers > _EXACT_FLOAT64) | (integers < -_EXACT_FLOAT64)).tolist():
+            if int(float(integers[row])) != int(integers[row]):
+                raise ColumnError(name, _TOO_LONG, row)
+        values = integers.astype(np.float64)
+        wide = bool((values.astype(np.float32) != values).any())
+        if column.null_count:
+            values[_is_null(column)] = np.nan
+        return values, wide
+    values = _plain_floats(column)
+    infinite = np.flatnonzero(np.isinf(values))
+    if len(infinite):
+        rule = "must be a finite number: remove the infinity or leave the field empty"
+        raise ColumnError(name, rule, int(infinite[0]))
+    with np.errstate(over="ignore"):
+        narrow = values.astype(np.float32)
+    wide = bool(np.isinf(narrow).any())
+    if texts is not None:
+        suspects = np.flatnonzero((np.abs(values) > _EXACT_FLOAT32) & (narrow != values) & (values == np.rint(values)))
+        for row, text in zip(suspects.tolist(), texts.take(pa.array(suspects)).to_pylist(), strict=True):
+            digits = text.strip().lstrip("+-")
+            if digits.isdigit():
+                wide = True
+                if int(digits) != int(abs(values[row])):
+                    raise ColumnError(name, _TOO_LONG, row)
+    return values, wide
+
+
+_TOO_LONG = (
+    "the integer has more digits than a number can hold exactly: if the column is a code, declare it with "
+    "--categorical or --id, or leave it out with --drop"
+)
+
+
+def _declared_numbers(declared: Column, column: pa.ChunkedArray) -> Array:
+    name = declared.name
+    numbers: pa.ChunkedArray | None = column
+    texts = None
+    if _is_text(column.type):
+        texts = _plain(column)
+        numbers = _parse_numbers(texts)
+    elif not (_is_number(column.type) or pa.types.is_null(column.type)):
+        raise ColumnError(name, f"holds {column.type} values where the schema has numbers: convert the column")
+    if numbers is None:
+        row = _first_bad(column, _is_float)
+        raise ColumnError(name, "must be a number: correct it, or leave the field empty if it is missing", row)
+    values, wide = _checked_numbers(name, numbers, texts)
+    if declared.dtype == "float64":
+        return values
+    if wide:
+        with np.errstate(over="ignore"):
+            narrow = values.astype(np.float32)
+        row = int(np.flatnonzero((narrow != values) & (values == np.rint(values)))[0])
+        raise ColumnError(name, "is too large to be exact as float32: declare the column float64 in the schema", row)
+    return values.astype(np.float32)
+
+
+def _label_numbers(name: str, column: pa.ChunkedArray) -> Array | None:
+    """The labels as int64 or finite float64, or None when they are not numbers."""
+    numbers: pa.ChunkedArray | None = column
+    if _is_text(column.type):
+        numbers = _parse_numbers(_plain(column))
+    elif not _is_number(column.type):
+        return None
+    if numbers is None:
+        return None
+    if pa.types.is_integer(numbers.type):
+        return _to_numpy(pc.cast(numbers, pa.int64()))
+    values = _plain_floats(numbers)
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        raise ColumnError(name, "the label must be a finite number: correct it or remove the row", int(bad[0]))
+    return values
+
+
+# --- texts and truth values
+
+
+def _texts(name: str, column: pa.ChunkedArray) -> Array:
+    """Categories as objects; numbers and truth values stay what they are, the store writes them its own way."""
+    kind = column.type
+    if _is_text(kind):
+        coded = _encode(column)
+        return _take(coded.dictionary.to_pylist(), coded)
+    if _is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
+        return _objects(column)
+    if pa.types.is_temporal(kind):
+        return _objects(column.cast(pa.string()))
+    raise ColumnError(name, f"holds {kind} values, which no column type takes: drop the column (--drop) or flatten it")
+
+
+def _booleans(name: str, column: pa.ChunkedArray) -> Array:
+    if pa.types.is_boolean(column.type) or pa.types.is_null(column.type):
+        return _objects(column)
+    coded = _encode(_plain(column).cast(pa.string()))
+    words = {"true": True, "false": False, "1": True, "0": False}
+    for code, text in enumerate(coded.dictionary.to_pylist()):
+        if text.lower() not in words:
+            raise ColumnError(name, "must be true, false, 1 or 0: correct it", _first_row(coded, code))
+    return _take([words[text.lower()] for text in coded.dictionary.to_pylist()], coded)
+
+
+def _truth_values(texts: list[str]) -> list[bool] | None:
+    if not texts or not all(text.lower() in ("true", "false") for text in texts):
+        return None
+    return [text.lower() == "true" for text in texts]
+
+
+def _categorical_note(name: str, coded: pa.DictionaryArray) -> Note | None:
+    texts = coded.dictionary.to_pylist()
+    others = [code for code, text in enumerate(texts) if not _is_float(text)]
+    if len(texts) > MANY_NUMBERS and len(others) <= (1 - _MOSTLY) * len(texts):
+        row = _first_row(coded, others[0]) if others else None
+        return Note(
+            name,
+            "is read as categories because not every field is a number: leave the field empty if it is missing",
+            row,
+        )
+    if len(coded) > 5 * MANY_NUMBERS and len(texts) > 0.9 * len(coded):
+        return Note(name, "has a different text in nearly every row: if it names the row, use it as --id or --drop it")
+    return None
+
+
+# --- small tools
+
+
+def _to_numpy(column: pa.ChunkedArray | pa.Array) -> Array:
+    """Numbers without nulls as an array of its own."""
+    parts = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    kind = column.type.to_pandas_dtype()
+    return np.concatenate([np.zeros(0, kind), *(np.from_dlpack(part) for part in parts if len(part))])
+
+
+def _is_null(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    return _to_numpy(pc.cast(pc.is_null(column), pa.uint8())).astype(np.bool_)
+
+
+def _encode(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """Texts as codes into their distinct values: each text is then looked at once."""
+    coded = _plain(column).cast(pa.string()).dictionary_encode().unify_dictionaries().combine_chunks()
+    return coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
+
+
+def _codes(coded: pa.DictionaryArray) -> npt.NDArray[np.int64]:
+    return _to_numpy(pc.fill_null(coded.indices, _NO_CODE)).astype(np.int64)
+
+
+def _take(values: list[Any], coded: pa.DictionaryArray) -> Array:
+    table = np.empty(len(values) + 1, dtype=object)
+    table[: len(values)] = values
+    table[-1] = None  # where code -1 of a null points
+    return table[_codes(coded)]
+
+
+def _first_row(coded: pa.DictionaryArray, code: int) -> int:
+    return int(np.argmax(_codes(coded) == code))
+
+
+def _first_bad(column: pa.ChunkedArray, good: Callable[[str], bool]) -> int | None:
+    if not _is_text(column.type):
+        return None
+    coded = _encode(column)
+    bad = {code for code, text in enumerate(coded.dictionary.to_pylist()) if not good(text)}
+    rows = np.flatnonzero(np.isin(_codes(coded), list(bad)))
+    return int(rows[0]) if len(rows) else None
+
+
+def _is_float(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text
+
+
+def _refuse_missing(name: str, column: pa.ChunkedArray) -> None:
+    if column.null_count:
+        row = int(np.argmax(_is_null(column)))
+        raise ColumnError(name, "the label is missing: fill it in or remove the row", row)
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Undo a dictionary encoding that the file brought along."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _plain_floats(column: pa.ChunkedArray) -> Array:
+    floats = pc.cast(column, pa.float64())
+    return _to_numpy(pc.fill_null(floats, _NAN))
+
+
+def _objects(column: pa.ChunkedArray) -> Array:
+    values = np.empty(len(column), dtype=object)
+    values[:] = column.to_pylist()
+    return values
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

@@ -1,0 +1,247 @@
+"""From a CSV or Parquet file to what an estimator's ``fit`` takes.
+
+pyarrow reads both formats in parallel and hands over every CSV field as it is written, which is what ids need and
+what lets `oubli.app.datasets.columns` decide types by rules that are ours.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from oubli.app.datasets.columns import (
+    Array,
+    ColumnError,
+    Note,
+    convert_feature,
+    convert_labels,
+    infer_feature,
+    infer_labels,
+    verbatim,
+)
+from oubli.app.datasets.readers import MAX_DATA_BYTES, LoadError, Source, listed, located, open_source, tell_note
+from oubli.app.progress import Progress, silent
+from oubli.app.settings import Settings
+from oubli.core.data.schema import Column, ColumnType, Schema, Task
+from oubli.core.errors import InputError
+
+_MAX_ID_LENGTH = 256
+
+
+class Frame:
+    """Named columns of one length: the little of a DataFrame that the sample store asks for."""
+
+    def __init__(self, columns: dict[str, Array]) -> None:
+        self._columns = columns
+        self.columns = list(columns)
+        self.dtypes = [values.dtype for values in columns.values()]
+        self.shape = (len(next(iter(columns.values()))) if columns else 0, len(columns))
+
+    def __getitem__(self, name: str) -> Array:
+        return self._columns[name]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+
+@dataclass(frozen=True)
+class Table:
+    """What ``fit`` takes: rows, labels, ids and the schema; ``subjects`` go to the store afterwards."""
+
+    X: Any
+    y: Array
+    ids: list[str] | None
+    subjects: list[str | None] | None
+    schema: Schema
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Rows to predict, and what the file held besides; labels only where they were asked for."""
+
+    X: Any
+    ids: list[str | None] | None
+    ignored: tuple[str, ...]
+    labels: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+
+def load_table(settings: Settings, progress: Progress = silent) -> Table:
+    """Read the training data that the settings name.
+
+    Parameters
+    ----------
+    settings : Settings
+        ``data``, ``target``, ``id_column``, ``subject_column``, ``drop``, ``categorical``, ``schema_file``, ``task``,
+        ``delimiter`` and ``max_data_bytes``.
+    progress : callable
+        ``(stage, done, total)``, called in bytes while the file is read and in columns while it is converted.
+
+    Raises
+    ------
+    LoadError
+        When the file, a row or a field cannot be used. Nothing is skipped in silence.
+    """
+    if settings.data is None:
+        raise LoadError("no data file is named: give one with --data FILE.csv --target COLUMN")
+    declared = load_schema(settings.schema_file) if settings.schema_file is not None else None
+    target = settings.target or (declared.label_name if declared is not None else "")
+    source = open_source(settings.data, settings.delimiter, settings.max_data_bytes)
+    _require(source, "--target", [target])
+    _require(source, "--id", [settings.id_column] if settings.id_column is not None else [])
+    _require(source, "--subject", [settings.subject_column] if settings.subject_column is not None else [])
+    _require(source, "--drop", settings.drop)
+    _require(source, "--categorical", settings.categorical)
+    special = {target, settings.id_column, settings.subject_column, *settings.drop}
+    names = [name for name in source.header if name not in special]
+    if declared is not None:
+        names = _match(source, declared.names, names)
+    if not names:
+        raise LoadError(f"{source.path} has no column left to learn from besides {listed([target])}")
+    table = source.read([name for name in source.header if name not in settings.drop], progress)
+    if table.num_rows == 0:
+        raise LoadError(f"{source.path} holds a header but no rows: add rows, or start empty with --schema alone")
+
+    notes: list[Note] = []
+    columns: dict[str, Array] = {}
+    features: list[Column] = []
+    with located(source):
+        for done, name in enumerate(names):
+            progress(f"reading the columns of {source.path.name}", done, len(names))
+            if declared is not None:
+                columns[name] = convert_feature(declared.columns[declared.index(name)], table[name])
+                continue
+            feature = infer_feature(name, table[name], categorical=name in settings.categorical, typed=source.typed)
+            columns[name] = feature.values
+            features.append(feature.column)
+            if feature.note is not None:
+                notes.append(feature.note)
+            if settings.id_column is None and name.lower() == "id":
+                notes.append(Note(name, "is learned from like any other column; --id makes it the sample's id"))
+        progress(f"reading the columns of {source.path.name}", len(names), len(names))
+        if declared is not None:
+            schema = declared
+            labels = convert_labels(target, table[target], schema.label_type)
+        else:
+            found = infer_labels(
+                target, table[target], Task(settings.task) if settings.task else None, typed=source.typed
+            )
+            schema = Schema(tuple(features), found.task, found.type, label_name=target, named=True)
+            labels = found.values
+        ids = _ids(settings.id_column, table) if settings.id_column is not None else None
+        subjects = None
+        if settings.subject_column is not None:
+            subjects = verbatim(settings.subject_column, table[settings.subject_column])
+    told = tuple(tell_note(source, note) for note in notes)
+    return Table(_as_input(columns, schema), labels, ids, subjects, schema, told)
+
+
+def load_queries(
+    path: Path,
+    schema: Schema,
+    *,
+    id_column: str | None = None,
+    label_column: str | None = None,
+    delimiter: str = ",",
+    max_bytes: int = MAX_DATA_BYTES,
+    progress: Progress = silent,
+) -> Queries:
+    """Read the rows of a file for prediction: columns by name, others left aside, the target too unless it is named.
+
+    Raises
+    ------
+    LoadError
+        When the file, a row or a field cannot be used.
+    """
+    source = open_source(path, delimiter, max_bytes)
+    _require(source, "--id", [id_column] if id_column is not None else [])
+    _require(source, "--target", [label_column] if label_column is not None else [])
+    missing = [name for name in schema.names if name not in source.header]
+    if missing:
+        raise LoadError(
+            f"{path} lacks {listed(missing)}, which the model needs: add them (an empty field is a missing value). "
+            f"It has {listed(source.header)}."
+        )
+    wanted = list(dict.fromkeys([*schema.names, *filter(None, (id_column, label_column))]))
+    table = source.read(wanted, progress)
+    with located(source):
+        columns = {column.name: convert_feature(column, table[column.name]) for column in schema.columns}
+        ids = verbatim(id_column, table[id_column]) if id_column is not None else None
+        labels = None
+        if label_column is not None:
+            labels = convert_labels(label_column, table[label_column], schema.label_type)
+    ignored = tuple(name for name in source.header if name not in (*wanted, schema.label_name))
+    return Queries(_as_input(columns, schema), ids, ignored, labels)
+
+
+def load_schema(path: Path) -> Schema:
+    """Read a schema from a JSON file, in the form of `oubli.core.data.schema`."""
+    try:
+        return Schema.from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise LoadError(f"the schema file {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise LoadError(f"the schema file {path} is not UTF-8 text") from None
+    except json.JSONDecodeError as error:
+        raise LoadError(f"the schema file {path} is not JSON: line {error.lineno}, column {error.colno}") from None
+    except InputError as error:
+        where = f" {error.field}:" if error.field else ""
+        raise LoadError(f"the schema file {path} does not describe a model:{where} {error.rule}") from None
+
+
+# --- checks and messages
+
+
+def _require(source: Source, flag: str, names: Sequence[str]) -> None:
+    missing = [name for name in names if name not in source.header]
+    if missing:
+        raise LoadError(
+            f"{source.path} has no column {listed(missing)}, which {flag} names. "
+            f"It has {listed(source.header)}: choose among them."
+        )
+
+
+def _match(source: Source, wanted: Sequence[str], there: Sequence[str]) -> list[str]:
+    missing = [name for name in wanted if name not in there]
+    if missing:
+        raise LoadError(f"{source.path} lacks {listed(missing)}, which the schema declares: add them to the file")
+    extra = [name for name in there if name not in wanted]
+    if extra:
+        raise LoadError(f"{source.path} has {listed(extra)}, which the schema does not declare: leave out with --drop")
+    return list(wanted)
+
+
+def _ids(name: str, table: pa.Table) -> list[str]:
+    ids = verbatim(name, table[name])
+    seen: dict[str, int] = {}
+    for row, text in enumerate(ids):
+        if text is None:
+            raise ColumnError(name, "the id is missing: fill it in, or leave --id out to number the rows", row)
+        if len(text) > _MAX_ID_LENGTH:
+            raise ColumnError(name, f"the id is longer than {_MAX_ID_LENGTH} characters: use a shorter one", row)
+        if text in seen:
+            raise ColumnError(name, f"the id stands in row {seen[text] + 1} too: make it unique", row)
+        seen[text] = row
+    return list(seen)
+
+
+def _as_input(columns: dict[str, Array], schema: Schema) -> Any:
+    """One matrix where all columns are numbers, a frame of columns otherwise."""
+    if any(column.type is not ColumnType.NUMERIC for column in schema.columns):
+        return Frame({name: columns[name] for name in schema.names})
+    matrix = np.empty((len(next(iter(columns.values()))), len(columns)), dtype=schema.cell_dtype)
+    for index, name in enumerate(schema.names):
+        matrix[:, index] = columns.pop(name)
+    return matrix

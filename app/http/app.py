@@ -1,0 +1,131 @@
+"""The application: the service behind HTTP."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from oubli.app.access.keys import AccessKeys
+from oubli.app.errors import ServiceError
+from oubli.app.http.auth import Gate, known_hosts
+from oubli.app.http.context import Context
+from oubli.app.http.fastpath import HotRoutes
+from oubli.app.http.middleware import Guards
+from oubli.app.http.problems import ProblemError, to_problem
+from oubli.app.http.routes import (
+    docs,
+    erasures,
+    health,
+    influence,
+    jobs,
+    ledger,
+    model,
+    model_jobs,
+    predict,
+    samples,
+    snapshots,
+)
+from oubli.app.service.model_service import ModelService
+from oubli.app.settings import Settings
+from oubli.app.storage.journal import JournalError
+from oubli.app.version import VERSION
+from oubli.core.errors import OubliError
+
+DESCRIPTION = """
+A model that learns and forgets single samples, exactly: after every change it is the model that training on the
+samples held would give, bit for bit.
+
+Every error is `application/problem+json` and never repeats what was sent. Changes are on the disk and in every later
+prediction when they are answered. What was deleted is gone from all files soon after; its receipt says when.
+"""
+# Spans and log records of FastAPI's telemetry hold paths and exception texts, and paths hold ids.
+_TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False, "operation_spans": False}
+_STATUS_KINDS = {404: "no-such-route"}
+
+
+def create_app(settings: Settings, service: ModelService) -> FastAPI:
+    """Return the application; its lifespan starts and stops the service.
+
+    Parameters
+    ----------
+    settings
+        Limits, hosts and key.
+    service
+        Used by this application alone.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        service.start()
+        yield
+        await service.stop()
+
+    app = FastAPI(
+        title="Oubli",
+        version=VERSION,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        redirect_slashes=False,  # /samples/ is not /samples: a redirected deletion could lose what it names
+        docs_url=None,
+        redoc_url=None,
+        telemetry=_TELEMETRY,
+    )
+    context = Context(service, max_rows=settings.max_rows, max_depth=settings.max_json_depth)
+    gate = Gate(
+        allowed_hosts=known_hosts(settings.host, settings.allowed_hosts),
+        api_key=settings.read_api_key(),
+        max_body_bytes=settings.max_body_bytes,
+        max_snapshot_bytes=settings.max_snapshot_bytes,
+        access_keys=AccessKeys(settings.access_keys_path, now_ms=lambda: service.latest_ms()),
+        allowed_origins=settings.allowed_origins,
+    )
+    app.state.context = context
+    app.state.hot = HotRoutes(context, gate)
+    for routes in (predict, influence, samples, erasures, ledger, snapshots, model, model_jobs, jobs, health, docs):
+        app.include_router(routes.router)
+    for kind in (ProblemError, ServiceError, OubliError, JournalError):
+        app.add_exception_handler(kind, _answer)
+    app.add_exception_handler(HTTPException, _answer_http)
+    app.add_exception_handler(RequestValidationError, _answer_validation)
+    app.add_middleware(Guards, service=service, gate=gate)
+    return app
+
+
+async def _answer(_: Request, error: Exception) -> Response:
+    problem = to_problem(error)
+    if problem is None:
+        raise error
+    return problem.response()
+
+
+async def _answer_http(request: Request, error: Exception) -> Response:
+    """Give Starlette's own refusals (no such route, wrong method) the one shape; its texts are not passed on."""
+    if not isinstance(error, HTTPException):
+        raise error
+    if error.status_code == 405:
+        # Starlette names the methods of one of the routes of this path only.
+        methods = ", ".join(_methods_of(request.app, request.scope["path"]))
+        return ProblemError("wrong-method", f"This route takes {methods}.", headers={"Allow": methods}).response()
+    slug = _STATUS_KINDS.get(error.status_code, "bad-request" if error.status_code < 500 else "internal-error")
+    return ProblemError(slug, headers=error.headers).response()
+
+
+def _methods_of(app: FastAPI, path: str) -> list[str]:
+    """Return the methods of all routes that a path fits."""
+    methods: set[str] = set()
+    for template, operations in app.openapi()["paths"].items():
+        if re.fullmatch(re.sub(r"\\{\w+\\}", "(?s:.+)", re.escape(template)), path):
+            methods.update(method.upper() for method in operations)
+    return sorted(methods)
+
+
+async def _answer_validation(_: Request, error: Exception) -> Response:
+    """FastAPI's own answer would repeat what was sent; no route relies on its validation, this is the safety net."""
+    del error
+    return ProblemError("invalid-input").response()

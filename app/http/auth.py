@@ -1,0 +1,215 @@
+"""What every request must pass before a route sees it: known host, key, origin, content type, announced size.
+
+Plain functions of method, path and headers, no ASGI: `guards` asks before it hands a request to the application, `hot`
+before it answers one without it. There is one gate, so that the short way in is no easier than the long one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+
+from oubli.app.access.keys import AccessKeys
+from oubli.app.access.origins import Host, Origin, origin_of, parse_host, parse_origin
+from oubli.app.access.scopes import SCOPES, needed_scopes
+from oubli.app.http.problems import ProblemError
+
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
+# Asked by machines that know the server by its address of the day; they tell nobody anything.
+HEALTH_PATHS = frozenset({"/healthz", "/readyz"})
+DOCS_PATHS = frozenset(
+    {"/docs", "/docs/page.js", "/docs/page.css", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css"}
+)
+OPEN_PATHS = HEALTH_PATHS | DOCS_PATHS
+UPLOAD_PATH = "/snapshot/file"
+JSON_TYPE = b"application/json"
+_BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+# Two of them could be read as one by the server and as the other by what is in front of it.
+_ONCE = frozenset({b"host", b"origin", b"sec-fetch-site"})
+_FOREIGN_SITES = frozenset({b"cross-site", b"same-site"})  # same-site: another port, or a name beside this one
+
+Headers = Mapping[bytes, bytes]
+"""The first value of each header, by its name in lower case."""
+
+
+class Gate:
+    """The rules for all requests.
+
+    Parameters
+    ----------
+    allowed_hosts
+        Names that `Host` may carry, without port; ``*`` admits all.
+    allowed_origins
+        Origins of pages that may change something besides those of the request's own.
+    api_key
+        A key that allows everything; None when there is none. Callers must send a key when there is this one or others.
+    access_keys
+        Further keys, each with its scopes.
+    max_body_bytes, max_snapshot_bytes
+        Largest body, and largest upload of a snapshot file.
+
+    Attributes
+    ----------
+    max_body_bytes
+        Largest body.
+    """
+
+    def __init__(
+        self,
+        *,
+        allowed_hosts: Iterable[str],
+        api_key: str | None,
+        max_body_bytes: int,
+        max_snapshot_bytes: int,
+        access_keys: AccessKeys | None = None,
+        allowed_origins: Iterable[str] = (),
+    ) -> None:
+        hosts = [host.lower() for host in allowed_hosts]
+        self._any_host = "*" in hosts
+        self._hosts = frozenset(_name_of(host) for host in hosts)
+        self._origins = frozenset(parse_origin(origin) for origin in allowed_origins) - {None}
+        self._last_host: tuple[bytes, Host] | None = None
+        self._key = None if api_key is None else _hashed(api_key.encode("utf-8"))
+        self._access_keys = AccessKeys(None) if access_keys is None else access_keys
+        self.max_body_bytes = max_body_bytes
+        self._max_upload = max_snapshot_bytes
+
+    @property
+    def epoch(self) -> int:
+        """A number that grows when a request that passed before may not pass any more, or the other way round."""
+        return self._access_keys.epoch
+
+    def check(self, method: str, path: str, headers: Headers) -> int | None:
+        """Let a request pass, or not.
+
+        Returns
+        -------
+        int or None
+            Most bytes that its body may have; None when it has none to be read.
+
+        Raises
+        ------
+        ProblemError
+            When it must not pass.
+        """
+        host = self._check_host(headers, path in HEALTH_PATHS)
+        if path not in OPEN_PATHS and (self._key is not None or self._access_keys.asked_for):
+            self._check_key(method, path, headers)
+        # A download is noted in the ledger, so that it is no safe method.
+        if method not in _SAFE_METHODS or path == UPLOAD_PATH:
+            self._check_origin(headers, host)
+        if method not in _BODY_METHODS:
+            return None
+        upload = path == UPLOAD_PATH
+        length = content_length(headers)
+        if not upload and (length != 0 or b"content-type" in headers):
+            _check_content_type(headers)
+        limit = self._max_upload if upload else self.max_body_bytes
+        if length is not None and length > limit:
+            raise body_too_large(limit)
+        return limit
+
+    def _check_host(self, headers: Headers, any_host: bool) -> Host | None:
+        text = headers.get(b"host")
+        if text is None:
+            if any_host:  # probes in HTTP/1.0 have none
+                return None
+            raise ProblemError("unknown-host", "The request has no 'Host' header.")
+        last = self._last_host
+        if last is not None and text == last[0]:  # nearly every request names the host of the one before
+            return last[1]
+        host = parse_host(text.decode("latin-1"))
+        if host is None:
+            raise ProblemError("bad-host")
+        if any_host:
+            return host
+        if not self._any_host and host.name not in self._hosts:
+            raise ProblemError("unknown-host")
+        self._last_host = (text, host)
+        return host
+
+    def _check_origin(self, headers: Headers, host: Host | None) -> None:
+        """Browsers send `Origin` with whatever a page posts: a foreign page must not change the model."""
+        text = headers.get(b"origin")
+        if text is None:
+            # Programs send neither. Browsers without `Origin` say at least this.
+            if headers.get(b"sec-fetch-site", b"").strip().lower() in _FOREIGN_SITES:
+                raise ProblemError("foreign-origin")
+            return
+        origin: Origin | None = parse_origin(text.decode("latin-1"))
+        is_own = host is not None and origin == origin_of(host)
+        if origin is None or not (is_own or origin in self._origins):
+            raise ProblemError("foreign-origin")
+
+    def _check_key(self, method: str, path: str, headers: Headers) -> None:
+        given = headers.get(b"x-api-key")
+        if given is None:
+            scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+            given = token.strip() if scheme.lower() == b"bearer" else b""
+        # Digests have one length, so that the comparison tells nothing about the key's.
+        if self._key is not None and hmac.compare_digest(_hashed(given), self._key):
+            return
+        granted = self._access_keys.grants(given)
+        if granted is None:
+            raise ProblemError("key-needed")
+        needed = needed_scopes(method, path)
+        if needed and needed.isdisjoint(granted):
+            names = " or ".join(f"'{scope}'" for scope in SCOPES if scope in needed)
+            raise ProblemError("scope-needed", f"This takes a key with the scope {names}.")
+
+
+def known_hosts(host: str, further: Iterable[str]) -> list[str]:
+    """Return the names that a server on `host` is called by."""
+    names = [*LOOPBACK_HOSTS, *further]
+    # The wildcard addresses are no names that a caller could use.
+    return names if host in ("0.0.0.0", "::", "") else [*names, host]  # noqa: S104
+
+
+def first_values(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Return the first value of each header.
+
+    Raises
+    ------
+    ProblemError
+        When one is repeated that decides who is asked, or who asks.
+    """
+    values: dict[bytes, bytes] = {}
+    for name, value in headers:
+        if name not in values:
+            values[name] = value
+        elif name in _ONCE:
+            raise ProblemError("bad-host" if name == b"host" else "bad-request")
+    return values
+
+
+def content_length(headers: Headers) -> int | None:
+    """Return the announced length, 0 when there is no body, None when it comes in chunks."""
+    if b"transfer-encoding" in headers:
+        return None
+    length = headers.get(b"content-length", b"0")
+    return int(length) if length.isdigit() else None
+
+
+def body_too_large(limit: int) -> ProblemError:
+    """Return the problem of a body above the limit; the rest of it is not read, so the connection ends."""
+    size = f"{limit / 2**20:g} MiB" if limit >= 2**20 else f"{limit} bytes"
+    detail = f"The body is larger than {size}: send less in one request, or raise the limit in the settings."
+    return ProblemError("body-too-large", detail, headers={"Connection": "close"})
+
+
+def _check_content_type(headers: Headers) -> None:
+    kind = headers.get(b"content-type", b"")
+    if kind != JSON_TYPE and kind.partition(b";")[0].strip().lower() != JSON_TYPE:
+        raise ProblemError("not-json")
+
+
+def _name_of(host: str) -> str:
+    """Return a host of the settings as `Host` headers are compared with it."""
+    parsed = parse_host(host) or parse_host(f"[{host}]")
+    return host if parsed is None else parsed.name
+
+
+def _hashed(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()

@@ -1,0 +1,379 @@
+"""Bodies and query strings, parsed and checked for shape; values are checked by `core` against the schema.
+
+Parsed with orjson from the raw bytes, without a model class in between: a prediction spends less time here than it
+would in building one object a row. Every shape is closed: a key that is not known is refused, so that a misspelt one
+does not pass in silence. What is wrong is named by its JSON pointer; what was sent is not repeated.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+import orjson
+
+from oubli.app.http.problems import ProblemError, invalid, pointer, too_many_rows
+from oubli.app.service.results import KEEP, Keep, NewSamples, Replacement, Row
+from oubli.app.times import TimeError, parse_future
+from oubli.core.data.schema import Schema
+from oubli.core.errors import InputError
+from oubli.core.samples.store import normalise_id
+
+METHODS = ("leaf-influence", "leaf-refit", "leave-one-out")
+MOST_NAMED = 1000  # samples in an answer about influence
+_SAMPLE_KEYS = {"id", "subject", "features", "label", "expires_at", "readd"}
+
+
+class Asked(NamedTuple):
+    """What a `POST /influence` body asks, as it was sent."""
+
+    instances: list[Any]
+    labels: list[Any] | None
+    method: str | None
+    update_set: Any
+    top: int
+
+
+class Reader:
+    """Reads request bodies for one schema.
+
+    Parameters
+    ----------
+    schema
+        Gives the names and the order of the features.
+    max_rows
+        Most instances, samples or ids in one request.
+    max_depth
+        Deepest nesting of a body.
+    now_ms
+        The time, in milliseconds since 1970.
+    """
+
+    def __init__(self, schema: Schema, *, max_rows: int, max_depth: int, now_ms: Callable[[], int]) -> None:
+        self.schema = schema
+        self.max_rows = max_rows
+        self.max_depth = max_depth
+        self._now_ms = now_ms
+        self._names = tuple(schema.names)
+        self._known = frozenset(self._names)
+
+    # --- bodies
+
+    def instances(self, body: bytes) -> list[Any]:
+        """Return the instances of a `/predict` body as they were sent; `rows` puts them in order."""
+        content = self._object(body, {"instances"})
+        return self._list(content, "instances", "instances")
+
+    def rows(self, instances: list[Any]) -> list[Row]:
+        """Return the cells of instances in feature order."""
+        n_features = len(self._names)
+        for i, row in enumerate(instances):
+            if type(row) is not list or len(row) != n_features:
+                return [*instances[:i], *(self._row(r, ("instances", j)) for j, r in enumerate(instances[i:], i))]
+        return instances
+
+    def samples(self, body: bytes) -> tuple[NewSamples, list[Any]]:
+        """Return the samples of a `POST /samples` body, and the list as it was sent."""
+        content = self._object(body, {"samples"})
+        sent = self._list(content, "samples", "samples")
+        samples = NewSamples([], [], [], [], [], [])
+        for i, sample in enumerate(sent):
+            self._sample(samples, i, sample)
+        _refuse_repeated(samples.ids)
+        return samples, sent
+
+    def question(self, body: bytes) -> Asked:
+        """Return what a `POST /influence` body asks."""
+        content = self._object(body, {"instances", "labels", "method", "update_set", "top"})
+        instances = self._list(content, "instances", "instances")
+        labels = content.get("labels")
+        if labels is not None:
+            labels = self._list(content, "labels", "labels")
+            if len(labels) != len(instances):
+                raise invalid("/labels", f"has {len(labels)} labels for {len(instances)} instances: send one for each")
+        method, update_set, top = content.get("method"), content.get("update_set", "all"), content.get("top", 10)
+        if method is not None and method not in METHODS:
+            raise invalid("/method", f"must be one of {', '.join(map(repr, METHODS))}")
+        is_number = type(update_set) is int and update_set >= 1
+        if not is_number and update_set not in ("all", "single"):
+            raise invalid("/update_set", "must be 'all', 'single' or a number of leaves of at least 1")
+        if type(top) is not int or not 1 <= top <= MOST_NAMED:
+            raise invalid("/top", f"must be an integer from 1 to {MOST_NAMED}")
+        return Asked(instances, labels, method, update_set, top)
+
+    def replacement(self, body: bytes, sample_id: str) -> tuple[Replacement, Any]:
+        """Return what a `PUT /samples/{id}` body asks for, and the features as they were sent."""
+        content = self._object(body, {"id", "features", "label", "subject", "expires_at"})
+        if "id" in content and _name(content["id"], "/id") != sample_id:
+            raise invalid("/id", "must be the id in the path: a sample keeps its id; leave it out")
+        for key in ("features", "label"):
+            if key not in content:
+                raise invalid(pointer(key), "is missing: PUT replaces the whole sample")
+        subject: str | Keep | None = KEEP
+        if "subject" in content:
+            subject = None if content["subject"] is None else _name(content["subject"], "/subject")
+        expires: int | Keep | None = KEEP
+        if "expires_at" in content:
+            sent = content["expires_at"]
+            expires = None if sent is None else self._time(sent, ("expires_at",))
+        features = content["features"]
+        row = self._row(features, ("features",))
+        return Replacement(sample_id, row, content["label"], subject, expires), features
+
+    def targets(self, body: bytes) -> tuple[list[str] | None, list[str] | None, str | None]:
+        """Return ids, subjects (one of them is None) and case number of a batch deletion."""
+        content = self._object(body, {"ids", "subjects", "ref"})
+        named = [key for key in ("ids", "subjects") if key in content]
+        if len(named) != 1:
+            raise invalid("", "must have either 'ids' or 'subjects', and not both")
+        key = named[0]
+        values = self._list(content, key, key)
+        names = [_name(value, pointer(key, i)) for i, value in enumerate(values)]
+        ref = None if content.get("ref") is None else parse_ref(content["ref"], "/ref")
+        return (names, None, ref) if key == "ids" else (None, names, ref)
+
+    def search(self, body: bytes) -> tuple[str, Any, Any]:
+        """Return subject, cursor and limit of a search as they were sent."""
+        content = self._object(body, {"subject", "cursor", "limit"})
+        if "subject" not in content:
+            raise invalid("/subject", "is missing: name whose samples to return")
+        return _name(content["subject"], "/subject"), content.get("cursor"), content.get("limit")
+
+    # --- pieces
+
+    def _object(self, body: bytes, keys: set[str]) -> dict[str, Any]:
+        try:
+            content = orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            if "depth" in error.msg:  # the parser's own limit, 1024 levels
+                raise self._too_deep() from None
+            raise ProblemError("broken-json") from None
+        if not isinstance(content, dict):
+            raise self._refuse(content, "", "must be a JSON object")
+        for key in content:
+            if key not in keys:
+                raise self._refuse(content, "", f"has a key that is not known; {_listed(keys)}")
+        return content
+
+    def _list(self, content: dict[str, Any], key: str, what: str) -> list[Any]:
+        if key not in content:
+            raise invalid(pointer(key), "is missing: send a list")
+        values = content[key]
+        if not isinstance(values, list):
+            raise self._refuse(values, pointer(key), "must be a list")
+        if not values:
+            raise invalid(pointer(key), "must not be empty")
+        if len(values) > self.max_rows:
+            raise too_many_rows(what, len(values), self.max_rows)
+        return values
+
+    def _sample(self, samples: NewSamples, i: int, sample: Any) -> None:
+        if not isinstance(sample, dict):
+            raise self._refuse(sample, pointer("samples", i), "must be an object with 'features' and 'label'")
+        if not _SAMPLE_KEYS.issuperset(sample):
+            raise self._refuse(sample, pointer("samples", i), f"has a key that is not known; {_listed(_SAMPLE_KEYS)}")
+        for key in ("features", "label"):
+            if key not in sample:
+                raise invalid(pointer("samples", i, key), "is missing: a sample has 'features' and a 'label'")
+        readd, expires = sample.get("readd", False), sample.get("expires_at")
+        if not isinstance(readd, bool):
+            raise invalid(pointer("samples", i, "readd"), "must be true or false")
+        features = sample["features"]
+        if type(features) is not list or len(features) != len(self._names):
+            features = self._row(features, ("samples", i, "features"))
+        name, subject = sample.get("id"), sample.get("subject")
+        samples.rows.append(features)
+        samples.labels.append(sample["label"])
+        samples.ids.append(None if name is None else _name(name, ("samples", i, "id")))
+        samples.subjects.append(None if subject is None else _name(subject, ("samples", i, "subject")))
+        samples.expires.append(None if expires is None else self._time(expires, ("samples", i, "expires_at")))
+        samples.readd.append(readd)
+
+    def _time(self, value: Any, place: tuple[str | int, ...]) -> int:
+        """Return a time to come, in milliseconds since 1970."""
+        try:
+            return parse_future(value, self._now_ms())
+        except TimeError as error:
+            raise invalid(pointer(*place), error.rule) from None
+
+    def _row(self, features: Any, place: tuple[str | int, ...]) -> Row:
+        n_features = len(self._names)
+        if isinstance(features, list):
+            if len(features) == n_features:
+                return features
+            given = len(features)
+            remedy = "add the missing ones" if given < n_features else "remove what the schema does not have"
+            raise self._refuse(
+                features,
+                pointer(*place),
+                f"has {given} features, the model has {n_features}: {remedy}, in the order that GET /model lists",
+            )
+        if not isinstance(features, dict):
+            rule = "must be a list in feature order, or an object by feature name"
+            raise self._refuse(features, pointer(*place), rule)
+        try:
+            row = [features[name] for name in self._names]
+        except KeyError:
+            missing = [name for name in self._names if name not in features]
+            rule = "is missing: send null when the value is unknown"
+            unknown = [] if self._known.issuperset(features) else [(pointer(*place), _UNKNOWN_FEATURE)]
+            errors = [(pointer(*place, name), rule) for name in missing[:10]]
+            raise ProblemError("invalid-input", errors=[*unknown, *errors]) from None
+        if len(features) != n_features:
+            raise self._refuse(features, pointer(*place), _UNKNOWN_FEATURE)
+        return row
+
+    def _refuse(self, content: Any, place: str, rule: str) -> ProblemError:
+        """Return the problem of a wrong shape. As all shapes are closed, a body that is too deep ends here."""
+        return self._too_deep() if _depth(content) > self.max_depth else invalid(place, rule)
+
+    def _too_deep(self) -> ProblemError:
+        return invalid("", f"is nested too deeply: at most {self.max_depth} levels are accepted")
+
+
+_UNKNOWN_FEATURE = "has a feature name that the model does not know: GET /model lists the names"
+
+
+def explain_addition(error: BaseException | None, sent: list[Any], schema: Schema) -> BaseException | None:
+    """Return what refused the samples of a `POST /samples` body, with the places in that body."""
+    if not isinstance(error, InputError):
+        return error
+    features = [sample["features"] for sample in sent]
+    return explain(error, lambda row: ("samples", row, "features"), features, schema)
+
+
+def explain(
+    error: InputError, place: Callable[[int], tuple[str | int, ...]], sent: list[Any], schema: Schema
+) -> ProblemError:
+    """Return the problem of an input that `core` refused.
+
+    Parameters
+    ----------
+    error
+        Names row, field and rule.
+    place
+        Returns the JSON pointer of a row's features, as parts.
+    sent
+        The features of each row as they were sent: places in a list are named by position, in an object by name.
+    schema
+        Gives the positions.
+    """
+    if error.row is None:
+        return invalid("", error.rule)
+    parts = place(error.row)
+    row = sent[error.row]
+    if error.field is None:
+        return invalid(pointer(*parts), error.rule)
+    if error.field in schema.names:
+        position: str | int = error.field if isinstance(row, dict) else schema.index(error.field)
+        # The name helps whoever sent a list; it is the schema's own.
+        rule = error.rule if isinstance(row, dict) else f"(feature '{error.field}') {error.rule}"
+        return invalid(pointer(*parts, position), rule)
+    beside = parts[:-1]
+    key = error.field if error.field in ("id", "subject") else "label"
+    return invalid(pointer(*beside, key), error.rule)
+
+
+# --- query strings
+
+
+def parse_query(raw: bytes, allowed: Iterable[str]) -> dict[str, list[str]]:
+    """Return the values of each query parameter, in order; refuses names that are not allowed and broken UTF-8."""
+    values: dict[str, list[str]] = {}
+    known = set(allowed)
+    for part in raw.split(b"&"):
+        if not part:
+            continue
+        name, _, value = part.partition(b"=")
+        key = _unquote(name.replace(b"+", b" "))
+        if key not in known:
+            raise invalid("", f"the query has a parameter that is not known; {_listed(known)}")
+        values.setdefault(key, []).append(_unquote(value.replace(b"+", b" ")))
+    return values
+
+
+def one_value(query: Mapping[str, list[str]], name: str) -> str | None:
+    """Return a parameter that may be given once."""
+    values = query.get(name, [])
+    if len(values) > 1:
+        raise invalid(pointer(name), "must be given once")
+    return values[0] if values else None
+
+
+def parse_names(values: list[str], key: str) -> list[str]:
+    """Return ids or subjects of a query string."""
+    return [_name(value, pointer(key, i)) for i, value in enumerate(values)]
+
+
+def parse_id(raw_path: bytes, prefix: bytes) -> str:
+    """Return the id in a path, percent-decoded: any text, slashes included."""
+    return _name(_unquote(raw_path[len(prefix) :]), "/id")
+
+
+def parse_ref(value: Any, place: str) -> str:
+    """Return a case number: a UUID, so that it cannot be a person's name."""
+    if isinstance(value, str) and len(value) == 36:
+        try:
+            return str(uuid.UUID(value))
+        except ValueError:
+            pass
+    raise invalid(place, "must be a UUID, as 36 characters with hyphens: no personal data belongs here")
+
+
+def parse_limit(value: Any, default: int, most: int) -> int:
+    """Return the number of samples on a page."""
+    if value is None:
+        return min(default, most)
+    if isinstance(value, str):
+        value = int(value) if value.isascii() and value.isdecimal() and len(value) < 10 else -1
+    if type(value) is not int or not 1 <= value <= most:
+        raise invalid("/limit", f"must be an integer from 1 to {most}")
+    return value
+
+
+def _name(value: Any, place: str | tuple[str | int, ...]) -> str:
+    try:
+        return normalise_id(value)
+    except InputError as error:
+        raise invalid(place if isinstance(place, str) else pointer(*place), error.rule) from None
+
+
+def _unquote(value: bytes) -> str:
+    try:
+        return unquote_to_bytes(value).decode("utf-8")
+    except UnicodeDecodeError:
+        raise invalid("", "the address is not UTF-8: percent-encode it") from None
+
+
+def _refuse_repeated(ids: list[str | None]) -> None:
+    named = [name for name in ids if name is not None]
+    if len(set(named)) == len(named):
+        return
+    seen: set[str] = set()
+    repeated = []
+    for i, name in enumerate(ids):
+        if name is not None:
+            if name in seen:
+                repeated.append((pointer("samples", i, "id"), "is repeated: an id can occur once in a request"))
+            seen.add(name)
+    raise ProblemError("invalid-input", errors=repeated[:100])
+
+
+def _listed(names: Iterable[str]) -> str:
+    return "known are " + ", ".join(f"'{name}'" for name in sorted(names))
+
+
+def _depth(value: Any) -> int:
+    """Return how deep lists and objects are nested, without recursion."""
+    depth = 0
+    level = [value] if isinstance(value, (dict, list)) else []
+    while level:
+        depth += 1
+        level = [child for item in level for child in _children(item) if isinstance(child, (dict, list))]
+    return depth
+
+
+def _children(item: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return item.values() if isinstance(item, dict) else item

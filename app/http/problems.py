@@ -1,0 +1,421 @@
+"""Errors as HTTP answers: RFC 9457 `application/problem+json`, one shape for all of them.
+
+Texts are built from positions, names of the schema and rules. Nothing that was submitted is repeated, and no text of
+an exception is passed on: it could hold an id or a value. `KINDS` is the list of all problems there are; the OpenAPI
+page shows each as an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from starlette.responses import Response
+
+from oubli.app import errors
+from oubli.app.service.state import StopReason
+from oubli.app.storage.journal import JournalError, JournalFullError, JournalRefusedError, NoDescriptorsError
+from oubli.core.errors import CapacityError, EmptyModelError, FileError, InputError, UnusableModelError
+
+MEDIA_TYPE = "application/problem+json"
+TYPE_PREFIX = "urn:oubli:problem:"
+RETRY_SECONDS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of problem.
+
+    `detail` is what its answers say when nothing more precise is known; `example` shows the `errors` they can have.
+    """
+
+    slug: str
+    status: int
+    title: str
+    detail: str
+    example: tuple[tuple[str, str], ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+_RETRY = {"Retry-After": str(RETRY_SECONDS)}
+
+KINDS: dict[str, Kind] = {
+    kind.slug: kind
+    for kind in (
+        Kind(
+            "broken-json",
+            400,
+            "The body is not JSON",
+            "The body cannot be read as JSON: send one JSON object in UTF-8; a missing value is null, not NaN.",
+        ),
+        Kind(
+            "bad-request",
+            400,
+            "The request cannot be read",
+            "The request is not valid HTTP for this server.",
+        ),
+        Kind(
+            "bad-host",
+            400,
+            "The 'Host' header is malformed",
+            "Send one 'Host' header, with a name or an address and perhaps a port.",
+        ),
+        Kind(
+            "key-needed",
+            401,
+            "A key is needed",
+            "Send a key that is known and has not ended, as 'Authorization: Bearer <key>' or as 'X-API-Key: <key>'.",
+            headers={"WWW-Authenticate": 'Bearer realm="oubli"'},
+        ),
+        Kind(
+            "scope-needed",
+            403,
+            "The key does not allow this",
+            "This takes a key with another scope: `oubli keys create` makes one.",
+        ),
+        Kind(
+            "foreign-origin",
+            403,
+            "The request comes from a foreign web page",
+            "Pages of other origins may not change this server: scheme, host and port in the 'Origin' header must be "
+            "those of the request itself. Set allowed_origins to admit another.",
+        ),
+        Kind("no-such-route", 404, "There is nothing here", "This path is no route: '/docs' lists all of them."),
+        Kind(
+            "not-held",
+            404,
+            "Not held",
+            "No sample is held under this id or subject. POST /samples adds one.",
+        ),
+        Kind(
+            "no-receipt",
+            404,
+            "There is no such receipt",
+            "No erasure has this id or case number: the answer to a deletion names both.",
+        ),
+        Kind(
+            "no-job",
+            404,
+            "There is no such job",
+            "No job has this id, or it ended so long ago that it was forgotten.",
+        ),
+        Kind(
+            "no-ranking",
+            404,
+            "There is no such ranking",
+            "No ranking is kept under this id: samples were erased meanwhile, or it was forgotten. Ask again.",
+        ),
+        Kind(
+            "no-snapshot",
+            404,
+            "There is no snapshot",
+            "No snapshot was written yet: POST /snapshot writes one.",
+        ),
+        Kind(
+            "wrong-method",
+            405,
+            "The method does not fit the route",
+            "This route has other methods: '/docs' lists them.",
+        ),
+        Kind(
+            "upload-slow",
+            408,
+            "The upload took too long",
+            "Nothing was changed: the file paused for longer than upload_pause, or took longer than upload_deadline. "
+            "Upload it again over a faster connection, or set those higher.",
+        ),
+        Kind(
+            "empty-model",
+            409,
+            "No samples are held",
+            "There is nothing to predict from: add samples first.",
+        ),
+        Kind(
+            "id-conflict",
+            409,
+            "An id is held with other content",
+            "Nothing was added: samples were sent under ids that are held with other content. PUT /samples/{id} "
+            "rectifies a sample, another id adds a new one.",
+            example=(("/samples/0/id", "is held with other content"),),
+        ),
+        Kind(
+            "erased-lately",
+            409,
+            "An id was erased lately",
+            "Nothing was added: samples were sent under ids that were erased a short time ago. It may be a late retry. "
+            "Send 'readd': true with each sample that is meant to come back.",
+            example=(("/samples/0/id", "was erased lately"),),
+        ),
+        Kind(
+            "ephemeral",
+            409,
+            "Nothing is kept on disk",
+            "The server was started with --ephemeral: start it with --data-dir to write snapshots.",
+        ),
+        Kind(
+            "too-slow",
+            408,
+            "The request takes too long",
+            "The request did not arrive in time: send it again, without pauses. head_timeout and body_timeout in the "
+            "settings say how long it may take.",
+        ),
+        Kind("body-too-large", 413, "The body is too large", "The body is larger than this server accepts."),
+        Kind(
+            "too-many-rows",
+            413,
+            "Too many rows in one request",
+            "The request names more rows than one request may: split it.",
+        ),
+        Kind(
+            "not-json",
+            415,
+            "The body has the wrong type",
+            "Send the body as JSON, with 'Content-Type: application/json'.",
+        ),
+        Kind(
+            "unknown-host",
+            421,
+            "The request is meant for another host",
+            "The 'Host' header names none of the hosts that this server is known by: call it by one of those, or set "
+            "allowed_hosts.",
+        ),
+        Kind(
+            "invalid-input",
+            422,
+            "The input breaks a rule",
+            "Nothing was changed. Correct what 'errors' lists and send the request again.",
+            example=(("/samples/0/features/age", "must be a finite number: send null when it is unknown"),),
+        ),
+        Kind(
+            "unreadable-file",
+            422,
+            "The file is not a sound model file",
+            "Nothing was changed: the file cannot be read as a model.",
+        ),
+        Kind(
+            "head-too-large",
+            431,
+            "The head of the request is too large",
+            "A request may have 64 KiB of target and headers, and 100 headers, those behind its body included.",
+        ),
+        Kind(
+            "queue-full",
+            429,
+            "Too many requests wait",
+            "As many requests wait for the model as may wait. Try again a little later; erasures are always taken.",
+            headers=_RETRY,
+        ),
+        Kind(
+            "internal-error",
+            500,
+            "The server made a mistake",
+            "This is an error of the server, not of the request. Its log names the place.",
+        ),
+        Kind(
+            "not-ready",
+            503,
+            "Not ready",
+            "The server is starting, or it is stopping: try again a little later.",
+            headers=_RETRY,
+        ),
+        Kind(
+            "too-many-connections",
+            503,
+            "Too many connections are open",
+            "As many connections are open as may be, in all or from this address. Close idle ones, or send more than "
+            "one request over each.",
+            headers=_RETRY,
+        ),
+        Kind(
+            "changes-stopped",
+            503,
+            "The model does not change at present",
+            "An earlier error left the model or the disk in doubt, so nothing is changed until the server is "
+            "restarted. Predictions go on.",
+            headers=_RETRY,
+        ),
+        Kind(
+            "model-unusable",
+            503,
+            "The model cannot be used",
+            "A change of the model was broken off halfway, so it answers nothing and changes nothing. Nothing that was "
+            "acknowledged is lost: restart the server.",
+        ),
+        Kind(
+            "capacity",
+            503,
+            "A limit of the model is reached",
+            "Nothing was changed: the model cannot hold more. Delete samples, or serve a second model.",
+        ),
+        Kind(
+            "journal",
+            503,
+            "The journal cannot be written",
+            "Nothing was changed: a file of the journal could not be opened or written, and no flush had failed. See "
+            "to the disk and to the limit of open files, and try again: it works again when they do.",
+            headers=_RETRY,
+        ),
+        Kind(
+            "superseded",
+            503,
+            "Samples were erased meanwhile",
+            "The answer could have held what was erased while it was made: ask again.",
+            headers=_RETRY,
+        ),
+        Kind(
+            "upload-dropped",
+            503,
+            "The upload was dropped",
+            "Nothing was changed. Samples were erased while the file came in, and it may hold them: upload it again. "
+            "They are dropped from a file that is whole.",
+            headers=_RETRY,
+        ),
+        Kind(
+            "storage",
+            503,
+            "The data directory cannot be written",
+            "Nothing was changed. Check that the disk has room and that the data directory can be written.",
+            headers=_RETRY,
+        ),
+    )
+}
+
+
+class ProblemError(Exception):
+    """A request that is answered with a problem.
+
+    Parameters
+    ----------
+    slug
+        Key of `KINDS`.
+    detail
+        More precise than the kind's own text.
+    errors
+        Pairs of a JSON pointer into the request and what is wrong there.
+    headers
+        Further headers of the answer.
+    """
+
+    def __init__(
+        self,
+        slug: str,
+        detail: str | None = None,
+        errors: Sequence[tuple[str, str]] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(slug)
+        self.kind = KINDS[slug]
+        self.detail = detail or self.kind.detail
+        self.errors = tuple(errors)
+        self.headers = {**self.kind.headers, **(headers or {})}
+
+    def content(self) -> dict[str, Any]:
+        """Return the body as an object."""
+        body: dict[str, Any] = {
+            "type": TYPE_PREFIX + self.kind.slug,
+            "title": self.kind.title,
+            "status": self.kind.status,
+            "detail": self.detail,
+        }
+        if self.errors:
+            body["errors"] = [{"pointer": pointer, "detail": detail} for pointer, detail in self.errors]
+        return body
+
+    def response(self) -> Response:
+        """Return the answer."""
+        return Response(orjson.dumps(self.content()), self.kind.status, self.headers, media_type=MEDIA_TYPE)
+
+
+_STOPPED: dict[StopReason, str] = {
+    StopReason.DISK_FAILED: "A write to the data directory failed, so that what is on the disk is in doubt. Check the "
+    "disk, then restart the server: it reads what is there.",
+    StopReason.MODEL_UNUSABLE: "A change failed inside the model, so that the model is in doubt. Restart the server: "
+    "it makes the model anew from its snapshot and its journal.",
+    StopReason.LEDGER_FAILED: "The ledger does not go on where the journal does. Restart the server: it says what is "
+    "missing.",
+    StopReason.DISK_FULL: "The disk has no room. Make room: changes are then taken again without a restart.",
+    StopReason.DISK_ERRORS: "Files of the journal cannot be read or written, and no flush has failed. Check the disk: "
+    "changes are taken again without a restart as soon as it works.",
+    StopReason.NO_DESCRIPTORS: "The process may not open more files. Raise its limit of open files (ulimit -n): "
+    "changes are taken again without a restart as soon as files can be opened.",
+}
+
+
+def changes_stopped(reason: StopReason) -> ProblemError:
+    """Return the problem of a server that answers predictions and takes no changes."""
+    return ProblemError("changes-stopped", f"{_STOPPED[reason]} Predictions go on.")
+
+
+def invalid(pointer: str, rule: str) -> ProblemError:
+    """Return the problem of one wrong place in the request."""
+    return ProblemError("invalid-input", errors=[(pointer, rule)])
+
+
+def pointer(*parts: str | int) -> str:
+    """Return a JSON pointer; the parts must be positions or names that the schema or this program defines."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def too_many_rows(what: str, given: int, limit: int) -> ProblemError:
+    """Return the problem of a request with too many instances, samples or ids."""
+    return ProblemError("too-many-rows", f"The request has {given} {what}, at most {limit} are accepted: split it.")
+
+
+def to_problem(error: Exception) -> ProblemError | None:
+    """Return the problem that an exception of the service or of `core` means; None for a mistake of ours."""
+    match error:
+        case ProblemError():
+            return error
+        case errors.BusyError():
+            return ProblemError("queue-full")
+        case errors.UnavailableError(reason="failed"):
+            return ProblemError("changes-stopped")
+        case errors.UnavailableError():
+            return ProblemError("not-ready")
+        case errors.ConflictError(rows=rows):
+            rule = "is held with other content"
+            return ProblemError("id-conflict", errors=[(pointer("samples", row, "id"), rule) for row in rows])
+        case errors.ErasedLatelyError(rows=rows):
+            rule = "was erased lately"
+            return ProblemError("erased-lately", errors=[(pointer("samples", row, "id"), rule) for row in rows])
+        case errors.RepeatedKeyError():
+            return invalid("/Idempotency-Key", "was used for another body: use a new key for a new request")
+        case errors.NoReceiptError():
+            return ProblemError("no-receipt")
+        case JournalRefusedError() | NoDescriptorsError():
+            return ProblemError("journal")
+        case JournalFullError():
+            return ProblemError("storage")
+        case JournalError():
+            return ProblemError("changes-stopped")
+        case errors.NotHeldError():
+            return ProblemError("not-held")
+        case errors.NoSnapshotError():
+            return ProblemError("no-snapshot")
+        case errors.EphemeralError():
+            return ProblemError("ephemeral")
+        case errors.SupersededError():
+            return ProblemError("superseded")
+        case errors.UploadError(reason="slow"):
+            return ProblemError("upload-slow")
+        case errors.UploadError():
+            return ProblemError("upload-dropped")
+        case errors.FlushFailedError():
+            return ProblemError("changes-stopped")
+        case errors.StorageError():
+            return ProblemError("storage")
+        case errors.StaleCursorError():
+            return invalid("/cursor", "belongs to a list that is no more: start again without it")
+        case EmptyModelError():
+            return ProblemError("empty-model")
+        case UnusableModelError():
+            return ProblemError("model-unusable")
+        case CapacityError():
+            return ProblemError("capacity")
+        case FileError(rule=rule):
+            return ProblemError("unreadable-file", f"Nothing was changed: {rule}.")
+        case InputError():
+            return ProblemError("invalid-input", errors=[("", error.rule)])
+    return None

@@ -1,0 +1,142 @@
+"""Responses of the routes that do not go through pydantic: JSON bytes, and CSV for lists of samples."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from oubli.app.http.problems import invalid
+from oubli.app.ledger.receipts import Receipt
+from oubli.app.service.results import Added, Page, Predicted
+from oubli.app.times import to_text
+from oubli.core.data.schema import Schema
+from oubli.core.samples.store import HeldSample
+
+# Nothing that answers may keep a copy: it could outlive the sample.
+_HEADERS = {"Cache-Control": "no-store"}
+_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_UTC_Z
+_CURSOR = struct.Struct(">QQ")
+
+
+def to_json(content: Any) -> bytes:
+    """Return an object as JSON; arrays and times included."""
+    return orjson.dumps(content, option=_OPTIONS)
+
+
+def json_answer(content: Any, status: int = 200) -> Response:
+    """Return the response with an object as JSON."""
+    return Response(to_json(content), status, _HEADERS, media_type="application/json")
+
+
+def prediction_content(predicted: Predicted) -> dict[str, Any]:
+    """Return predictions as an object; regression has neither classes nor probabilities."""
+    result = predicted.result
+    content: dict[str, Any] = {"predictions": result.labels.tolist()}
+    if result.classes is not None:
+        content["classes"] = result.classes.tolist()
+        content["probabilities"] = np.ascontiguousarray(result.probabilities)
+    content["model_version"] = predicted.model_version
+    return content
+
+
+def addition_content(added: Added, *, durable: bool) -> dict[str, Any]:
+    """Return what became of samples that were sent, as an object."""
+    return {
+        "ids": added.ids,
+        "model_version": added.model_version,
+        "n_samples": added.n_samples,
+        "durable": durable,
+    }
+
+
+def receipt_content(receipt: Receipt, *, durable: bool) -> dict[str, Any]:
+    """Return a receipt as an object. What was signed is everything but `signature` and `durable`."""
+    return {**receipt.content(), "durable": durable}
+
+
+def sample_content(sample: HeldSample, names: Iterable[str]) -> dict[str, Any]:
+    """Return a sample as an object."""
+    return {
+        "id": sample.id,
+        "subject": sample.subject,
+        "features": dict(zip(names, sample.features, strict=True)),
+        "label": sample.label,
+        "expires_at": None if sample.expires_ms is None else to_text(sample.expires_ms),
+    }
+
+
+def wants_csv(request: Request, chosen: str | None) -> bool:
+    """Whether to answer in CSV: the `format` parameter decides, then the `Accept` header."""
+    if chosen is None:
+        accept = request.headers.get("accept", "")
+        return "text/csv" in accept and "application/json" not in accept
+    if chosen not in ("json", "csv"):
+        raise invalid("/format", "must be 'json' or 'csv'")
+    return chosen == "csv"
+
+
+def page_answer(page: Page, schema: Schema, *, csv: bool) -> Response:
+    """Return a page of samples. In CSV the cursor of the next page is in the header `Next-Cursor`."""
+    cursor = None if page.next_slot is None else write_cursor(page.epoch, page.next_slot)
+    if csv:
+        return csv_answer(page.samples, schema, cursor)
+    names = schema.names
+    samples = [sample_content(sample, names) for sample in page.samples]
+    return json_answer({"samples": samples, "next": cursor, "model_version": page.model_version})
+
+
+def csv_answer(samples: Iterable[HeldSample], schema: Schema, cursor: str | None = None) -> Response:
+    """Return samples as CSV: id, subject, expiry, features, label. A missing value is empty, empty text is ``""``."""
+    columns = [*schema.names, schema.label_name]
+    # A feature may be called "id" as well.
+    lines = [_line([*(_free_name(name, columns) for name in ("id", "subject", "expires_at")), *columns])]
+    for sample in samples:
+        expires = None if sample.expires_ms is None else to_text(sample.expires_ms)
+        lines.append(_line([sample.id, sample.subject, expires, *sample.features, sample.label]))
+    headers = _HEADERS if cursor is None else {**_HEADERS, "Next-Cursor": cursor}
+    return Response("".join(lines), 200, headers, media_type="text/csv")
+
+
+def write_cursor(epoch: int, slot: int) -> str:
+    """Return an opaque text for a place in the list of samples. It holds no id."""
+    return base64.urlsafe_b64encode(_CURSOR.pack(epoch, slot)).decode("ascii").rstrip("=")
+
+
+def read_cursor(text: Any) -> tuple[int, int] | None:
+    """Return epoch and slot of a cursor."""
+    if text is None:
+        return None
+    try:
+        epoch, slot = _CURSOR.unpack(base64.b64decode(text + "==", altchars=b"-_", validate=True))
+    except (ValueError, TypeError, struct.error):
+        raise invalid("/cursor", "is no cursor of this server: pass on 'next' of the page before as it is") from None
+    return epoch, min(slot, 2**62)
+
+
+def _free_name(name: str, taken: list[str]) -> str:
+    while name in taken:
+        name = "_" + name
+    return name
+
+
+def _line(cells: Iterable[Any]) -> str:
+    return ",".join(map(_cell, cells)) + "\r\n"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str):
+        return str(value)
+    if not value or any(sign in value for sign in ',"\r\n') or value != value.strip():
+        return '"' + value.replace('"', '""') + '"'
+    return value

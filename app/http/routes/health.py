@@ -1,0 +1,54 @@
+"""Liveness and readiness; they need no key and no known host."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+
+from oubli.app.http.context import context_of
+from oubli.app.http.openapi import problems
+from oubli.app.http.problems import ProblemError, changes_stopped, invalid
+from oubli.app.http.schemas import Changes, HealthAnswer, ReadyAnswer
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz", summary="Liveness")
+async def healthz() -> HealthAnswer:
+    """Say that the process answers, whatever it is busy with."""
+    return HealthAnswer(status="alive")
+
+
+_FOR = {
+    "name": "for",
+    "in": "query",
+    "required": False,
+    "description": "What the caller wants to send; with `changes` the answer is 503 while none are accepted.",
+    "schema": {"type": "string", "enum": ["predictions", "changes"], "default": "predictions"},
+}
+
+
+@router.get(
+    "/readyz",
+    summary="Readiness",
+    response_model_exclude_none=True,
+    responses=problems("invalid-input", "not-ready", "model-unusable", "changes-stopped"),
+    openapi_extra={"parameters": [_FOR]},
+)
+async def readyz(request: Request) -> ReadyAnswer:
+    """Say whether requests are welcome: not before the kernels are compiled, and not after a signal to stop.
+
+    Predictions go on when the model cannot be changed any more: the answer stays 200 then and says so.
+    """
+    service = context_of(request).service
+    wanted = request.query_params.get("for", "predictions")
+    if wanted not in ("predictions", "changes"):
+        raise invalid("/for", "must be 'predictions' or 'changes'")
+    if service.state != "ready":
+        raise ProblemError("not-ready", f"The server is {service.state}.")
+    if not service.is_usable:
+        raise ProblemError("model-unusable")
+    stopped = service.stopped
+    if stopped is not None and wanted == "changes":
+        raise changes_stopped(stopped)
+    changes: Changes = "accepted" if stopped is None else "stopped"
+    return ReadyAnswer(status="ready", model_version=service.model_version, changes=changes, reason=stopped)

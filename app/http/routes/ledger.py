@@ -1,0 +1,53 @@
+"""The audit ledger, and the keys that its receipts are checked with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from oubli.app.http.context import context_of
+from oubli.app.http.ledger_schemas import KeysAnswer, LedgerAnswer
+from oubli.app.http.openapi import QUERY, problems
+from oubli.app.http.parsing import one_value, parse_limit, parse_query
+from oubli.app.http.problems import invalid
+from oubli.app.http.responses import json_answer
+
+router = APIRouter(tags=["erasures"])
+DEFAULT_PAGE = 100
+
+
+@router.get(
+    "/ledger",
+    summary="The audit ledger",
+    response_model=LedgerAnswer,
+    responses=problems("invalid-input"),
+    openapi_extra={"parameters": [QUERY[name] for name in ("cursor", "limit")]},
+)
+async def read(request: Request) -> Response:
+    """Return the ledger page by page, from its first entry on; `oubli ledger verify` checks what was downloaded.
+
+    It holds keyed hashes instead of ids, and nothing that was submitted but case numbers.
+    """
+    service = context_of(request).service
+    query = parse_query(request.scope["query_string"], ("cursor", "limit"))
+    limit = parse_limit(one_value(query, "limit"), DEFAULT_PAGE, service.limits.page_size_max)
+    after = _read_cursor(one_value(query, "cursor"))
+    entries = await service.receipts.page(after, limit + 1)
+    more = len(entries) > limit
+    page = entries[:limit]
+    return json_answer({"entries": page, "next": str(page[-1]["index"]) if more else None})
+
+
+@router.get("/keys", summary="Public keys", response_model=KeysAnswer, responses=problems())
+async def keys(request: Request) -> Response:
+    """Return the public keys that check signatures, current and retired. Keep them: they are what you trust."""
+    return json_answer({"keys": context_of(request).service.receipts.public_keys()})
+
+
+def _read_cursor(text: Any) -> int:
+    if text is None:
+        return 0
+    if not (isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 16):
+        raise invalid("/cursor", "is no cursor of this server: pass on 'next' of the page before as it is")
+    return int(text)

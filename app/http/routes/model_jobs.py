@@ -1,0 +1,152 @@
+"""Long work on the model as a whole: verify, scrub, fit. Each answers at once with the job that it began."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from oubli.app.http.context import context_of
+from oubli.app.http.job_schemas import FitRequest, JobAnswer, job_content
+from oubli.app.http.openapi import IDEMPOTENCY_KEY, body, problems
+from oubli.app.http.problems import ProblemError, invalid, pointer
+from oubli.app.http.responses import json_answer
+from oubli.app.service.jobs import Job
+from oubli.app.service.training import estimator_of
+from oubli.core.data.schema import Schema
+from oubli.core.errors import InputError
+from oubli.core.registry import KINDS
+
+router = APIRouter(tags=["model"])
+_KINDS = sorted({kind for kind, _ in KINDS})
+
+
+@router.post(
+    "/model/verify",
+    summary="Verify the model",
+    status_code=202,
+    response_model=JobAnswer,
+    responses=problems("queue-full"),
+)
+async def verify(request: Request) -> Response:
+    """Begin to compare the model with a fresh one on the samples held; the result says `ok` and both digests."""
+    return _begun(context_of(request).service.verify_job())
+
+
+@router.post(
+    "/model/scrub",
+    summary="Erase now",
+    status_code=202,
+    response_model=JobAnswer,
+    responses=problems("queue-full", "ephemeral", "changes-stopped"),
+)
+async def scrub(request: Request) -> Response:
+    """Begin to erase from all files what was unlearned, without waiting for the deadline."""
+    return _begun(context_of(request).service.scrub_job())
+
+
+@router.post(
+    "/model/fit",
+    summary="Fit anew",
+    status_code=202,
+    response_model=JobAnswer,
+    responses=problems("broken-json", "body-too-large", "invalid-input", "queue-full", "changes-stopped"),
+    openapi_extra={"parameters": [IDEMPOTENCY_KEY], **body(FitRequest)},
+)
+async def fit(request: Request) -> Response:
+    """Begin to fit anew on the samples held, with other parameters; the new model then takes the place of the old.
+
+    Predictions and changes go on meanwhile, and the changes are in the new model as well. A request that comes again
+    with the same `Idempotency-Key` is answered with the job of the first.
+    """
+    service, sent_body = context_of(request).service, await request.body()
+    kind, parameters = _read(sent_body)
+    described = service.describe()
+    kind = described.kind if kind is None else kind
+    kept = described.parameters if kind == described.kind else {}
+    # In a thread: the first look at a kind imports it, which reads files and may compile.
+    await asyncio.to_thread(check_parameters, kind, parameters, kept, service.schema)
+    async with service.claims.claimed(request.headers, "POST /model/fit", sent_body) as claim:
+        return _begun(service.fit_job(kind, parameters, claim))
+
+
+def check_parameters(kind: str, parameters: dict[str, Any], kept: dict[str, Any], schema: Schema) -> None:
+    """Have parameters checked by the estimator that is to take them.
+
+    Parameters
+    ----------
+    kind
+        Of the estimator.
+    parameters
+        What was sent.
+    kept
+        The parameters in force, as far as they stay.
+    schema
+        Of the samples.
+
+    Raises
+    ------
+    ProblemError
+        When there is no such estimator for the task, or it does not know a parameter or take its value.
+    """
+    try:
+        known = estimator_of(kind, schema.task, {}).get_params()
+    except InputError as error:
+        raise invalid("/kind", error.rule) from None
+    if not known.keys() >= parameters.keys():
+        raise invalid("/parameters", f"has a name that is not known; known are {', '.join(sorted(known))}")
+    if _refusal(kind, schema, {**kept, **parameters}) is None:
+        return
+    errors = []
+    for name, value in parameters.items():
+        refusal = _refusal(kind, schema, {name: value})
+        if refusal is not None:
+            errors.append((pointer("parameters", name), _rule(refusal, name, value)))
+    if not errors:
+        errors.append(("/parameters", "do not fit together, or not with those in force"))
+    raise ProblemError("invalid-input", errors=errors)
+
+
+def _refusal(kind: str, schema: Schema, parameters: dict[str, Any]) -> InputError | None:
+    """Return why an estimator does not take its parameters, None when it does."""
+    try:
+        estimator_of(kind, schema.task, parameters).start(schema)
+    except InputError as error:
+        return error
+    return None
+
+
+def _read(content: bytes) -> tuple[str | None, dict[str, Any]]:
+    """Return kind and parameters of a body; one that is empty leaves all as it is."""
+    try:
+        sent = orjson.loads(content) if content else {}
+    except orjson.JSONDecodeError:
+        raise ProblemError("broken-json") from None
+    if not isinstance(sent, dict):
+        raise invalid("", "must be a JSON object")
+    if not FitRequest.model_fields.keys() >= sent.keys():
+        raise invalid("", "has a key that is not known; known are 'kind', 'parameters'")
+    kind, parameters = sent.get("kind"), sent.get("parameters")
+    if kind is not None and kind not in _KINDS:
+        raise invalid("/kind", f"must be one of {', '.join(map(repr, _KINDS))}")
+    if parameters is None:
+        return kind, {}
+    if not isinstance(parameters, dict):
+        raise invalid("/parameters", "must be an object")
+    return kind, parameters
+
+
+def _rule(error: InputError, name: str, value: Any) -> str:
+    """Return what the estimator says of a parameter, without the value that it repeats."""
+    for repeated in (f"{name}={value!r} ", f"{name} "):
+        if error.rule.startswith(repeated):
+            return error.rule.removeprefix(repeated)
+    return "has a value that the model does not take"
+
+
+def _begun(job: Job) -> Response:
+    answer = json_answer(job_content(job), 202)
+    answer.headers["Location"] = f"/jobs/{job.id}"
+    return answer

@@ -1,0 +1,36 @@
+"""`POST /predict`."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from oubli.app.http.context import context_of
+from oubli.app.http.openapi import body, problems
+from oubli.app.http.parsing import explain
+from oubli.app.http.responses import json_answer, prediction_content
+from oubli.app.http.schemas import PredictAnswer, PredictRequest
+from oubli.core.errors import InputError
+
+router = APIRouter(tags=["predictions"])
+
+
+@router.post(
+    "/predict",
+    summary="Predict",
+    response_model=PredictAnswer,
+    responses=problems(
+        "broken-json", "empty-model", "body-too-large", "too-many-rows", "invalid-input", "queue-full", "model-unusable"
+    ),
+    openapi_extra=body(PredictRequest),
+)
+async def predict(request: Request) -> Response:
+    """Predict for some rows, with the model as it is now: every change answered before is in it."""
+    context = context_of(request)
+    reader = context.reader()
+    instances = reader.instances(await request.body())
+    rows = reader.rows(instances)
+    try:
+        predicted = await context.service.predict(rows)
+    except InputError as error:
+        raise explain(error, lambda row: ("instances", row), instances, reader.schema) from None
+    return json_answer(prediction_content(predicted))

@@ -1,0 +1,242 @@
+"""The samples: add, rectify, read, delete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from starlette.convertors import Convertor, register_url_convertor
+
+from oubli.app.http.context import Context, context_of
+from oubli.app.http.openapi import ID, IDEMPOTENCY_KEY, QUERY, body, problems
+from oubli.app.http.parsing import explain, one_value, parse_id, parse_limit, parse_names, parse_query, parse_ref
+from oubli.app.http.problems import invalid
+from oubli.app.http.responses import (
+    addition_content,
+    csv_answer,
+    json_answer,
+    page_answer,
+    read_cursor,
+    receipt_content,
+    sample_content,
+    wants_csv,
+)
+from oubli.app.http.schemas import (
+    AddAnswer,
+    AddRequest,
+    BatchDeleteRequest,
+    Receipt,
+    ReplaceRequest,
+    SampleAnswer,
+    SamplesAnswer,
+    SearchRequest,
+)
+from oubli.core.errors import InputError
+
+DEFAULT_PAGE = 100
+
+
+class IdConvertor(Convertor[str]):
+    """The rest of a path, line breaks included; Starlette's own `path` stops at them."""
+
+    regex = "(?s:.+)"
+
+    def convert(self, value: str) -> str:
+        """Return the text as it is; `sample_id` reads the raw path, in which broken UTF-8 can be told."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """Return the text as it is."""
+        return value
+
+
+register_url_convertor("sample_id", IdConvertor())
+router = APIRouter(tags=["samples"])
+_ONE = "/samples/{id:sample_id}"
+_INPUT = ("broken-json", "body-too-large", "invalid-input")
+_CHANGE = ("changes-stopped", "storage")
+
+
+@router.post(
+    "/samples",
+    summary="Add samples",
+    status_code=201,
+    response_model=AddAnswer,
+    responses={
+        200: {"model": AddAnswer, "description": "Nothing was new"},
+        **problems(*_INPUT, "id-conflict", "erased-lately", "too-many-rows", "queue-full", "capacity", *_CHANGE),
+    },
+    openapi_extra={"parameters": [IDEMPOTENCY_KEY], **body(AddRequest)},
+)
+async def add(request: Request) -> Response:
+    """Learn samples, all of them or none.
+
+    A sample that is held with the same id, content and subject is accepted and changes nothing, so that a request can
+    be repeated.
+    """
+    context = context_of(request)
+    service, reader, sent_body = context.service, context.reader(), await request.body()
+    samples, sent = reader.samples(sent_body)
+    async with service.claims.claimed(request.headers, "POST /samples", sent_body) as claim:
+        try:
+            added = await service.add(samples, claim)
+        except InputError as error:
+            features = [sample["features"] for sample in sent]
+            raise explain(error, lambda row: ("samples", row, "features"), features, reader.schema) from None
+    return json_answer(addition_content(added, durable=service.is_durable), 201 if added.n_new else 200)
+
+
+@router.post(
+    "/samples/search",
+    summary="List a subject's samples",
+    response_model=SamplesAnswer,
+    responses=problems(*_INPUT, "not-held"),
+    openapi_extra=body(SearchRequest),
+)
+async def search(request: Request) -> Response:
+    """List what is held about a subject, as `GET /samples?subject=` does, without its name in the address."""
+    context = context_of(request)
+    subject, cursor, limit = context.reader().search(await request.body())
+    return _list(context, request, subject, cursor, limit, None)
+
+
+@router.post(
+    "/samples/batch-delete",
+    summary="Delete many samples",
+    response_model=Receipt,
+    responses=problems(*_INPUT, "too-many-rows", *_CHANGE),
+    openapi_extra={"parameters": [IDEMPOTENCY_KEY], **body(BatchDeleteRequest)},
+)
+async def batch_delete(request: Request) -> Response:
+    """Unlearn samples by their ids, or all samples of some subjects; what is not held is counted, not refused."""
+    context = context_of(request)
+    service, sent_body = context.service, await request.body()
+    ids, subjects, ref = context.reader().targets(sent_body)
+    async with service.claims.claimed(request.headers, "POST /samples/batch-delete", sent_body) as claim:
+        receipt = await service.delete(ids=ids, subjects=subjects, ref=ref, claim=claim)
+    return json_answer(receipt_content(receipt, durable=service.is_durable))
+
+
+@router.get(
+    "/samples",
+    summary="List samples",
+    response_model=SamplesAnswer,
+    responses={200: {"content": {"text/csv": {}}}, **problems("not-held", "invalid-input")},
+    openapi_extra={"parameters": [QUERY[name] for name in ("subject", "cursor", "limit", "format")]},
+)
+async def list_samples(request: Request) -> Response:
+    """List the samples held, or those of one subject, page by page."""
+    query = parse_query(request.scope["query_string"], ("subject", "cursor", "limit", "format"))
+    subject = one_value(query, "subject")
+    if subject is not None:
+        subject = parse_names([subject], "subject")[0]
+    cursor, limit, chosen = (one_value(query, name) for name in ("cursor", "limit", "format"))
+    return _list(context_of(request), request, subject, cursor, limit, chosen)
+
+
+@router.delete(
+    "/samples",
+    summary="Delete samples or subjects",
+    response_model=Receipt,
+    responses=problems("invalid-input", "too-many-rows", *_CHANGE),
+    openapi_extra={"parameters": [QUERY[name] for name in ("ids", "subjects", "ref")]},
+)
+async def delete_samples(request: Request) -> Response:
+    """Unlearn the samples with the given ids, or all samples of the given subjects.
+
+    A body is not read, as clients and proxies drop it; `POST /samples/batch-delete` takes one.
+    """
+    context = context_of(request)
+    query = parse_query(request.scope["query_string"], ("id", "subject", "ref"))
+    ids, subjects = query.get("id"), query.get("subject")
+    if (ids is None) == (subjects is None):
+        rule = "the query must have either 'id' or 'subject', once or more; POST /samples/batch-delete takes a body"
+        raise invalid("", rule)
+    service = context.service
+    receipt = await service.delete(
+        ids=None if ids is None else parse_names(ids, "id"),
+        subjects=None if subjects is None else parse_names(subjects, "subject"),
+        ref=_ref(query),
+    )
+    return json_answer(receipt_content(receipt, durable=service.is_durable))
+
+
+@router.get(
+    _ONE,
+    summary="Read one sample",
+    response_model=SampleAnswer,
+    responses={200: {"content": {"text/csv": {}}}, **problems("not-held", "invalid-input")},
+    openapi_extra={"parameters": [ID, QUERY["format"]]},
+)
+async def read(request: Request) -> Response:
+    """Return a sample as it is held."""
+    context = context_of(request)
+    chosen = one_value(parse_query(request.scope["query_string"], ("format",)), "format")
+    csv = wants_csv(request, chosen)
+    sample, version = context.service.get(_sample_id(request))
+    schema = context.service.schema
+    if csv:
+        return csv_answer([sample], schema)
+    return json_answer({**sample_content(sample, schema.names), "model_version": version})
+
+
+@router.put(
+    _ONE,
+    summary="Rectify one sample",
+    response_model=Receipt,
+    responses=problems(*_INPUT, "not-held", "queue-full", "capacity", *_CHANGE),
+    openapi_extra={"parameters": [ID, QUERY["ref"]], **body(ReplaceRequest)},
+)
+async def replace(request: Request) -> Response:
+    """Replace the content of a held sample; the old content is unlearned. Never creates a sample."""
+    context = context_of(request)
+    reader = context.reader()
+    sample_id = _sample_id(request)
+    ref = _ref_of(request)
+    asked, sent = reader.replacement(await request.body(), sample_id)
+    try:
+        receipt = await context.service.replace(asked, ref)
+    except InputError as error:
+        raise explain(error, lambda _: ("features",), [sent], reader.schema) from None
+    return json_answer(receipt_content(receipt, durable=context.service.is_durable))
+
+
+@router.delete(
+    _ONE,
+    summary="Delete one sample",
+    response_model=Receipt,
+    responses=problems("invalid-input", *_CHANGE),
+    openapi_extra={"parameters": [ID, QUERY["ref"]]},
+)
+async def delete(request: Request) -> Response:
+    """Unlearn one sample. One that is not held is counted as absent, so that a request can be repeated."""
+    service = context_of(request).service
+    receipt = await service.delete(ids=[_sample_id(request)], ref=_ref_of(request))
+    return json_answer(receipt_content(receipt, durable=service.is_durable))
+
+
+def _list(
+    context: Context, request: Request, subject: str | None, cursor: Any, limit: Any, chosen: str | None
+) -> Response:
+    most = context.service.limits.page_size_max
+    page = context.service.page(
+        subject=subject, after=read_cursor(cursor), limit=parse_limit(limit, DEFAULT_PAGE, most)
+    )
+    return page_answer(page, context.service.schema, csv=wants_csv(request, chosen))
+
+
+def _ref_of(request: Request) -> str | None:
+    raw_query = request.scope["query_string"]
+    return _ref(parse_query(raw_query, ("ref",))) if raw_query else None
+
+
+def _ref(query: dict[str, list[str]]) -> str | None:
+    value = one_value(query, "ref")
+    return None if value is None else parse_ref(value, "/ref")
+
+
+def _sample_id(request: Request) -> str:
+    scope = request.scope
+    prefix = (scope.get("root_path", "") + "/samples/").encode("ascii")
+    raw: bytes = scope.get("raw_path") or scope["path"].encode("utf-8")
+    return parse_id(raw, prefix)

@@ -1,0 +1,145 @@
+"""Snapshots: write, look at, download, restore."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import BinaryIO
+
+from fastapi import APIRouter, Request, Response
+from starlette.responses import FileResponse
+from starlette.types import Receive, Scope, Send
+
+from oubli.app.http.context import context_of
+from oubli.app.http.openapi import FILE_BODY, problems
+from oubli.app.http.problems import ProblemError
+from oubli.app.http.responses import json_answer
+from oubli.app.http.schemas import Dropped, RestoreAnswer, SnapshotAnswer
+from oubli.app.service.holders import Holders
+from oubli.app.storage.directory import storage_errors
+from oubli.app.storage.snapshots import Snapshot
+
+router = APIRouter(tags=["snapshots"])
+MEDIA_TYPE = "application/octet-stream"
+
+
+class _OpenedFile(FileResponse):
+    """A file that is sent whole even if its name is gone before the end, as snapshots go when something is erased.
+
+    Who takes it in so slowly that the erasure could not be finished in time gets half of it.
+    """
+
+    def __init__(self, file: BinaryIO, name: str, holders: Holders) -> None:
+        self._file = file
+        self._holders = holders
+        super().__init__(
+            f"/dev/fd/{file.fileno()}",
+            media_type=MEDIA_TYPE,
+            filename=name,
+            headers={"Cache-Control": "no-store"},
+            stat_result=os.fstat(file.fileno()),
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it, and close it whatever happens."""
+        sending = asyncio.ensure_future(super().__call__(scope, receive, send))
+        with self._file, self._holders.hold("downloads", sending.cancel) as hold:
+            try:
+                await sending
+            except asyncio.CancelledError:
+                sending.cancel()
+                if hold.is_ended:
+                    raise ConnectionAbortedError from None
+                raise
+
+
+@router.post(
+    "/snapshot",
+    summary="Write a snapshot",
+    status_code=201,
+    responses=problems("ephemeral", "queue-full", "changes-stopped", "storage", "journal"),
+)
+async def write(request: Request) -> SnapshotAnswer:
+    """Write the model to the data directory now. What it holds then survives whatever happens to the process."""
+    return _answer(await context_of(request).service.snapshot())
+
+
+@router.get("/snapshot", summary="The newest snapshot", responses=problems("no-snapshot", "ephemeral"))
+async def metadata(request: Request) -> SnapshotAnswer:
+    """Return what is known of the newest snapshot."""
+    return _answer(context_of(request).service.newest_snapshot)
+
+
+@router.get(
+    "/snapshot/file",
+    summary="Download the newest snapshot",
+    response_class=FileResponse,
+    responses={
+        200: {"content": {MEDIA_TYPE: {}}},
+        **problems("no-snapshot", "ephemeral", "changes-stopped", "storage", "journal"),
+    },
+)
+async def download(request: Request) -> Response:
+    """Return the newest snapshot's file. It holds every sample: keep it as safe as the data itself.
+
+    The ledger notes that it was handed out, and later receipts count it: what is erased here is not erased there.
+    """
+    service = context_of(request).service
+    while True:
+        snapshot = await service.export()
+        try:
+            file = snapshot.path.open("rb")
+        except FileNotFoundError:
+            continue  # newer ones have taken its place meanwhile
+        return _OpenedFile(file, f"oubli-{snapshot.model_version}.safetensors", service.holders)
+
+
+@router.put(
+    "/snapshot/file",
+    summary="Restore a snapshot",
+    response_model=RestoreAnswer,
+    responses=problems(
+        "body-too-large",
+        "unreadable-file",
+        "queue-full",
+        "changes-stopped",
+        "storage",
+        "journal",
+        "upload-slow",
+        "upload-dropped",
+    ),
+    openapi_extra=FILE_BODY,
+)
+async def restore(request: Request) -> Response:
+    """Replace the model by that of an uploaded snapshot, less the samples that were erased, rectified or expired since.
+
+    The ledger says which those are. The model version goes up, never back. `verified` in the answer says how far the
+    file's trees were checked.
+    """
+    service = context_of(request).service
+    with storage_errors(), service.uploads.open() as upload:
+        if not await upload.take(request.stream()):
+            raise ProblemError("unreadable-file", "Nothing was changed: the body is empty, send the file as it is.")
+        restored = await service.restore(upload.path)
+    content = RestoreAnswer(
+        model_version=restored.model_version,
+        snapshot_model_version=restored.snapshot_model_version,
+        n_samples=restored.n_samples,
+        dropped=Dropped(
+            erased=restored.dropped_erased, rectified=restored.dropped_rectified, expired=restored.dropped_expired
+        ),
+        no_longer_held=restored.no_longer_held,
+        verified=restored.verified,
+        durable=service.is_durable,
+    )
+    return json_answer(content.model_dump())
+
+
+def _answer(snapshot: Snapshot) -> SnapshotAnswer:
+    return SnapshotAnswer(
+        id=snapshot.id,
+        model_version=snapshot.model_version,
+        digest=snapshot.digest,
+        bytes=snapshot.bytes,
+        created_at=snapshot.created_at,
+    )

@@ -1,0 +1,313 @@
+"""The shapes of requests and answers, for the OpenAPI page and for the routes that need no speed.
+
+`/predict`, `POST /samples` and the deletions do not build these objects: they parse and answer raw JSON of the same
+shape; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from oubli.app.service.state import StopReason
+
+Changes = Literal["accepted", "stopped"]
+Scalar = str | int | float | bool
+Features = Annotated[
+    list[Scalar | None] | dict[str, Scalar | None],
+    Field(description="A list in feature order, or an object by feature name. A missing value is null."),
+]
+Version = Annotated[
+    int, Field(ge=0, description="Grows by one each time the samples held change; never goes back.", examples=[32562])
+]
+Durable = Annotated[bool, Field(description="Whether it survives a crash. False only with --ephemeral.")]
+Name = Annotated[str | int, Field(description="Text of 1 to 256 characters; an integer is its decimal text.")]
+NextCursor = Annotated[
+    str | None, Field(description="Pass it as `cursor` for the next page; null when this is the last.")
+]
+
+
+class Shape(BaseModel):
+    """Base: closed, so that a misspelt key is not ignored."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
+class PredictRequest(Shape):
+    """Rows to predict for."""
+
+    instances: Annotated[list[Features], Field(min_length=1)]
+
+
+class PredictAnswer(Shape):
+    """Predictions in the order of the instances. Regression has no classes and probabilities."""
+
+    predictions: list[Scalar]
+    classes: list[Scalar] | None = None
+    """The classes held, in the order of the probabilities; it can shrink and grow."""
+    probabilities: list[list[float]] | None = None
+    model_version: Version
+
+
+class InfluenceRequest(Shape):
+    """Rows, and how to ask which samples made their predictions."""
+
+    instances: Annotated[list[Features], Field(min_length=1)]
+    labels: list[Scalar] | None = None
+    """The true labels of the instances; the predicted ones when left out."""
+    method: Literal["leaf-influence", "leaf-refit", "leave-one-out"] | None = None
+    """By default `leaf-influence` for boosted trees (the derivative of the loss by a weight), and for the forest
+    `leave-one-out` (the loss without the sample, less that with it)."""
+    update_set: Literal["all", "single"] | Annotated[int, Field(ge=1)] = "all"
+    """Which samples' changes the leaf methods follow: all, only the one's own, or those in so many leaves a tree."""
+    top: Annotated[int, Field(ge=1, le=1000)] = 10
+    """Most samples of each sort that are named."""
+
+
+class Influential(Shape):
+    """A sample, and what it does."""
+
+    id: str
+    score: float
+
+
+class InfluenceAnswer(Shape):
+    """The samples that do most for the predictions of the instances."""
+
+    helpful: list[Influential]
+    """Without them the loss would be higher; the most helpful first."""
+    harmful: list[Influential]
+    """Without them the loss would be lower; the most harmful first, with negative scores."""
+    method: str
+    note: str | None = None
+    """What there is to know about the scores."""
+    n_samples: int
+    model_version: Version
+
+
+class Sample(Shape):
+    """A sample to learn."""
+
+    id: Name | None = None
+    """Generated when left out."""
+    subject: Name | None = None
+    """Whom the sample is about."""
+    features: Features
+    label: Scalar
+    expires_at: datetime | None = None
+    """When the sample is unlearned and erased by itself: RFC 3339 with a zone, in the future."""
+    readd: bool = False
+    """Whether an id that was erased lately may come back: a late retry does not say so."""
+
+
+class AddRequest(Shape):
+    """Samples to learn, all of them or none."""
+
+    samples: Annotated[list[Sample], Field(min_length=1)]
+
+
+class AddAnswer(Shape):
+    """What is held now."""
+
+    ids: list[str]
+    """The samples' ids, in the order of the request."""
+    model_version: Version
+    n_samples: int
+    """How many samples are held in all."""
+    durable: Durable
+
+
+class ReplaceRequest(Shape):
+    """The new content of a sample. `subject` and `expires_at` stay when left out, and null clears them."""
+
+    features: Features
+    label: Scalar
+    subject: Name | None = None
+    expires_at: datetime | None = None
+    id: Name | None = None
+    """May repeat the id in the path."""
+
+
+class Receipt(Shape):
+    """What became of a deletion, a rectification or an expiry.
+
+    Signed is the RFC 8785 form of everything but `signature` and `durable`.
+    """
+
+    id: str
+    ref: str | None
+    """The caller's case number."""
+    kind: Literal["deletion", "rectification", "expiry", "restore"]
+    status: Literal["unlearned", "erased"]
+    """`unlearned`: no prediction depends on it any more. `erased`: no file in the data directory holds it either."""
+    guarantee: str
+    requested: int
+    """Ids or subjects named, each counted once."""
+    unlearned: int
+    """Samples that no prediction depends on any more."""
+    absent: int
+    """Ids or subjects named that were not held."""
+    exported_snapshots: int
+    """Snapshots that were handed out while one of the samples was held: they are not erased there."""
+    model_version: Version
+    received_at: datetime
+    unlearned_at: datetime
+    erased_at: datetime | None
+    overdue: bool
+    """Whether the deadline for erasing has passed, or was missed."""
+    key_id: str
+    """Of the key in `GET /keys` that checks the signature; with --ephemeral it lives as long as the process."""
+    ledger_index: int
+    """Of the entry of `GET /ledger` that this state is written in."""
+    ledger_head: str
+    """Its hash."""
+    signature: str
+    """Ed25519, in base64."""
+    durable: Durable
+
+
+class HeldSample(Shape):
+    """A sample as it is held."""
+
+    id: str
+    subject: str | None
+    features: dict[str, Scalar | None]
+    """By feature name, as stored: a number in a float32 column is the float32 nearest to the one sent."""
+    label: Scalar
+    expires_at: datetime | None
+    """When it is unlearned and erased by itself."""
+
+
+class SampleAnswer(HeldSample):
+    """A sample as it is held, and the model's version."""
+
+    model_version: Version
+
+
+class SamplesAnswer(Shape):
+    """A page of samples."""
+
+    samples: list[HeldSample]
+    next: NextCursor
+    model_version: Version
+
+
+class SearchRequest(Shape):
+    """Whose samples to list."""
+
+    subject: Name
+    cursor: str | None = None
+    limit: Annotated[int, Field(ge=1)] | None = None
+
+
+class BatchDeleteRequest(Shape):
+    """What to delete: `ids` or `subjects`, and not both."""
+
+    ids: Annotated[list[Name], Field(min_length=1)] | None = None
+    subjects: Annotated[list[Name], Field(min_length=1)] | None = None
+    ref: Annotated[str, Field(json_schema_extra={"format": "uuid"})] | None = None
+    """The caller's case number."""
+
+
+class SnapshotAnswer(Shape):
+    """A snapshot on disk."""
+
+    id: str
+    model_version: Version
+    digest: str
+    """Of the trees: two models with the same digest predict the same, bit for bit."""
+    bytes: int
+    created_at: datetime
+
+
+class Dropped(Shape):
+    """Samples of the file that were left out, by reason."""
+
+    erased: int
+    rectified: int
+    expired: int
+
+
+class RestoreAnswer(Shape):
+    """What a restore did."""
+
+    model_version: Version
+    snapshot_model_version: int
+    """Version at which the file was written."""
+    n_samples: int
+    dropped: Dropped
+    """What was erased, rectified or expired after the file was written; the ledger says so."""
+    no_longer_held: int
+    """Samples that were held before the restore and are not any more."""
+    verified: Literal["verified", "checked", "grown-anew"]
+    """`verified`: the file's trees were compared with a fresh fit on its samples, and are the same. `checked`: that
+    would have taken long; all that can be checked while the file is read was, and POST /model/verify does the rest.
+    `grown-anew`: the trees were grown from the file's samples, because the file is of an older format or holds numbers
+    in another form."""
+    durable: Durable
+
+
+class Feature(Shape):
+    """A column that predictions are made from."""
+
+    name: str
+    type: Literal["numeric", "categorical", "boolean"]
+    dtype: Literal["float32", "float64"]
+
+
+class Label(Shape):
+    """What is predicted."""
+
+    name: str
+    type: Literal["string", "integer", "number", "boolean", "scalar"]
+
+
+class ModelAnswer(Shape):
+    """The model as a whole."""
+
+    kind: str
+    guarantee: Literal["exact", "epsilon-feasible", "approximate"]
+    task: Literal["classification", "regression"]
+    parameters: dict[str, Any]
+    features: list[Feature]
+    """In feature order."""
+    label: Label
+    classes: list[Scalar] | None
+    """The classes held; null for regression."""
+    n_samples: int
+    model_version: Version
+    durable: Durable
+    lazy_tags: int
+    """Parts of trees that the next prediction through them will rebuild."""
+    mutations_since_scrub: int | None
+    """Samples added and deleted since the model was last built anew; null for one that is exact."""
+    pending_erasures: int
+    """Erasures that are unlearned and not yet erased from all files."""
+    overdue_erasures: int
+    """Those of them whose deadline has passed."""
+    expiry_paused: str | None
+    """Why no sample expires at present; POST /expiry/confirm lets it go on."""
+    changes: Changes
+    """Whether samples can be added, rectified and deleted at present."""
+    changes_stopped: StopReason | None
+    """Why not; null while they can. `disk-full` and `no-descriptors` pass by themselves, the others with a restart."""
+    memory_bytes: int
+
+
+class HealthAnswer(Shape):
+    """The process answers."""
+
+    status: Literal["alive"]
+
+
+class ReadyAnswer(Shape):
+    """The server answers predictions."""
+
+    status: Literal["ready"]
+    model_version: Version
+    changes: Changes
+    """Whether samples can be added, rectified and deleted at present; `?for=changes` asks for a 503 when not."""
+    reason: StopReason | None = None
+    """Why changes have stopped; left out while they are accepted."""

@@ -1,0 +1,446 @@
+"""The ledger's file while the server runs: folds notes into it, and answers what is asked about the past.
+
+It is made from the journal and may lag behind it: nothing here is flushed by itself, `flush` is called before the
+journal lets go of what was folded. Killed at any instant, the file is as it was after some record, and folding goes on
+there. All methods belong to one thread at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from oubli.app.errors import StartError
+from oubli.app.ledger import tables
+from oubli.app.ledger.chain import (
+    ACCEPTED,
+    ACCEPTED_KEY,
+    CARRIED_OVER,
+    EMPTY,
+    ERASED,
+    SIGNING_KEY,
+    UNLEARNED,
+    ChainError,
+    Entry,
+    Head,
+    body_of,
+    check_entry,
+    check_whole,
+    head_of,
+    make_entry,
+    moment_of,
+    original_of,
+)
+from oubli.app.ledger.downloads import read_lines
+from oubli.app.ledger.file import file_errors, open_file, open_memory
+from oubli.app.ledger.keys import AuditKeys, KeyNames
+from oubli.app.ledger.ledger import hash_sample
+from oubli.app.ledger.notes import IdempotencyRecord, read_notes
+from oubli.app.ledger.receipts import Receipt, erased_state, receipt_of, signed, state_now
+from oubli.app.times import parse_time, to_text
+from oubli.core.errors import FileError
+
+Relation = Literal["same or newer", "older", "forked"]
+# What a late addition could bring back; a rectified sample is held.
+_DELETIONS = ("deletion", "expiry")
+
+
+class LedgerGapError(StartError):
+    """The journal goes on with an entry that does not follow the ledger's newest: entries between them are missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingErasure:
+    """An erasure that was acknowledged and is not finished.
+
+    Attributes
+    ----------
+    receipt_id
+        Its receipt.
+    acknowledged_ms
+        When, in milliseconds since 1970.
+    seq
+        Number of its journal record; 0 when it came with a downloaded ledger.
+    n_samples
+        How many samples it has unlearned; 0 when none of what was named was held.
+    """
+
+    receipt_id: str
+    acknowledged_ms: int
+    seq: int
+    n_samples: int
+
+
+# What an entry raises that has the right hash and says what no entry says.
+_MISFITS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    sqlite3.IntegrityError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+)
+
+
+class AuditStore:
+    """The ledger: entries, receipts, repeated requests.
+
+    Parameters
+    ----------
+    path
+        Of the file, made when there is none; None keeps it in memory.
+    keys
+        That sign and hash.
+
+    Raises
+    ------
+    StartError
+        When the file cannot be used, or is damaged.
+    """
+
+    def __init__(self, path: Path | None, keys: AuditKeys) -> None:
+        self._connection = open_memory() if path is None else open_file(path)
+        self._keys = keys
+        with file_errors():
+            self._head = tables.head(self._connection)
+            self._applied_seq, self._witnessed_ms = tables.state(self._connection)
+
+    def close(self) -> None:
+        """Close the file."""
+        with file_errors():
+            self._connection.close()
+
+    # --- writing
+
+    def fold(self, seq: int, notes: bytes) -> None:
+        """Take in the notes of one journal record; see `fold_many`."""
+        self.fold_many([(seq, notes)])
+
+    def fold_many(self, records: Sequence[tuple[int, bytes]], *, across_gap: bool = False) -> None:
+        """Take in notes of journal records, all or none; those that were taken in before are passed over.
+
+        It can be tried again when it has failed.
+
+        Parameters
+        ----------
+        records
+            Numbers and notes, in order.
+        across_gap
+            What to do about entries that do not follow the ledger's newest: refuse them, or carry them over as the
+            content of new entries. The latter is for an operator who goes on without the entries that are missing.
+
+        Raises
+        ------
+        LedgerGapError
+            When entries are missing.
+        StorageError
+            When the file cannot be written.
+        """
+        with self._transaction():
+            for seq, notes in records:
+                if seq > self._applied_seq:
+                    self._fold(seq, notes, across_gap=across_gap)
+                    self._applied_seq = seq
+            tables.put_state(self._connection, self._applied_seq, self._witnessed_ms)
+
+    def flush(self) -> None:
+        """Return when everything that was folded is on the disk.
+
+        Raises
+        ------
+        StorageError
+            When that fails.
+        """
+        with file_errors():
+            tables.flush(self._connection)
+
+    def witness(self, now_ms: int) -> None:
+        """Write the time down, so that a start after quiet days does not take them for a leap of the clock."""
+        with self._transaction():
+            self._witnessed_ms = max(self._witnessed_ms, now_ms)
+            tables.put_state(self._connection, self._applied_seq, self._witnessed_ms)
+
+    def forget_idempotent(self, now_ms: int) -> None:
+        """Forget repeated requests whose time is over."""
+        with self._transaction():
+            tables.forget_repeatable(self._connection, now_ms)
+
+    def adopt(self, path: Path, check: Callable[[], None] | None = None) -> int:
+        """Take in a downloaded ledger that goes on where this one ends; return how many entries were new.
+
+        Parameters
+        ----------
+        path
+            See `downloads`.
+        check
+            Called when all is taken in; what it raises takes everything back.
+
+        Raises
+        ------
+        StartError
+            When the file is damaged or was changed, does not go on from here, or belongs to another history.
+        """
+        n_new, last = 0, None
+        with self._transaction():
+            for entry in read_lines(path):
+                try:
+                    last = self._check_adopted(entry, last)
+                    if last.index > self._head.index:
+                        self._append(entry, check_entry(entry, self._head), 0, {})
+                        n_new += 1
+                except (ChainError, *_MISFITS) as error:
+                    how = error if isinstance(error, ChainError) else "an entry is not one of Oubli"
+                    raise StartError(
+                        f"the ledger {path} is not taken in: {how}. Download it again with GET /ledger, from the "
+                        "beginning, from the server that wrote it last"
+                    ) from None
+            if check is not None:
+                check()
+        return n_new
+
+    def _check_adopted(self, entry: Any, last: Head | None) -> Head:
+        """Check an entry against the one before in the file, and against the one of the same index here."""
+        if last is None:
+            check_whole(entry, 1)
+        else:
+            check_entry(entry, last)
+        here = tables.hash_at(self._connection, entry["index"])
+        if here is not None and here != entry["hash"]:
+            raise ChainError(entry["index"], "is another than in the data directory: the two have different histories")
+        return head_of(entry)
+
+    def _fold(self, seq: int, notes: bytes, *, across_gap: bool) -> None:
+        content = read_notes(notes)
+        for entry in content.entries:
+            if tables.hash_at(self._connection, entry["index"]) == entry["hash"]:
+                continue  # it came with a downloaded ledger
+            try:
+                body = check_entry(entry, self._head)
+            except ChainError as error:
+                if not across_gap:
+                    raise LedgerGapError(
+                        f"the ledger ends with entry {self._head.index}, and the journal goes on with another than the "
+                        f"next ({error}): erasures are missing from the ledger. Give the newer ledger with --ledger "
+                        "FILE (GET /ledger, one entry a line), or go on without them with --accept-missing-erasures"
+                    ) from None
+                self._carry_over(entry, seq, content.signatures)
+            else:
+                self._append(entry, body, seq, content.signatures)
+        if content.idempotency is not None:
+            tables.put_repeatable(self._connection, content.idempotency)
+
+    def _carry_over(self, entry: Entry, seq: int, signatures: dict[str, str]) -> None:
+        at_ms = max(moment_of(entry), self.highest_ms() or 0)
+        carrier = make_entry(self._head, CARRIED_OVER, to_text(at_ms), {"entry": entry})
+        self._append(carrier, body_of(carrier), seq, signatures)
+
+    def _append(self, entry: Entry, body: bytes, seq: int, signatures: dict[str, str]) -> None:
+        """Write an entry that follows the newest, and what it means for receipts."""
+        tables.put_entry(self._connection, entry, body)
+        self._head = head_of(entry)
+        original = original_of(entry)
+        if original["type"] == UNLEARNED:
+            receipt = receipt_of(original, signatures.get(str(original["index"]), ""))
+            receipt = receipt if receipt.signature else signed(receipt, self._keys)
+            tables.put_receipt(self._connection, receipt, original["targets"], seq)
+        elif original["type"] == ERASED:
+            for name in original["receipts"]:
+                receipt_now = tables.receipt(self._connection, name)
+                if receipt_now is not None and receipt_now.status == "unlearned":
+                    tables.update_receipt(self._connection, signed(erased_state(receipt_now, original), self._keys))
+        elif original["type"] == SIGNING_KEY:
+            tables.put_signing_key(self._connection, original["key_id"], entry["index"])
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Write all or nothing; what is remembered of the file goes with it."""
+        before = self._head, self._applied_seq, self._witnessed_ms
+        with file_errors():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._head, self._applied_seq, self._witnessed_ms = before
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    # --- reading
+
+    def head(self) -> Head:
+        """Return the newest entry."""
+        return self._head
+
+    def applied_seq(self) -> int:
+        """Return the number of the last journal record that was taken in."""
+        return self._applied_seq
+
+    def highest_ms(self) -> int | None:
+        """Return the highest time that was written down, in milliseconds since 1970; None when none was."""
+        newest = self.entries(self._head.index - 1, 1)
+        latest = max(self._witnessed_ms, moment_of(newest[0]) if newest else 0)
+        return latest or None
+
+    def introduces(self, key_id: str) -> bool:
+        """Whether an entry has told a signing key's public half."""
+        with file_errors():
+            return tables.knows_signing_key(self._connection, key_id)
+
+    def entries(self, after_index: int, limit: int) -> list[Entry]:
+        """Return the entries after one, in order."""
+        with file_errors():
+            return tables.entries(self._connection, after_index, limit)
+
+    def hash_at(self, index: int) -> str | None:
+        """Return the hash of an entry; None when there is none."""
+        with file_errors():
+            return tables.hash_at(self._connection, index)
+
+    def accepted_up_to(self) -> int:
+        """Return the index up to which an operator went on without missing entries; -1 when that never happened."""
+        with file_errors():
+            return max((entry["snapshot_index"] for entry in tables.of_type(self._connection, ACCEPTED)), default=-1)
+
+    def last_model_version(self) -> int:
+        """Return the highest version of the model that an entry tells."""
+        with file_errors():
+            return tables.last_model_version(self._connection)
+
+    def count_of_type(self, kind: str) -> int:
+        """Return how many entries are of a type."""
+        with file_errors():
+            return tables.count_of_type(self._connection, kind)
+
+    def named_keys(self) -> KeyNames:
+        """Return the keys that entries name, less those that an operator went on without."""
+        with file_errors():
+            accepted = [original_of(entry)["lost_key_id"] for entry in tables.of_type(self._connection, ACCEPTED_KEY)]
+            named = KeyNames(tables.signing_keys(self._connection), tables.hashing_keys(self._connection))
+        return named - KeyNames(set(accepted), set(accepted))
+
+    def receipt(self, receipt_id: str, is_overdue: Callable[[str], bool]) -> Receipt | None:
+        """Return a receipt as it is now.
+
+        Parameters
+        ----------
+        receipt_id
+            Which.
+        is_overdue
+            Whether the erasure of a receipt that is not erased should be.
+        """
+        with file_errors():
+            found = tables.receipt(self._connection, receipt_id)
+        return None if found is None else state_now(found, is_overdue, self._keys)
+
+    def receipts_of(self, ref: str, is_overdue: Callable[[str], bool]) -> list[Receipt]:
+        """Return the receipts of a case number, the oldest first; see `receipt`."""
+        with file_errors():
+            found = tables.receipts_of(self._connection, ref)
+        return [state_now(receipt, is_overdue, self._keys) for receipt in found]
+
+    def last_receipt_of(self, targets: Sequence[str], is_overdue: Callable[[str], bool]) -> Receipt | None:
+        """Return the receipt of the last erasure of exactly these targets that found something; see `receipt`.
+
+        Parameters
+        ----------
+        targets
+            Keyed hashes of the set, one for each key; see `Auditor.target_hashes`.
+        """
+        with file_errors():
+            found = tables.last_receipt_of(self._connection, targets, _DELETIONS)
+        return None if found is None else state_now(found, is_overdue, self._keys)
+
+    def pending(self) -> list[PendingErasure]:
+        """Return the erasures that are not finished, the oldest first."""
+        with file_errors():
+            found = tables.waiting(self._connection)
+        return [
+            PendingErasure(receipt.id, parse_time(receipt.unlearned_at), seq, receipt.unlearned)
+            for receipt, seq in found
+        ]
+
+    def erased_since(self, ids: Sequence[str], model_version: int) -> dict[str, str]:
+        """Return which of some ids were erased by a later version than this, and by what.
+
+        Raises
+        ------
+        FileError
+            When erasures since then cannot be told, because their hashing key was destroyed.
+        """
+        keys = {key.id: key for key in self._keys.hashing}
+        kinds: dict[str, str] = {}
+        used: dict[str, None] = {}  # ids of keys, in the order in which they were used
+        with file_errors():
+            for entry in tables.erasures(self._connection):
+                if entry["model_version"] > model_version and entry["samples"]:
+                    used[entry["hashing_key_id"]] = None
+                    for known in entry["samples"]:
+                        _count(kinds, known, entry["kind"])
+        if not keys.keys() >= used.keys():
+            raise FileError(
+                "it is older than erasures whose hashing key is gone, so that nobody can tell which of its samples "
+                "were erased since: use a newer snapshot"
+            )
+        found: dict[str, str] = {}
+        for key_id in used:
+            key = keys[key_id]
+            for name in ids:
+                kind = kinds.get(hash_sample(key, name))
+                if kind is not None:
+                    _count(found, name, kind)
+        return found
+
+    def recently_erased(self, since_ms: int) -> list[tuple[str, int]]:
+        """Return the keyed hashes of samples that were deleted or expired since a time, with when; the oldest first."""
+        found: list[tuple[str, int]] = []
+        with file_errors():
+            for entry in tables.newest_first(self._connection):
+                if moment_of(entry) < since_ms:
+                    break
+                original = original_of(entry)
+                if original["type"] != UNLEARNED or original["kind"] not in _DELETIONS:
+                    continue
+                at_ms = parse_time(original["unlearned_at"])
+                if at_ms >= since_ms:
+                    found.extend((known, at_ms) for known in reversed(original["samples"]))
+        found.reverse()
+        return found
+
+    def idempotent(self, key_hash: str, now_ms: int) -> IdempotencyRecord | None:
+        """Return what is known of a request that is repeated.
+
+        Parameters
+        ----------
+        key_hash
+            Keyed hash of the caller's key.
+        now_ms
+            The time; what has expired by then is not known any more, and is forgotten by `forget_idempotent`.
+        """
+        with file_errors():
+            found = tables.repeatable(self._connection, key_hash)
+        return None if found is None or found.expires_ms <= now_ms else found
+
+
+def _count(kinds: dict[str, str], name: str, kind: str) -> None:
+    """Note what a sample was erased by: rectified and deleted, in whatever order, is deleted."""
+    if kind != "rectification" or name not in kinds:
+        kinds[name] = kind
+
+
+def compare_head(store: AuditStore, index: int, hash: str) -> Relation:  # noqa: A002 - what it is called everywhere
+    """Return how a ledger stands to one that ended with an entry.
+
+    A ledger whose operator went on without missing entries counts as newer than what is missing.
+    """
+    known = EMPTY.hash if index == EMPTY.index else store.hash_at(index)
+    if known == hash or store.accepted_up_to() >= index:
+        return "same or newer"
+    return "older" if known is None else "forked"

@@ -1,0 +1,60 @@
+"""Ledgers that were downloaded: one JSON object a line, an entry or a page of `GET /ledger` as it was answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from oubli.app.errors import StartError
+
+
+def read_lines(path: Path) -> Iterator[Any]:
+    """Return what should be entries, in the order of the file; whether they are is for others to check.
+
+    Raises
+    ------
+    StartError
+        When the file cannot be read, or a line is not JSON.
+    """
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.strip():
+                    continue
+                content = _parse(path, number, line)
+                if isinstance(content, dict) and isinstance(content.get("entries"), list):
+                    yield from content["entries"]
+                else:
+                    yield content
+    except OSError as error:
+        raise StartError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the one JSON object in a file.
+
+    Raises
+    ------
+    StartError
+        When the file cannot be read, or holds something else.
+    """
+    try:
+        content = _parse(path, 1, path.read_bytes())
+    except OSError as error:
+        raise StartError(f"{path} cannot be read: {error.strerror}") from None
+    if not isinstance(content, dict):
+        raise StartError(f"{path} must hold one JSON object, as the server answered it")
+    return content
+
+
+def _parse(path: Path, number: int, text: bytes) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise StartError(
+            f"{path} is not a downloaded ledger, receipt or list of keys: what begins in line {number} is not JSON. "
+            "A ledger has one entry of GET /ledger a line"
+        ) from None

@@ -1,0 +1,319 @@
+"""The side of the ledger that belongs to the event loop: makes entries and signed receipts, in memory only.
+
+What it makes becomes true when the journal has it. A commit that fails is taken back with `rewind`. The file is made
+from the notes, later and elsewhere; see `store`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, NamedTuple, Protocol
+
+from oubli.app.clock import Clock
+from oubli.app.ledger.chain import (
+    CARRIED_OVER,
+    ERASED,
+    EVENT_TYPE,
+    SIGNING_KEY,
+    UNLEARNED,
+    Entry,
+    Head,
+    head_of,
+    make_entry,
+)
+from oubli.app.ledger.key_files import HashingKey
+from oubli.app.ledger.keys import AuditKeys
+from oubli.app.ledger.notes import entry_notes
+from oubli.app.ledger.receipts import Receipt, ReceiptKind, receipt_of, to_ms
+from oubli.app.times import to_text
+
+__all__ = ["Auditor", "By", "Field", "Head", "hash_sample", "hash_targets"]
+
+Notes = bytes
+Field = str | int | bool | None
+By = Literal["ids", "subjects"]
+# Words of this program, numbers, versions, times: too poor for a name and an address.
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,127}")
+_RESERVED = frozenset({"index", "previous", "type", "at", "hash"})
+_RESERVED_TYPES = frozenset({SIGNING_KEY, UNLEARNED, ERASED, CARRIED_OVER})
+
+
+class Unlearned(NamedTuple):
+    """What is made of an erasure.
+
+    Attributes
+    ----------
+    receipt, notes
+        For the caller, and for the journal.
+    hashes
+        The keyed hashes of the samples, under the current key.
+    """
+
+    receipt: Receipt
+    notes: Notes
+    hashes: list[str]
+
+
+class Ledger(Protocol):
+    """What the auditor must know of a ledger to go on with it; `AuditStore` has it."""
+
+    def head(self) -> Head:
+        """Return the newest entry."""
+        ...
+
+    def highest_ms(self) -> int | None:
+        """Return the highest time that was written down."""
+        ...
+
+    def introduces(self, key_id: str) -> bool:
+        """Whether an entry has told a key's public half."""
+        ...
+
+
+class Auditor:
+    """Makes entries and receipts. It belongs to the event loop.
+
+    Parameters
+    ----------
+    head
+        Of the chain so far.
+    keys
+        That sign and hash.
+    now_ms
+        The time of events, in milliseconds since 1970.
+    latest_ms
+        Time of the newest entry; no later entry has an earlier one.
+    introduced_at
+        Index of the entry that told the current signing key; None when none did.
+
+    Attributes
+    ----------
+    head
+        The newest entry.
+    """
+
+    def __init__(
+        self,
+        head: Head,
+        keys: AuditKeys,
+        now_ms: Callable[[], int],
+        *,
+        latest_ms: int = 0,
+        introduced_at: int | None = None,
+    ) -> None:
+        self.head = head
+        self._keys = keys
+        self._now_ms = now_ms
+        self._latest_ms = latest_ms
+        self._introduced_at = introduced_at
+        self._text = (0, to_text(0))  # a time and how it is written: an erasure has the same one thrice
+
+    @classmethod
+    def of(cls, store: Ledger, keys: AuditKeys, now_ms: Callable[[], int] | None = None) -> Auditor:
+        """Return the auditor that goes on where a ledger ends.
+
+        Parameters
+        ----------
+        store
+            The ledger.
+        keys
+            That sign and hash.
+        now_ms
+            The time of events: that of the service's clock, so that a leap that is not confirmed is not written down.
+            Without it the auditor has a clock of its own that goes by the same rules.
+        """
+        latest = store.highest_ms()
+        head = store.head()
+        return cls(
+            head,
+            keys,
+            Clock(latest).now_ms if now_ms is None else now_ms,
+            latest_ms=latest or 0,
+            introduced_at=head.index if store.introduces(keys.signing.id) else None,
+        )
+
+    def unlearned(
+        self,
+        *,
+        kind: ReceiptKind,
+        guarantee: str,
+        requested: int,
+        unlearned_ids: Sequence[str],
+        targets: Sequence[str],
+        by: By,
+        absent: int,
+        ref: str | None,
+        model_version: int,
+        received_at: datetime | int,
+        unlearned_at: datetime | int,
+        exported: int,
+    ) -> Unlearned:
+        """Make the entry and the receipt of an erasure.
+
+        Parameters
+        ----------
+        kind, guarantee, requested, absent, model_version
+            See `receipts.Receipt`.
+        unlearned_ids
+            Samples that no prediction depends on any more; only their keyed hashes are kept.
+        targets, by
+            The ids or subjects named; only a keyed hash of the set is kept.
+        ref
+            The caller's case number, a UUID.
+        received_at, unlearned_at
+            When; it was not received later than it was unlearned, whatever two clocks say.
+        exported
+            Snapshots that were handed out while one of the samples was held.
+        """
+        entries = self._introduction()
+        key, hashing = self._keys.signing, self._keys.hashing[0]
+        done_ms = to_ms(unlearned_at)
+        hashes = [hash_sample(hashing, name) for name in unlearned_ids]
+        entry = self._append(
+            UNLEARNED,
+            done_ms,
+            {
+                "receipt": _new_id(),
+                "ref": None if ref is None else str(uuid.UUID(ref)),
+                "kind": kind,
+                "guarantee": guarantee,
+                "requested": requested,
+                "unlearned": len(unlearned_ids),
+                "absent": absent,
+                "exported_snapshots": exported,
+                "model_version": model_version,
+                "received_at": self._to_text(min(to_ms(received_at), done_ms)),
+                "unlearned_at": self._to_text(done_ms),
+                "key_id": key.id,
+                "hashing_key_id": hashing.id,
+                "samples": hashes,
+                "targets": hash_targets(hashing, targets, by),
+            },
+        )
+        entries.append(entry)
+        draft = receipt_of(entry)
+        signature = key.sign(draft.signed_form())
+        notes = entry_notes(entries, {str(entry["index"]): signature})
+        return Unlearned(Receipt(*draft[:-1], signature), notes, hashes)
+
+    def erased(
+        self, receipt_ids: Sequence[str], *, erased_at: datetime | int, deadline_ms: int, overdue: Sequence[str] = ()
+    ) -> Notes:
+        """Make the one entry that says that erasures are finished.
+
+        Parameters
+        ----------
+        receipt_ids
+            Their receipts.
+        erased_at
+            Since when no file holds anything of them.
+        deadline_ms
+            How long each was allowed to take, from its acknowledgement.
+        overdue
+            The receipts of those that took longer.
+        """
+        entries = self._introduction()
+        at_ms = to_ms(erased_at)
+        fields = {
+            "receipts": [str(uuid.UUID(name)) for name in receipt_ids],
+            "erased_at": to_text(at_ms),
+            "deadline_ms": deadline_ms,
+            "overdue": [str(uuid.UUID(name)) for name in overdue],
+            "key_id": self._keys.signing.id,
+        }
+        entries.append(self._append(ERASED, at_ms, fields))
+        return entry_notes(entries)
+
+    def event(self, kind: str, fields: Mapping[str, Field]) -> Notes:
+        """Make the entry of something else that happened.
+
+        Parameters
+        ----------
+        kind
+            Its type, such as ``"restore"``.
+        fields
+            Numbers, and words of this program.
+
+        Raises
+        ------
+        ValueError
+            When a field could be free text, or has a name that entries use themselves.
+        """
+        if not EVENT_TYPE.fullmatch(kind) or kind in _RESERVED_TYPES or not _RESERVED.isdisjoint(fields):
+            raise ValueError("an event has a type of its own, and no field that every entry has")
+        for value in fields.values():
+            if isinstance(value, str) and not _WORD.fullmatch(value):
+                raise ValueError("an event holds numbers and single words: no free text goes into the ledger")
+        entries = self._introduction()
+        entries.append(self._append(kind, self._now_ms(), fields))
+        return entry_notes(entries)
+
+    def rewind(self, head: Head) -> None:
+        """Forget the entries after a head: the journal does not have them."""
+        self.head = head
+        if self._introduced_at is not None and self._introduced_at > head.index:
+            self._introduced_at = None
+
+    def hashes_of(self, sample_id: str) -> tuple[str, ...]:
+        """Return the keyed hashes of an id under every key that is known, the current one first."""
+        return tuple(hash_sample(key, sample_id) for key in self._keys.hashing)
+
+    def target_hashes(self, names: Iterable[str], by: By) -> tuple[str, ...]:
+        """Return the keyed hashes of a set of ids or subjects under every key that is known, the current one first."""
+        names = list(names)
+        return tuple(hash_targets(key, names, by) for key in self._keys.hashing)
+
+    def hash_text(self, text: str) -> str:
+        """Return the keyed hash of any other text under the current key."""
+        return self._keys.hashing[0].hash(b"text\0" + text.encode("utf-8"))
+
+    def public_keys(self) -> list[dict[str, Any]]:
+        """Return the public keys that receipts are checked with, the current one first."""
+        return self._keys.public_keys()
+
+    def _introduction(self) -> list[Entry]:
+        """Return the entry that tells the signing key, if there is none yet."""
+        if self._introduced_at is not None:
+            return []
+        key = self._keys.signing.describe()
+        fields = {name: key[name] for name in ("key_id", "algorithm", "public_key")}
+        entry = self._append(SIGNING_KEY, self._now_ms(), fields)
+        self._introduced_at = entry["index"]
+        return [entry]
+
+    def _append(self, kind: str, at_ms: int, fields: Mapping[str, Any]) -> Entry:
+        self._latest_ms = max(self._latest_ms, at_ms)
+        entry = make_entry(self.head, kind, self._to_text(self._latest_ms), fields)
+        self.head = head_of(entry)
+        return entry
+
+    def _to_text(self, at_ms: int) -> str:
+        if self._text[0] != at_ms:
+            self._text = (at_ms, to_text(at_ms))
+        return self._text[1]
+
+
+def _new_id() -> str:
+    """Return a random UUID, as `uuid.uuid4` writes it."""
+    raw = bytearray(os.urandom(16))
+    raw[6] = raw[6] & 0x0F | 0x40
+    raw[8] = raw[8] & 0x3F | 0x80
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def hash_sample(key: HashingKey, sample_id: str) -> str:
+    """Return the keyed hash of a sample's id."""
+    return key.hash(b"sample\0" + sample_id.encode("utf-8"))
+
+
+def hash_targets(key: HashingKey, names: Iterable[str], by: By) -> str:
+    """Return the keyed hash of a set of ids or subjects; neither order nor repetition matters."""
+    parts = [by.encode("ascii"), b"\0"]
+    for name in sorted({name.encode("utf-8") for name in names}):
+        parts += (len(name).to_bytes(4, "big"), name)
+    return key.hash(b"".join(parts))

@@ -1,1 +1,0 @@
-"""The routes: parse, delegate to the service, answer. `shapes` describes every body, `answers` makes the responses."""

@@ -1,0 +1,1 @@
+"""One model and all that may be done with it; `model_service` first. No HTTP here."""

@@ -1,0 +1,96 @@
+"""Rebuild tagged subtrees while nothing else is to do, so that later requests do not wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from oubli.app.service.lock import Turns
+from oubli.app.storage.models import ServedModel
+from oubli.core.errors import UnusableModelError
+
+QUIET_SECONDS = 0.005  # without a request before idle work begins
+SLICE_SECONDS = 0.0005  # aimed at for one piece; a request that arrives meanwhile waits for the rest of it
+_MOST_TAGS = 4096
+
+
+class TagSlices:
+    """Resolve some tags at a time, as many as fit a time.
+
+    Parameters
+    ----------
+    seconds
+        Aimed at for one slice. A single tag can take longer; it is the smallest piece there is.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._n_tags = 1
+
+    def step(self, model: ServedModel) -> bool:
+        """Resolve one slice; return whether tags are left."""
+        started = time.perf_counter()
+        try:
+            model.resolve(max_tags=self._n_tags)
+        except UnusableModelError:
+            return False
+        spent = time.perf_counter() - started
+        if spent > self._seconds:
+            self._n_tags = max(1, self._n_tags // 2)
+        elif spent < self._seconds / 2:
+            self._n_tags = min(_MOST_TAGS, 2 * self._n_tags)
+        return model.n_lazy_tags_ > 0
+
+
+class IdleResolver:
+    """The background task that resolves tags between requests.
+
+    Parameters
+    ----------
+    model
+        Returns the live model, which a long mutation replaces.
+    turns
+        Says whether anyone is using the model.
+    """
+
+    def __init__(self, model: Callable[[], ServedModel], turns: Turns) -> None:
+        self._model = model
+        self._turns = turns
+        self._slices = TagSlices(SLICE_SECONDS)
+        self._tagged = asyncio.Event()
+        self._last_request = 0.0
+        self._in_flight = 0
+
+    def request_begins(self) -> None:
+        """Note that a request is being handled: idle work stops."""
+        self._in_flight += 1
+
+    def request_ends(self) -> None:
+        """Note that a request was answered."""
+        self._in_flight -= 1
+        self._last_request = time.monotonic()
+
+    def request_passed(self) -> None:
+        """Note a request that began and was answered in one step."""
+        self._last_request = time.monotonic()
+
+    def model_changed(self) -> None:
+        """Note that there may be tags now."""
+        self._tagged.set()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            await self._tagged.wait()
+            if not self.is_idle():
+                await asyncio.sleep(QUIET_SECONDS)
+            elif not self._slices.step(self._model()):
+                self._tagged.clear()
+            else:
+                await asyncio.sleep(0)
+
+    def is_idle(self) -> bool:
+        """Whether there has been no request for a moment, and nobody is at work on the model."""
+        quiet_for = time.monotonic() - self._last_request
+        return not self._in_flight and quiet_for >= QUIET_SECONDS and self._turns.quiet

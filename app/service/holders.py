@@ -1,0 +1,222 @@
+"""Everything besides the model, its files and its journal that may hold something of a sample.
+
+    keeps     results that stay until somebody asks for them: they are forgotten
+    holds     work that goes on with samples from before: it is waited for, and ended when it takes too long
+
+Whatever finishes an erasure (a snapshot, a scrub, a restore) calls `rid` before the receipt says `erased`. `KINDS` is
+the list of all holders; a holder that is not on it cannot be registered.
+
+An erasure and a hold are compared by their periods. A period ends when the model's freed memory is overwritten: what
+begins after that cannot hold what was unlearned before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Protocol
+
+from oubli.app.service.state import Live
+
+KINDS: dict[str, str] = {
+    "rankings": "Rankings that influence jobs have made; they name samples. Forgotten.",
+    "influence": "Questions about influence: the instances given, and a copy or a view of the model. Ended.",
+    "verify": "The copy of the model that is compared with a fresh fit. Waited for; its result has digests only.",
+    "fit": "The samples that another model is fitted on, and the changes to be made on it. Waited for, and until it "
+    "has ended an erasure that came meanwhile is not begun to be finished.",
+    "uploads": "Files that are being uploaded or restored; an older one holds what was erased since. Ended.",
+    "downloads": "Snapshot files that are being sent, open although they are removed. Ended.",
+    "connections": "The last request of a connection that waits for the next, which is forgotten; requests and "
+    "answers in flight, which are waited for; those that the client leaves lying, which are ended.",
+}
+"""What may hold something of a sample, and what becomes of it before an erasure says `erased`."""
+
+_LOOK = 0.05  # seconds between two looks at what is in flight
+
+
+class InFlight(Protocol):
+    """Something that goes on, seen from outside."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        ...
+
+    def end(self) -> None:
+        """End it, if that is possible."""
+        ...
+
+
+class Hold:
+    """Work that may hold samples; `with` lets go of it. It belongs to the event loop.
+
+    Attributes
+    ----------
+    kind
+        A key of `KINDS`.
+    period
+        In which it began.
+    is_served_next
+        Whether what it makes is going to be the live model.
+    is_ended
+        Whether it was told to end, because samples that it may hold were erased.
+    """
+
+    __slots__ = ("_end", "_holders", "is_ended", "is_served_next", "kind", "period")
+
+    def __init__(self, holders: Holders, kind: str, end: Callable[[], object] | None, is_served_next: bool) -> None:
+        self.kind = kind
+        self.period = holders.period
+        self.is_served_next = is_served_next
+        self.is_ended = False
+        self._holders = holders
+        self._end = end
+
+    def end(self) -> None:
+        """Tell the work to end."""
+        if not self.is_ended:
+            self.is_ended = True
+            if self._end is not None:
+                self._end()
+
+    def let_go(self) -> None:
+        """Say that nothing is held any more; calling it again does nothing."""
+        self._end = None
+        self._holders._let_go(self)
+
+    def __enter__(self) -> Hold:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.let_go()
+
+
+class Holders:
+    """The registry of all that may hold something of a sample. It belongs to the event loop.
+
+    Parameters
+    ----------
+    live
+        Counts the periods.
+    """
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._holds: set[Hold] = set()
+        self._forget: dict[str, Callable[[int], None]] = {}
+        self._in_flight: list[Callable[[], Iterable[InFlight]]] = []
+        self._changed = asyncio.Event()
+
+    @property
+    def period(self) -> int:
+        """The present period."""
+        return self._live.period
+
+    def register(
+        self,
+        kind: str,
+        forget: Callable[[int], None],
+        in_flight: Callable[[], Iterable[InFlight]] | None = None,
+    ) -> None:
+        """Register what keeps something.
+
+        Parameters
+        ----------
+        kind
+            A key of `KINDS`.
+        forget
+            Forgets what was made in a period or before it.
+        in_flight
+            Returns what goes on at present and may hold samples.
+        """
+        _require_known(kind)
+        self._forget[kind] = forget
+        if in_flight is not None:
+            self._in_flight.append(in_flight)
+
+    def hold(self, kind: str, end: Callable[[], object] | None = None, *, is_served_next: bool = False) -> Hold:
+        """Register work that may hold samples from now on; it must let go at its end, whatever happens.
+
+        Parameters
+        ----------
+        kind
+            A key of `KINDS`.
+        end
+            Ends it; None when it can only be waited for.
+        is_served_next
+            See `Hold`.
+        """
+        _require_known(kind)
+        hold = Hold(self, kind, end, is_served_next)
+        self._holds.add(hold)
+        return hold
+
+    def wiped(self) -> None:
+        """Note that the live model holds nothing any more of what was unlearned; the next period begins."""
+        self._live.period += 1
+
+    @property
+    def delayed_from(self) -> float:
+        """The first period whose erasures have to wait, because a model is being made that is going to be served."""
+        return min((hold.period for hold in self._holds if hold.is_served_next), default=math.inf)
+
+    async def rid(self, period: int, patience: float) -> None:
+        """Forget what is kept from a period and before, and return when nothing holds anything of it.
+
+        Parameters
+        ----------
+        period
+            The last one.
+        patience
+            Seconds after which what goes on is ended.
+        """
+        self._forget_until(period)
+        end_at = time.monotonic() + patience
+        in_flight = [one for look in self._in_flight for one in look()]
+        while True:
+            holds = [hold for hold in self._holds if hold.period <= period]
+            in_flight = [one for one in in_flight if not one.is_over]
+            if not holds and not in_flight:
+                break
+            left = end_at - time.monotonic()
+            if left <= 0:
+                for hold in holds:
+                    hold.end()
+                for one in in_flight:
+                    one.end()
+            await self._wait(_LOOK if in_flight else max(left, _LOOK))
+        self._forget_until(period)  # what had begun before may have been kept at its end
+
+    def is_rid(self, period: int) -> bool:
+        """Forget what is kept from a period and before; whether nothing else holds anything of it."""
+        self._forget_until(period)
+        if any(hold.period <= period for hold in self._holds):
+            return False
+        return all(one.is_over for look in self._in_flight for one in look())
+
+    def _forget_until(self, period: int) -> None:
+        for forget in self._forget.values():
+            forget(period)
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait until a hold was let go, or for so long."""
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def _let_go(self, hold: Hold) -> None:
+        self._holds.discard(hold)
+        self._changed.set()
+
+
+def _require_known(kind: str) -> None:
+    if kind not in KINDS:
+        raise ValueError(f"{kind!r} is not in `KINDS`: say there what it holds and what becomes of it")

@@ -1,0 +1,125 @@
+"""`Idempotency-Key`: a request that comes again gets the answer of the first, and changes nothing.
+
+What is kept of a request is committed with its mutation and expires: keyed hashes of the key and the body, and
+references. The ids of an answer are those of the repeated body; of generated ones the first is kept, hidden by what
+only the caller's key tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from oubli.app.errors import RepeatedKeyError
+from oubli.app.http.problems import invalid
+from oubli.app.ledger.ledger import Auditor
+from oubli.app.ledger.notes import IdempotencyRecord
+from oubli.app.service.folding import Folder
+
+HEADER = "Idempotency-Key"
+KEPT_MS = 86_400_000
+LONGEST = 255
+_KEYS = uuid.UUID("6f75626c-692d-4a6f-8273-2d6279206b65")  # the name space of keyed requests
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A key that came with a request.
+
+    Attributes
+    ----------
+    key, body
+        Keyed hashes of the key with the route, and of the body.
+    mask
+        Hides the first generated id.
+    earlier
+        How the request was answered before; None when it is new.
+    """
+
+    key: str
+    body: str
+    mask: int
+    earlier: IdempotencyRecord | None = None
+
+    def as_uuid(self) -> str:
+        """Return an id that is the same whenever the request comes."""
+        return str(uuid.uuid5(_KEYS, self.key))
+
+    def record(
+        self,
+        *,
+        now_ms: int,
+        model_version: int,
+        n_samples: int,
+        n_new: int = 0,
+        first_id: int | None = None,
+        receipt: str | None = None,
+    ) -> IdempotencyRecord:
+        """Return what to keep of the answer."""
+        return IdempotencyRecord(
+            key=self.key,
+            body=self.body,
+            expires_ms=now_ms + KEPT_MS,
+            model_version=model_version,
+            n_samples=n_samples,
+            n_new=n_new,
+            first_id=None if first_id is None else first_id ^ self.mask,
+            receipt=receipt,
+        )
+
+
+class Claims:
+    """The keys of requests, one request of a key at a time.
+
+    Parameters
+    ----------
+    auditor
+        Hashes.
+    folder
+        Reads what was kept.
+    now_ms
+        The time, in milliseconds since 1970.
+    """
+
+    def __init__(self, auditor: Auditor, folder: Folder, now_ms: Callable[[], int]) -> None:
+        self._auditor = auditor
+        self._folder = folder
+        self._now_ms = now_ms
+        self._in_flight: dict[str, asyncio.Lock] = {}
+
+    @asynccontextmanager
+    async def claimed(self, headers: Mapping[str, str], route: str, body: bytes) -> AsyncIterator[Claim | None]:
+        """Claim the key of a request for as long as it takes; None when it has none.
+
+        Raises
+        ------
+        ProblemError, RepeatedKeyError
+            When the key is too long, or was used with another body.
+        """
+        text = headers.get(HEADER)
+        if text is None:
+            yield None
+            return
+        if not 0 < len(text) <= LONGEST:
+            raise invalid(f"/{HEADER}", f"must have 1 to {LONGEST} characters")
+        key = self._auditor.hash_text(f"{route}\0{text}")
+        lock = self._in_flight.setdefault(key, asyncio.Lock())
+        try:
+            async with lock:
+                yield await self._claim(key, text, route, body)
+        finally:
+            if not lock.locked():
+                self._in_flight.pop(key, None)
+
+    async def _claim(self, key: str, text: str, route: str, body: bytes) -> Claim:
+        now = self._now_ms()
+        earlier = await self._folder.read(lambda store: store.idempotent(key, now))
+        hashed = self._auditor.hash_text(f"{route}\0{hashlib.sha256(body).hexdigest()}")
+        if earlier is not None and earlier.body != hashed:
+            raise RepeatedKeyError
+        mask = int(self._auditor.hash_text(f"ids\0{route}\0{text}")[:13], 16)  # 52 bits: below all JSON numbers
+        return Claim(key, hashed, mask, earlier)

@@ -1,0 +1,307 @@
+"""Which samples made these predictions: asked of the live model without holding it up.
+
+    leaf methods     the trees and samples are read as a view, in a thread; mutations wait that long, and go on while
+                     scores are computed from the view
+    leave-one-out    a copy of the model unlearns and learns again; mutations go on meanwhile
+
+A ranking names samples. It is answered and not kept, but for those that take long: these are kept until somebody asks
+for them. Before an erasure is finished, questions that began before it are ended and their rankings forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from oubli.app.errors import SupersededError
+from oubli.app.service.checkpoint import Upkeep
+from oubli.app.service.compiling import is_influence_prepared, prepare_influence
+from oubli.app.service.holders import Hold, Holders
+from oubli.app.service.influence_methods import method_for, seconds_for
+from oubli.app.service.jobs import Job, JobBoard, Report
+from oubli.app.service.lock import Turns
+from oubli.app.service.results import Row
+from oubli.app.service.state import Live
+from oubli.app.service.threads import Workers
+from oubli.app.storage.models import ServedModel
+from oubli.core.errors import EmptyModelError
+
+if TYPE_CHECKING:
+    from oubli.core.influence import Influence
+
+_LONG = 1.0  # seconds from which on a question is a job
+_MOST_KEPT = 20  # rankings
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked.
+
+    Attributes
+    ----------
+    rows : instances, in feature order.
+    labels : theirs; None stands for the predicted ones.
+    method, update_set : as `oubli.core.influence.influence` takes them; None: the method that fits the kind.
+    top : most samples of each sort that are named.
+    """
+
+    rows: list[Row]
+    labels: list[Any] | None
+    method: str | None
+    update_set: Any
+    top: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What is answered.
+
+    Attributes
+    ----------
+    helpful, harmful : ids and scores of the samples that do most.
+    method : what ranked them.
+    note : what there is to know about the scores; may be empty.
+    n_samples, model_version : of the model that was asked.
+    """
+
+    helpful: list[tuple[str, float]]
+    harmful: list[tuple[str, float]]
+    method: str
+    note: str
+    n_samples: int
+    model_version: int
+
+
+class Influencing:
+    """Answers questions about the live model.
+
+    Parameters
+    ----------
+    live
+        What is asked about.
+    upkeep
+        Copies it.
+    turns, workers
+        Who may touch the model, and the threads.
+    jobs
+        Long questions.
+    holders
+        Told of what is kept, and of questions that go on.
+    """
+
+    def __init__(
+        self, live: Live, upkeep: Upkeep, turns: Turns, workers: Workers, jobs: JobBoard, holders: Holders
+    ) -> None:
+        self._live = live
+        self._upkeep = upkeep
+        self._turns = turns
+        self._workers = workers
+        self._jobs = jobs
+        self._kept: dict[str, tuple[int, Ranking]] = {}  # with the period in which it was asked for
+        self._holders = holders
+        holders.register("rankings", self.forget)
+
+    def method_of(self, question: Question) -> str:
+        """Return the method that a question is answered by.
+
+        Raises
+        ------
+        UnfitError
+            When it does not go with the kind of the model.
+        """
+        return method_for(self._live.model, question.method, question.update_set)
+
+    def takes_long(self, question: Question) -> bool:
+        """Whether a question is to be a job; see `method_of` for what is raised."""
+        method = self.method_of(question)
+        return seconds_for(self._live.model, method, question.update_set, len(question.rows)) > _LONG
+
+    async def ask(self, question: Question) -> Ranking | Job:
+        """Answer a question, or begin a job when that takes long; see `answer` for what is raised.
+
+        How long kernels take that are not loaded yet cannot be foreseen: then it is tried for a moment, and what is not
+        answered by then goes on as a job.
+        """
+        if self.takes_long(question):
+            return self.job(question)
+        if is_influence_prepared(self._live.model):
+            return await self.answer(question)
+        asked = _Asked(question, self._holders.hold("influence"))
+        answering = self._workers.begin(self._answer_held(asked))
+        done, _ = await asyncio.wait({answering}, timeout=_LONG)
+        return answering.result() if done else self._job_of(asked, answering)
+
+    async def answer(self, question: Question) -> Ranking:
+        """Rank the samples held by what they do for the rows.
+
+        Raises
+        ------
+        InputError
+            When the rows or labels are refused.
+        EmptyModelError
+            With no samples held.
+        UnfitError
+            When the method does not go with the kind of the model.
+        SupersededError
+            When samples were erased meanwhile.
+        """
+        # A thread cannot be called back: it holds what it works on also when nobody waits for it any more.
+        return await self._workers.finish(self._answer_held(_Asked(question, self._holders.hold("influence"))))
+
+    async def _answer_held(self, asked: _Asked) -> Ranking:
+        """Answer a question that is held, and keep the ranking if it has a name while it still is."""
+        with asked.hold as hold:
+            ranking = await self._answer(asked.question, asked.tell)
+            if hold.is_ended:
+                raise _superseded()
+            if asked.name is not None:
+                self._kept[asked.name] = hold.period, ranking
+                for old in list(self._kept)[:-_MOST_KEPT]:
+                    del self._kept[old]
+            return ranking
+
+    async def _answer(self, question: Question, progress: Callable[[int, int], None]) -> Ranking:
+        self.method_of(question)
+        while not is_influence_prepared(self._live.model):  # another one may be put in place meanwhile
+            await self._workers.compile(partial(prepare_influence, self._live.model))
+        method, live = self.method_of(question), self._live
+        if live.model.n_samples_ == 0:
+            raise EmptyModelError("the model holds no samples: add some before asking what they do")
+        if method == "leave-one-out":
+            async with self._turns.mutation():
+                copy = await self._upkeep.copied()
+                version = live.version
+            found = await self._workers.ask(partial(_ask, copy, copy, question, method, progress))
+            return _ranking(found, question, copy.n_samples_, version)
+        async with self._turns.long_read():
+            await self._turns.pass_turnstile()
+            model, version = live.model, live.version
+            with self._turns.reading():
+                seen, labels = await self._workers.ask(partial(_look, model, question))
+                n_samples = model.n_samples_
+        asked = Question(question.rows, labels, method, question.update_set, question.top)
+        found = await self._workers.ask(partial(_ask, seen, None, asked, method, progress))
+        return _ranking(found, question, n_samples, version)
+
+    def job(self, question: Question) -> Job:
+        """Begin to answer a question that takes long; the job's result says under which id the ranking is kept."""
+        waiting: list[_Asked] = []
+
+        def end() -> None:
+            if waiting:
+                waiting.clear()
+                hold.let_go()
+
+        async def work(report: Report) -> dict[str, Any]:
+            if not waiting:
+                raise _superseded()
+            asked = waiting.pop()
+            asked.report = report
+            return _kept_as(asked, await self._workers.finish(self._answer_held(asked)))
+
+        hold = self._holders.hold("influence", end)
+        waiting.append(_Asked(question, hold, str(uuid.uuid4())))
+        try:
+            return self._jobs.start("influence", work)
+        except BaseException:
+            hold.let_go()
+            raise
+
+    def _job_of(self, asked: _Asked, answering: asyncio.Future[Ranking]) -> Job:
+        """Go on with an answer that has been begun, as a job."""
+
+        async def work(report: Report) -> dict[str, Any]:
+            asked.report = report
+            return _kept_as(asked, await asyncio.shield(answering))
+
+        job = self._jobs.start("influence", work)
+        asked.name = str(uuid.uuid4())
+        return job
+
+    def kept(self, name: str) -> Ranking | None:
+        """Return the ranking that a job has made, None when it is not known any more."""
+        kept = self._kept.get(name)
+        return None if kept is None else kept[1]
+
+    def forget(self, period: int) -> None:
+        """Forget the rankings that were asked for in a period or before it: they name samples that may be gone."""
+        self._kept = {name: kept for name, kept in self._kept.items() if kept[0] > period}
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A question that is being answered, or is going to be.
+
+    Attributes
+    ----------
+    question
+        What is asked.
+    hold
+        On what it holds of samples.
+    name
+        Under which the ranking is kept; None when it is not.
+    report
+        Takes in the progress of a job.
+    """
+
+    question: Question
+    hold: Hold
+    name: str | None = None
+    report: Report | None = None
+
+    def tell(self, done: int, total: int) -> None:
+        """Tell how far it is, and end it when it must hold nothing any more; called in its thread."""
+        if self.hold.is_ended:
+            raise _superseded()
+        if self.report is not None:
+            self.report(done / total)
+
+
+def _kept_as(asked: _Asked, ranking: Ranking) -> dict[str, Any]:
+    return {"influence": asked.name, "n_samples": ranking.n_samples, "model_version": ranking.model_version}
+
+
+def _superseded() -> SupersededError:
+    return SupersededError("samples were erased meanwhile, which this may have held: ask again")
+
+
+def _look(model: Any, question: Question) -> tuple[Any, list[Any]]:
+    """Read the trees and samples of a model, the leaves of the rows, and their labels; only reads the model.
+
+    Rows are routed here: the model may know other categories by the time that scores are computed.
+    """
+    from oubli.core.influence import view  # its kernels take long to import, and many servers are never asked
+
+    labels = question.labels
+    if labels is None:
+        labels = model.query(question.rows, frozen=True).labels.tolist()
+    seen = view(model)
+    leaves = seen.route(question.rows)
+    return replace(seen, route=lambda _: leaves), labels
+
+
+def _ask(
+    asked: Any,
+    predicts: ServedModel | None,
+    question: Question,
+    method: str,
+    progress: Callable[[int, int], None] | None,
+) -> Influence:
+    from oubli.core.influence import influence
+
+    labels = question.labels
+    if labels is None and predicts is not None:
+        labels = predicts.query(question.rows, frozen=True).labels.tolist()
+    if method == "leave-one-out":
+        return influence(asked, question.rows, labels, method=method, progress=progress)
+    return influence(asked, question.rows, labels, method=method, update_set=question.update_set, progress=progress)
+
+
+def _ranking(found: Influence, question: Question, n_samples: int, version: int) -> Ranking:
+    return Ranking(
+        found.helpful(question.top), found.harmful(question.top), found.method, found.note, n_samples, version
+    )

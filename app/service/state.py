@@ -1,0 +1,101 @@
+"""The state that requests see and mutations change: the model, and its place in its history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from oubli.app.storage.models import ServedModel
+
+
+class StopReason(StrEnum):
+    """Why nothing is changed at present; `GET /readyz` and `GET /model` tell it."""
+
+    DISK_FAILED = "disk-failed"
+    """A write or a flush has failed: only a restart can tell what the disk holds."""
+    MODEL_UNUSABLE = "model-unusable"
+    """A change failed inside the model: only a restart can tell what it should be."""
+    LEDGER_FAILED = "ledger-failed"
+    """The ledger does not go on where the journal does: only a restart can tell why."""
+    DISK_FULL = "disk-full"
+    """There is no room on the disk; changes are taken again when there is."""
+    DISK_ERRORS = "disk-errors"
+    """A read or a write has failed before anything was flushed; changes are taken again when they work."""
+    NO_DESCRIPTORS = "no-descriptors"
+    """The process may not open more files; changes are taken again when it may."""
+
+
+@dataclass(slots=True)
+class Pending:
+    """An erasure that was acknowledged and is not finished: old files still hold what was unlearned.
+
+    Attributes
+    ----------
+    seq
+        Number of its journal record.
+    since_ms
+        When it was acknowledged, in the steady time of this process (`Clock.steady_ms`).
+    is_inherited
+        Whether an earlier process acknowledged it: nobody knows for sure how long ago, so it is due at once.
+    period
+        In which it was acknowledged; see `oubli.app.service.holders`.
+    """
+
+    seq: int
+    since_ms: int
+    is_inherited: bool = False
+    period: int = 0
+
+
+@dataclass(slots=True)
+class Live:
+    """What is served now. It belongs to the event loop.
+
+    Attributes
+    ----------
+    model
+        Replaced as a whole by long mutations, restores and fits.
+    version
+        Of the samples, the parameters and the kind.
+    epoch
+        Names the order in which samples are listed.
+    seq
+        Number of the newest record of the journal.
+    next_id
+        Generated ids are at least this number.
+    exports
+        How many times a snapshot was handed out.
+    pending
+        Erasures that are not finished, by receipt.
+    period
+        How many times the freed memory of the model was overwritten; see `oubli.app.service.holders`.
+    halted
+        Why nothing is changed until a restart: an error left the model or the disk in doubt. None when none did.
+    hindered
+        Why the last change could not be written, although the disk and the model are sound. None when it could.
+    """
+
+    model: ServedModel
+    version: int
+    epoch: int
+    seq: int = 0
+    next_id: int = 0
+    exports: int = 0
+    pending: dict[str, Pending] = field(default_factory=dict)
+    period: int = 0
+    halted: StopReason | None = None
+    hindered: StopReason | None = None
+
+    @property
+    def stopped(self) -> StopReason | None:
+        """Why nothing is changed at present; None when changes are taken."""
+        return self.halted or self.hindered
+
+    @property
+    def failed(self) -> bool:
+        """Whether nothing is changed until a restart."""
+        return self.halted is not None
+
+    def halt(self, reason: StopReason) -> None:
+        """Change nothing until a restart; the first reason stays."""
+        self.halted = self.halted or reason

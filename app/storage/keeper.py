@@ -1,0 +1,126 @@
+"""What keeps the model of a service: the data directory with all that is in it, or nothing."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from oubli.app.errors import EphemeralError, StorageError
+from oubli.app.storage.directory import DataDirectory
+from oubli.app.storage.journal import Journal
+from oubli.app.storage.models import ServedModel
+from oubli.app.storage.snapshots import Facts, Snapshot, SnapshotStore
+
+
+class Keeper:
+    """Writes and removes snapshots. Its methods take long: call them in a thread, one at a time.
+
+    Parameters
+    ----------
+    directory
+        Where to keep everything; None keeps nothing.
+    snapshots
+        The snapshots in it.
+    journal
+        What makes changes durable between snapshots.
+
+    Attributes
+    ----------
+    lineage
+        Names the history that versions belong to: those of two snapshots can be compared when it is the same.
+    """
+
+    def __init__(self, directory: DataDirectory | None, snapshots: SnapshotStore | None, journal: Journal) -> None:
+        self._directory = directory
+        self._snapshots = snapshots
+        self.journal = journal
+        self.lineage = secrets.token_hex(16)
+
+    @property
+    def is_ephemeral(self) -> bool:
+        """Whether nothing is kept."""
+        return self._snapshots is None
+
+    @property
+    def path(self) -> Path | None:
+        """The data directory."""
+        return None if self._directory is None else self._directory.path
+
+    @property
+    def newest(self) -> Snapshot:
+        """The newest snapshot; raises `NoSnapshotError` when there is none, `EphemeralError` when there never is."""
+        return self._store().newest
+
+    def is_current(self, seq: int) -> bool:
+        """Whether the newest snapshot has taken in all records of the journal."""
+        return self._snapshots is None or self._snapshots.newest_seq() == seq
+
+    def write(self, model: ServedModel, facts: Facts, *, twice: bool = False) -> Snapshot:
+        """Write a snapshot of a model without lazy tags that nobody changes meanwhile.
+
+        Parameters
+        ----------
+        model
+            What to write.
+        facts
+            What to say with it.
+        twice
+            Whether to write both generations anew, because the older one holds what must be gone.
+
+        Raises
+        ------
+        StorageError
+            When it cannot be written; what was there before still is.
+        """
+        store = self._store()
+        snapshot = store.write(model, facts)
+        if twice:
+            store.write_again()
+        return snapshot
+
+    def write_instead(self, model: ServedModel, facts: Facts) -> Callable[[], None]:
+        """Write both generations of another model than the live one; return what takes them back.
+
+        Raises
+        ------
+        StorageError
+            When they cannot be written; none of them is there.
+        FlushFailedError
+            When that is in doubt.
+        """
+        store = self._store()
+        take_back = partial(store.take_back, store.newest_number(), store.newest_or_none)
+        try:
+            self.write(model, facts, twice=True)
+        except BaseException:
+            take_back()
+            raise
+        return take_back
+
+    def replace_older(self, seq: int) -> None:
+        """Make sure that no snapshot is kept that has taken in fewer records than this."""
+        store = self._store()
+        if store.oldest_seq() < seq:
+            try:
+                store.write_again()
+            except StorageError:
+                store.keep_newest(1)  # on a full disk: one generation is better than one that must be gone
+            else:
+                store.keep_newest()
+
+    def remove_older(self) -> int:
+        """Remove all but two generations; return the number up to which the journal is not needed any more."""
+        return self._store().keep_newest()
+
+    def close(self) -> None:
+        """Let the next server have the directory."""
+        self.journal.close()
+        if self._directory is not None:
+            self._directory.close()
+
+    def _store(self) -> SnapshotStore:
+        if self._snapshots is None:
+            raise EphemeralError
+        return self._snapshots

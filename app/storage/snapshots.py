@@ -1,0 +1,356 @@
+"""Snapshots: the model in a file, two generations of them.
+
+A new snapshot is written beside the old ones, flushed, read back and compared, and only then takes its name; only
+after that older ones go. So at every instant a sound file holds the model as it was at the newest or the second newest
+snapshot, and the journal holds what came after either. When something was erased, the older generation holds what must
+be gone: then the new snapshot is written twice, and both copies are the generations.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from oubli.app.errors import FlushFailedError, NoSnapshotError, StartError, StorageError
+from oubli.app.storage.directory import DataDirectory, storage_errors
+from oubli.app.storage.models import ServedModel, load_kept, read_notes
+from oubli.core.bounds import LARGEST_COUNTER, Anything, Fields, Text, WholeText, require
+from oubli.core.errors import FileError, NewerFormatError
+
+GENERATIONS = 2
+_NAME = re.compile(r"snapshot-(\d{8,})\.safetensors", re.ASCII)
+# What is noted in a file beside the model. A file that was uploaded says these too: nothing goes on to a database, a
+# counter or a calendar before it has passed here.
+_NOTES = Fields(
+    optional={
+        "model_version": WholeText(),
+        "next_id": WholeText(high=LARGEST_COUNTER),
+        "lineage": Text(64),
+        "epoch": WholeText(),
+        "seq": WholeText(high=LARGEST_COUNTER),
+        "exports": WholeText(),
+        "ledger_index": WholeText(),
+        "ledger_hash": Text(64),
+        "restore_notes": Text(2**20),
+        "snapshot_id": Text(32),
+        "created_at": Text(40),
+        "digest": Text(128),
+    },
+    more=Anything(),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a snapshot says besides the model.
+
+    Attributes
+    ----------
+    model_version, epoch
+        See `oubli.app.service.state.Live`.
+    next_id
+        Generated ids are at least this number.
+    lineage
+        Names the history that versions belong to.
+    seq
+        Number of the last journal record that the model has taken in.
+    exports
+        How many times a snapshot had been handed out.
+    ledger_index, ledger_hash
+        The newest entry of the ledger then; an older ledger does not belong to this snapshot.
+    restore_notes
+        Of a snapshot that a restore wrote: what the journal has to note of it.
+    """
+
+    model_version: int = 0
+    next_id: int = 0
+    lineage: str = ""
+    epoch: int | None = None
+    seq: int = 0
+    exports: int = 0
+    ledger_index: int = 0
+    ledger_hash: str = ""
+    restore_notes: str = ""
+
+    def to_notes(self) -> dict[str, str]:
+        """Return everything as texts."""
+        return {name: str(value) for name, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_notes(cls, notes: Mapping[str, str]) -> Facts:
+        """Read texts; a model file that the service did not write has version 0 and no lineage.
+
+        Raises
+        ------
+        FileError
+            When a number is none, or out of range.
+        """
+        require(dict(notes), _NOTES, "what is noted beside the model")
+        epoch = notes.get("epoch")
+        numbers = ("model_version", "next_id", "seq", "exports", "ledger_index")
+        return cls(
+            **{name: int(notes.get(name, "0")) for name in numbers},
+            epoch=None if epoch is None else int(epoch),
+            lineage=notes.get("lineage", ""),
+            ledger_hash=notes.get("ledger_hash", ""),
+            restore_notes=notes.get("restore_notes", ""),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What is known of a snapshot file."""
+
+    id: str
+    model_version: int
+    digest: str
+    bytes: int
+    created_at: datetime
+    path: Path
+    facts: Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A model read from a snapshot at start, with what a person should be told about it.
+
+    Attributes
+    ----------
+    model, snapshot
+        The model, and the snapshot it is from.
+    notes
+        Sentences.
+    regrown
+        Whether the trees were grown anew from the samples, because no snapshot has sound ones.
+    """
+
+    model: ServedModel
+    snapshot: Snapshot
+    notes: tuple[str, ...]
+    regrown: bool = False
+
+
+class SnapshotStore:
+    """The snapshot files of a data directory.
+
+    Parameters
+    ----------
+    directory
+        An open data directory.
+    """
+
+    def __init__(self, directory: DataDirectory) -> None:
+        self._directory = directory
+        self._newest: Snapshot | None = None
+
+    @property
+    def newest(self) -> Snapshot:
+        """The newest snapshot.
+
+        Raises
+        ------
+        NoSnapshotError
+            When none was written or recovered yet.
+        """
+        if self._newest is None:
+            raise NoSnapshotError
+        return self._newest
+
+    @property
+    def newest_or_none(self) -> Snapshot | None:
+        """The newest snapshot, None when there is none."""
+        return self._newest
+
+    def newest_seq(self) -> int | None:
+        """Return the number of the last journal record in the newest snapshot, None when there is none."""
+        return None if self._newest is None else self._newest.facts.seq
+
+    def oldest_seq(self) -> int:
+        """Return the lowest number of a journal record that a snapshot ends with; -1 when one cannot be read."""
+        seqs = []
+        for path in self._files():
+            try:
+                seqs.append(describe(path, read_notes(path)).facts.seq)
+            except FileError:
+                seqs.append(-1)
+        return min(seqs, default=-1)
+
+    def oldest_at(self) -> datetime | None:
+        """Return when the oldest snapshot that is kept was written, None when there is none."""
+        times = []
+        for path in self._files():
+            with contextlib.suppress(FileError):
+                times.append(describe(path, read_notes(path)).created_at)
+        return min(times, default=None)
+
+    def holds_model(self) -> bool:
+        """Whether the directory holds a model, readable or not."""
+        return bool(self._files())
+
+    def recover(self) -> Recovered:
+        """Read the newest snapshot, or the one before when the newest is damaged.
+
+        When neither has sound trees, those of the newest whose samples can be read are grown anew: trees are derived
+        from the samples, and what is wrong with them is no reason to lose these.
+
+        Raises
+        ------
+        StartError
+            When the samples of no snapshot can be read, or the newest needs a newer version of Oubli.
+        """
+        problems: list[str] = []
+        for regrow in (False, True):
+            for path in self._files():
+                try:
+                    snapshot = describe(path, read_notes(path))
+                    loaded = load_kept(path, regrow=regrow)
+                except (FileError, OSError) as error:
+                    if isinstance(error, NewerFormatError):
+                        # Falling back would lose what the newer version learned and unlearned.
+                        raise StartError(f"{path}: {error.rule}") from None
+                    if not regrow:
+                        problems.append(f"{path.name} cannot be read: {_rule(error)}")
+                    continue
+                self._newest = snapshot
+                notes = [*problems]
+                if loaded.regrown:
+                    notes.append(f"the trees were grown anew from the samples in {path.name}")
+                elif problems:
+                    notes.append(f"fell back to {path.name}; what came after it is read from the journal")
+                return Recovered(loaded.model, snapshot, tuple(notes), loaded.regrown)
+        raise StartError(
+            f"no snapshot in {self._directory.path} can be read. " + "; ".join(problems) + ". Restore the files from a "
+            "backup, or start with another --data-dir (or an empty one) to train again"
+        )
+
+    def write(self, model: ServedModel, facts: Facts) -> Snapshot:
+        """Write a snapshot of a model without lazy tags that nobody changes meanwhile; older ones stay.
+
+        Raises
+        ------
+        StorageError
+            When it cannot be written or read back; the files that were there are untouched.
+        """
+        number = self._next_number()
+        extra = {
+            **facts.to_notes(),
+            "snapshot_id": f"{number:08d}",
+            "created_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        }
+        with storage_errors(), self._directory.temporary() as temporary:
+            model.save(temporary, extra=extra)
+            self._newest = self._publish(temporary, number)
+        return self._newest
+
+    def write_again(self) -> None:
+        """Write the newest snapshot a second time, as a generation of its own.
+
+        Raises
+        ------
+        StorageError
+            When it cannot be written or read back.
+        """
+        with storage_errors(), self._directory.temporary() as temporary:
+            shutil.copyfile(self.newest.path, temporary)
+            self._publish(temporary, self._next_number())
+
+    def newest_number(self) -> int:
+        """Return the number of the newest file; see `take_back`."""
+        return self._next_number() - 1
+
+    def take_back(self, number: int, newest: Snapshot | None) -> None:
+        """Remove the files after one, which a restore has written that did not happen.
+
+        Raises
+        ------
+        FlushFailedError
+            When that is in doubt: a restart could find them.
+        """
+        try:
+            self._directory.remove([path for path in self._files() if _number(path) > number])
+        except OSError:
+            raise FlushFailedError("a snapshot could not be taken back") from None
+        self._newest = newest
+
+    def keep_newest(self, n: int = GENERATIONS) -> int:
+        """Remove all but the newest files; return the smallest journal number that those kept have taken in.
+
+        Raises
+        ------
+        StorageError
+            When they cannot be removed.
+        """
+        with storage_errors():
+            files = self._files()
+            self._directory.remove_unfinished()
+            self._directory.remove(files[n:])
+            seqs = []
+            for path in files[:n]:
+                with contextlib.suppress(FileError):  # a damaged one is no reason to keep the journal
+                    seqs.append(describe(path, read_notes(path)).facts.seq)
+        return min(seqs, default=0)
+
+    def _publish(self, temporary: Path, number: int) -> Snapshot:
+        """Check a finished file and give it its name.
+
+        The check is that of the next start: older files go when this one is there, so it must be one that can be read.
+        """
+        temporary.chmod(0o600)
+        try:
+            snapshot = describe(temporary, read_notes(temporary))
+            load_kept(temporary)
+        except FileError as error:
+            raise StorageError(f"the snapshot read back is damaged ({error.rule})") from None
+        return replace(snapshot, path=self._directory.publish(temporary, f"snapshot-{number:08d}.safetensors"))
+
+    def _next_number(self) -> int:
+        return max(map(_number, self._files()), default=0) + 1
+
+    def _files(self) -> list[Path]:
+        """Return the snapshot files, newest first."""
+        files = [path for path in self._directory.path.iterdir() if _NAME.fullmatch(path.name)]
+        return sorted(files, key=_number, reverse=True)
+
+
+def describe(path: Path, notes: Mapping[str, str]) -> Snapshot:
+    """Read a snapshot's metadata.
+
+    Raises
+    ------
+    FileError
+        When it is there and makes no sense.
+    """
+    size = path.stat()
+    facts = Facts.from_notes(notes)
+    text = notes.get("created_at")
+    try:
+        created_at = datetime.fromisoformat(text) if text else datetime.fromtimestamp(size.st_mtime, UTC)
+        if created_at.tzinfo is None:
+            raise FileError(
+                "its metadata is damaged: take another copy of the file"
+            )  # no other can be compared with it
+        created_at = created_at.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise FileError("its metadata is damaged: take another copy of the file") from None
+    return Snapshot(
+        id=notes.get("snapshot_id", ""),
+        model_version=facts.model_version,
+        digest=notes.get("digest", ""),
+        bytes=size.st_size,
+        created_at=created_at,
+        path=path,
+        facts=facts,
+    )
+
+
+def _number(path: Path) -> int:
+    return int(path.stem.removeprefix("snapshot-"))
+
+
+def _rule(error: FileError | OSError) -> str:
+    return error.rule if isinstance(error, FileError) else (error.strerror or "input/output error")

@@ -1,1 +1,0 @@
-"""Exact boosting whose updates equal training anew; see `core/boosting`."""

@@ -1,0 +1,254 @@
+"""The trees as plain arrays for a file, and back, checked.
+
+In a file are the places in use only, tree by tree, and of every sample, in the order of their slots, what it
+contributes to each tree. Everything else follows: candidates are drawn anew, codes and leaves looked up, sums and
+values counted. So nothing in a file can contradict the samples in silence.
+
+    n_grown, scale, limit, ranks                        see `engine.py`, `labels.py`
+    first, edges, hashes, n_inner, n_outer, n_taken     the bins, see `discretise.py`
+    sizes                                               int32[T]: places in use of each tree
+    place, parent, feature, bin, missing_left           by place in use, parents before children
+    gh                                                  int16/32[T, n]
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oubli.core.boosting.engine import Shape
+from oubli.core.boosting.online.candidates import FEW, MANY_CATEGORIES
+from oubli.core.boosting.online.discretise import MOST_CODES, Bins
+from oubli.core.boosting.online.labels import MOST_GRADIENT, MOST_GROWTH, NO_SCALE, Scale
+from oubli.core.boosting.online.parameters import MAX_SAMPLES, OnlineSettings
+from oubli.core.boosting.online.state import NIL, STATE, Forest
+from oubli.core.boosting.problem import Problem, n_groups
+from oubli.core.boosting.state import LEAF, NODE
+
+if TYPE_CHECKING:
+    from oubli.core.boosting.online.engine import OnlineTrees
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+_ROOM = 17 / 16  # of the slots, see `engine.py`
+_CANDIDATE_BYTES = 24  # of a code in an iteration while its candidates are drawn
+
+_NODE_FIELDS: dict[str, Any] = {
+    "place": np.int32,
+    "parent": np.int32,
+    "feature": np.int32,
+    "bin": np.int32,
+    "missing_left": np.uint8,
+}
+_BINS: dict[str, Any] = {
+    "first": np.uint32,
+    "edges": np.float64,
+    "hashes": np.uint64,
+    "n_inner": np.int64,
+    "n_outer": np.int64,
+    "n_taken": np.int64,
+}
+
+
+def bytes_asked(settings: OnlineSettings, shape: Shape, arrays: Arrays) -> int:
+    """Bytes of the trees that `unpack` makes of arrays, roughly; of those that training makes when there are none."""
+    d, m, n_slots = len(shape.categorical), settings.n_estimators, _ROOM * shape.n_slots + 16
+    if arrays:
+        n_inner, n_outer = (_take(arrays, name, np.int64, (d,)) if name in arrays else np.zeros(d, np.int64)
+                            for name in ("n_inner", "n_outer"))  # fmt: skip
+    else:
+        n_inner, n_outer = np.full(d, min(settings.max_bins, shape.n_samples)), np.zeros(d, np.int64)
+    most = 2.0**20  # a feature has fewer codes, what says otherwise is refused later
+    n_inner, n_outer = np.clip(n_inner, 0, most), np.clip(n_outer, 0, most)
+    few = np.where(shape.categorical, MANY_CATEGORIES, FEW)
+    n_codes = float((n_inner + 2 * n_outer + 2).sum())
+    n_bins = float(
+        (np.maximum(settings.split_sampling * n_inner + 1, np.minimum(n_inner, few)) + 2 * n_outer + 2).sum()
+    )
+    n_leaves, n_trees = settings.max_leaf_nodes, m * shape.groups
+    sample_bytes = 3 if shape.is_classification else 5
+    of_a_tree = 2 * n_leaves * (NODE.itemsize + STATE.itemsize) + n_leaves * 8 * (n_bins + 1) + n_slots * sample_bytes
+    return int(n_trees * of_a_tree + m * n_codes * _CANDIDATE_BYTES + n_slots * 2 * d)
+
+
+def _in_order(forest: Forest, tree: int) -> list[int]:
+    """Places in use of a tree: a node, then its left subtree, then the right one."""
+    found, waiting = [], [0]
+    start = tree * forest.n_places
+    features, lefts = forest.nodes["feature"], forest.nodes["left"]
+    while waiting:
+        place = waiting.pop()
+        found.append(place)
+        if features[start + place] != LEAF:
+            left = int(lefts[start + place]) - start
+            waiting += [left + 1, left]
+    return found
+
+
+def pack(trees: "OnlineTrees") -> Arrays:
+    """Return the trees as arrays by name."""
+    forest, scale = trees.forest, trees.scale
+    arrays: Arrays = {
+        "n_grown": np.array([trees.n_grown], np.int64),
+        "scale": np.array([scale.base, scale.reach, scale.scale, scale.unit]),
+        "limit": np.array([scale.limit], np.int64),
+        "ranks": trees.ranks,
+    }
+    if trees.groups == 0:
+        return arrays
+    arrays |= {name: getattr(trees.bins, name) for name in _BINS}
+    places = [_in_order(forest, tree) for tree in range(forest.n_trees)]
+    sizes = [len(some) for some in places]
+    place = np.array([place for some in places for place in some], np.int32)
+    rows = np.repeat(forest.roots, sizes) + place
+    arrays |= {
+        "sizes": np.array(sizes, np.int32),
+        "place": place,
+        "parent": forest.states["parent"][rows],
+        "feature": forest.nodes["feature"][rows],
+        "bin": forest.states["bin"][rows],
+        "missing_left": forest.nodes["missing_left"][rows],
+        "gh": forest.gh[:, np.flatnonzero(trees.held)],
+    }
+    return arrays
+
+
+def _require(condition: Any, what: str) -> None:
+    if not condition:
+        raise ValueError(what)
+
+
+def _take(arrays: Arrays, name: str, dtype: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """An array of a file, of the type and shape that it should have; -1: any length."""
+    _require(name in arrays, f"there is no {name}")
+    array = arrays[name]
+    fits = array.ndim == len(shape) and all(want in (-1, have) for want, have in zip(shape, array.shape, strict=True))
+    _require(array.dtype == dtype and fits, f"{name} has another type or shape")
+    return array.copy()
+
+
+def _take_bins(arrays: Arrays, categorical: npt.NDArray[np.bool_]) -> Bins:
+    """The bins, such that looking a value up in them ends, within them."""
+    d = len(categorical)
+    lengths = {"first": d + 1, "edges": -1, "hashes": -1, "n_inner": d, "n_outer": d, "n_taken": d}
+    parts = {name: _take(arrays, name, dtype, (lengths[name],)) for name, dtype in _BINS.items()}
+    bins = Bins(**parts, categorical=categorical)
+    n_codes = np.diff(bins.first.astype(np.int64))
+    _require(bins.first[0] == 0 and (n_codes >= 2).all() and (n_codes <= MOST_CODES).all(), "first is out of order")
+    _require(len(bins.edges) == len(bins.hashes) == bins.n_codes, "there are not as many codes as bins")
+    _require(((bins.n_inner >= 0) & (bins.n_outer >= 0)).all(), "a number of codes is negative")
+    _require((np.maximum(bins.n_inner, bins.n_outer) <= MOST_CODES).all(), "a number of codes is too large")
+    counted = np.where(categorical, bins.n_inner + bins.n_outer, bins.n_inner + 2 * bins.n_outer) + 2
+    _require(np.array_equal(counted, n_codes), "the codes of a feature are counted wrong")
+    _require(((bins.n_taken >= 0) & (bins.n_taken <= np.where(categorical, bins.n_outer, 0))).all(), "n_taken is wrong")
+    for feature in np.flatnonzero(~categorical).tolist():
+        edges = bins.edges[bins.first[feature] : bins.first[feature + 1]]
+        is_sound = (edges[:-2] <= edges[1:-1]).all() and edges[-2] == np.inf and np.isnan(edges[-1])
+        _require(is_sound, f"the edges of feature {feature} are out of order")
+    return bins
+
+
+def _take_structure(trees: "OnlineTrees", arrays: Arrays) -> None:
+    """The nodes, such that every walk from a root ends at a leaf of the same tree."""
+    forest, candidates = trees.forest, trees.candidates
+    n_places = forest.n_places
+    sizes = _take(arrays, "sizes", np.int32, (forest.n_trees,)).astype(np.int64)
+    _require(((sizes >= 1) & (sizes <= n_places) & (sizes % 2 == 1)).all(), "a tree has a wrong number of nodes")
+    fields = {name: _take(arrays, name, dtype, (int(sizes.sum()),)) for name, dtype in _NODE_FIELDS.items()}
+    features = fields["feature"]
+    _require(((features >= LEAF) & (features < trees.n_features)).all(), "a feature is out of range")
+    widths = np.diff(candidates.first.astype(np.int64))
+    is_categorical = trees.bins.categorical[features] & (features != LEAF)
+    limits = np.where(features == LEAF, 1, widths[features] - 1)
+    _require(((fields["bin"] >= 0) & (fields["bin"] < limits)).all(), "a bin is out of range")
+    limits = np.where((features == LEAF) | is_categorical, 0, 1)
+    _require((fields["missing_left"] <= limits).all(), "a direction is out of range")
+    end = 0
+    for tree, size in enumerate(sizes.tolist()):
+        start, end = end, end + size
+        _hang(forest, tree, {name: array[start:end] for name, array in fields.items()})
+    rows = np.repeat(forest.roots, sizes) + fields["place"]
+    iterations = np.repeat(np.arange(forest.n_trees) // trees.groups, sizes)
+    is_inner = features != LEAF
+    _write_splits(trees, rows[is_inner], iterations[is_inner], features[is_inner], fields["bin"][is_inner])
+
+
+def _hang(forest: Forest, tree: int, fields: Arrays) -> None:
+    """Write the nodes of a tree, parents before children, and who hangs on whom."""
+    start, n_places = tree * forest.n_places, forest.n_places
+    nodes, states = forest.nodes[start : start + n_places], forest.states[start : start + n_places]
+    seen = {0}
+    for i, (place, parent) in enumerate(zip(fields["place"].tolist(), fields["parent"].tolist(), strict=True)):
+        if i == 0:
+            _require(place == 0 and parent == NIL, f"tree {tree} has no root")
+        else:
+            _require(0 < place < n_places and place not in seen, f"tree {tree} has a node where there can be none")
+            _require(parent in seen and nodes["feature"][parent] != LEAF, f"tree {tree} has a node without a parent")
+            seen.add(place)
+            left = place - (place - 1) % 2
+            known = int(nodes["left"][parent])
+            _require(known in (0, start + left), f"tree {tree} has a node with children in two pairs")
+            nodes["left"][parent] = start + left
+            states["leaf"][place] = states["leaf"][parent] if place == left else place // 2
+        states["parent"][place], states["in_use"][place] = parent, 1
+        nodes["feature"][place], nodes["missing_left"][place] = fields["feature"][i], fields["missing_left"][i]
+        states["bin"][place] = fields["bin"][i]
+    n_inner = int(np.count_nonzero(fields["feature"] != LEAF))
+    lefts = nodes["left"][nodes["feature"] != LEAF]
+    # So many pairs, none of them twice, and each node in use: every inner node has its two children.
+    _require(
+        len(seen) == 2 * n_inner + 1 and len(np.unique(lefts)) == n_inner, f"tree {tree} has a node without children"
+    )
+    _require((lefts != 0).all(), f"tree {tree} has a node without children")
+
+
+def _write_splits(
+    trees: "OnlineTrees",
+    rows: npt.NDArray[Any],
+    iterations: npt.NDArray[Any],
+    features: npt.NDArray[Any],
+    own: npt.NDArray[Any],
+) -> None:
+    """Write what the candidates of some nodes are."""
+    nodes, bins, candidates = trees.forest.nodes, trees.bins, trees.candidates
+    cuts = candidates.cuts[iterations, candidates.first[features] + own]
+    codes = bins.first[features] + cuts
+    is_categorical = bins.categorical[features]
+    nodes["is_categorical"][rows] = is_categorical
+    nodes["threshold"][rows[~is_categorical]] = bins.edges[codes[~is_categorical]]
+    nodes["category"][rows[is_categorical]] = bins.hashes[codes[is_categorical]]
+
+
+def unpack(trees: "OnlineTrees", arrays: Arrays, problem: "Problem", slots: npt.NDArray[np.int64]) -> None:
+    """Undo `pack`, over the samples of `slots`, in trees without samples.
+
+    Raises
+    ------
+    ValueError
+        When the arrays are not trees of these samples, saying what is wrong.
+    """
+    slots = np.sort(slots)
+    groups = n_groups(problem, len(slots))
+    n_grown = int(_take(arrays, "n_grown", np.int64, (1,))[0])
+    base, reach, steps, unit = _take(arrays, "scale", np.float64, (4,)).tolist()
+    scale = Scale(base, reach, steps, int(_take(arrays, "limit", np.int64, (1,))[0]), unit)
+    ranks = _take(arrays, "ranks", np.int32, (-1,))
+    trees.restore(slots, groups, ranks, n_grown, scale)
+    if groups == 0:
+        return
+    _require(1 <= n_grown <= MAX_SAMPLES and len(slots) <= MOST_GROWTH * n_grown, "n_grown is out of range")
+    is_scaled = min(scale.scale, scale.unit) > 0 and np.isfinite(list(scale)).all() and 0 < scale.limit <= MOST_GRADIENT
+    _require(scale == NO_SCALE if trees.is_classification else is_scaled, "the scale is out of range")
+    held = np.flatnonzero(problem.ranks >= 0)
+    known = trees.is_classification and len(ranks) > held[-1]
+    _require(
+        not trees.is_classification or (known and np.array_equal(ranks[held], problem.ranks[held])), "ranks are wrong"
+    )
+    trees.restore_bins(problem, slots, _take_bins(arrays, trees.categorical_mask))
+    _take_structure(trees, arrays)
+    gh = _take(arrays, "gh", trees.forest.gh.dtype, (trees.forest.n_trees, len(slots)))
+    limit = scale.limit if scale.limit else np.iinfo(np.int16).max
+    _require((np.abs(gh.astype(np.int64)) <= limit).all(), "a gradient is out of range")
+    trees.forest.gh[:, slots] = gh
+    trees.restore_sums(slots)

@@ -1,0 +1,188 @@
+"""What online boosting keeps of its trees, so that an update touches only the samples that come or go.
+
+Every tree has room for J leaves, and nothing moves: 2 J - 1 nodes, the root first, then J - 1 pairs of children.
+
+    place        0      1 2     3 4     5 6
+    nodes     [ root | l r   | l r   | . .   ]      an inner node's `left` points at its pair; pair q is at 1 + 2 q
+                       ^ q = 0
+    stats     [ sums of the node whose children are pair q, by bin ]
+    leaf      left children have the leaf number of their parent, the right child of pair q has q + 1
+
+So leaves are numbered without a table, and a subtree that is trained anew leaves all other numbers as they are.
+
+Sums are packed (`gradient << shift) + hessian`, integers both: a sum of packed values is the packed sum. Of each
+sample, `gh` is what it last contributed to each tree and `leaf_of` where: both decide every other sum here.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from oubli.core.boosting.state import LEAF, NODE
+from oubli.core.jit.policy import pasted
+
+STATE = np.dtype(
+    {
+        "names": ["sums", "bin", "parent", "leaf", "in_use"],
+        "formats": ["i8", "i4", "i4", "i4", "i4"],
+        # sums:    packed sums of the samples that reach the node
+        # bin:     of an inner node: the last bin that goes left, counted from the feature's first; the category's bin
+        # parent:  place of the parent, NIL at the root
+        # leaf:    the node's leaf number, also while it is an inner node
+        # in_use:  1 while the node is in the tree
+    }
+)
+
+NIL = -1
+
+# Classification: g in [-1, 1] and h in [0, 1/4], 8 bits each: |G| <= 127 n and H <= 255 n, below 2**31 and 2**32.
+SHIFT_OF_CLASSES = 32
+G_SCALE = 127.0
+H_SCALE = 8 * G_SCALE
+# Regression: h = 1, so H counts the samples; the scale of g is chosen so that |G| < 2**39.
+SHIFT_OF_NUMBERS = 24
+G_BITS = 39
+
+_BYTE = np.int64(8)
+_LOW_BYTE = np.int64(255)
+
+
+class Forest(NamedTuple):
+    """The trees, iteration-major: tree m * groups + k; T trees of P = 2 J - 1 nodes, S slots, R bins."""
+
+    nodes: Any  # NODE[T * P]: what predictions read
+    states: Any  # STATE[T * P]
+    stats: npt.NDArray[np.int64]  # int64[T, J - 1, R]: packed sums by bin of every inner node
+    values: npt.NDArray[np.float64]  # float64[T, J]: values by leaf number; 0 where there is no leaf
+    gh: Any  # int16[T, S], g * 256 + h; regression: int32, g
+    leaf_of: npt.NDArray[np.uint8]  # uint8[T, S]: leaf number of each sample
+
+    @property
+    def n_trees(self) -> int:
+        """T."""
+        return int(self.stats.shape[0])
+
+    @property
+    def n_places(self) -> int:
+        """P: nodes that a tree has room for."""
+        return 2 * int(self.stats.shape[1]) + 1
+
+    @property
+    def roots(self) -> npt.NDArray[np.int32]:
+        """Rows of the roots."""
+        return np.arange(self.n_trees, dtype=np.int32) * np.int32(self.n_places)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return sum(array.nbytes for array in self)
+
+    def copy(self) -> "Forest":
+        """An independent copy."""
+        return Forest(
+            self.nodes.copy(),
+            self.states.copy(),
+            self.stats.copy(),
+            self.values.copy(),
+            self.gh.copy(),
+            self.leaf_of.copy(),
+        )
+
+
+class Rules(NamedTuple):
+    """What decides splits and values, in the units of the sums."""
+
+    shift: int  # bits of a packed hessian
+    l2: float  # what is added to hessians
+    least: int  # hessian that each side of a split has to have
+    factor: float  # a leaf's value is -factor * G / (H + l2)
+    robustness: float  # share of the candidates among which a split may rank and stay
+
+
+def blank_states(n_trees: int, n_places: int) -> npt.NDArray[Any]:
+    """States of trees that are a leaf without samples."""
+    states = np.zeros(n_trees * n_places, STATE)
+    states["parent"] = NIL
+    states["in_use"][::n_places] = 1
+    return states
+
+
+def blank_nodes(n_trees: int, n_places: int) -> npt.NDArray[Any]:
+    """Nodes of trees that are a leaf of value 0."""
+    nodes = np.zeros(n_trees * n_places, NODE)
+    nodes["feature"] = LEAF
+    return nodes
+
+
+def blank_forest(n_trees: int, n_leaves: int, n_bins: int, n_slots: int, *, is_classification: bool) -> Forest:
+    """Trees that are a leaf without samples."""
+    n_places = 2 * n_leaves - 1
+    return Forest(
+        blank_nodes(n_trees, n_places),
+        blank_states(n_trees, n_places),
+        np.zeros((n_trees, n_leaves - 1, n_bins), np.int64),
+        np.zeros((n_trees, n_leaves)),
+        np.zeros((n_trees, n_slots), np.int16 if is_classification else np.int32),
+        np.zeros((n_trees, n_slots), np.uint8),
+    )
+
+
+@pasted
+def unpack(stored, shift):
+    """The packed derivatives of a sample from what `gh` says."""
+    if shift == SHIFT_OF_NUMBERS:
+        return (np.int64(stored) << np.int64(SHIFT_OF_NUMBERS)) + np.int64(1)
+    return ((np.int64(stored) >> _BYTE) << np.int64(SHIFT_OF_CLASSES)) + (np.int64(stored) & _LOW_BYTE)
+
+
+@pasted
+def value_of(sums, rules):
+    """Value of a leaf (Algorithm 1, line 7) from its packed sums."""
+    shift = np.int64(rules.shift)
+    gradient = np.float64(sums >> shift)
+    hessian = np.float64(sums & ((np.int64(1) << shift) - np.int64(1))) + rules.l2
+    if hessian <= 0.0:
+        return 0.0
+    return -(gradient * rules.factor) / hessian
+
+
+@pasted
+def children_of(forest, tree, place):
+    """Place of an inner node's left child, or NIL of a leaf."""
+    n_places = 2 * forest.stats.shape[1] + 1
+    row = tree * n_places + place
+    if forest.nodes[row]["feature"] == LEAF:
+        return NIL
+    return np.int64(forest.nodes[row]["left"]) - tree * n_places
+
+
+@pasted
+def clear_split(forest, row):
+    """Make a node a leaf of value 0."""
+    node = forest.nodes[row]
+    node["category"] = np.uint64(0)
+    node["value"] = 0.0
+    node["feature"] = np.int32(LEAF)
+    node["left"] = np.int32(0)
+    node["missing_left"] = np.uint8(0)
+    node["is_categorical"] = np.uint8(0)
+    forest.states[row]["bin"] = np.int32(0)
+
+
+@pasted
+def clear_state(forest, row):
+    """Give a node's place back."""
+    state = forest.states[row]
+    state["sums"] = 0
+    state["parent"] = np.int32(NIL)
+    state["leaf"] = np.int32(0)
+    state["in_use"] = np.int32(0)
+
+
+@pasted
+def clear_stats(forest, tree, pair):
+    """Forget the sums of an inner node."""
+    stats = forest.stats[tree, pair]
+    for i in range(stats.shape[0]):
+        stats[i] = 0

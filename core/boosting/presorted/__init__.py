@@ -1,0 +1,1 @@
+"""Exact boosting without quantization, on presorted columns (iGBDT)."""

@@ -1,0 +1,77 @@
+"""The working space of a growing tree."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from oubli.core.boosting.presorted.table import MOST_BINS, Table
+
+# Columns of `stack`: a node that is to be split, or made a leaf.
+NODE = 0  # its row
+START = 1  # where its samples are in `members`, and in every list
+END = 2
+DEPTH = 3
+HISTOGRAM = 4  # row of `histograms`; NIL when it has none
+WORD = 5  # sum of its samples' words
+OLD = 6  # row of the node that was in its place before the update; NIL when there was none
+STACK_WIDTH = 7
+
+NIL = -1
+
+# Columns of `counts`: what an update did.
+KEPT = 0  # inner nodes whose column is still the best one
+CHANGED = 1  # nodes where it is not, below nodes that were kept
+FIRST_CHANGED = 2  # first tree whose root changed; NIL when none did
+COUNTS_SIZE = 3
+
+
+class Derivatives(NamedTuple):
+    """Scores and the words of derivatives."""
+
+    words: npt.NDArray[np.int64]  # int64[groups, n]: derivatives
+    scores: npt.NDArray[np.int64]  # int64[groups, n]: F
+    powers: npt.NDArray[np.float64]  # float64[groups, n] for three and more classes: of e, see `write_multi_class`
+    largest: npt.NDArray[np.int64]  # int64[n]: of a row's scores
+    totals: npt.NDArray[np.float64]  # float64[n]: of a row's powers
+
+
+class Room(NamedTuple):
+    """Arrays that growing writes to and nobody reads afterwards."""
+
+    members: npt.NDArray[np.int32]  # int32[n]: the rows, node by node
+    spare: npt.NDArray[np.int32]  # int32[n]
+    sides: npt.NDArray[np.uint8]  # uint8[n]: of each row, 1 for right
+    lists: npt.NDArray[np.int32]  # int32[wide, n]: the table's, divided among the nodes
+    lefts: npt.NDArray[np.int64]  # int64[max(n, MOST_BINS) + 1]: words of the left sides of candidates
+    places: npt.NDArray[np.int32]  # int32[n + 1]: where these are in a list
+    histograms: npt.NDArray[np.int64]  # int64[max_depth + 2, bins]
+    free: npt.NDArray[np.int64]  # int64[max_depth + 3]: the histograms in no use; their number comes first
+    stack: npt.NDArray[np.int64]  # int64[2 * max_depth + 4, STACK_WIDTH]
+
+
+def make_derivatives(n: int, first: npt.NDArray[np.int64]) -> Derivatives:
+    """Room for n samples, whose scores are `first`, F_0 of each group."""
+    return Derivatives(
+        words=np.empty((len(first), n), np.int64),
+        scores=np.repeat(first[:, np.newaxis], n, axis=1),
+        powers=np.empty((len(first) if len(first) > 1 else 0, n)),
+        largest=np.empty(n, np.int64),
+        totals=np.empty(n),
+    )
+
+
+def make_room(table: Table, max_depth: int) -> Room:
+    """Working space for trees on a table."""
+    n = len(table.slots)
+    return Room(
+        members=np.empty(n, np.int32),
+        spare=np.empty(n, np.int32),
+        sides=np.empty(n, np.uint8),
+        lists=np.empty_like(table.lists),
+        lefts=np.empty(max(n, MOST_BINS) + 1, np.int64),
+        places=np.empty(n + 1, np.int32),
+        histograms=np.empty((max_depth + 2, table.n_bins), np.int64),
+        free=np.zeros(max_depth + 3, np.int64),
+        stack=np.empty((2 * max_depth + 4, STACK_WIDTH), np.int64),
+    )

@@ -1,0 +1,625 @@
+"""Exact boosting whose updates are mostly free: the engine behind `quantization`.
+
+What is trained is defined so that it hardly depends on any one sample, and yet is a function of the set of samples:
+
+    edges.py, bins.py   bins: edges are values of samples that a hash of their ids chooses
+    plans.py            candidates of each iteration: a share of the edges, chosen likewise
+    start.py            F_0 and units, on coarse grids
+    gradients.py        derivatives on a coarse grid, rounded by a hash of the id
+    split.py, grow.py   trees: the best candidate splits, leaf values on a coarse grid, rounded by a hash of their path
+    training.py         one iteration after the other
+    update.py           what an update does instead, with the same result
+
+A sample more or less changes the sums along its own paths. Unless that moves a rounded number, nothing else happens.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from oubli.core.boosting.engine import Shape
+from oubli.core.boosting.incremental_parameters import IncrementalSettings
+from oubli.core.boosting.problem import Problem, check_size, n_groups
+from oubli.core.boosting.quantised import state as s
+from oubli.core.boosting.quantised.bins import (
+    encode,
+    find_categories,
+    longest_row,
+    make_bins,
+    make_features,
+    write_rows,
+)
+from oubli.core.boosting.quantised.candidates import make_plans
+from oubli.core.boosting.quantised.comparing import differences, loose_ends
+from oubli.core.boosting.quantised.edges import EdgeTable
+from oubli.core.boosting.quantised.entering import derive_first, enter
+from oubli.core.boosting.quantised.export import importances, make_trees
+from oubli.core.boosting.quantised.following import dismiss_categories, follow_edges, welcome_categories
+from oubli.core.boosting.quantised.gradients import Loss
+from oubli.core.boosting.quantised.rules import loss_of_classes, loss_of_numbers, make_rules
+from oubli.core.boosting.quantised.start import Start, TargetSums, class_start
+from oubli.core.boosting.quantised.steadiness import Steadiness, regression_steadiness, steadiness
+from oubli.core.boosting.quantised.training import DONE, NO_BLOCKS, TOO_MUCH, grow_iterations
+from oubli.core.boosting.quantised.update import reach, update_iterations
+from oubli.core.boosting.quantised.workspace import (
+    drop_trees,
+    longer,
+    new_forest,
+    new_scores,
+    new_space,
+    new_work,
+    with_more_blocks,
+    with_more_slots,
+)
+from oubli.core.boosting.state import Trees, no_trees
+from oubli.core.changes import Changes
+from oubli.core.jit import aligned
+from oubli.core.rng import mix
+
+Slots = npt.NDArray[np.int64]
+
+_PLAN_BYTES = 12  # of a bin in an iteration
+_FIELDS = ("threshold", "category", "value", "feature", "left", "missing_left", "is_categorical")
+
+
+@dataclass(frozen=True)
+class LastUpdate:
+    """What the last update did.
+
+    Attributes
+    ----------
+    nothing_changed : no split, no leaf's value; only sums.
+    first_tree : the first tree that changed; -1 when none did.
+    n_touched : samples held whose derivatives changed, over all trees.
+    n_trees_rebuilt : trees that changed.
+    n_nodes_rebuilt : nodes below which everything was grown anew.
+    n_members : samples in these.
+    grown_from : the iteration from which on all was grown anew; -1 when none was.
+    """
+
+    nothing_changed: bool = False
+    first_tree: int = 0
+    n_touched: int = 0
+    n_trees_rebuilt: int = 0
+    n_nodes_rebuilt: int = 0
+    n_members: int = 0
+    grown_from: int = 0
+
+
+class QuantisedTrees:
+    """Boosted trees on grids: the engine of `quantization`."""
+
+    def __init__(
+        self,
+        settings: IncrementalSettings,
+        n_features: int,
+        cell_dtype: npt.DTypeLike,
+        categorical: npt.NDArray[np.bool_],
+        is_classification: bool,
+    ) -> None:
+        self.settings = settings
+        self.n_features = n_features
+        self.categorical = np.array(categorical, np.bool_)
+        self.is_classification = is_classification
+        self._seed = np.uint64(settings.seed)
+        self._seed_key = np.uint64(mix(self._seed))
+        limit = int(settings.validation_fraction * 2.0**64) if settings.patience else 0
+        self._validation_limit = np.uint64(min(limit, 2**64 - 1))
+        self._n_labels = 2**settings.max_depth
+        self.changes = Changes()
+        self._forget()
+
+    def _become(self, other: "QuantisedTrees") -> None:
+        """Take over everything from an engine that was made aside, in one step."""
+        self.changes.undo = None
+        self.__dict__.update(other.__dict__)
+
+    def _forget(self) -> None:
+        """Hold no samples and no trees."""
+        self._groups = 0
+        self._n_iterations = 0
+        self._n_predicting = 0
+        self._all_train = False
+        self._has_other_candidates = False
+        self._n_training = self._n_held = 0
+        self._edges = EdgeTable(~self.categorical, self.settings.max_bins - 1, self.settings.seed)
+        self._sums = TargetSums()
+        self._class_counts = np.zeros(0, np.int64)
+        self._category_counts = np.zeros(0, np.int64)
+        self._trees: Trees | None = no_trees()
+        self._work: dict[str, npt.NDArray[Any]] | None = None
+        self.last_update = LastUpdate()
+        self._allocate_samples(0)
+
+    def _allocate_samples(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._roles = np.zeros(capacity, np.uint8)
+        self._labels = np.zeros(capacity, np.int32)
+        self._rounding = np.zeros(capacity, np.uint32)
+        self._n_training = self._n_held = 0
+
+    # -- growing --------------------------------------------------------------------------------
+
+    def grow(self, problem: Problem, slots: Slots, progress: Callable[[int, int], None] | None = None) -> None:
+        """Forget everything and train on the samples of some slots."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._forget()
+        if len(slots):
+            other._grow(problem, slots, progress)
+        self._become(other)
+
+    def _grow(self, problem: Problem, slots: Slots, progress: Callable[[int, int], None] | None) -> None:
+        self._allocate_samples(len(problem.data.cells))
+        self._enter(problem, slots)
+        self._count_targets(problem, slots)
+        self._edges.collect(problem.data.cells, problem.data.id_hashes, slots)
+        groups = n_groups(problem, self._n_training)
+        check_size(self.settings.n_estimators, groups, 2 * self._n_labels - 1)
+        if groups:
+            self._groups = groups
+            self._prepare(problem, slots)
+            self._train(self._samples(problem), slots, 0, progress)
+
+    def _samples(self, problem: Problem) -> s.Samples:
+        return s.Samples(self._roles, self._labels, problem.y, self._rounding, self._first)
+
+    def _enter(self, problem: Problem, slots: Slots) -> None:
+        data, limit = problem.data, self._validation_limit
+        enter(
+            self._roles, self._labels, self._rounding, data.id_hashes, data.targets, problem.ranks, slots, self._seed,
+            limit, self.is_classification,
+        )  # fmt: skip
+
+    def _count_targets(self, problem: Problem, slots: Slots) -> None:
+        """Count what F_0 depends on."""
+        self._all_train = not (self._roles[slots] == s.TRAINS).any()
+        if self._all_train:  # rather than that none does
+            self._roles[slots] = s.TRAINS
+        training = slots[self._roles[slots] == s.TRAINS]
+        self._n_training, self._n_held = len(training), len(slots)
+        if self.is_classification:
+            self._class_counts = np.bincount(self._labels[training], minlength=problem.n_classes)
+        else:
+            self._sums.recount(problem.y[training])
+
+    def _start_now(self) -> Start:
+        if not self.is_classification:
+            return self._sums.start(self.settings.seed)
+        unit = self.settings.learning_rate * self.settings.leaf_grid
+        return class_start(self._class_counts, self._groups, unit, self.settings.seed)
+
+    @property
+    def _validates(self) -> bool:
+        """Whether training may end early: there are samples to validate on."""
+        return self.settings.patience > 0 and self._n_held > self._n_training
+
+    def _prepare(self, problem: Problem, slots: Slots) -> None:
+        """Make bins, candidates, tables and room."""
+        settings, data = self.settings, problem.data
+        categories = find_categories(data, slots)
+        self._features = make_features(self._edges.edges, categories, self.categorical)
+        self._bins = make_bins(self._features, data, slots)
+        self._category_counts = self._count_categories(slots)
+        self._live_edges = np.ones(len(self._features.edges), np.bool_)
+        self._live_categories = np.ones(len(self._features.categories), np.bool_)
+        m = settings.n_estimators
+        self._plans = make_plans(self._features, self._bins, m, settings.seed, settings.split_sampling)
+        self._start = self._start_now()
+        self._steadiness = self._steadiness_now()
+        self._loss = self._make_loss()
+        self._rules = make_rules(settings, self._loss, self._groups, self._start, self._steadiness)
+        self._first = np.zeros((self._groups, self._capacity), np.int64)
+        derive_first(self._loss, self._start.scores, self._samples(problem), slots)
+        depth, capacity, n_places = settings.max_depth, self._capacity, self._plans.cuts.shape[1]
+        self._scores = new_scores(m, capacity, self._start.scores)
+        self._scores.new[:, slots] = self._start.scores[:, np.newaxis]
+        self._scores.kept[0] = self._scores.new
+        self._forest = new_forest(m * self._groups, depth, capacity, n_places)
+        self._space = new_space(self._groups, depth, capacity, n_places, int(self._bins.first_bin[-1]))
+
+    def _count_categories(self, slots: Slots) -> npt.NDArray[np.int64]:
+        features = self._features
+        counts = np.zeros(len(features.categories), np.int64)
+        for column in np.flatnonzero(self.categorical).tolist():
+            first, last = features.first_category[column : column + 2].tolist()
+            counts[first:last] = np.bincount(self._bins.codes[column, slots], minlength=last - first)
+        return counts
+
+    def _steadiness_now(self) -> Steadiness:
+        if not self.is_classification:
+            return regression_steadiness(self.settings.max_depth)
+        return steadiness(self._n_training, self.settings.max_depth, self.settings.seed)
+
+    def _make_loss(self) -> Loss:
+        if self.is_classification:
+            return loss_of_classes(self.settings, self._groups, self._steadiness)
+        return loss_of_numbers(self.settings, self._start)
+
+    def _train(
+        self, samples: s.Samples, slots: Slots, begin: int, progress: Callable[[int, int], None] | None = None
+    ) -> None:
+        """Grow the iterations from `begin` on, from the scores before it."""
+        report = np.zeros(s.REPORT_SIZE, np.int64)
+        report[s.BEST_ITERATION] = self._best_before(begin)
+        values = np.zeros(self._n_labels + 1, np.int32)
+        patience = self.settings.patience if self._validates else 0
+        last, step = self.settings.n_estimators, 1 if progress is not None else self.settings.n_estimators
+        slots32 = np.sort(slots).astype(np.int32)
+        done = begin
+        while done < last:
+            end = min(done + step, last)
+            done, status = grow_iterations(
+                self._forest, self._bins, self._plans, self._rules, samples, self._scores, self._space, self._loss,
+                values, report, slots32, done, end, patience, self._seed_key,
+            )  # fmt: skip
+            if status == NO_BLOCKS:
+                self._add_blocks()
+            elif progress is not None:
+                progress(done * self._groups, last * self._groups)
+            if status == DONE and (done < end or self._has_ended(done, int(report[s.BEST_ITERATION]))):
+                break
+        self._finish(done, int(report[s.BEST_ITERATION]))
+
+    def _best_before(self, iteration: int) -> int:
+        """The iteration before this one with the lowest validation loss."""
+        return int(self._scores.losses[:iteration].argmin()) if iteration else 0
+
+    def _has_ended(self, done: int, best: int) -> bool:
+        return self._validates and done - 1 - best >= self.settings.patience
+
+    def _finish(self, done: int, best: int) -> None:
+        """Note how many iterations there are, and how many of them predict."""
+        self._n_iterations = done
+        self._n_predicting = best + 1 if self._validates else done
+        self._trees = None
+
+    def _add_blocks(self) -> None:
+        """Make room for more histograms."""
+        self._forest = with_more_blocks(self._forest, self._groups)
+
+    # -- updating -------------------------------------------------------------------------------
+
+    def add(self, problem: Problem, slots: Slots) -> None:
+        """Learn samples that have just joined the others."""
+        held = np.flatnonzero(self._roles)
+        check_size(self.settings.n_estimators, self._groups, 2 * self._n_labels - 1)
+        if not self._groups or self._all_train or n_groups(problem, 1) != self._groups:
+            self.grow(problem, np.concatenate([held, slots]))
+            return
+        self._widen(len(problem.data.cells))
+        change = self._make_change(slots, 1)
+        self.changes.undo = None
+        try:
+            self._enter(problem, slots)
+            is_done = self._join(problem, slots, held)
+            if is_done:
+                self._update(problem, slots, change, 1)
+        except MemoryError:
+            is_done = False  # growing anew needs nothing of what has been left halfway, and gives the same trees
+        if not is_done:
+            self.grow(problem, np.concatenate([held, slots]))
+
+    def delete(self, problem: Problem, slots: Slots) -> None:
+        """Unlearn samples that are about to leave; their cells and labels are still in place."""
+        held = np.flatnonzero(self._roles)
+        rest = np.setdiff1d(held, slots)
+        if not self._groups:
+            self.grow(problem, rest)
+            return
+        change = self._make_change(slots, 0)
+        self.changes.undo = None
+        try:
+            is_done = self._leave(problem, slots, held)
+            if is_done:
+                self._update(problem, slots, change, 0)
+        except MemoryError:
+            is_done = False  # as in `add`
+        if not is_done:
+            self.grow(problem, rest)
+
+    def _join(self, problem: Problem, slots: Slots, held: Slots) -> bool:
+        """Take samples into bins and counters; False when everything has to be grown anew."""
+        data, validated = problem.data, self._validates
+        changed, is_known = self._edges.count(data.cells, data.id_hashes, slots, 1)
+        if not is_known or not self._move_targets(problem, slots, 1) or self._validates != validated:
+            return False
+        if not follow_edges(self, data, self._samples(problem), held, changed):
+            return False
+        has_room, has_new = welcome_categories(self, data, slots)
+        bins = self._bins
+        if not has_room or not encode(self._features, data, slots, bins.codes):
+            return False
+        common_code = np.where(bins.common_bin < 0, -1, bins.common_bin - bins.first_bin[:-1])
+        lengths = np.zeros(512, np.int64)
+        longest = int(longest_row(bins.codes, common_code.astype(np.int32), slots, lengths))
+        if longest > bins.rows.shape[1]:
+            rows = np.full((self._capacity, longest), bins.first_bin[-1], bins.rows.dtype)
+            rows[:, : bins.rows.shape[1]] = bins.rows
+            bins = self._bins = bins._replace(rows=rows)
+        write_rows(bins.codes, bins.first_bin, bins.common_bin, slots, bins.rows, lengths)
+        self._move_categories(slots, 1)
+        self._has_other_candidates = bool(changed) or has_new
+        return True
+
+    def _leave(self, problem: Problem, slots: Slots, held: Slots) -> bool:
+        """Take samples out of bins and counters; False when everything has to be grown anew."""
+        data, validated = problem.data, self._validates
+        changed, is_known = self._edges.count(data.cells, data.id_hashes, slots, -1)
+        self._move_categories(slots, -1)
+        if not is_known or not self._move_targets(problem, slots, -1) or self._validates != validated:
+            return False
+        if not follow_edges(self, data, self._samples(problem), held, changed):
+            return False
+        is_done, has_gone = dismiss_categories(self)
+        self._has_other_candidates = bool(changed) or has_gone
+        return is_done
+
+    def _move_categories(self, slots: Slots, sign: int) -> None:
+        for column in np.flatnonzero(self.categorical).tolist():
+            codes = self._bins.codes[column, slots] + self._features.first_category[column]
+            np.add.at(self._category_counts, codes, sign)
+
+    def _move_targets(self, problem: Problem, slots: Slots, sign: int) -> bool:
+        training = slots[self._roles[slots] == s.TRAINS]
+        self._n_training += sign * len(training)
+        self._n_held += sign * len(slots)
+        if not self._n_training:
+            return False
+        if self.is_classification:
+            np.add.at(self._class_counts, self._labels[training], sign)
+        elif not self._sums.count(problem.y[training], sign):
+            return False
+        start, size = self._start_now(), self._steadiness_now()
+        if (size.top, size.coarsening) != (self._steadiness.top, self._steadiness.coarsening):
+            return False
+        return (start.base, start.spread, start.scores.tolist()) == (
+            self._start.base,
+            self._start.spread,
+            self._start.scores.tolist(),
+        )
+
+    def _update(self, problem: Problem, slots: Slots, change: s.Change, joins: int) -> None:
+        """Bring the trees up to date for samples that come (1) or go (0); bins and counters are."""
+        samples = self._samples(problem)
+        if joins:
+            derive_first(self._loss, self._start.scores, samples, slots)
+        patience = self.settings.patience if self._validates else 0
+        change.report[s.CHECKS_ALL] = self._has_other_candidates
+        (self._scores.new if joins else self._scores.old)[:, slots] = self._start.scores[:, np.newaxis]
+        if joins:
+            self._scores.kept[0][:, slots] = self._start.scores[:, np.newaxis]
+        samples.roles[slots] |= s.MOVING
+        report, done, status, before = change.report, 0, NO_BLOCKS, self._n_iterations
+        while status == NO_BLOCKS:
+            done, status = update_iterations(
+                self._forest, self._bins, self._plans, self._rules, samples, self._scores, self._space, change,
+                self._loss, self._n_held, done, before, patience, self._seed_key,
+            )  # fmt: skip
+            if status == NO_BLOCKS:
+                self._add_blocks()
+        goes_on = not self._has_ended(done, int(report[s.BEST_ITERATION])) and done < self.settings.n_estimators
+        if goes_on:
+            reach(self._forest, self._scores, change, done, self.settings.max_depth)
+        if joins:
+            samples.roles[slots] ^= s.MOVING
+        else:
+            self._erase(slots, done)
+        self._note(report, done if status == TOO_MUCH or goes_on else -1)
+        if goes_on:
+            self._train(samples, np.flatnonzero(samples.roles), done)
+            return
+        self._drop_from(done)
+        if done != before or report[s.FIRST_TREE] >= 0 or patience:
+            self._finish(done, int(report[s.BEST_ITERATION]))
+
+    def _note(self, report: npt.NDArray[np.int64], grown_from: int) -> None:
+        first = int(report[s.FIRST_TREE])
+        if first < 0 and grown_from >= 0:
+            first = grown_from * self._groups
+        self.last_update = LastUpdate(
+            nothing_changed=first < 0,
+            first_tree=first,
+            n_touched=int(report[s.N_TOUCHED]),
+            n_trees_rebuilt=int(report[s.N_TREES]),
+            n_nodes_rebuilt=int(report[s.N_NODES]),
+            n_members=int(report[s.N_MEMBERS]),
+            grown_from=grown_from,
+        )
+
+    def _erase(self, slots: Slots, done: int) -> None:
+        """Overwrite what is kept of samples that have left, but for the trees up to date."""
+        bins, scores = self._bins, self._scores
+        for array in (self._roles, self._labels, self._rounding, bins.rows):
+            array[slots] = 0
+        for wide in (scores.new, scores.old, bins.codes, self._first):
+            wide[:, slots] = 0
+        scores.kept[:, :, slots] = 0
+        bins.rows[slots] = bins.first_bin[-1]
+        self._forest.leaf_of[done * self._groups :, slots] = self._n_labels
+
+    def _drop_from(self, iteration: int) -> None:
+        """Let go of the trees from an iteration on, and of their histograms."""
+        first, last = iteration * self._groups, self._n_iterations * self._groups
+        if first >= last:
+            return
+        drop_trees(self._forest, first, last)
+        self._scores.losses[iteration:] = 0
+        self._scores.kept[iteration // s.EVERY + 1 :] = 0
+
+    def _make_change(self, slots: Slots, joins: int) -> s.Change:
+        if self._work is None:
+            self._work = new_work(self._groups, self.settings.max_depth, self._forest)
+        report = np.zeros(s.REPORT_SIZE, np.int64)
+        report[s.FIRST_TREE] = -1
+        return s.Change(
+            slots=slots.astype(np.int32),
+            joins=np.full(len(slots), joins, np.uint8),
+            steps=np.zeros((2 * self._groups, len(slots)), np.int32),
+            report=report,
+            **self._work,
+        )
+
+    def _widen(self, capacity: int) -> None:
+        """Make room for more slots."""
+        if capacity <= self._capacity:
+            return
+        wider = {
+            "_capacity": capacity,
+            "_roles": longer(self._roles, 0, capacity),
+            "_labels": longer(self._labels, 0, capacity),
+            "_rounding": longer(self._rounding, 0, capacity),
+            "_first": longer(self._first, 1, capacity),
+            "_work": None,
+        }
+        parts = with_more_slots(self._bins, self._scores, self._forest, self._space, capacity)
+        wider |= zip(("_bins", "_scores", "_forest", "_space"), parts, strict=True)
+        self.__dict__.update(wider)  # in one step
+
+    # -- reading --------------------------------------------------------------------------------
+
+    @property
+    def n_trees(self) -> int:
+        """Trees held, those that predictions leave out included."""
+        return self._n_iterations * self._groups
+
+    @property
+    def trees(self) -> Trees:
+        """What predictions read."""
+        if self._trees is None:
+            loss, start = self._loss, self._start
+            base = [loss.unit * score + start.base for score in start.scores.tolist()]
+            n_trees = self._n_predicting * self._groups
+            self._trees = make_trees(self._forest, n_trees, self._features, base, loss.unit)
+        return self._trees
+
+    def importances(self) -> npt.NDArray[np.float64]:
+        """Sum of the gains of all splits by feature, float64[d]."""
+        if not self._groups:
+            return np.zeros(self.n_features)
+        return importances(self._forest, self._n_predicting * self._groups, self._rules, self.n_features)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays, working space included."""
+        size = sum(array.nbytes for array in (self._roles, self._labels, self._rounding))
+        if self._groups:
+            parts = (self._features, self._bins, self._plans, self._forest, self._scores, self._space)
+            size += sum(array.nbytes for part in parts for array in part) + self._first.nbytes
+            size += sum(array.nbytes for array in (self._work or {}).values())
+        return size + (0 if self._trees is None else self._trees.nbytes)
+
+    # -- keeping --------------------------------------------------------------------------------
+
+    def shred(self) -> None:
+        """Overwrite the arrays that no copy shares; the trees cannot be used afterwards."""
+        aligned.shred((self._roles, self._labels, self._rounding))
+        if self._groups:
+            aligned.shred((self._first, self._bins.codes, self._bins.rows, *self._forest, *self._scores, *self._space))
+
+    def copy(self) -> Self:
+        """An independent copy; O(size)."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.changes = Changes()
+        other._edges, other._sums = self._edges.copy(), self._sums.copy()
+        for name in ("_roles", "_labels", "_rounding", "_class_counts", "_category_counts"):
+            setattr(other, name, getattr(self, name).copy())
+        other._work = None
+        if self._groups:
+            # Tables are never changed in place.
+            features, plans = self._features, self._plans
+            other._features = features._replace(edges=features.edges.copy(), categories=features.categories.copy())
+            other._plans = plans._replace(cuts=plans.cuts.copy(), draws=plans.draws.copy())
+            other._live_edges, other._live_categories = self._live_edges.copy(), self._live_categories.copy()
+            other._first = self._first.copy()
+            other._bins = self._bins._replace(codes=self._bins.codes.copy(), rows=self._bins.rows.copy())
+            forest, scores, space = self._forest, self._scores, self._space
+            other._forest = forest._replace(**{name: array.copy() for name, array in forest._asdict().items()})
+            other._scores = scores._replace(**{name: array.copy() for name, array in scores._asdict().items()})
+            other._space = space._replace(**{name: np.zeros_like(array) for name, array in space._asdict().items()})
+        return other
+
+    def wipe(self) -> None:
+        """Overwrite the working space, so that it holds nothing of any sample."""
+        self._work = None
+        if not self._groups:
+            return
+        for array in self._space:
+            array[...] = 0
+        # Those of all samples are made anew, from the ones kept, by the update that needs them.
+        self._scores.new[:] = 0
+        self._scores.old[:] = 0
+        forest = self._forest
+        forest.pool[forest.free[: int(forest.meta[s.N_FREE])]] = 0
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The trees as arrays for a file: what they are compared with when they are grown again from the samples."""
+        trees = self.trees
+        fields = {name: np.ascontiguousarray(trees.nodes[name]) for name in _FIELDS}
+        return {**fields, "roots": trees.roots.copy(), "base": trees.base.copy(), "unit": np.array([trees.unit])}
+
+    @staticmethod
+    def bytes_asked(settings: IncrementalSettings, shape: Shape, arrays: Mapping[str, npt.NDArray[Any]]) -> int:
+        """Bytes of the engine that is made of a file, roughly: it is grown anew from the samples."""
+        n_nodes, m = 1 << (settings.max_depth + 1), settings.n_estimators
+        n_trees, n_codes = m * shape.groups, min(settings.max_bins, shape.n_samples) + 2
+        n_bins = len(shape.categorical) * n_codes
+        of_a_slot = n_trees * 2 + shape.groups * (4 * (m // s.EVERY + 4) + 16) + len(shape.categorical) * 6
+        return n_trees * n_nodes * int(s.NODE.itemsize) + m * n_bins * _PLAN_BYTES + shape.n_slots * of_a_slot
+
+    @classmethod
+    def from_arrays(
+        cls,
+        settings: IncrementalSettings,
+        n_features: int,
+        cell_dtype: npt.DTypeLike,
+        categorical: npt.NDArray[np.bool_],
+        is_classification: bool,
+        arrays: Mapping[str, npt.NDArray[Any]],
+        problem: Problem,
+        slots: Slots,
+    ) -> Self:
+        """Make the engine of the samples, and see that `arrays` describes its trees.
+
+        The trees are a function of the samples, and growing them takes little longer than counting all that is kept
+        with them: nothing has to be believed of a file.
+
+        Raises
+        ------
+        ValueError
+            When the arrays are not those of these samples.
+        """
+        engine = cls(settings, n_features, cell_dtype, categorical, is_classification)
+        most = settings.n_estimators * n_groups(problem, len(slots))
+        n_trees = len(arrays["roots"])
+        if n_trees > most or (n_trees < most and not settings.patience):
+            raise ValueError("the number of trees (roots) is wrong")
+        engine.grow(problem, slots)
+        expected = engine.arrays()
+        if set(arrays) != set(expected):
+            raise ValueError("arrays are missing, or there are too many")
+        for name, array in expected.items():
+            given = arrays[name]
+            if given.dtype != array.dtype or given.shape != array.shape or given.tobytes() != array.tobytes():
+                raise ValueError(f"{name} is not that of the samples held")
+        return engine
+
+    # -- checking -------------------------------------------------------------------------------
+
+    def recount(self, problem: Problem, slots: Slots) -> list[str]:
+        """Name the counters kept that the samples of `slots`, which are all, do not confirm."""
+        fresh = type(self)(
+            self.settings, self.n_features, problem.data.cells.dtype, self.categorical, self.is_classification
+        )
+        fresh.grow(problem, slots)
+        return differences(self, fresh, slots)
+
+    def check_invariants(self, problem: Problem, slots: Slots) -> None:
+        """Compare everything kept with what growing anew gives; AssertionError names what is broken."""
+        wrong = self.recount(problem, slots) + loose_ends(self, slots)
+        if wrong:
+            raise AssertionError("; ".join(wrong))

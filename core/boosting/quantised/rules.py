@@ -1,0 +1,47 @@
+"""The numbers that decide splits and leaves, and how derivatives are made, from the settings and from F_0."""
+
+import numpy as np
+
+from oubli.core.boosting.incremental_parameters import IncrementalSettings
+from oubli.core.boosting.quantised import state as s
+from oubli.core.boosting.quantised.gradients import BINARY, HESSIAN_STEPS, MULTICLASS, REGRESSION, Loss, make_loss
+from oubli.core.boosting.quantised.start import Start
+from oubli.core.boosting.quantised.steadiness import Steadiness
+
+_LEAF_LIMIT = 8.0  # greatest size of a leaf's value, before the learning rate; of a regression in spreads
+_LEAST_GAIN = 2.0**-40
+_COARSEST = 0.5  # grid of gradients that is made by doubling
+
+
+def loss_of_classes(settings: IncrementalSettings, n_groups: int, steadiness: Steadiness) -> Loss:
+    """The loss of so many groups of trees."""
+    grid = settings.gradient_grid * 2**steadiness.coarsening
+    grid = min(grid, max(settings.gradient_grid, _COARSEST))
+    return make_loss(BINARY if n_groups == 1 else MULTICLASS, grid, settings.learning_rate * settings.leaf_grid)
+
+
+def loss_of_numbers(settings: IncrementalSettings, start: Start) -> Loss:
+    """The loss of a regression."""
+    unit = settings.learning_rate * settings.leaf_grid * start.spread
+    return make_loss(REGRESSION, settings.gradient_grid, unit, start.base, start.spread)
+
+
+def make_rules(
+    settings: IncrementalSettings, loss: Loss, n_groups: int, start: Start, steadiness: Steadiness
+) -> s.Rules:
+    """The numbers that decide splits and leaves."""
+    if loss.kind == REGRESSION:
+        hessian_steps, gradient = 1, 1.0 / (loss.inverse_grid * start.spread)
+    else:
+        hessian_steps, gradient = HESSIAN_STEPS, 1.0 / loss.steps
+    share = (n_groups - 1) / n_groups if n_groups > 1 else 1.0
+    return s.Rules(
+        depth=settings.max_depth,
+        top=steadiness.top,
+        least_weight=settings.min_child_weight * hessian_steps,
+        regularisation=settings.l2_regularization * hessian_steps,
+        leaf_scale=share * gradient * hessian_steps / settings.leaf_grid,
+        leaf_limit=float(np.floor(_LEAF_LIMIT / settings.leaf_grid)),
+        least_gain=_LEAST_GAIN,
+        weights=steadiness.weights,
+    )

@@ -1,0 +1,135 @@
+"""Room for samples, nodes and histograms: all arrays of the quantised engine, made and made larger here."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oubli.core.boosting.quantised import state as s
+
+_POOL_BYTES = 2**28
+
+
+def new_scores(n_iterations: int, capacity: int, start: npt.NDArray[np.int32]) -> s.Scores:
+    """Scores of as many samples as there is room for; all zero."""
+    groups = len(start)
+    return s.Scores(
+        new=np.zeros((groups, capacity), np.int32),
+        old=np.zeros((groups, capacity), np.int32),
+        kept=np.zeros((n_iterations // s.EVERY + 1, groups, capacity), np.int32),
+        losses=np.zeros(n_iterations, np.int64),
+    )
+
+
+def new_forest(n_trees: int, depth: int, capacity: int, n_places: int) -> s.Forest:
+    """Trees without nodes."""
+    nodes = np.zeros((n_trees, 2 ** (depth + 1) - 1), s.NODE)
+    nodes["feature"], nodes["block"] = s.ABSENT, s.NO_BLOCK
+    label_type = np.uint8 if 2**depth < 256 else np.uint16
+    return s.Forest(
+        nodes=nodes,
+        leaf_of=np.full((n_trees, capacity), 2**depth, label_type),
+        pool=np.zeros((0, n_places), np.int64),
+        free=np.zeros(0, np.int32),
+        meta=np.zeros(s.META_SIZE, np.int64),
+    )
+
+
+def new_space(groups: int, depth: int, capacity: int, n_places: int, n_bins: int) -> s.Space:
+    """Working space of kernels that grow trees."""
+    n_nodes = 2 ** (depth + 1) - 1
+    return s.Space(
+        members=np.zeros(capacity, np.int32),
+        spare=np.zeros(capacity, np.int32),
+        packed=np.zeros((groups, capacity), np.int64),
+        first=np.zeros(n_nodes + 1, np.int64),
+        last=np.zeros(n_nodes + 1, np.int64),
+        sums=np.zeros(n_places, np.int64),
+        root=np.zeros((groups, n_bins + 1), np.int64),
+        found=np.zeros(4, np.int64),
+    )
+
+
+def new_work(groups: int, depth: int, forest: s.Forest) -> dict[str, npt.NDArray[Any]]:
+    """Working space of an update, see `state.Change`."""
+    n_labels, n_nodes, capacity = 2**depth, forest.nodes.shape[1], forest.leaf_of.shape[1]
+    mark_words = np.zeros(-(-capacity // 8), np.uint64)
+    return {
+        "touched": np.zeros(capacity, np.int32),
+        "marks": mark_words.view(np.uint8),
+        "mark_words": mark_words,
+        "before": np.zeros((groups, capacity), np.int64),
+        "labels": np.zeros((groups, capacity), forest.leaf_of.dtype),
+        "is_rebuilt": np.zeros(groups, np.uint8),
+        "values": np.zeros((groups + 1, n_labels + 1), np.int32),
+        "deltas": np.zeros((n_labels - 1, forest.pool.shape[1]), np.int64),
+        "totals": np.zeros(n_nodes, np.int64),
+        "first_totals": np.zeros(n_nodes, np.int64),
+        "counts": np.zeros(n_nodes, np.int32),
+        "states": np.zeros(n_nodes, np.uint8),
+    }
+
+
+def with_more_blocks(forest: s.Forest, groups: int) -> s.Forest:
+    """The trees with room for more histograms: at first for all that there can be, unless that is much memory.
+
+    The memory is the system's, which gives it page by page as blocks are used.
+    """
+    n_before, n_places = forest.pool.shape
+    n_inner = forest.nodes.shape[1] // 2
+    # No level of a tree has more nodes than there are samples.
+    n_levels = n_inner.bit_length()
+    n_all = min(forest.nodes.shape[0] * min(n_inner, n_levels * forest.leaf_of.shape[1]), _POOL_BYTES // (8 * n_places))
+    n_blocks = max(2 * n_before, 4 * groups * n_inner, n_all)
+    pool = np.zeros((n_blocks, n_places), np.int64)
+    pool[:n_before] = forest.pool
+    free = np.zeros(n_blocks, np.int32)
+    n_free = int(forest.meta[s.N_FREE])
+    # Blocks are taken from the end of the list: those in use already first.
+    free[: n_blocks - n_before] = np.arange(n_blocks - 1, n_before - 1, -1)
+    free[n_blocks - n_before : n_blocks - n_before + n_free] = forest.free[:n_free]
+    forest.meta[s.N_FREE] = n_blocks - n_before + n_free
+    return forest._replace(pool=pool, free=free)
+
+
+def drop_trees(forest: s.Forest, first: int, last: int) -> None:
+    """Let go of some trees and of their histograms."""
+    gone = forest.nodes[first:last]
+    blocks = gone["block"][gone["block"] != s.NO_BLOCK]
+    forest.pool[blocks] = 0
+    n_free = int(forest.meta[s.N_FREE])
+    forest.free[n_free : n_free + len(blocks)] = blocks
+    forest.meta[s.N_FREE] = n_free + len(blocks)
+    gone[:] = np.zeros(1, s.NODE)
+    gone["feature"], gone["block"] = s.ABSENT, s.NO_BLOCK
+    forest.leaf_of[first:last] = (forest.nodes.shape[1] + 1) // 2
+
+
+def with_more_slots(
+    bins: s.Bins, scores: s.Scores, forest: s.Forest, space: s.Space, capacity: int
+) -> tuple[s.Bins, s.Scores, s.Forest, s.Space]:
+    """All that has an entry for each slot, with room for more."""
+    rows = longer(bins.rows, 0, capacity, int(bins.first_bin[-1]))
+    return (
+        bins._replace(codes=longer(bins.codes, 1, capacity), rows=rows),
+        scores._replace(
+            new=longer(scores.new, 1, capacity),
+            old=longer(scores.old, 1, capacity),
+            kept=longer(scores.kept, 2, capacity),
+        ),
+        forest._replace(leaf_of=longer(forest.leaf_of, 1, capacity, (forest.nodes.shape[1] + 1) // 2)),
+        space._replace(
+            members=longer(space.members, 0, capacity),
+            spare=longer(space.spare, 0, capacity),
+            packed=longer(space.packed, 1, capacity),
+        ),
+    )
+
+
+def longer(array: npt.NDArray[Any], axis: int, length: int, value: int = 0) -> npt.NDArray[Any]:
+    """A copy that is longer along an axis."""
+    shape = list(array.shape)
+    shape[axis] = length
+    result = np.full(shape, value, array.dtype)
+    result[tuple(slice(size) for size in array.shape)] = array
+    return result

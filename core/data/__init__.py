@@ -1,0 +1,1 @@
+"""Types of columns and labels, and the one door through which data enters: everything is checked here."""

@@ -1,0 +1,211 @@
+"""From one column, in any shape, to the numbers or texts that a column of its type holds."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from oubli.core.data.schema import Column, ColumnType
+from oubli.core.data.tables import RawColumn
+from oubli.core.data.values import (
+    FLOAT32_BITS,
+    FLOAT32_EXACT,
+    FLOAT64_BITS,
+    MISSING,
+    NOT_A_BOOLEAN,
+    NOT_EXACT,
+    NOT_EXACT_64,
+    NOT_FINITE,
+    OUT_OF_RANGE,
+    RefusedError,
+    boolean,
+    category_text,
+    number,
+)
+from oubli.core.errors import InputError
+
+PLAIN_NUMBERS = frozenset({float, int, type(None)})
+_TEXTS = frozenset({str, type(None)})
+_BOOLEANS = frozenset({bool, type(None)})
+
+_T = TypeVar("_T")
+
+
+def scalar_encoder(column: Column) -> Callable[[Any], float]:
+    """Return the function that converts one cell of a numeric or boolean column."""
+    if column.type is ColumnType.BOOLEAN:
+        return boolean
+    dtype = column.dtype
+
+    def convert_number(value: Any) -> float:
+        kind = type(value)
+        if kind is int and -FLOAT32_EXACT <= value <= FLOAT32_EXACT:
+            return float(value)
+        if kind is float and abs(value) <= FLOAT32_EXACT:
+            return float(value)
+        return number(value, dtype)
+
+    return convert_number
+
+
+def refuse_number(value: float, row: int, column: Column) -> NoReturn:
+    """Raise the error of a float that the column cannot hold."""
+    rule = NOT_FINITE if math.isinf(value) else OUT_OF_RANGE
+    raise InputError(rule, row=row, field=column.name, value=value)
+
+
+def _each(values: Iterable[Any], convert_value: Callable[[Any], _T], column: Column) -> list[_T]:
+    """Convert value by value; the error names the first that is refused."""
+    result = []
+    try:
+        for value in values:
+            result.append(convert_value(value))
+    except RefusedError as refused:
+        raise InputError(refused.rule, row=len(result), field=column.name, value=value) from None
+    return result
+
+
+def check_exact(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None, column: Column) -> None:
+    """Refuse integers that the column's dtype cannot hold exactly."""
+    inexact = inexact_integers(values, column.dtype)
+    if missing is not None:
+        inexact &= ~missing
+    if inexact.any():
+        row = int(np.argmax(inexact))
+        rule = NOT_EXACT if column.dtype == "float32" else NOT_EXACT_64
+        raise InputError(rule, row=row, field=column.name, value=values[row].item())
+
+
+def inexact_integers(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.bool_]:
+    """Tell which integers of an array a float dtype cannot hold exactly."""
+    if values.dtype.kind == "b" or values.dtype.itemsize < 4:
+        return np.zeros(len(values), np.bool_)
+    bits = FLOAT32_BITS if dtype == "float32" else FLOAT64_BITS
+    if values.dtype.kind == "i":
+        # abs wraps at the most negative int64, whose bits are then 2**63 unsigned, as they should be.
+        magnitude = np.abs(values.astype(np.int64)).view(np.uint64)
+    else:
+        magnitude = values.astype(np.uint64)
+    result = magnitude > np.uint64(2**bits)
+    if result.any():
+        large = magnitude[result]
+        # What remains after removing trailing zero bits is the mantissa.
+        result[result] = large // (large & (~large + np.uint64(1))) >= np.uint64(2**bits)
+    return result
+
+
+def round_numbers(values: npt.NDArray[Any], column: Column) -> npt.NDArray[Any]:
+    """Round floats to the column's dtype, with one NaN, no -0.0 and no infinity."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        result = values.astype(column.dtype)
+    infinite = np.isinf(result)
+    if infinite.any():
+        row = int(np.argmax(infinite))
+        refuse_number(values[row].item(), row, column)
+    result[np.isnan(result)] = MISSING
+    result += 0.0
+    return result
+
+
+def canonical_cells(columns: Sequence[Column], cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return cells as `round_numbers` makes them: one NaN, no -0.0, numbers of each column's precision.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+    cells : float32/64[n, d] without infinities
+        Returned as it is when there is nothing to change, which takes a pass over it.
+    """
+    bits = cells.view(np.uint32 if cells.dtype.itemsize == 4 else np.uint64)
+    missing = np.array(MISSING, cells.dtype).view(bits.dtype)
+    is_other = (np.isnan(cells) & (bits != missing)) | (np.signbit(cells) & (cells == 0))
+    changed = set(np.flatnonzero(is_other.any(axis=0)).tolist())
+    if cells.dtype.itemsize == 8:
+        for j, column in enumerate(columns):
+            if column.dtype == "float32":
+                with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                    values = cells[:, j]
+                    if (np.float64(np.float32(values)) != values)[~np.isnan(values)].any():
+                        changed.add(j)
+    if not changed:
+        return cells
+    result = cells.copy()
+    for j in changed:
+        result[:, j] = round_numbers(cells[:, j], columns[j])
+    return result
+
+
+def encode_numbers(raw: RawColumn, column: Column) -> npt.NDArray[Any]:
+    """Encode a numeric column."""
+    values, missing = raw.values, raw.missing
+    if isinstance(values, list):
+        types = set(map(type, values))
+        source: npt.NDArray[Any] | None = None
+        if types <= PLAIN_NUMBERS:
+            try:
+                source = np.array(values, dtype=np.float64)
+            except OverflowError:
+                source = None
+            if source is not None and int in types and (np.abs(source) > FLOAT32_EXACT).any():
+                source = None
+        if source is None:
+            source = np.array(_each(values, scalar_encoder(column), column), dtype=np.float64)
+        return round_numbers(source, column)
+    if values.dtype.kind == "f":
+        result = round_numbers(values if missing is None else np.where(missing, MISSING, values), column)
+    else:
+        check_exact(values, missing, column)
+        result = values.astype(column.dtype)
+        if missing is not None:
+            result[missing] = MISSING
+    return result
+
+
+def encode_booleans(raw: RawColumn, column: Column) -> npt.NDArray[Any]:
+    """Encode a boolean column."""
+    values, missing = raw.values, raw.missing
+    if isinstance(values, list):
+        if set(map(type, values)) <= _BOOLEANS:
+            return np.array(values, dtype=np.float64)
+        return np.array(_each(values, boolean, column), dtype=np.float64)
+    result = values.astype(np.float64)
+    if missing is not None:
+        result[missing] = MISSING
+    refused = (result != 0.0) & (result != 1.0) & ~np.isnan(result)
+    if refused.any():
+        row = int(np.argmax(refused))
+        raise InputError(NOT_A_BOOLEAN, row=row, field=column.name, value=raw.value(row))
+    result += 0.0
+    return result
+
+
+def encode_categories(raw: RawColumn, column: Column) -> list[str | None]:
+    """Encode a categorical column: the text of each row's category, None when missing."""
+    values, missing = raw.values, raw.missing
+    if isinstance(values, list):
+        types = set(map(type, values))
+        if not types <= _TEXTS and len(types - {type(None)}) > 1:
+            # Different types can be equal as keys (1 and True), so each value is looked at.
+            return _each(values, category_text, column)
+        return _by_distinct(values, column)
+    distinct, inverse = np.unique(values, return_inverse=True)
+    present = list(distinct) if values.dtype.itemsize < 8 and values.dtype.kind == "f" else distinct.tolist()
+    if missing is not None and missing.any():
+        present.append(None)
+        inverse = np.where(missing, len(present) - 1, inverse)
+    try:
+        texts = list(map(category_text, present))
+    except RefusedError:
+        return _each(values.tolist(), category_text, column)  # raises the error, with its row
+    return list(map(texts.__getitem__, inverse.tolist()))
+
+
+def _by_distinct(values: list[Any], column: Column) -> list[str | None]:
+    """Convert each distinct value once; all values are of one type, or None."""
+    try:
+        texts = {value: category_text(value) for value in dict.fromkeys(values)}
+    except (RefusedError, TypeError):  # refused, or not even hashable
+        return _each(values, category_text, column)  # raises the error, with its row
+    return list(map(texts.__getitem__, values))

@@ -1,0 +1,364 @@
+"""From X, in any shape, to cells: the matrix of numbers that the algorithms read.
+
+    numeric      the number, rounded to the column's dtype; -0.0 is 0.0
+    boolean      1.0 or 0.0
+    categorical  left NaN here and returned as text, since only the store knows codes
+    missing      NaN
+
+An error leaves nothing behind and names the first refused cell it finds by row and field.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from oubli.core.data.columns import (
+    PLAIN_NUMBERS,
+    check_exact,
+    encode_booleans,
+    encode_categories,
+    encode_numbers,
+    refuse_number,
+    round_numbers,
+    scalar_encoder,
+)
+from oubli.core.data.schema import ColumnType, Schema
+from oubli.core.data.tables import Frame, Matrix, RawColumn, Rows, only_row, read_table
+from oubli.core.data.values import FLOAT32_EXACT, FLOAT32_LIMIT, MISSING, RefusedError, category_text
+from oubli.core.errors import FeatureCountError, InputError
+from oubli.core.jit.policy import kernel
+
+# What `convert` reports.
+CLEAN = 0
+REFUSED = 1  # an infinity, or beyond the range
+LARGE = 2  # an integer of this magnitude might not be exact
+
+# Up to so many rows of mixed types are encoded cell by cell rather than column by column.
+FEW_ROWS = 16
+
+
+class Encoded(NamedTuple):
+    """Rows ready for the store."""
+
+    cells: npt.NDArray[Any]  # float32/64[n, d], C order, NaN in categorical columns
+    texts: dict[int, list[str | None]]  # by categorical column: the category of each row
+
+
+@kernel
+def convert(source: npt.NDArray[Any], cells: npt.NDArray[Any], limit: float) -> int:
+    """Copy finite numbers from `source` to `cells`, normalised; return flags.
+
+    source  float32/64[n, d]
+    cells   float32/64[n, d]; one NaN, and 0.0 for -0.0 (rounding can produce it, so it is looked
+            for afterwards)
+    limit   float64: magnitudes from here on would be infinite in the type of `cells`
+    """
+    flags = CLEAN
+    for i in range(source.shape[0]):
+        for j in range(source.shape[1]):
+            value = np.float64(source[i, j])  # float32 could not be compared with the limit
+            if abs(value) < limit:
+                cells[i, j] = value
+                if cells[i, j] == 0.0:
+                    cells[i, j] = 0.0
+                if abs(value) > FLOAT32_EXACT:
+                    flags |= LARGE
+            elif value != value:
+                cells[i, j] = MISSING
+            else:
+                flags |= REFUSED
+    return flags
+
+
+@kernel
+def is_clean(cells: npt.NDArray[Any]) -> bool:
+    """Whether a matrix holds no infinity and no -0.0.
+
+    Without branches within a row, so that the compiler reads several cells at once.
+    """
+    for i in range(cells.shape[0]):
+        odd = 0
+        for j in range(cells.shape[1]):
+            value = cells[i, j]
+            odd |= int(math.isinf(value)) | (int(value == 0.0) & int(math.copysign(1.0, value) < 0.0))
+        if odd:
+            return False
+    return True
+
+
+class Encoder:
+    """Turns X into cells by a schema.
+
+    Parameters
+    ----------
+    schema : Schema
+        The columns.
+    owner : str
+        Name of the estimator, for messages.
+    """
+
+    def __init__(self, schema: Schema, owner: str = "the model") -> None:
+        self.schema = schema
+        self.owner = owner
+        self.n_features = schema.n_features
+        self.cell_dtype = schema.cell_dtype
+        self.categorical = tuple(np.flatnonzero(schema.categorical_mask).tolist())
+        self._boolean = tuple(j for j, c in enumerate(schema.columns) if c.type is ColumnType.BOOLEAN)
+        self.only_numeric = all(c.type is ColumnType.NUMERIC for c in schema.columns)
+        self.limit = FLOAT32_LIMIT if self.cell_dtype == np.float32 else math.inf
+        # float32 columns in a float64 matrix are rounded all the same.
+        wide = self.cell_dtype == np.float64
+        self._rounded = [
+            j for j, c in enumerate(schema.columns) if wide and c.type is ColumnType.NUMERIC and c.dtype == "float32"
+        ]
+        # Whether plain numbers can go into the cells as they are, categories apart.
+        self.is_plain = not self._boolean and not self._rounded
+        self._scalars = [scalar_encoder(column) for column in schema.columns]
+
+    def encode(self, X: Any) -> Encoded:
+        """Encode rows; the cells share no memory with X.
+
+        Raises
+        ------
+        InputError
+            When X has no rows, other features than the schema, or a value that its column refuses.
+        """
+        if (
+            type(X) is np.ndarray
+            and X.dtype.char in "fd"
+            and X.dtype.isnative
+            and X.ndim == 2
+            and X.shape[1] == self.n_features
+            and self.only_numeric
+            and len(X)
+        ):
+            # What follows would come to the same, only later.
+            return Encoded(self._matrix_cells(X), {})
+        encoded = self._encode_row(self.only_row(X))
+        if encoded is not None:
+            return encoded
+        table = read_table(X)
+        if isinstance(table, Frame):
+            return self._encode_columns(table.n_rows, self._frame_columns(table))
+        if table.n_columns != self.n_features and not (isinstance(table, Rows) and table.n_rows > 1):
+            raise FeatureCountError(table.n_columns, self.n_features, owner=self.owner)
+        if isinstance(table, Matrix):
+            if self.only_numeric:
+                return Encoded(self._matrix_cells(table.values), {})
+            return self._encode_columns(table.n_rows, map(table.column, range(self.n_features)))
+        odd = table.odd_row(self.n_features)
+        if odd is not None:
+            same = len(set(map(len, table.values))) == 1
+            row = None if same else odd
+            raise FeatureCountError(len(table.values[odd]), self.n_features, owner=self.owner, row=row)
+        return self._encode_rows(table.values)
+
+    def encode_plain(self, X: Any) -> npt.NDArray[Any] | None:
+        """Return X itself when it is a clean matrix already, None when `encode` has to look at it.
+
+        The fast path of queries: nothing is copied, so X must not change while the result is used.
+        """
+        if (
+            type(X) is np.ndarray
+            and X.dtype == self.cell_dtype
+            and X.ndim == 2
+            and X.shape[1] == self.n_features
+            and X.flags.carray
+            and len(X)
+            and self.only_numeric
+            and not self._rounded
+            and is_clean(X)
+        ):
+            return X
+        return None
+
+    def only_row(self, X: Any) -> Any:
+        """Return the one row that X is, as far as that can be seen at once; else None."""
+        if type(X) is list:
+            return X[0] if len(X) == 1 else None
+        return only_row(X, self.schema.names) if self.schema.named else None
+
+    def encode_known_row(self, row: Any, codes: Mapping[int, Mapping[str, int]]) -> npt.NDArray[Any] | None:
+        """Encode one row of plain values whose categories all have codes; None when `encode` has to look at it.
+
+        Parameters
+        ----------
+        row : list
+            Anything else gives None.
+        codes : by categorical column, the code of each category
+        """
+        if type(row) is not list or len(row) != self.n_features:
+            return None
+        values = row.copy() if codes else row
+        for j, known in codes.items():
+            value = values[j]
+            if type(value) is str:
+                code = known.get(value)
+                if code is None:
+                    return None
+                values[j] = code
+            elif value is not None:
+                return None
+        return self._plain_row(values)
+
+    def _encode_row(self, row: Any) -> Encoded | None:
+        """Encode one row of plain values; None when it needs a closer look."""
+        if type(row) is not list or len(row) != self.n_features:
+            return None
+        texts: dict[int, list[str | None]] = {}
+        if self.categorical:
+            row = row.copy()
+            for j in self.categorical:
+                value = row[j]
+                if value is not None and not (type(value) is str and value.isascii()):
+                    return None
+                texts[j] = [value]
+                row[j] = None
+        cells = self._plain_row(row)
+        return None if cells is None else Encoded(cells, texts)
+
+    def _plain_row(self, values: list[Any]) -> npt.NDArray[Any] | None:
+        """Convert one row of numbers, None for what is missing, and true and false in boolean columns."""
+        if self._boolean:
+            values = values.copy()
+            for j in self._boolean:
+                value = values[j]
+                if value is not None:
+                    if type(value) is not bool:
+                        return None
+                    values[j] = 1.0 if value else 0.0
+        if not PLAIN_NUMBERS.issuperset(map(type, values)):
+            return None
+        # An array of a list of one list takes twice as long.
+        source = np.empty((1, self.n_features))
+        try:
+            source[0] = values
+        except OverflowError:
+            return None
+        return self._converted(source, (values,))
+
+    def _matrix_cells(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if values.dtype.kind in "biu":
+            return self._integer_cells(values)
+        if values.dtype.itemsize < 4:
+            values = values.astype(np.float32)
+        # One layout only, so that the kernel is compiled for one.
+        source = values if values.flags.carray else np.array(values, order="C")
+        cells = np.empty(source.shape, self.cell_dtype)
+        if convert(source, cells, self.limit) & REFUSED:
+            self._refuse_first(source)
+        self._round(cells)
+        return cells
+
+    def _integer_cells(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if values.dtype.itemsize >= 4:
+            for j, column in enumerate(self.schema.columns):
+                check_exact(values[:, j], None, column)
+        return values.astype(self.cell_dtype, order="C")
+
+    def _round(self, cells: npt.NDArray[Any]) -> None:
+        for j in self._rounded:
+            cells[:, j] = round_numbers(cells[:, j], self.schema.columns[j])
+
+    def _refuse_first(self, source: npt.NDArray[Any]) -> None:
+        with np.errstate(over="ignore"):
+            refused = np.isinf(source) | (np.abs(source) >= self.limit)
+        row, j = (int(k) for k in np.argwhere(refused)[0])
+        refuse_number(source[row, j].item(), row, self.schema.columns[j])
+
+    def _encode_rows(self, rows: Sequence[Sequence[Any]]) -> Encoded:
+        if self.only_numeric:
+            types: set[type] = set()
+            for row in rows:
+                types.update(map(type, row))
+            if types <= PLAIN_NUMBERS:
+                cells = self._plain_rows(rows)
+                if cells is not None:
+                    return Encoded(cells, {})
+        if len(rows) > FEW_ROWS:
+            return self._encode_columns(len(rows), (RawColumn(list(column)) for column in zip(*rows, strict=True)))
+        return self._encode_cells(rows)
+
+    def _plain_rows(self, rows: Sequence[Sequence[Any]]) -> npt.NDArray[Any] | None:
+        """Convert rows of Python numbers and None at once; None when one needs a closer look."""
+        try:
+            source = np.array(rows, dtype=np.float64)
+        except OverflowError:
+            return None
+        return self._converted(source, rows)
+
+    def _converted(self, source: npt.NDArray[np.float64], rows: Sequence[Sequence[Any]]) -> npt.NDArray[Any] | None:
+        """Convert numbers that came as Python's `rows`; None when one needs a closer look."""
+        cells = np.empty(source.shape, self.cell_dtype)
+        flags = convert(source, cells, self.limit)
+        if flags and (flags & REFUSED or any(int in map(type, row) for row in rows)):
+            return None
+        if self._rounded:
+            self._round(cells)
+        return cells
+
+    def _encode_cells(self, rows: Sequence[Sequence[Any]]) -> Encoded:
+        source: list[float] = []
+        texts: dict[int, list[str | None]] = {j: [] for j in self.categorical}
+        scalars = self._scalars
+        for i, row in enumerate(rows):
+            j = 0
+            try:
+                for value in row:
+                    if j in texts:
+                        texts[j].append(value if type(value) is str and value.isascii() else category_text(value))
+                        source.append(MISSING)
+                    else:
+                        source.append(scalars[j](value))
+                    j += 1
+            except RefusedError as refused:
+                raise InputError(refused.rule, row=i, field=self.schema.columns[j].name, value=row[j]) from None
+        # Every number has been checked to fit its column.
+        cells = np.empty((len(rows), self.n_features), self.cell_dtype)
+        convert(np.array(source, np.float64).reshape(cells.shape), cells, self.limit)
+        self._round(cells)
+        return Encoded(cells, texts)
+
+    def _encode_columns(self, n_rows: int, columns: Iterable[RawColumn]) -> Encoded:
+        cells = np.empty((n_rows, self.n_features), self.cell_dtype)
+        texts: dict[int, list[str | None]] = {}
+        for j, (raw, column) in enumerate(zip(columns, self.schema.columns, strict=True)):
+            if column.type is ColumnType.CATEGORICAL:
+                texts[j] = encode_categories(raw, column)
+                cells[:, j] = MISSING
+            elif column.type is ColumnType.BOOLEAN:
+                cells[:, j] = encode_booleans(raw, column)
+            else:
+                cells[:, j] = encode_numbers(raw, column)
+        return Encoded(cells, texts)
+
+    def _frame_columns(self, table: Frame) -> Iterable[RawColumn]:
+        names = table.names
+        if not self.schema.named or names is None:
+            if table.n_columns != self.n_features:
+                raise FeatureCountError(table.n_columns, self.n_features, owner=self.owner)
+            return map(table.column, range(self.n_features))
+        position = {name: i for i, name in enumerate(names)}
+        missing = [name for name in self.schema.names if name not in position]
+        unknown = sorted(set(names) - set(self.schema.names))
+        if missing or unknown:
+            raise _names_differ(unknown, missing)
+        return (table.column(position[name]) for name in self.schema.names)
+
+
+def _names_differ(unknown: list[str], missing: list[str]) -> InputError:
+    """Say which names differ, in the words that users of scikit-learn know."""
+    text = "The feature names should match those that were passed during fit.\n"
+    if unknown:
+        text += "Feature names unseen at fit time:\n" + "".join(f"- {name}\n" for name in unknown)
+    if missing:
+        text += "Feature names seen at fit time, yet now missing:\n" + "".join(f"- {name}\n" for name in missing)
+    rule = "the columns must be those of the schema"
+    if missing:
+        rule += f": add {', '.join(map(repr, missing))}"
+    if unknown:
+        rule += f": remove the {len(unknown)} that the schema does not have"
+    return InputError(rule, field=missing[0] if missing else None, message=text)

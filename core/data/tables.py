@@ -1,0 +1,295 @@
+"""The shapes in which callers pass X and y, reduced to three.
+
+    Matrix    a 2-d array of booleans, integers or floats
+    Rows      a list of rows, each a list or tuple of Python objects (also 2-d object arrays)
+    Frame     a DataFrame, read column by column, by duck typing: `columns`, `dtypes`, `frame[name]`
+
+and to `RawColumn`, one column of any of them. Types are none of this module's business; shapes that
+no schema could accept are refused here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oubli.core.data.values import FLOAT32_EXACT
+from oubli.core.errors import InputError, shorten
+
+NO_ROWS = "X has no rows: pass at least one"
+ONE_DIMENSION = (
+    "Expected 2D array, got 1D array instead: X must hold one row for each sample. Reshape your data either "
+    "using array.reshape(-1, 1) if it has a single feature or array.reshape(1, -1) if it is a single sample."
+)
+SPARSE = "Sparse data was passed, but dense data is required: use X.toarray()"
+COMPLEX = "Complex data not supported: pass real and imaginary parts as two columns"
+TIMES = "holds dates or times: convert them to numbers, for instance seconds or days"
+BYTES = "holds bytes: decode them to text"
+NOT_A_TABLE = "X must be a 2-d array, a DataFrame or a list of rows"
+
+
+@dataclass(frozen=True, slots=True)
+class RawColumn:
+    """One column as it came.
+
+    Attributes
+    ----------
+    values : ndarray of kind b, i, u or f, or list of objects
+        The cells.
+    missing : bool ndarray, optional
+        With an array: which of its cells are missing (their values mean nothing). NaN is missing
+        as well.
+    text : bool
+        Whether the column declares itself as text or categories, so that numbers in it are names.
+    """
+
+    values: npt.NDArray[Any] | list[Any]
+    missing: npt.NDArray[np.bool_] | None = None
+    text: bool = False
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def value(self, row: int) -> Any:
+        """Return a cell as a Python object."""
+        value = self.values[row]
+        return value.item() if isinstance(value, np.generic) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A 2-d array of booleans, integers or floats."""
+
+    values: npt.NDArray[Any]
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.values.shape[0])
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns."""
+        return int(self.values.shape[1])
+
+    def column(self, index: int) -> RawColumn:
+        """Return one column."""
+        return RawColumn(self.values[:, index])
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of Python objects; they need not be equally long yet."""
+
+    values: Sequence[Sequence[Any]]
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.values)
+
+    @property
+    def n_columns(self) -> int:
+        """Length of the first row."""
+        return len(self.values[0])
+
+    def odd_row(self, length: int) -> int | None:
+        """Return the first row that is not `length` long."""
+        if set(map(len, self.values)) == {length}:
+            return None
+        return next((i for i, row in enumerate(self.values) if len(row) != length), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A DataFrame."""
+
+    frame: Any
+    labels: list[Any]
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.frame)
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns."""
+        return len(self.labels)
+
+    @property
+    def names(self) -> list[str] | None:
+        """The column names; None when they are only numbers, which mean positions."""
+        return list(map(str, self.labels)) if self.labels and isinstance(self.labels[0], str) else None
+
+    def column(self, index: int) -> RawColumn:
+        """Return one column."""
+        label = self.labels[index]
+        return read_series(self.frame[label], str(label))
+
+
+Table = Matrix | Rows | Frame
+
+
+def read_table(X: Any) -> Table:
+    """Find out what X is.
+
+    Raises
+    ------
+    InputError
+        When it is no table, has no rows, or holds what no column can take.
+    """
+    table: Table
+    if isinstance(X, np.ndarray):
+        table = _read_array(X)
+    elif isinstance(X, (list, tuple)):
+        table = _read_rows(X)
+    elif hasattr(X, "columns") and hasattr(X, "dtypes"):
+        table = _read_frame(X)
+    elif hasattr(X, "toarray"):
+        raise InputError(SPARSE)
+    elif hasattr(X, "__array__"):
+        table = _read_array(np.asarray(X))
+    else:
+        raise InputError(NOT_A_TABLE, message=f"{NOT_A_TABLE}, not {type(X).__name__}")
+    if table.n_rows == 0:
+        raise InputError(NO_ROWS)
+    return table
+
+
+def _read_array(X: npt.NDArray[Any]) -> Table:
+    if X.dtype.kind == "c":
+        raise InputError(COMPLEX)
+    if X.ndim != 2:
+        if X.ndim == 1:
+            raise InputError(ONE_DIMENSION)
+        if X.ndim == 0:
+            raise InputError("Expected 2D array, got scalar array instead: X must hold one row for each sample")
+        raise InputError(f"Found array with dim {X.ndim}, while dim <= 2 is required: X must be 2-d")
+    if isinstance(X, np.ma.MaskedArray):
+        X = _unmasked(X)
+    kind = X.dtype.kind
+    if kind in "biuf":
+        return Matrix(plain_array(X))
+    _refuse_kind(kind, None)
+    return Rows(X.tolist())
+
+
+def _unmasked(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a masked array as a plain one with None where it is masked."""
+    masked = np.ma.getmaskarray(values)
+    plain = np.ma.getdata(values)
+    if masked.any():
+        plain = plain.astype(object)
+        plain[masked] = None
+    return plain
+
+
+def plain_array(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array of a kind b, i, u or f in the machine's byte order and at most 8 bytes wide."""
+    if values.dtype.itemsize > 8:
+        return values.astype(np.float64)
+    return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
+
+
+def _refuse_kind(kind: str, field: str | None) -> None:
+    if kind == "c":
+        raise InputError(COMPLEX, field=field)
+    if kind in "mM":
+        raise InputError(TIMES, field=field)
+    if kind == "S":
+        raise InputError(BYTES, field=field)
+    if kind == "V":
+        raise InputError("holds records: pass plain columns", field=field)
+
+
+def _read_rows(X: Sequence[Any]) -> Table:
+    if all(map((list, tuple).__contains__, map(type, X))):
+        return Rows(X)
+    rows: list[Sequence[Any]] = []
+    for i, row in enumerate(X):
+        if isinstance(row, (list, tuple)):
+            rows.append(row)
+        elif isinstance(row, np.ndarray) and row.ndim == 1:
+            if row.dtype.kind == "c":
+                raise InputError(COMPLEX, row=i)
+            rows.append(row.tolist())
+        elif isinstance(row, dict):
+            raise InputError("a row must be a list of values in the order of the features", row=i)
+        elif hasattr(row, "tolist") and getattr(row, "ndim", 0) == 1:
+            rows.append(row.tolist())
+        else:
+            raise InputError(ONE_DIMENSION, row=i)
+    return Rows(rows)
+
+
+def _read_frame(X: Any) -> Frame:
+    labels = list(X.columns)
+    if len(set(labels)) != len(labels):
+        twice = sorted({str(label) for label in labels if labels.count(label) > 1})
+        raise InputError(
+            "column names must be unique: rename or drop the duplicates",
+            message=f"column names must be unique, these are repeated: {shorten(', '.join(twice))}",
+        )
+    texts = sum(isinstance(label, str) for label in labels)
+    if texts not in {0, len(labels)}:
+        raise InputError("column names must all be text: use X.columns = X.columns.astype(str)")
+    return Frame(X, labels)
+
+
+def only_row(X: Any, names: Sequence[str]) -> list[Any] | None:
+    """Return the values of a pandas DataFrame of one row, columns named as said; None for anything else.
+
+    Also None for values that mean something else beside others of their column's type than alone. Reading the row
+    costs a tenth of reading each column.
+    """
+    if not hasattr(X, "iloc") or not hasattr(X, "columns") or len(X) != 1 or list(X.columns) != list(names):
+        return None
+    series = X.iloc[0]
+    # Columns of different types of numbers come as floats of 64 bits, in which large integers look like others.
+    may_be_cast = series.dtype != np.dtype(object)
+    row: list[Any] = []
+    for cell in series.tolist():
+        value = cell.item() if isinstance(cell, np.generic) else cell
+        kind = type(value)
+        if kind is float or kind is int:
+            if may_be_cast and abs(value) > FLOAT32_EXACT:
+                return None
+            row.append(None if value != value else value)
+        elif kind is str or value is None:
+            row.append(value)
+        else:
+            return None
+    return row
+
+
+def read_series(series: Any, field: str) -> RawColumn:
+    """Read a column of a DataFrame, or a Series; pandas' nullable and Arrow types included."""
+    dtype = series.dtype
+    if isinstance(dtype, np.dtype):
+        return read_vector(np.asarray(series), field)
+    kind = getattr(dtype, "kind", "O")
+    if hasattr(dtype, "categories") and hasattr(series, "astype"):
+        return RawColumn(list(series.astype(object)), text=True)
+    _refuse_kind(kind, field)
+    if kind in "biuf" and hasattr(series, "isna"):
+        missing = np.asarray(series.isna(), dtype=np.bool_)
+        plain = np.dtype(getattr(dtype, "numpy_dtype", {"b": "bool", "i": "i8", "u": "u8", "f": "f8"}[kind]))
+        if missing.any():
+            return RawColumn(np.asarray(series.to_numpy(dtype=plain, na_value=plain.type(0).item())), missing)
+        return read_vector(np.asarray(series.to_numpy(dtype=plain)), field)
+    if kind in "OU" and hasattr(series, "astype"):
+        return RawColumn(list(series.astype(object)), text=str(dtype).startswith(("str", "large_str")))
+    return read_vector(np.asarray(series), field)
+
+
+def read_vector(values: npt.NDArray[Any], field: str) -> RawColumn:
+    """Read a 1-d array."""
+    if isinstance(values, np.ma.MaskedArray):
+        values = _unmasked(values)
+    if values.dtype.kind in "biuf":
+        return RawColumn(plain_array(values))
+    _refuse_kind(values.dtype.kind, field)
+    return RawColumn(values.tolist())

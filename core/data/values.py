@@ -1,0 +1,223 @@
+"""The rules for single values: which are missing, and how each type of column takes the others.
+
+Everything that enters a model passes one of the four functions `number`, `boolean`, `category_text`
+and `normalise_id`, or vectorised code that is tested to agree with them. They raise `RefusedError`
+with a rule that names no data; callers add the row and the field and raise `InputError`.
+"""
+
+import math
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from oubli.core.errors import InputError
+
+# A finite float64 at or beyond this magnitude would round to infinity in float32.
+FLOAT32_LIMIT = float(2**128 - 2**103)
+FLOAT32_BITS = 24
+FLOAT64_BITS = 53
+# Every integer up to this magnitude is exact in float32.
+FLOAT32_EXACT = 2**FLOAT32_BITS
+ID_LENGTH = 256
+
+MISSING = math.nan
+
+NOT_FINITE = "must be a finite number: remove the infinity or send null"
+OUT_OF_RANGE = "is beyond the range of float32: declare the column float64"
+OUT_OF_RANGE_64 = "is beyond the range of float64: declare the column categorical"
+NOT_EXACT = "is an integer that float32 cannot hold exactly: declare the column float64"
+NOT_EXACT_64 = "is an integer that float64 cannot hold exactly: declare the column categorical"
+NOT_A_NUMBER = "must be a number or null"
+NUMBER_NOT_TEXT = (
+    "must be a number or null, not text: send the number without quotes, or declare the column categorical"
+)
+NUMBER_NOT_BOOLEAN = "must be a number or null: send 1 or 0 for true or false, or declare the column boolean"
+NOT_A_BOOLEAN = "must be true, false or null (1 and 0 are accepted)"
+NOT_A_CATEGORY = "must be text, a number, true, false or null"
+NOT_UTF8 = "holds a lone surrogate, which UTF-8 cannot encode: remove it"
+NOT_AN_ID = f"must be text of 1 to {ID_LENGTH} characters, or an integer"
+
+
+class RefusedError(Exception):
+    """A value breaks a rule; the text is the rule and names no data."""
+
+    @property
+    def rule(self) -> str:
+        """What must hold."""
+        return str(self.args[0])
+
+
+def is_missing(value: object) -> bool:
+    """Tell whether a value stands for "not known": None, NaN, and pandas' NA and NaT."""
+    if value is None:
+        return True
+    if isinstance(value, str):
+        return False
+    if isinstance(value, (float, np.floating, Decimal)):
+        return value != value
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return bool(np.isnat(value))
+    # pandas is never imported here; comparing its NA would raise.
+    kind = type(value)
+    return kind.__name__ in {"NAType", "NaTType"} and kind.__module__.startswith("pandas.")
+
+
+def is_boolean(value: object) -> bool:
+    """Tell whether a value is Python's or NumPy's bool."""
+    return isinstance(value, (bool, np.bool_))
+
+
+def is_integer(value: object) -> bool:
+    """Tell whether a value is Python's or NumPy's integer; a bool is none, nor is a time span."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
+
+
+def significant_bits(value: int) -> int:
+    """Return how many bits a mantissa needs to hold an integer exactly."""
+    magnitude = abs(value)
+    return magnitude.bit_length() - ((magnitude & -magnitude).bit_length() - 1) if magnitude else 0
+
+
+def number(value: Any, dtype: str) -> float:
+    """Convert a cell of a numeric column; NaN when missing.
+
+    Parameters
+    ----------
+    value : object
+        The cell.
+    dtype : {"float32", "float64"}
+        Of the column. The result is not rounded to it, but checked to fit it.
+    """
+    if is_integer(value):
+        return _exact(int(value), dtype)
+    if is_missing(value):
+        return MISSING
+    if is_boolean(value):
+        raise RefusedError(NUMBER_NOT_BOOLEAN)
+    if isinstance(value, str):
+        raise RefusedError(NUMBER_NOT_TEXT)
+    if not isinstance(value, (Real, Decimal)) or isinstance(value, np.timedelta64):
+        raise RefusedError(NOT_A_NUMBER)
+    try:
+        result = float(value)
+    except OverflowError:
+        result = math.inf
+    if math.isinf(result):
+        infinite = isinstance(value, (float, np.floating)) or (isinstance(value, Decimal) and value.is_infinite())
+        raise RefusedError(NOT_FINITE if infinite else OUT_OF_RANGE_64)
+    if dtype == "float32" and abs(result) >= FLOAT32_LIMIT:
+        raise RefusedError(OUT_OF_RANGE)
+    return result
+
+
+def _exact(value: int, dtype: str) -> float:
+    if -FLOAT32_EXACT <= value <= FLOAT32_EXACT:
+        return float(value)
+    if dtype == "float32":
+        if abs(value) >= FLOAT32_LIMIT:
+            raise RefusedError(OUT_OF_RANGE)
+        if significant_bits(value) > FLOAT32_BITS:
+            raise RefusedError(NOT_EXACT)
+    elif value.bit_length() > 1024:
+        raise RefusedError(OUT_OF_RANGE_64)
+    elif significant_bits(value) > FLOAT64_BITS:
+        raise RefusedError(NOT_EXACT_64)
+    return float(value)
+
+
+def boolean(value: Any) -> float:
+    """Convert a cell of a boolean column to 1.0 or 0.0; NaN when missing."""
+    if is_missing(value):
+        return MISSING
+    if is_boolean(value) or is_integer(value) or isinstance(value, (float, np.floating)):
+        result = float(value) if -2 < value < 2 else MISSING
+        if result in {0.0, 1.0}:
+            return result + 0.0  # -0.0 becomes 0.0
+    raise RefusedError(NOT_A_BOOLEAN)
+
+
+def category_text(value: Any) -> str | None:
+    """Convert a cell of a categorical column to the text of its category; None when missing.
+
+    Text is the category; an integer, or a float that is one, becomes decimal text; a bool "true" or
+    "false"; another float the shortest text that reads back as the same float of its width.
+    """
+    if isinstance(value, str):
+        if not value.isascii():
+            require_utf8(value)
+        return plain_text(value)
+    if is_missing(value):
+        return None
+    if is_boolean(value):
+        return "true" if value else "false"
+    if is_integer(value):
+        return _decimal_text(int(value))
+    if isinstance(value, (float, np.floating)):
+        if not math.isfinite(value):
+            raise RefusedError(NOT_FINITE)
+        if float(value).is_integer():
+            return _decimal_text(int(value))
+        return str(value) if isinstance(value, np.floating) else repr(value)
+    raise RefusedError(NOT_A_CATEGORY)
+
+
+def _decimal_text(value: int) -> str:
+    try:
+        return str(value)
+    except ValueError:  # Python refuses to spell out thousands of digits
+        raise RefusedError(NOT_A_CATEGORY) from None
+
+
+def plain_text(text: str) -> str:
+    """Return a text as an exact str; subclasses may print as something else."""
+    return str.__str__(text)
+
+
+def require_utf8(text: str) -> bytes:
+    """Encode a text as UTF-8, or refuse it."""
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise RefusedError(NOT_UTF8) from None
+
+
+def id_text(value: Any) -> str:
+    """Convert an id or a subject to text; `normalise_id` with the caller's error."""
+    if is_integer(value):
+        # 256 digits fit in 851 bits: larger ones need not be spelled out to be refused.
+        text = str(int(value)) if int(value).bit_length() <= 860 else ""
+    elif isinstance(value, str):
+        text = plain_text(value)
+        if not text.isascii():
+            require_utf8(text)
+    else:
+        raise RefusedError(NOT_AN_ID)
+    if not 1 <= len(text) <= ID_LENGTH:
+        raise RefusedError(NOT_AN_ID)
+    return text
+
+
+def normalise_id(value: object, *, field: str = "id", row: int | None = None) -> str:
+    """Return the text that an id is: an integer is the same id as its decimal text.
+
+    Parameters
+    ----------
+    value : str or int
+        Text is taken as it is ("007" is not "7").
+    field, row
+        For the error.
+
+    Raises
+    ------
+    InputError
+        For other types (bool and float included), for less than 1 or more than 256 characters, and
+        for what UTF-8 cannot encode.
+    """
+    if type(value) is str and 0 < len(value) <= ID_LENGTH and value.isascii():
+        return value
+    try:
+        return id_text(value)
+    except RefusedError as refused:
+        raise InputError(refused.rule, row=row, field=field, value=value) from None

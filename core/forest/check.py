@@ -1,0 +1,430 @@
+"""Whether the parts of a model file are a forest over its samples, asked before a kernel trusts them.
+
+Kernels check no bounds: they would follow a wrong index anywhere, and a list that runs in a circle
+for ever. A file's checksum finds damage; this finds what was written wrong, or on purpose. Whether
+the splits are the best ones is not asked here: that is what `verify` is for.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oubli.core.errors import FileError
+from oubli.core.forest.blocks import (
+    AT_HI,
+    AT_LO,
+    ATTRIBUTE_SIZE,
+    IS_COUNTED,
+    MISSING,
+    N_ATTRIBUTES,
+    N_CELLS,
+    NEXT_FREE,
+    layout_of,
+)
+from oubli.core.forest.engine import MAX_ENTRIES, Ensemble
+from oubli.core.forest.leaves import count_in
+from oubli.core.forest.split import goes_right, number_goes_right
+from oubli.core.forest.state import (
+    FREE_BLOCK,
+    FREE_LEAF,
+    FREE_PAIR,
+    FREE_ROOMS,
+    MAX_ROOM,
+    META_SIZE,
+    MISSING_LEFT,
+    N_FREE_BLOCKS,
+    N_FREE_LEAVES,
+    N_FREE_PAIRS,
+    NIL,
+    SUBSET,
+    Trees,
+    leaf_of,
+)
+from oubli.core.forest.workspace import (
+    IS_REGRESSION,
+    N_LANES,
+    N_TREES,
+    NODES,
+    OCCURRENCES,
+    OWNERS,
+    Parameters,
+)
+from oubli.core.jit.policy import inner, kernel
+from oubli.core.jit.prefetch import prefetch_to_read, prefetch_to_write
+from oubli.core.rng import draw_trees, restore_order
+from oubli.core.samples.arrays import Data
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+IntArray = npt.NDArray[np.int64]
+
+_CELLS_A_LINE = 16  # of float32; of rows in float64 every second line is asked for
+_SLOTS = 2  # row of the lanes' working space, after NODES and OWNERS: the samples
+_PREFIX = "forest."  # of the arrays that are the trees', see `storing.py`
+
+
+def _require(condition: Any, what: str) -> None:
+    if not condition:
+        raise FileError(f"the file is not sound ({what}): restore another file")
+
+
+# -- before anything is made of the parts ---------------------------------------------------------
+
+
+def check_description(document: Mapping[str, Any], arrays: Arrays, *, n_slots: int | None = None) -> None:
+    """Check the numbers of the description and of the samples; the settings are those of the parameters.
+
+    n_slots  room for samples that the file's trees have; None: they are grown anew
+
+    Raises
+    ------
+    FileError
+        When they do not fit together.
+    """
+    settings, task, width = document["settings"], document["task"], document["n_classes"]
+    slots, codes = arrays["samples.slots"], arrays["class_table.codes"]
+    is_regression = task == "regression"
+    _require(document["schema"]["task"] == task, "the schema is for another task")
+    _require(settings["is_regression"] is is_regression, "the settings are for another task")
+    _require(settings["occurrences"] <= settings["n_trees"], "the settings contradict each other")
+    _require(type(width) is int and 2 <= width < 2**31, "the number of classes is out of range")
+    _require(document["n_samples"] == len(slots), "the number of samples is wrong")
+    _require(len(slots) * settings["occurrences"] <= MAX_ENTRIES, "there are too many samples")
+    if n_slots is not None:
+        _require((slots < n_slots).all(), "there are slots that the trees have no room for")
+        _require((codes < width).all(), "there are classes that the trees have no room for")
+
+
+def check_parts(document: Mapping[str, Any], arrays: Arrays) -> None:
+    """Check numbers and shapes of everything, the trees included.
+
+    Raises
+    ------
+    FileError
+        When they do not fit together.
+    """
+    settings, width = document["settings"], document["n_classes"]
+    check_description(document, arrays, n_slots=len(arrays[_PREFIX + "places"]) // settings["occurrences"])
+    for name, (dtype, shape) in _expected_types(document, settings, width).items():
+        array = arrays[_PREFIX + name]
+        fits = array.dtype == np.dtype(dtype) and array.ndim == len(shape)
+        fits = fits and all(size in {None, given} for size, given in zip(shape, array.shape, strict=True))
+        _require(fits, f"{name} has another type or shape than the settings say")
+    for group in ("nodes.", "leaves."):
+        lengths = {len(array) for name, array in arrays.items() if name.startswith(_PREFIX + group)}
+        _require(len(lengths) == 1, f"the arrays of {group[:-1]} differ in length")
+    # Every tree has a root and a leaf, and the split search has a block: what is as wide as the settings say is there.
+    n_trees = settings["n_trees"]
+    _require(len(arrays[_PREFIX + "nodes.child"]) >= n_trees, "there are fewer nodes than trees")
+    _require(len(arrays[_PREFIX + "leaves.starts"]) >= n_trees, "there are fewer leaves than trees")
+    _require(len(arrays[_PREFIX + "blocks"]) >= 1, "there is no room for the split search")
+
+
+def _expected_types(
+    document: Mapping[str, Any], settings: Mapping[str, Any], width: int
+) -> dict[str, tuple[str, tuple[int | None, ...]]]:
+    """Types and shapes of the trees' arrays; None stands for any length."""
+    counter = "i8" if settings["is_regression"] else "i4"
+    columns = document["schema"]["columns"]
+    layout = layout_of(
+        settings["max_features"],
+        settings["n_thresholds"],
+        len(columns),
+        width,
+        is_regression=settings["is_regression"],
+        has_categories=any(column["type"] == "categorical" for column in columns),
+    )
+    return {
+        "nodes.category": ("u8", (None,)),
+        "nodes.child": ("i4", (None,)),
+        "nodes.attribute": ("i4", (None,)),
+        "nodes.n_samples": ("i4", (None,)),
+        "nodes.block": ("i4", (None,)),
+        "nodes.kind": ("u1", (None,)),
+        "leaves.statistics": (counter, (None, width)),
+        "leaves.starts": ("i4", (None,)),
+        "leaves.rooms": ("u1", (None,)),
+        "members": ("i4", (None,)),
+        "places": ("i4", (None,)),
+        "meta": ("i8", (META_SIZE,)),
+        "blocks": ("i8", (None, layout.size)),
+    }
+
+
+# -- before the trees are used --------------------------------------------------------------------
+
+
+def check_forest(ensemble: Ensemble, data: Data, slots: IntArray) -> None:
+    """Check that the trees hold the samples of `slots`, each where the splits lead it, and no others.
+
+    `Ensemble.restore` has looked at the bounds of every index before.
+
+    Raises
+    ------
+    FileError
+        Saying what is wrong. O(samples x trees x depth), and a step for each free row.
+    """
+    trees, n_trees = ensemble.trees, ensemble.settings.n_trees
+    levels = _list_levels(trees, n_trees)
+    used = np.concatenate(levels)
+    records = trees.nodes[used]
+    child = records["child"].astype(np.int64)
+    is_inner = child >= 0
+    leaves = ~child[~is_inner]
+    blocks = records["block"][records["block"] != NIL].astype(np.int64)
+    _check_splits(records[is_inner], data.categorical)
+    _require((records["block"][~is_inner] == NIL).all(), "a leaf keeps counters")
+    first_pair = n_trees + n_trees % 2
+    pairs = range(first_pair, len(trees.nodes), 2)
+    taken = child[is_inner]
+    _check_free(trees, FREE_PAIR, N_FREE_PAIRS, trees.nodes["child"], pairs, taken, "pairs of nodes")
+    _check_free(trees, FREE_LEAF, N_FREE_LEAVES, trees.starts, range(len(trees.starts)), leaves, "leaves")
+    following = ensemble.blocks.longs[:, NEXT_FREE]
+    _check_free(trees, FREE_BLOCK, N_FREE_BLOCKS, following, range(1, len(following)), blocks, "counters")
+
+    counts = np.zeros(len(trees.nodes), np.int64)
+    statistics = np.zeros_like(trees.statistics)
+    owners = np.full(len(trees.places), NIL, np.int32)
+    drawn = np.zeros((len(slots), ensemble.settings.occurrences), np.int16)
+    draw_members(data, ensemble.parameters, slots, np.arange(n_trees, dtype=np.int32), drawn)
+    by_tree = np.argsort(drawn.ravel(), kind="stable")  # one tree fits the processor's cache, a forest does not
+    lanes = np.empty((3, N_LANES), np.int32)
+    route_members(trees, data, ensemble.parameters, slots, drawn, by_tree, lanes, counts, statistics, owners)
+    _require(np.array_equal(counts[used], records["n_samples"]), "a node counts other samples than its own")
+    _require((counts[used[n_trees:]] > 0).all(), "a node has no samples")
+    _require(np.array_equal(statistics, trees.statistics), "a leaf counts other samples than its own")
+    _require(
+        is_listed(trees, owners, leaves, records["n_samples"][~is_inner].astype(np.int64)),
+        "a leaf lists other samples than its own",
+    )
+    _require(are_rooms_apart(trees, leaves, np.zeros(len(trees.members), np.bool_)), "the rooms of the leaves overlap")
+    if len(blocks):
+        _check_blocks(ensemble, levels)
+
+
+def _check_blocks(ensemble: Ensemble, levels: list[IntArray]) -> None:
+    """Check that the counters of a node add up to its samples, which are those of its leaves.
+
+    Counting the samples themselves again would take as long as growing: that is what `verify` is for.
+    """
+    trees, layout, settings = ensemble.trees, ensemble.layout, ensemble.settings
+    statistics = _sum_leaves(trees, levels)
+    nodes = np.concatenate(levels)
+    nodes = nodes[trees.nodes["block"][nodes] != NIL]
+    rows = trees.nodes["block"][nodes].astype(np.int64)
+    longs = ensemble.blocks.longs[rows]
+    is_counted = longs[:, IS_COUNTED]
+    _require(((is_counted == 0) | (is_counted == 1)).all(), "counters are neither right nor wrong")
+    longs, expected = longs[is_counted == 1], statistics[nodes][is_counted == 1]
+    halves = longs.view(np.int32)
+    counters = longs if settings.is_regression else halves
+    width, p, n_counters = ensemble.width, settings.max_features, layout.n_counters
+    totals = counters[:, layout.totals_at : layout.totals_at + width]
+    _require(np.array_equal(totals, expected), "the counters of a node do not add up to its samples")
+    n_samples = totals[:, :1] if settings.is_regression else totals.sum(axis=1, keepdims=True)
+    tables = counters[:, layout.counters_at : layout.counters_at + p * layout.counters_stride]
+    tables = tables.reshape(len(longs), p, layout.counters_stride)[:, :, : n_counters * width]
+    tables = tables.reshape(len(longs), p, n_counters, width)
+    attributes = 2 * (layout.attributes_at + ATTRIBUTE_SIZE * np.arange(p))
+    n_cells = halves[:, attributes + N_CELLS]
+    is_used = np.arange(p) < longs[:, N_ATTRIBUTES, np.newaxis]
+    sums = tables.sum(axis=2, dtype=np.int64)
+    adds_up = (sums == totals[:, np.newaxis]).all(axis=2)
+    _require((adds_up | (n_cells == 0) | ~is_used).all(), "the counters of a column do not add up to the samples")
+    sizes = tables[..., 0] if settings.is_regression else tables.sum(axis=3)
+    _require(((sizes >= 0) & (sizes <= n_samples[:, np.newaxis])).all(), "a counter is out of range")
+    for place in (AT_LO, AT_HI, MISSING):
+        values = halves[:, attributes + place]
+        _require(((values >= 0) & (values <= n_samples)).all(), "a counter of a range is out of range")
+
+
+def _sum_leaves(trees: Trees, levels: list[IntArray]) -> npt.NDArray[Any]:
+    """The statistics of every node by row, from the leaves up."""
+    child = trees.nodes["child"].astype(np.int64)
+    sums = np.zeros((len(child), trees.statistics.shape[1]), trees.statistics.dtype)
+    for level in reversed(levels):
+        children = child[level]
+        is_leaf = children < 0
+        sums[level[is_leaf]] = trees.statistics[~children[is_leaf]]
+        left = children[~is_leaf]
+        sums[level[~is_leaf]] = sums[left] + sums[left + 1]
+    return sums
+
+
+def _list_levels(trees: Trees, n_trees: int) -> list[IntArray]:
+    """List the rows of all nodes in the trees, level by level from the roots on; every pair has one parent."""
+    child = trees.nodes["child"].astype(np.int64)
+    first_pair = n_trees + n_trees % 2
+    parents = np.full(len(child), NIL, np.int64)
+    level = np.arange(n_trees)
+    levels = []
+    while len(level):
+        levels.append(level)
+        parent = level[child[level] >= 0]
+        left = child[parent]
+        # `restore` has seen to it that there is a row behind each left child.
+        is_new = (left >= first_pair).all() and ((left - first_pair) % 2 == 0).all() and (parents[left] == NIL).all()
+        parents[left] = parent
+        _require(is_new and (parents[left] == parent).all(), "a node has two parents")
+        level = np.concatenate([left, left + 1])
+    return levels
+
+
+def _check_splits(inner_nodes: npt.NDArray[Any], categorical: npt.NDArray[np.bool_]) -> None:
+    kind = inner_nodes["kind"]
+    is_categorical = categorical[inner_nodes["attribute"]]
+    _require((kind <= SUBSET).all() and ((kind > MISSING_LEFT) == is_categorical).all(), "a split is of another kind")
+
+
+def _check_free(
+    trees: Trees, first: int, count: int, following: npt.NDArray[Any], rows: range, taken: IntArray, what: str
+) -> None:
+    """Check that each of `rows` is taken once, or on the free list once."""
+    is_free = np.zeros(rows.stop, np.bool_)
+    is_free[rows.start :: rows.step] = True
+    is_free[taken] = False
+    free = set(np.flatnonzero(is_free).tolist())
+    _require(len(free) == len(rows) - len(taken) == trees.meta[count], f"the {what} in use are not counted right")
+    row = int(trees.meta[first])
+    while row in free:
+        free.remove(row)
+        row = int(following[row])
+    _require(row == NIL and not free, f"the free {what} are not listed right")
+
+
+@kernel
+def draw_members(
+    data: Data, parameters: Parameters, slots: IntArray, order: npt.NDArray[np.int32], drawn: npt.NDArray[np.int16]
+) -> None:
+    """Draw the trees of samples.
+
+    slots  int64[n] of the samples
+    order  int32[T] the identity permutation
+    drawn  int16[n, k], written
+    """
+    n_trees = parameters.values[N_TREES]
+    occurrences = parameters.values[OCCURRENCES]
+    seed_key = parameters.seed_key[0]
+    for i in range(slots.shape[0]):
+        id_hash = data.id_hashes[slots[i]]
+        draw_trees(seed_key, id_hash, n_trees, occurrences, order)
+        for draw in range(occurrences):
+            drawn[i, draw] = order[draw]
+        restore_order(seed_key, id_hash, n_trees, occurrences, order)
+
+
+@kernel
+def route_members(
+    trees: Trees,
+    data: Data,
+    parameters: Parameters,
+    slots: IntArray,
+    drawn: npt.NDArray[np.int16],
+    members: IntArray,
+    lanes: npt.NDArray[np.int32],
+    counts: IntArray,
+    statistics: npt.NDArray[Any],
+    owners: npt.NDArray[np.int32],
+) -> None:
+    """Send samples down the trees that they have drawn, many in step, and count them on the way.
+
+    members     int64[n * k] all positions in `drawn`, in any order
+    lanes       int32[3, N_LANES] working space
+    counts      int64[nodes], zero, written: samples that pass each node
+    statistics  as in `trees`, zero, written: of each leaf
+    owners      int32[entries], NIL, written: the leaf that each entry belongs to
+    """
+    is_regression = parameters.values[IS_REGRESSION] != 0
+    has_categories = data.category_hashes.shape[0] > 0
+    occurrences, n_features = drawn.shape[1], data.cells.shape[1]
+    nodes = trees.nodes
+    for first in range(0, members.shape[0], N_LANES):
+        n_moving = min(N_LANES, members.shape[0] - first)
+        for lane in range(n_moving):
+            member = members[first + lane]
+            lanes[NODES, lane] = drawn[member // occurrences, member % occurrences]
+            lanes[OWNERS, lane] = lane
+            slot = slots[member // occurrences]
+            lanes[_SLOTS, lane] = np.int32(slot)
+            for column in range(0, n_features, _CELLS_A_LINE):
+                prefetch_to_read(data.cells, (slot, column))
+            prefetch_to_write(owners, (slot * occurrences,))
+        while n_moving > 0:
+            n_kept = 0
+            for i in range(n_moving):
+                node = np.int64(lanes[NODES, i])
+                lane = lanes[OWNERS, i]
+                slot = np.int64(lanes[_SLOTS, lane])
+                counts[node] += 1
+                leaf = leaf_of(nodes, node)
+                if leaf != NIL:
+                    count_in(statistics, leaf, data.targets[slot], 1, is_regression)
+                    owners[slot * occurrences + members[first + lane] % occurrences] = np.int32(leaf)
+                    continue
+                if has_categories:
+                    side = goes_right(nodes, node, data.cells, slot, data.category_hashes)
+                else:
+                    side = number_goes_right(nodes, node, data.cells, slot)
+                following = np.int64(nodes[node]["child"]) + side
+                prefetch_to_read(nodes, (following,))
+                prefetch_to_write(counts, (following,))
+                lanes[NODES, n_kept] = np.int32(following)
+                lanes[OWNERS, n_kept] = lane
+                n_kept += 1
+            n_moving = n_kept
+
+
+@kernel
+def is_listed(trees: Trees, owners: npt.NDArray[np.int32], leaves: IntArray, sizes: IntArray) -> bool:
+    """Tell whether each leaf lists so many of its own entries, each of which knows its place.
+
+    owners  int32[entries] the leaf that each entry belongs to
+    leaves  int64[m]
+    sizes   int64[m] how many entries each is to have
+    """
+    for i in range(leaves.shape[0]):
+        start = np.int64(trees.starts[leaves[i]])
+        size = sizes[i]
+        room = np.int64(trees.rooms[leaves[i]])
+        if start < 0 or size > np.int64(1) << room or start + (np.int64(1) << room) > trees.members.shape[0]:
+            return False
+        for place in range(start, start + size):
+            entry = np.int64(trees.members[place])
+            if entry >= owners.shape[0] or owners[entry] != leaves[i] or trees.places[entry] != place:
+                return False
+    return True
+
+
+@inner
+def _claim(trees, start, room, is_taken):  # type: ignore[no-untyped-def]
+    """Mark a room as taken; False when it is not all there or partly taken before."""
+    end = start + (np.int64(1) << room)
+    if start < 0 or end > trees.members.shape[0]:
+        return False
+    for place in range(start, end):
+        if is_taken[place]:
+            return False
+        is_taken[place] = True
+    return True
+
+
+@kernel
+def are_rooms_apart(trees: Trees, leaves: IntArray, is_taken: npt.NDArray[np.bool_]) -> bool:
+    """Tell whether the rooms of leaves and the free ones cover all places, each once.
+
+    is_taken  bool[members], False, written
+    """
+    for i in range(leaves.shape[0]):
+        if not _claim(trees, np.int64(trees.starts[leaves[i]]), np.int64(trees.rooms[leaves[i]]), is_taken):
+            return False
+    for room in range(MAX_ROOM + 1):
+        start = trees.meta[FREE_ROOMS + room]
+        while start != NIL:
+            if not _claim(trees, start, room, is_taken):
+                return False
+            start = np.int64(trees.members[start]) - 1
+    all_taken = True
+    for place in range(is_taken.shape[0]):
+        all_taken = all_taken and bool(is_taken[place])
+    return all_taken

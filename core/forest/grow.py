@@ -1,0 +1,492 @@
+"""Growing subtrees from samples, and taking them down."""
+
+import numpy as np
+
+from oubli.core.forest.blocks import IS_COUNTED, allocate_block, available_blocks, free_block
+from oubli.core.forest.count import count_candidates
+from oubli.core.forest.leaves import allocate_leaf, available_leaves, available_members, count_in, free_leaf
+from oubli.core.forest.split import choose_split, goes_right, is_block_pure, is_same_split, store_split
+from oubli.core.forest.state import (
+    DIRTY,
+    MISSING_LEFT,
+    MISSING_RIGHT,
+    NIL,
+    allocate_pair,
+    available_pairs,
+    clear_dirty,
+    clear_tag,
+    free_pair,
+    leaf_of,
+    set_tag,
+)
+from oubli.core.forest.workspace import (
+    AT_HAND,
+    BLOCK_MINIMUM,
+    IS_REGRESSION,
+    MAX_DEPTH,
+    MAX_FEATURES,
+    MIN_SAMPLES_SPLIT,
+    OCCURRENCES,
+)
+from oubli.core.jit.policy import inner, pasted, spliced
+from oubli.core.rng import combine
+
+# Levels to grow before what is left becomes tagged leaves.
+ALL_LEVELS = 2**31 - 1
+ONE_LEVEL = 1
+
+OK = 0
+FULL = 1  # a pool ran out; the trees are consistent, what was not grown is tagged
+
+# What `examine` finds, besides FULL.
+STANDS = 2
+SPLIT = 3
+LEAF = 4
+
+
+@inner
+def gather(trees, data, parameters, scratch, node):
+    """Collect the samples below a node; returns their number."""
+    nodes = trees.nodes
+    stack = scratch.stack
+    stack[0, 0] = node
+    size = 1
+    n = 0
+    while size > 0:
+        size -= 1
+        node = stack[size, 0]
+        n_samples = np.int64(nodes[node]["n_samples"])
+        if n_samples == 0:
+            continue
+        leaf = leaf_of(nodes, node)
+        if leaf == NIL:
+            left = np.int64(nodes[node]["child"])
+            smaller = np.int64(nodes[left + 1]["n_samples"] < nodes[left]["n_samples"])
+            stack[size, 0] = left + 1 - smaller
+            stack[size + 1, 0] = left + smaller
+            size += 2
+            continue
+        start = np.int64(trees.starts[leaf])
+        for i in range(n_samples):
+            scratch.entries[n + i] = trees.members[start + i]
+        n += n_samples
+    # slot = entry // k, by a multiplication: with the half added the quotient is at least 1/(2k) away from an
+    # integer, far more than the rounding of 31 bits by 53.
+    inverse = 1.0 / np.float64(parameters.values[OCCURRENCES])
+    for i in range(n):
+        slot = np.int32((np.float64(scratch.entries[i]) + 0.5) * inverse)
+        scratch.slots[i] = slot
+        scratch.targets[i] = data.targets[np.uint64(slot)]
+        scratch.order[i] = np.int32(i)
+    for attribute in range(scratch.constants.shape[1]):
+        scratch.constants[AT_HAND, attribute] = False
+    scratch.work[0] += n
+    return n
+
+
+@inner
+def copy_columns(data, scratch, n_samples):
+    """Copy the cells of the gathered samples, so that growing many levels reads them close together."""
+    for i in range(n_samples):
+        slot = np.uint64(scratch.slots[i])
+        for attribute in range(data.cells.shape[1]):
+            scratch.columns[np.uint64(attribute), np.uint64(i)] = data.cells[slot, np.uint64(attribute)]
+
+
+@inner
+def is_worth_copying(data, parameters, scratch, n_samples):
+    """Whether growing all levels from these samples reads about as many cells as there are."""
+    levels = 0
+    while n_samples >> levels > 1:
+        levels += 1
+    most_features = 4 * levels * parameters.values[MAX_FEATURES]
+    return levels >= 5 and n_samples <= scratch.columns.shape[1] and data.cells.shape[1] <= most_features
+
+
+@inner
+def _take_down(trees, blocks, tree, node, first):
+    """Free what one node owns; put its children, if any, on the list that starts at `first`.
+
+    The list runs through the field `n_samples` of the left children, which nobody needs any more.
+    """
+    nodes = trees.nodes
+    clear_tag(trees, tree, node)
+    if nodes[node]["block"] != NIL:
+        free_block(trees, blocks, np.int64(nodes[node]["block"]))
+        nodes[node]["block"] = np.int32(NIL)
+    leaf = leaf_of(nodes, node)
+    if leaf != NIL:
+        free_leaf(trees, leaf)
+        return first
+    pair = np.int64(nodes[node]["child"])
+    nodes[pair]["n_samples"] = np.int32(first)
+    return pair
+
+
+@inner
+def release_subtree(trees, blocks, tree, node):
+    """Free everything below a node, its leaf or its block; the node's record itself stays."""
+    pair = _take_down(trees, blocks, tree, node, np.int64(NIL))
+    while pair != NIL:
+        following = np.int64(trees.nodes[pair]["n_samples"])
+        following = _take_down(trees, blocks, tree, pair, following)
+        following = _take_down(trees, blocks, tree, pair + 1, following)
+        free_pair(trees, pair)
+        pair = following
+
+
+@pasted
+def make_leaf(trees, parameters, scratch, node, start, end):
+    """Give a node a leaf with the samples scratch.order[start:end]; returns whether they are pure."""
+    leaf = allocate_leaf(trees, end - start)
+    # What was a split here may lie in a range that only a deleted sample reached.
+    trees.nodes[node]["category"] = np.uint64(0)
+    trees.nodes[node]["attribute"] = np.int32(0)
+    trees.nodes[node]["kind"] = np.uint8(0)
+    trees.nodes[node]["child"] = np.int32(~leaf)
+    trees.nodes[node]["n_samples"] = np.int32(end - start)
+    is_regression = parameters.values[IS_REGRESSION] != 0
+    is_pure = True
+    first = np.int64(trees.starts[leaf]) - start
+    first_target = scratch.targets[scratch.order[start]] if end > start else np.int64(0)
+    for i in range(start, end):
+        position = np.uint64(scratch.order[i])
+        entry = scratch.entries[position]
+        target = scratch.targets[position]
+        is_pure = is_pure and target == first_target
+        trees.members[first + i] = entry
+        trees.places[np.uint64(entry)] = np.int32(first + i)
+        count_in(trees.statistics, leaf, target, 1, is_regression)
+    return is_pure
+
+
+@pasted
+def _side(x, threshold, missing_side):
+    """Side of a number: without branches, for the sides are as good as random."""
+    return missing_side if x != x else np.int64(x > threshold)
+
+
+@pasted
+def _partition_numbers(trees, data, scratch, node, start, end, is_copied):
+    """Find the sides by a number; returns the middle, with the right side in scratch.right."""
+    threshold = trees.nodes[node]["threshold"]
+    column = np.uint64(trees.nodes[node]["attribute"])
+    missing_side = np.int64(trees.nodes[node]["kind"] == MISSING_RIGHT)
+    order = scratch.order
+    middle = start
+    n_right = 0
+    if is_copied:
+        for i in range(start, end):
+            position = order[i]
+            side = _side(np.float64(scratch.columns[column, np.uint64(position)]), threshold, missing_side)
+            order[middle] = position
+            scratch.right[n_right] = position
+            middle += 1 - side
+            n_right += side
+        return middle
+    for i in range(start, end):
+        position = order[i]
+        slot = np.uint64(scratch.slots[np.uint64(position)])
+        side = _side(np.float64(data.cells[slot, column]), threshold, missing_side)
+        order[middle] = position
+        scratch.right[n_right] = position
+        middle += 1 - side
+        n_right += side
+    return middle
+
+
+@pasted
+def partition(trees, data, scratch, node, start, end, is_copied):
+    """Order scratch.order[start:end] by the side of the node's split, stably; returns the middle."""
+    order = scratch.order
+    if trees.nodes[node]["kind"] <= MISSING_LEFT:
+        middle = _partition_numbers(trees, data, scratch, node, start, end, is_copied)
+    else:
+        middle = start
+        n_right = 0
+        for i in range(start, end):
+            position = order[i]
+            slot = scratch.slots[np.uint64(position)]
+            side = goes_right(trees.nodes, node, data.cells, slot, data.category_hashes)
+            order[middle] = position
+            scratch.right[n_right] = position
+            middle += 1 - side
+            n_right += side
+    for i in range(end - middle):
+        order[middle + i] = scratch.right[i]
+    return middle
+
+
+@pasted
+def must_be_leaf(parameters, n_samples, depth):
+    """Whether a node is a leaf whatever its samples are."""
+    return n_samples < parameters.values[MIN_SAMPLES_SPLIT] or depth >= parameters.values[MAX_DEPTH]
+
+
+@inner
+def rescore(trees, data, parameters, scratch, blocks, node, key, depth):
+    """Choose the split of a node with a counted block into scratch.choice; False: the node is a leaf."""
+    block = np.int64(trees.nodes[node]["block"])
+    n_samples = np.int64(trees.nodes[node]["n_samples"])
+    if must_be_leaf(parameters, n_samples, depth) or is_block_pure(parameters, blocks, block, n_samples):
+        return False
+    choose_split(data, parameters, scratch, blocks, block, key, n_samples)
+    return True
+
+
+@inner
+def is_counted(trees, blocks, node):
+    """Whether a node has counters that are up to date."""
+    block = np.int64(trees.nodes[node]["block"])
+    return block != NIL and blocks.longs[block, IS_COUNTED] != 0
+
+
+@pasted
+def _give_back(trees, parameters, blocks, node, found, n_samples):
+    """Free the block of a node that is a leaf, or has shrunk far below the minimum."""
+    block = np.int64(trees.nodes[node]["block"])
+    if block != NIL and (not found or 2 * n_samples < parameters.values[BLOCK_MINIMUM]):
+        free_block(trees, blocks, block)
+        trees.nodes[node]["block"] = np.int32(NIL)
+
+
+@spliced
+def find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end, is_copied):
+    """Choose the split of scratch.order[start:end] into scratch.choice; False: the node is a leaf.
+
+    A node with samples enough is given a block if it has none (there must be one available); the
+    node of a leaf loses its block.
+    """
+    block = np.int64(trees.nodes[node]["block"])
+    if must_be_leaf(parameters, end - start, depth):
+        found = False
+    else:
+        if block == NIL and end - start >= parameters.values[BLOCK_MINIMUM]:
+            block = allocate_block(trees, blocks)
+            trees.nodes[node]["block"] = np.int32(block)
+        work = block if block != NIL else np.int64(0)
+        scratch.work[0] += end - start
+        found = count_candidates(data, parameters, scratch, blocks, work, key, start, end, is_copied)
+        if found:
+            choose_split(data, parameters, scratch, blocks, work, key, end - start)
+    _give_back(trees, parameters, blocks, node, found, end - start)
+    return found
+
+
+@pasted
+def _has_room(trees, blocks, n_waiting):
+    """Whether one more node can be split and all that wait can still become leaves."""
+    return (
+        available_pairs(trees) >= 1
+        and available_leaves(trees) >= n_waiting + 2
+        and available_blocks(trees, blocks) >= 2
+    )
+
+
+@inner
+def mark_dirty(trees, scratch, node):
+    """Mark all inner nodes of a subtree: there may be tags anywhere below."""
+    nodes = trees.nodes
+    stack = scratch.stack
+    stack[0, 0] = node
+    size = 1
+    while size > 0:
+        size -= 1
+        node = stack[size, 0]
+        if leaf_of(nodes, node) != NIL:
+            continue
+        nodes[node]["flags"] |= DIRTY
+        left = np.int64(nodes[node]["child"])
+        smaller = np.int64(nodes[left + 1]["n_samples"] < nodes[left]["n_samples"])
+        stack[size, 0] = left + 1 - smaller
+        stack[size + 1, 0] = left + smaller
+        size += 2
+
+
+@inner
+def _release_but_block(trees, blocks, tree, node):
+    """Free what is below a node but keep the block that has just been counted."""
+    block = trees.nodes[node]["block"]
+    trees.nodes[node]["block"] = np.int32(NIL)
+    release_subtree(trees, blocks, tree, node)
+    trees.nodes[node]["block"] = block
+
+
+@pasted
+def _copy_constants(scratch, source, target):
+    for attribute in range(scratch.constants.shape[1]):
+        scratch.constants[target, attribute] = scratch.constants[source, attribute]
+
+
+@pasted
+def _push_children(trees, scratch, size, node, key, start, middle, end, level):
+    """Put both children on the stack, the one with fewer samples on top.
+
+    What is constant at a node is constant below.
+    """
+    stack = scratch.stack
+    pair = np.int64(trees.nodes[node]["child"])
+    smaller = np.int64(end - middle < middle - start)
+    for position in range(2):
+        side = smaller if position == 1 else 1 - smaller
+        stack[size + position, 0] = pair + side
+        stack[size + position, 1] = middle if side == 1 else start
+        stack[size + position, 2] = end if side == 1 else middle
+        stack[size + position, 3] = level + 1
+        scratch.keys[size + position] = combine(key, np.uint64(side))
+        _copy_constants(scratch, AT_HAND, size + position)
+
+
+@inner
+def _stands(nodes, node, was_leaf, found, choice):
+    """Whether the choice made anew is what the node is already."""
+    return not found if was_leaf else found and is_same_split(nodes, node, choice)
+
+
+@spliced
+def examine(trees, data, parameters, scratch, blocks, tree, node, key, depth):
+    """Choose the split of a tagged node anew. Where counters are up to date the samples are not looked at.
+
+        STANDS  it is what the node has: the tag is gone, everything below stays, tags included
+        SPLIT   it is another, in scratch.choice: the samples have been gathered, what was below is gone
+        LEAF    the node is to be a leaf, likewise
+        FULL    a pool is; nothing has changed
+
+    One of these is returned. O(p s) with counters, else O(n p).
+    """
+    nodes = trees.nodes
+    was_leaf = leaf_of(nodes, node) != NIL
+    n_samples = np.int64(nodes[node]["n_samples"])
+    found = False
+    is_chosen = is_counted(trees, blocks, node)
+    if is_chosen:
+        found = rescore(trees, data, parameters, scratch, blocks, node, key, depth)
+        if _stands(nodes, node, was_leaf, found, scratch.choice):
+            clear_tag(trees, tree, node)
+            _give_back(trees, parameters, blocks, node, found, n_samples)
+            return STANDS
+    if not _has_room(trees, blocks, 1) or available_members(trees) < 2 * n_samples + 2:
+        return FULL
+    clear_tag(trees, tree, node)
+    gather(trees, data, parameters, scratch, node)
+    if is_chosen:
+        _give_back(trees, parameters, blocks, node, found, n_samples)
+    else:
+        found = find_split(trees, data, parameters, scratch, blocks, node, key, depth, 0, n_samples, False)
+        if _stands(nodes, node, was_leaf, found, scratch.choice):
+            return STANDS
+    _release_but_block(trees, blocks, tree, node)
+    clear_dirty(nodes, node)
+    return SPLIT if found else LEAF
+
+
+@pasted
+def split_node(trees, data, scratch, node, start, end, is_copied):
+    """Give a node the split chosen last and a pair of children; returns where the right one's samples begin."""
+    store_split(trees.nodes, node, scratch.choice)
+    trees.nodes[node]["child"] = np.int32(allocate_pair(trees))
+    trees.nodes[node]["n_samples"] = np.int32(end - start)
+    return partition(trees, data, scratch, node, start, end, is_copied)
+
+
+@inner
+def make_unfinished_leaf(trees, parameters, scratch, tree, node, depth, start, end):
+    """Make a leaf of samples that may have to be split, and tag it if so."""
+    is_pure = make_leaf(trees, parameters, scratch, node, start, end)
+    if not is_pure and not must_be_leaf(parameters, end - start, depth):
+        set_tag(trees, tree, node)
+
+
+@spliced
+def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_levels):
+    """Resolve the tag of a node: choose its split anew, and keep or regrow the subtree.
+
+    n_levels   ALL_LEVELS, or ONE_LEVEL: new children become leaves, tagged where they may be split
+    returns    OK, or FULL: with the tag still there, or with tagged leaves below
+
+    In both cases every sample is in a leaf. O(n p) a level grown.
+    """
+    status = examine(trees, data, parameters, scratch, blocks, tree, node, key, depth)
+    if status == STANDS:
+        return OK
+    if status == FULL:
+        return FULL
+    found = status == SPLIT
+    status = OK
+    top = node
+    start = np.int64(0)
+    end = np.int64(trees.nodes[top]["n_samples"])
+    is_copied = found and n_levels == ALL_LEVELS and is_worth_copying(data, parameters, scratch, end)
+    if is_copied:
+        copy_columns(data, scratch, end)
+    level = depth
+    size = 0
+    while True:
+        if found:
+            middle = split_node(trees, data, scratch, node, start, end, is_copied)
+            _push_children(trees, scratch, size, node, key, start, middle, end, level)
+            size += 2
+        elif level - depth < n_levels and status == OK:
+            make_leaf(trees, parameters, scratch, node, start, end)
+        else:
+            make_unfinished_leaf(trees, parameters, scratch, tree, node, level, start, end)
+        if size == 0:
+            break
+        size -= 1
+        node = scratch.stack[size, 0]
+        start = scratch.stack[size, 1]
+        end = scratch.stack[size, 2]
+        level = scratch.stack[size, 3]
+        key = scratch.keys[size]
+        _copy_constants(scratch, size, AT_HAND)
+        found = False
+        if level - depth < n_levels:
+            if not _has_room(trees, blocks, size + 1):
+                status = FULL
+            if status == OK:
+                found = find_split(trees, data, parameters, scratch, blocks, node, key, level, start, end, is_copied)
+    if n_levels == ONE_LEVEL:
+        trees.nodes[top]["flags"] |= DIRTY
+    elif status == FULL:
+        mark_dirty(trees, scratch, top)
+    return status
+
+
+@spliced
+def regrow_path(trees, data, parameters, scratch, blocks, tree, node, key, depth, cells, row, category_hashes):
+    """Resolve the tag of a node, and grow anew only the path that a query takes below it.
+
+    cells, row, category_hashes  the query, and the hash table its categorical cells index
+
+    The children beside the path become leaves, tagged where they may be split. Returns OK or FULL,
+    as `regrow` does. O(n p) for n samples at the node, if the splits are balanced.
+    """
+    status = examine(trees, data, parameters, scratch, blocks, tree, node, key, depth)
+    if status == STANDS:
+        return OK
+    if status == FULL:
+        return FULL
+    nodes = trees.nodes
+    found = status == SPLIT
+    start = np.int64(0)
+    end = np.int64(nodes[node]["n_samples"])
+    while found:
+        middle = split_node(trees, data, scratch, node, start, end, False)
+        nodes[node]["flags"] |= DIRTY
+        side = goes_right(nodes, node, cells, row, category_hashes)
+        pair = np.int64(nodes[node]["child"])
+        depth += 1
+        if side == 1:
+            make_unfinished_leaf(trees, parameters, scratch, tree, pair, depth, start, middle)
+            start = middle
+        else:
+            make_unfinished_leaf(trees, parameters, scratch, tree, pair + 1, depth, middle, end)
+            end = middle
+        node = pair + side
+        key = combine(key, np.uint64(side))
+        if not _has_room(trees, blocks, 1):
+            make_unfinished_leaf(trees, parameters, scratch, tree, node, depth, start, end)
+            return FULL
+        found = find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end, False)
+    make_leaf(trees, parameters, scratch, node, start, end)
+    return OK

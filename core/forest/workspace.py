@@ -1,0 +1,204 @@
+"""What the kernels read: the samples, the parameters, and their working space."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from oubli.core.forest.state import NIL, NODE_DTYPE
+
+# Slots of the parameter array, int64.
+N_TREES = 0
+OCCURRENCES = 1  # k, trees a sample
+MAX_DEPTH = 2  # root has depth 0
+MIN_SAMPLES_SPLIT = 3
+MAX_FEATURES = 4  # p, attributes a node
+CRITERION = 5
+IS_REGRESSION = 6
+BLOCK_MINIMUM = 7  # samples from which on a node keeps candidate counters
+WIDTH = 8  # columns of statistics
+N_THRESHOLDS = 9  # s
+# The layout of a block, see `blocks.py`.
+N_COUNTERS = 10
+TOTALS_AT = 11
+SKIPPED_AT = 12
+ATTRIBUTES_AT = 13
+COUNTERS_AT = 14
+COUNTERS_STRIDE = 15
+CATEGORIES_AT = 16
+CATEGORIES_STRIDE = 17
+PARAMETERS_SIZE = 18
+
+UNLIMITED_DEPTH = 2**31 - 1
+
+# Every walk over a subtree puts off the child with more samples and takes the other first, which has
+# at most half of the node's. So at most log2(n) children are put off, and n < 2**31.
+STACK_SIZE = 64
+# Walks that go down in step while a query is answered, and the rows of their working space: where the walks
+# that have not arrived are, whose they are, and where each walk has come to.
+N_LANES = 256
+NODES = 0
+OWNERS = 1
+ENDS = 2
+
+MAX_COPIED_CELLS = 2**25
+
+# Loops over a gathered column run over a multiple of this many values, so that the small nodes, of which
+# there are most, run through vector registers too.
+PADDING = 32
+
+AT_HAND = STACK_SIZE  # row of `Scratch.constants` for the node at hand; the others belong to the stack
+
+
+class Parameters(NamedTuple):
+    """Constants of a model."""
+
+    values: npt.NDArray[np.int64]  # int64[PARAMETERS_SIZE]
+    seed_key: npt.NDArray[np.uint64]  # uint64[1]
+
+
+class Scratch(NamedTuple):
+    """Working space of the kernels, one per thread; holds nothing between calls."""
+
+    # The samples at hand have positions 0 .. n-1; m: samples in a tree.
+    entries: npt.NDArray[np.int32]  # int32[m] by position
+    slots: npt.NDArray[np.int32]  # int32[m] by position
+    targets: npt.NDArray[np.int64]  # int64[m] by position
+    columns: npt.NDArray[Any]  # cells' type [d, any] by position: a copy of the cells, see `build.py`
+    order: npt.NDArray[np.int32]  # int32[m] positions, node by node
+    right: npt.NDArray[np.int32]  # int32[m] for partitioning
+    node_targets: npt.NDArray[np.int64]  # int64[m] targets of the node at hand
+    values: npt.NDArray[Any]  # cells' type [m] a gathered column
+    value_bits: npt.NDArray[Any]  # int32/64[m] the same memory
+    bit_constants: tuple[Any, Any, Any]  # of the bits' type: shift to the sign, all but the sign, infinity
+    end: npt.NDArray[Any]  # cells' type [1] an end of a range
+    end_bits: npt.NDArray[Any]  # int32/64[1] the same memory
+    number: npt.NDArray[np.float64]  # float64[1] whose bits are looked at
+    number_bits: npt.NDArray[np.int64]  # int64[1] the same memory
+    places: npt.NDArray[np.int32]  # int32[m] counter of each gathered value
+    category_places: npt.NDArray[np.int32]  # int32[n_codes + 1] NIL between calls
+    category_codes: npt.NDArray[np.int32]  # int32[n_codes + 1] codes of the categories at hand
+    category_keys: npt.NDArray[np.uint64]  # uint64[n_codes + 1] their hashes
+    category_statistics: npt.NDArray[np.int64]  # int64[n_codes + 1, width]
+    permutation: npt.NDArray[np.int32]  # int32[max(d, T)] identity between calls
+    swaps: npt.NDArray[np.int32]  # int32[d] to undo the shuffle of `permutation`
+    path_nodes: npt.NDArray[np.int32]  # int32[T] where a sample is in each of its trees
+    path_blocks: npt.NDArray[np.int32]  # int32[T] the blocks there
+    constants: npt.NDArray[np.bool_]  # bool[STACK_SIZE + 1, d] columns known to be constant, see `build.py`
+    differing: npt.NDArray[np.uint64]  # uint64[d / 64] columns in which two samples differ, a bit each
+    totals: npt.NDArray[np.int64]  # int64[width] the node's statistics
+    left: npt.NDArray[np.int64]  # int64[width] left side of a candidate
+    lefts: npt.NDArray[np.int32]  # int32[2, cells] first class and all samples left of each candidate
+    scores: npt.NDArray[np.float64]  # float64[cells]
+    score_bits: npt.NDArray[np.int64]  # int64[cells] the same memory
+    leaf: npt.NDArray[np.int64]  # int64[1, width] statistics of a leaf that is in no tree
+    choice: Any  # SPLIT_DTYPE[1] the split found last
+    node: Any  # NODE_DTYPE[1] a node that is in no tree
+    work: npt.NDArray[np.int64]  # int64[1] samples looked at, a level counting anew
+    stack: npt.NDArray[np.int64]  # int64[STACK_SIZE, 4] node, start, end, depth
+    keys: npt.NDArray[np.uint64]  # uint64[STACK_SIZE] their keys
+    pending: npt.NDArray[np.int64]  # int64[STACK_SIZE, 2] node, depth; for walks around `stack`'s
+    pending_keys: npt.NDArray[np.uint64]  # uint64[STACK_SIZE] their keys
+
+
+class UpdateScratch(NamedTuple):
+    """The part of the working space that a mutation uses.
+
+    Handing an array over from Python takes longer than passing a node, so that it gets no more than it needs.
+    """
+
+    permutation: npt.NDArray[np.int32]
+    path_nodes: npt.NDArray[np.int32]
+    path_blocks: npt.NDArray[np.int32]
+    differing: npt.NDArray[np.uint64]
+    number: npt.NDArray[np.float64]
+    number_bits: npt.NDArray[np.int64]
+
+    @classmethod
+    def part_of(cls, scratch: Scratch) -> "UpdateScratch":
+        """Take the part of a whole working space; the arrays are shared."""
+        return cls(
+            scratch.permutation,
+            scratch.path_nodes,
+            scratch.path_blocks,
+            scratch.differing,
+            scratch.number,
+            scratch.number_bits,
+        )
+
+
+SPLIT_DTYPE = np.dtype(
+    {
+        "names": ["threshold", "category", "score", "attribute", "candidate", "used", "kind"],
+        # candidate: number within the attribute's candidates; used: place of the attribute in the block
+        "formats": ["f8", "u8", "f8", "i4", "i4", "i4", "u1"],
+        "offsets": [0, 0, 8, 16, 20, 24, 28],  # threshold and category share bytes, as in NODE_DTYPE
+        "itemsize": 32,
+    }
+)
+
+
+def empty_scratch(
+    n_rows: int,
+    n_codes: int,
+    n_cells: int,
+    n_features: int,
+    n_trees: int,
+    width: int,
+    cell_dtype: npt.DTypeLike,
+) -> Scratch:
+    """Make working space for up to `n_rows` samples a tree and `n_codes` codes of categories."""
+    # No power of two lies between two columns: they would evict each other from the cache.
+    n_copied = (n_rows | 63) + 18 if n_rows * n_features <= MAX_COPIED_CELLS else 0
+    n_padded = n_rows + PADDING
+    scores = np.zeros(n_cells)
+    number = np.zeros(1)
+    values = np.zeros(n_padded, cell_dtype)
+    end = np.zeros(1, cell_dtype)
+    integer = np.dtype(f"i{values.itemsize}").type
+    infinity = np.array([np.inf], cell_dtype)
+    bit_constants = (
+        integer(8 * values.itemsize - 1),
+        integer(np.iinfo(integer).max),
+        infinity.view(integer)[0],
+    )
+    return Scratch(
+        entries=np.zeros(n_rows, np.int32),
+        slots=np.zeros(n_rows, np.int32),
+        targets=np.zeros(n_rows, np.int64),
+        columns=np.zeros((n_features, n_copied), cell_dtype),
+        order=np.zeros(n_rows, np.int32),
+        right=np.zeros(n_rows, np.int32),
+        node_targets=np.zeros(n_rows, np.int64),
+        values=values,
+        value_bits=values.view(integer),
+        bit_constants=bit_constants,
+        end=end,
+        end_bits=end.view(integer),
+        number=number,
+        number_bits=number.view(np.int64),
+        places=np.zeros(n_padded, np.int32),
+        category_places=np.full(n_codes + 1, NIL, np.int32),
+        category_codes=np.zeros(n_codes + 1, np.int32),
+        category_keys=np.zeros(n_codes + 1, np.uint64),
+        category_statistics=np.zeros((n_codes + 1, width), np.int64),
+        permutation=np.arange(max(n_features, n_trees), dtype=np.int32),
+        swaps=np.zeros(n_features, np.int32),
+        path_nodes=np.zeros(n_trees, np.int32),
+        path_blocks=np.zeros(n_trees, np.int32),
+        constants=np.zeros((STACK_SIZE + 1, n_features), np.bool_),
+        differing=np.zeros(-(-n_features // 64), np.uint64),
+        totals=np.zeros(width, np.int64),
+        left=np.zeros(width, np.int64),
+        lefts=np.zeros((2, n_cells), np.int32),
+        scores=scores,
+        score_bits=scores.view(np.int64),
+        leaf=np.zeros((1, width), np.int64),
+        choice=np.zeros(1, SPLIT_DTYPE),
+        node=np.zeros(1, NODE_DTYPE),
+        work=np.zeros(1, np.int64),
+        stack=np.zeros((STACK_SIZE, 4), np.int64),
+        keys=np.zeros(STACK_SIZE, np.uint64),
+        pending=np.zeros((STACK_SIZE, 2), np.int64),
+        pending_keys=np.zeros(STACK_SIZE, np.uint64),
+    )

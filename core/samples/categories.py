@@ -1,0 +1,391 @@
+"""The category values that are held.
+
+A cell of a categorical column holds a code, as a float; NaN when the value is missing. One code
+space serves all columns: a code stands for one (column, value).
+
+    code      0            1       2            3
+    value    "red"        None   "square"      "red"     None: the code is free
+    column    0            -1      1            2
+    hash     h("red")      0     h("square")   h("red")
+    count     5            0       2            1        cells that hold the code
+
+Codes depend on history and are reused, so the algorithms decide by `hashes`, never by codes. A value
+leaves with the last cell that holds it: text, hash and column are overwritten at once.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from oubli.core.data.values import FLOAT32_EXACT, MISSING
+from oubli.core.errors import CapacityError, FileError
+from oubli.core.rng import MISSING_CATEGORY, hash_text
+from oubli.core.slices import copied_dict, copied_list, cut, lists
+
+__all__ = ["MISSING_CATEGORY", "CategoryTable", "hash_text"]
+
+_SMALLEST = 8
+
+
+class Arriving(NamedTuple):
+    """What cells of some samples will do to the table when these are held."""
+
+    new: list[tuple[int, int, str, int]]  # code, column, value, hash
+    cells: dict[int, npt.NDArray[np.float64]]  # by column
+    counts: npt.NDArray[np.int64]  # int64[capacity] cells more of each code
+
+
+class Leaving(NamedTuple):
+    """What cells of some samples will do to the table when these are gone."""
+
+    counts: npt.NDArray[np.int64]  # int64[capacity] cells less of each code
+    emptied: list[int]  # codes that will have none
+
+
+class CategoryTable:
+    """Codes, hashes and counts of the category values held.
+
+    Parameters
+    ----------
+    columns : sequence of int
+        Positions of the categorical columns.
+    """
+
+    def __init__(self, columns: Sequence[int]) -> None:
+        capacity = _SMALLEST if columns else 0
+        self.hashes = np.zeros(capacity, np.uint64)
+        self.counts = np.zeros(capacity, np.int64)
+        self.columns = np.full(capacity, -1, np.int32)
+        self._values: list[str | None] = [None] * capacity
+        self._codes: dict[int, dict[str, int]] = {column: {} for column in columns}
+        self._free = list(range(capacity - 1, -1, -1))
+
+    def __len__(self) -> int:
+        return len(self._values) - len(self._free)
+
+    @property
+    def capacity(self) -> int:
+        """Number of codes, in use or free."""
+        return len(self._values)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return self.hashes.nbytes + self.counts.nbytes + self.columns.nbytes
+
+    @property
+    def tables(self) -> Mapping[int, Mapping[str, int]]:
+        """The codes of the values held, by column."""
+        return self._codes
+
+    def codes(self, column: int) -> Mapping[str, int]:
+        """Return the codes of a column's values."""
+        return self._codes[column]
+
+    def code(self, column: int, value: str) -> int | None:
+        """Return the code of a value, None when it is not held."""
+        return self._codes[column].get(value)
+
+    def value(self, code: int) -> str:
+        """Return the value of a code in use."""
+        value = self._values[code]
+        if value is None:
+            raise IndexError(f"code {code} is free")
+        return value
+
+    def new_values(self, texts: Mapping[int, Sequence[str | None]]) -> int:
+        """Count the (column, value) pairs in `texts` that are not held."""
+        new = 0
+        for column, values in texts.items():
+            held = self._codes[column]
+            if len(values) == 1:
+                new += values[0] is not None and values[0] not in held
+            else:
+                new += sum(value is not None and value not in held for value in dict.fromkeys(values))
+        return new
+
+    def check_room(self, new: int) -> None:
+        """Raise CapacityError when so many further values cannot be held."""
+        if len(self) + new > FLOAT32_EXACT:
+            raise CapacityError(
+                f"more than {FLOAT32_EXACT} category values cannot be held at a time: declare columns of unique "
+                "values numeric, or drop them"
+            )
+
+    def has_room(self, most: int) -> bool:
+        """Tell whether up to `most` further values can be held without asking for more memory."""
+        return most <= len(self._free)
+
+    def reserve(self, new: int) -> None:
+        """Make room for `new` further values, so that `acquire` cannot fail."""
+        missing = new - len(self._free)
+        if missing <= 0:
+            return
+        self.check_room(new)
+        old = self.capacity
+        capacity = min(max(2 * old, old + missing), FLOAT32_EXACT)
+        hashes = np.zeros(capacity, np.uint64)
+        counts = np.zeros(capacity, np.int64)
+        columns = np.full(capacity, -1, np.int32)
+        hashes[:old], counts[:old], columns[:old] = self.hashes, self.counts, self.columns
+        free = [*range(capacity - 1, old - 1, -1), *self._free]
+        values = self._values + [None] * (capacity - old)
+        # One statement: no exception comes between its parts.
+        self.hashes, self.counts, self.columns, self._free, self._values = hashes, counts, columns, free, values
+
+    def plan(self, texts: Mapping[int, Sequence[str | None]]) -> Arriving:
+        """Say what counting one more cell for each value of some columns will do; `reserve` first. Changes nothing."""
+        free, n_left = self._free, len(self._free)
+        new: list[tuple[int, int, str, int]] = []
+        cells: dict[int, npt.NDArray[np.float64]] = {}
+        counts = np.zeros(self.capacity, np.int64)
+        for column, values in texts.items():
+            held = self._codes[column]
+            coming: dict[str, int] = {}
+            for value in dict.fromkeys(values):
+                if value is not None and value not in held:
+                    n_left -= 1
+                    coming[value] = free[n_left]
+                    new.append((free[n_left], column, value, hash_text(value)))
+            known: Mapping[str, int] = held
+            if coming:
+                known = {v: held.get(v, coming.get(v, 0)) for v in dict.fromkeys(values) if v is not None}
+            found = np.fromiter((MISSING if v is None else known[v] for v in values), np.float64, len(values))
+            cells[column] = found
+            counts += np.bincount(found[~np.isnan(found)].astype(np.int64), minlength=self.capacity)
+        return Arriving(new, cells, counts)
+
+    def take_in(self, arriving: Arriving) -> None:
+        """Do what `plan` said, about the table as it is; asks NumPy for no memory."""
+        for code, column, value, hashed in arriving.new:
+            self._codes[column][value] = code
+            self._values[code] = value
+            self.columns[code] = column
+            self.hashes[code] = hashed
+        if arriving.new:
+            del self._free[-len(arriving.new) :]
+        self.counts += arriving.counts
+
+    def acquire(self, column: int, values: Sequence[str | None]) -> npt.NDArray[np.float64]:
+        """Count one more cell for each value and return the cells; `reserve` first."""
+        arriving = self.plan({column: values})
+        self.take_in(arriving)
+        return arriving.cells[column]
+
+    def acquire_row(self, texts: Mapping[int, Sequence[str | None]]) -> list[float]:
+        """Count one more cell for the one value of each column and return the cells; `reserve` first."""
+        cells = []
+        counts = self.counts
+        for column, (value,) in texts.items():
+            if value is None:
+                cells.append(MISSING)
+                continue
+            code = self._codes[column].get(value)
+            if code is None:
+                code = self._take(column, value)
+            counts[code] += 1
+            cells.append(code)
+        return cells
+
+    def _take(self, column: int, value: str) -> int:
+        """Give a free code to a value that is not held."""
+        code = self._free.pop()
+        self._codes[column][value] = code
+        self._values[code] = value
+        self.columns[code] = column
+        self.hashes[code] = hash_text(value)
+        return code
+
+    def plan_release(self, cells: npt.NDArray[Any]) -> Leaving:
+        """Say what counting one cell less for each cell will do. Changes nothing."""
+        codes = cells[~np.isnan(cells)].astype(np.int64)
+        counts = np.bincount(codes, minlength=self.capacity)
+        emptied = np.flatnonzero((counts > 0) & (counts == self.counts)).tolist()
+        return Leaving(counts, emptied)
+
+    def let_go(self, leaving: Leaving) -> None:
+        """Do what `plan_release` said, about the table as it is; asks NumPy for no memory."""
+        self.counts -= leaving.counts
+        for code in leaving.emptied:
+            self._wipe(code)
+
+    def release(self, cells: npt.NDArray[Any]) -> None:
+        """Count one cell less for each cell; values without cells are overwritten and freed."""
+        self.let_go(self.plan_release(cells))
+
+    def release_row(self, cells: Iterable[float]) -> None:
+        """Count one cell less for each of a few cells; values without cells are overwritten and freed."""
+        counts = self.counts
+        for cell in cells:
+            if cell == cell:
+                code = int(cell)
+                counts[code] -= 1
+                if counts[code] == 0:
+                    self._wipe(code)
+
+    def _wipe(self, code: int) -> None:
+        del self._codes[int(self.columns[code])][self.value(code)]
+        self._values[code] = None
+        self.hashes[code] = 0
+        self.columns[code] = -1
+        self._free.append(code)
+
+    def encode_queries(
+        self, cells: npt.NDArray[Any], texts: Mapping[int, Sequence[str | None]]
+    ) -> npt.NDArray[np.uint64]:
+        """Write the codes of `texts` into their columns of `cells` and return the hashes by code.
+
+        Values that are not held get codes beyond the table, in a longer copy of the hashes.
+        """
+        capacity = self.capacity
+        unseen: dict[str, int] = {}
+        for column, values in texts.items():
+            held = self._codes[column]
+            found: dict[str | None, float] = {None: MISSING}
+            for value in values if len(values) == 1 else dict.fromkeys(values):
+                if value is not None:
+                    code = held.get(value)
+                    if code is None:
+                        # A hash does not know its column, so one temporary code serves them all.
+                        code = unseen.setdefault(value, capacity + len(unseen))
+                    found[value] = code
+            if len(values) == 1:
+                cells[0, column] = found[values[0]]
+            else:
+                cells[:, column] = list(map(found.__getitem__, values))
+        if not unseen:
+            return self.hashes
+        if capacity + len(unseen) > FLOAT32_EXACT:
+            raise CapacityError("too many unknown categories in one call: ask for fewer rows at a time")
+        extended = np.empty(capacity + len(unseen), np.uint64)
+        extended[:capacity] = self.hashes
+        extended[capacity:] = list(map(hash_text, unseen))
+        return extended
+
+    def copy(self) -> "CategoryTable":
+        """Return an independent copy."""
+        other = CategoryTable(())
+        other.hashes = self.hashes.copy()
+        other.counts = self.counts.copy()
+        other.columns = self.columns.copy()
+        other._values = copied_list(self._values)
+        other._codes = {column: copied_dict(codes) for column, codes in self._codes.items()}
+        other._free = copied_list(self._free)
+        return other
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the held values as arrays."""
+        held = np.flatnonzero(self.columns >= 0)
+        texts, offsets = pack_texts(map(self.value, held.tolist()))
+        return {
+            "categories.codes": held.astype(np.int64),
+            "categories.columns": self.columns[held],
+            "categories.values": texts,
+            "categories.offsets": offsets,
+        }
+
+    @classmethod
+    def from_state(
+        cls, columns: Sequence[int], arrays: Mapping[str, npt.NDArray[Any]], cells: npt.NDArray[Any]
+    ) -> "CategoryTable":
+        """Rebuild the table from `state` and the cells of all samples held.
+
+        Raises
+        ------
+        FileError
+            When the arrays do not fit each other.
+        """
+        table = cls(columns)
+        damaged = FileError("the table of categories does not fit the samples: restore another file")
+        codes = arrays["categories.codes"]
+        owners = arrays["categories.columns"]
+        values = unpack_texts(arrays["categories.values"], arrays["categories.offsets"], "category values")
+        if not len(codes) == len(owners) == len(values) == len(set(codes.tolist())):
+            raise damaged
+        if len(codes) and (codes.min() < 0 or codes.max() >= FLOAT32_EXACT or not set(owners.tolist()) <= set(columns)):
+            raise damaged
+        capacity = max(table.capacity, int(codes.max()) + 1 if len(codes) else 0)
+        table.hashes = np.zeros(capacity, np.uint64)
+        table.columns = np.full(capacity, -1, np.int32)
+        table._values = [None] * capacity
+        for code, column, value in zip(codes.tolist(), owners.tolist(), values, strict=True):
+            table._values[code] = value
+            table._codes[column][value] = code
+            table.columns[code] = column
+            table.hashes[code] = hash_text(value)
+        table._free = [code for code in range(capacity - 1, -1, -1) if table._values[code] is None]
+        table.counts = np.zeros(capacity, np.int64)
+        for column in columns:
+            present = cells[:, column][~np.isnan(cells[:, column])]
+            if (present >= capacity).any():
+                raise damaged
+            used = present.astype(np.int64)
+            if (used != present).any() or (used < 0).any() or (used >= capacity).any():
+                raise damaged
+            if (table.columns[used] != column).any():
+                raise damaged
+            table.counts += np.bincount(used, minlength=capacity)
+        if sum(map(len, table._codes.values())) != len(codes) or (table.counts[codes] == 0).any():
+            raise damaged
+        return table
+
+    def check_invariants(self, cells: npt.NDArray[Any]) -> None:
+        """Check the table against the cells of all samples held; AssertionError names what is broken."""
+        counts = np.zeros(self.capacity, np.int64)
+        for column in self._codes:
+            present = cells[:, column][~np.isnan(cells[:, column])].astype(np.int64)
+            _require((self.columns[present] == column).all(), f"column {column} holds a code of another column")
+            counts += np.bincount(present, minlength=self.capacity)
+        _require(np.array_equal(counts, self.counts), "category counts differ from the cells")
+        held = set(np.flatnonzero(counts).tolist())
+        for code, value in enumerate(self._values):
+            if code in held:
+                _require(value is not None, f"category {code} has cells but no value")
+                _require(int(self.hashes[code]) == hash_text(self.value(code)), f"hash of category {code} is wrong")
+            else:
+                free = value is None and self.hashes[code] == 0 and self.columns[code] == -1
+                _require(bool(free), f"category {code} has no cells but was not overwritten")
+        _require(sorted(self._free) == sorted(set(range(self.capacity)) - held), "free category codes are wrong")
+        expected = {(int(self.columns[code]), self.value(code)): code for code in held}
+        actual = {(column, value): code for column, codes in self._codes.items() for value, code in codes.items()}
+        _require(actual == expected, "category codes are wrong")
+
+
+def pack_texts(texts: Iterable[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Return texts as one array of UTF-8 bytes and the offsets of their ends, starting with 0."""
+    data = [np.zeros(0, np.uint8)]
+    lengths = [np.zeros(1, np.int64)]
+    for part in lists(texts):
+        encoded = [text.encode("utf-8") for text in part]
+        data.append(np.frombuffer(b"".join(encoded), np.uint8))
+        lengths.append(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+    return np.concatenate(data), np.cumsum(np.concatenate(lengths))
+
+
+def unpack_texts(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], what: str) -> list[str]:
+    """Undo `pack_texts`.
+
+    Raises
+    ------
+    FileError
+        When the offsets do not fit the bytes, or the bytes are not UTF-8.
+    """
+    raw = data.tobytes()
+    if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(raw) or (offsets[1:] < offsets[:-1]).any():
+        raise FileError(f"the {what} are damaged: restore another file")
+    texts: list[str] = []
+    try:
+        for part in cut(len(offsets) - 1):
+            ends = offsets[part.start : part.stop + 1].tolist()
+            texts += [raw[start:end].decode("utf-8") for start, end in pairwise(ends)]
+        return texts
+    except UnicodeDecodeError:
+        raise FileError(f"the {what} are not UTF-8: restore another file") from None
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise AssertionError(what)

@@ -1,0 +1,109 @@
+"""A sample on its way into the store, and on its way out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oubli.core.data.targets import Label
+from oubli.core.samples.slots import refuse_repeated
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSample:
+    """One sample as it is held.
+
+    Attributes
+    ----------
+    id : str
+        Its id.
+    features : list
+        In the order of the schema: float for numeric columns, bool for boolean ones, text for
+        categorical ones, None where missing.
+    label : str, int, float or bool
+        Its label, of the schema's type.
+    subject : str or None
+        Whom it belongs to.
+    expires_ms : int or None
+        When it has to go, in milliseconds since 1970 UTC.
+    """
+
+    id: str
+    features: list[float | str | bool | None]
+    label: Label
+    subject: str | None
+    expires_ms: int | None = None
+
+
+@dataclass(slots=True)
+class Prepared:
+    """Rows that have passed every check and only wait to be committed.
+
+    Attributes
+    ----------
+    n : int
+        Number of rows.
+    cells : float32/64[n, d]
+        Encoded features; NaN in categorical columns.
+    texts : dict of int to list
+        By categorical column: each row's category, None when missing.
+    labels : list or float64[n]
+        Canonical labels, or targets of a regression.
+    ids : list of str or None
+        None when ids are to be generated; `SampleStore.commit` fills them in.
+    """
+
+    n: int
+    cells: npt.NDArray[Any]
+    texts: dict[int, list[str | None]]
+    labels: list[Label] | npt.NDArray[np.float64]
+    ids: list[str] | None
+
+    def take(self, rows: Sequence[int]) -> "Prepared":
+        """Return some of the rows, in the order given."""
+        rows = list(rows)
+        labels = self.labels
+        return Prepared(
+            n=len(rows),
+            cells=self.cells[rows],
+            texts={column: [values[row] for row in rows] for column, values in self.texts.items()},
+            labels=[labels[row] for row in rows] if isinstance(labels, list) else labels[rows],
+            ids=None if self.ids is None else [self.ids[row] for row in rows],
+        )
+
+    @classmethod
+    def merged(cls, parts: "Sequence[Prepared]") -> "Prepared":
+        """Put batches for one store together, to be committed as one.
+
+        Parameters
+        ----------
+        parts : sequence of Prepared
+            At least one; all with ids, or all without.
+
+        Raises
+        ------
+        DuplicateIdError
+            When an id occurs twice.
+        ValueError
+            When ids are given in some parts and to be generated in others.
+        """
+        labels: list[Label] | npt.NDArray[np.float64]
+        if isinstance(parts[0].labels, list):
+            labels = [label for part in parts for label in part.labels]
+        else:
+            labels = np.concatenate([part.labels for part in parts])
+        given = [part.ids for part in parts if part.ids is not None]
+        ids = [name for names in given for name in names] if given else None
+        if given and len(given) != len(parts):
+            raise ValueError("ids must be given in all parts or in none")
+        if ids is not None and len(set(ids)) != len(ids):
+            refuse_repeated(ids)
+        return cls(
+            n=sum(part.n for part in parts),
+            cells=np.concatenate([part.cells for part in parts]),
+            texts={column: [text for part in parts for text in part.texts[column]] for column in parts[0].texts},
+            labels=labels,
+            ids=ids,
+        )

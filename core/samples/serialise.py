@@ -1,0 +1,311 @@
+"""The sample store as plain arrays, back again, and the check of all its invariants.
+
+    samples.slots      int64[n]      in the order of the ids
+    samples.cells      float[n, d]
+    samples.targets    int64[n] class codes, or float64[n]
+    samples.ids        uint8[], samples.id_offsets int64[n + 1]
+    samples.subjects   uint8[], samples.subject_offsets int64[m + 1], samples.subject_rows int64[m]
+    samples.next_id    int64[1]
+    samples.expiry_slots, samples.expiries, samples.origin_slots, samples.origins
+                       int64[] each, of the samples that have one; older files have none of the four
+    class_table.*      see ClassTable.state
+    categories.*       see CategoryTable.state
+
+Free slots are not written, so a file holds nothing of removed samples. Hashes of ids and categories
+are computed anew.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oubli.core.bounds import LARGEST_COUNTER
+from oubli.core.data.columns import canonical_cells
+from oubli.core.data.schema import ColumnType, Schema, Task
+from oubli.core.data.values import ID_LENGTH, RefusedError, id_text
+from oubli.core.errors import FileError
+from oubli.core.rng import hash_text
+from oubli.core.samples.categories import CategoryTable, pack_texts, unpack_texts
+from oubli.core.samples.expiries import NEVER
+from oubli.core.samples.ids import hash_ids
+from oubli.core.samples.labels import ClassTable
+from oubli.core.samples.slots import MAX_SLOTS
+from oubli.core.slices import cut
+
+if TYPE_CHECKING:
+    from oubli.core.samples.store import SampleStore
+
+_KEYS = {
+    "samples.slots": "i",
+    "samples.cells": "f",
+    "samples.targets": "if",
+    "samples.ids": "u",
+    "samples.id_offsets": "i",
+    "samples.subjects": "u",
+    "samples.subject_offsets": "i",
+    "samples.subject_rows": "i",
+    "samples.next_id": "i",
+    "samples.expiry_slots": "i",
+    "samples.expiries": "i",
+    "samples.origin_slots": "i",
+    "samples.origins": "i",
+    "class_table.codes": "i",
+    "class_table.values": "u",
+    "categories.codes": "i",
+    "categories.columns": "i",
+    "categories.values": "u",
+    "categories.offsets": "i",
+}
+_LATER_KEYS = ("samples.expiry_slots", "samples.expiries", "samples.origin_slots", "samples.origins")
+_REMEDY = "restore another file"
+# Roughly, beside the cells: what the store and the trees keep of a slot, of a code, of an id.
+_SLOT_BYTES, _CODE_BYTES, _TEXT_BYTES = 96, 96, 128
+
+
+def dump(store: "SampleStore") -> dict[str, npt.NDArray[Any]]:
+    """Return everything a store holds as arrays."""
+    slots = store.slots_in_order()
+    ids, id_offsets = pack_texts(store.names(slots))
+    # By subject, in the order in which samples were linked, which `ids_of_subject` keeps.
+    subjects, linked = store._subjects.links()
+    subject_texts, subject_offsets = pack_texts(subjects)
+    row_of = np.zeros(store.capacity, np.int64)
+    row_of[slots] = np.arange(len(slots))
+    targets = store.class_codes if store.schema.task is Task.CLASSIFICATION else store.y
+    expiry_slots, expiries = store._expiries.items()
+    origin_slots = np.flatnonzero(store.origins)
+    return {
+        "samples.slots": slots,
+        "samples.cells": store.cells[slots],
+        "samples.targets": targets[slots],
+        "samples.ids": ids,
+        "samples.id_offsets": id_offsets,
+        "samples.subjects": subject_texts,
+        "samples.subject_offsets": subject_offsets,
+        "samples.subject_rows": row_of[linked],
+        "samples.next_id": np.array([store.next_id], np.int64),
+        "samples.expiry_slots": expiry_slots,
+        "samples.expiries": expiries,
+        "samples.origin_slots": origin_slots,
+        "samples.origins": store.origins[origin_slots],
+        **store.classes.state(),
+        **store.categories.state(),
+    }
+
+
+def canonical_parts(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[dict[str, npt.NDArray[Any]], bool]:
+    """Return the arrays of a model with the numbers of its samples in the form that `add` gives them.
+
+    Returns
+    -------
+    arrays, and whether they were in that form already: trees that were grown on other bits are other trees.
+
+    Raises
+    ------
+    FileError
+        When the samples do not fit the schema or each other.
+    """
+    parts = _checked_parts(schema, arrays)
+    cells, targets = parts["samples.cells"], parts["samples.targets"]
+    canonical = canonical_cells(schema.columns, cells)
+    changed = {} if canonical is cells else {"samples.cells": canonical}
+    if targets.dtype.kind == "f" and (np.signbit(targets) & (targets == 0)).any():
+        changed["samples.targets"] = targets + 0.0
+    return {**arrays, **changed}, not changed
+
+
+def store_bytes(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> int:
+    """Bytes of the store that `load` makes, roughly: slots and codes may be few and yet have large numbers."""
+    slots, codes = arrays["samples.slots"], arrays["categories.codes"]
+    classes = arrays["class_table.codes"]
+    n_slots, n_codes, n_classes = (int(array.max(initial=-1)) + 1 for array in (slots, codes, classes))
+    slot_bytes = schema.n_features * schema.cell_dtype.itemsize + _SLOT_BYTES
+    texts = arrays["samples.ids"].nbytes + _TEXT_BYTES * len(slots)
+    return n_slots * slot_bytes + _CODE_BYTES * (n_codes + n_classes) + texts
+
+
+def load(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]], owner: str) -> "SampleStore":
+    """Rebuild a store; FileError when the arrays do not fit the schema or each other.
+
+    As in a copy, ids are not indexed yet, see `SlotTable`. Other threads are not kept waiting.
+    """
+    from oubli.core.samples.store import SampleStore
+
+    parts = _checked_parts(schema, arrays)
+    names = unpack_texts(parts["samples.ids"], parts["samples.id_offsets"], "ids")
+    slots, cells, targets = parts["samples.slots"], parts["samples.cells"], parts["samples.targets"]
+    n = len(slots)
+    hashes = hash_ids(names)
+    _check_samples(schema, names, hashes, slots, cells, targets)
+    store = SampleStore(schema, owner)
+    top = int(slots.max()) + 1 if n else 0
+    store._grow(top)
+    store._top = top
+    store.cells[slots] = cells
+    store.held[slots] = True
+    store.id_hashes[slots] = hashes
+    if schema.task is Task.CLASSIFICATION:
+        store.class_codes[slots] = targets
+        store.classes = ClassTable.from_state(schema.label_type, parts, targets)
+    else:
+        store.y[slots] = targets
+    categorical = np.flatnonzero(schema.categorical_mask).tolist()
+    store.categories = CategoryTable.from_state(categorical, parts, cells)
+    ids = store._ids
+    for part in cut(n):
+        for slot, name in zip(slots[part].tolist(), names[part], strict=True):
+            ids[slot] = name
+    del store._slot_of
+    store._order = slots.astype(np.int64)
+    store._is_fresh_copy = True
+    store._free = np.flatnonzero(~store.held[:top])[::-1].tolist()
+    store._pass_numbers(names)
+    if store._next_id > int(parts["samples.next_id"][0]):
+        raise FileError(f"the counter of ids is behind the ids held: {_REMEDY}")
+    store._next_id = int(parts["samples.next_id"][0])
+    _link_subjects(store, parts)
+    _attach_numbers(store, parts)
+    return store
+
+
+def _checked_parts(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    parts = {}
+    if arrays.keys().isdisjoint(_LATER_KEYS):
+        arrays = {**arrays, **dict.fromkeys(_LATER_KEYS, np.zeros(0, np.int64))}
+    for key, kinds in _KEYS.items():
+        if key not in arrays:
+            raise FileError(f"the part {key!r} is missing: {_REMEDY}")
+        array = np.asarray(arrays[key])
+        dimensions = 2 if key == "samples.cells" else 1
+        if array.dtype.kind not in kinds or array.ndim != dimensions:
+            raise FileError(f"the part {key!r} has another type or shape than expected: {_REMEDY}")
+        parts[key] = array
+    n = len(parts["samples.slots"])
+    expected = "i" if schema.task is Task.CLASSIFICATION else "f"
+    if (
+        parts["samples.cells"].shape != (n, schema.n_features)
+        or parts["samples.cells"].dtype != schema.cell_dtype
+        or parts["samples.targets"].shape != (n,)
+        or parts["samples.targets"].dtype.kind != expected
+        or len(parts["samples.id_offsets"]) != n + 1
+        or parts["samples.next_id"].shape != (1,)
+        or not 0 <= parts["samples.next_id"][0] <= LARGEST_COUNTER
+    ):
+        raise FileError(f"the samples do not fit the schema: {_REMEDY}")
+    targets = parts["samples.targets"]
+    if np.isinf(parts["samples.cells"]).any() or (targets.dtype.kind == "f" and not np.isfinite(targets).all()):
+        raise FileError(f"the samples hold a number that is not finite: {_REMEDY}")
+    return parts
+
+
+def _check_samples(
+    schema: Schema,
+    names: list[str],
+    hashes: npt.NDArray[np.uint64],
+    slots: npt.NDArray[Any],
+    cells: npt.NDArray[Any],
+    targets: npt.NDArray[Any],
+) -> None:
+    n = len(slots)
+    if n and (slots.min() < 0 or slots.max() >= MAX_SLOTS or not _are_distinct(slots)):
+        raise FileError(f"the slots of the samples are damaged: {_REMEDY}")
+    if not _are_distinct(hashes) and len(set(names)) != n:
+        raise FileError(f"an id is held twice: {_REMEDY}")
+    _check_texts(names, "ids")
+    if targets.dtype.kind == "i" and n and targets.min() < 0:
+        raise FileError(f"the labels of the samples are damaged: {_REMEDY}")
+    for j, column in enumerate(schema.columns):
+        if column.type is ColumnType.BOOLEAN:
+            values = cells[:, j]
+            if not ((values == 0) | (values == 1) | np.isnan(values)).all():
+                raise FileError(f"the samples do not fit the schema: {_REMEDY}")
+
+
+def _are_distinct(numbers: npt.NDArray[Any]) -> bool:
+    """Whether no number is there twice."""
+    ordered = np.sort(numbers)
+    return not (ordered[1:] == ordered[:-1]).any()
+
+
+def _check_texts(names: list[str], what: str) -> None:
+    for part in cut(len(names)):
+        _check_some_texts(names[part], what)
+
+
+def _check_some_texts(names: list[str], what: str) -> None:
+    lengths = set(map(len, names))
+    if min(lengths, default=1) > 0 and max(lengths, default=1) <= ID_LENGTH and "".join(names).isascii():
+        return  # nearly always, and many times faster than one by one
+    try:
+        for name in names:
+            id_text(name)
+    except RefusedError:
+        raise FileError(f"the {what} are damaged: {_REMEDY}") from None
+
+
+def _link_subjects(store: "SampleStore", parts: dict[str, npt.NDArray[Any]]) -> None:
+    subjects = unpack_texts(parts["samples.subjects"], parts["samples.subject_offsets"], "subjects")
+    rows = parts["samples.subject_rows"]
+    n = len(parts["samples.slots"])
+    if len(rows) != len(subjects) or not _are_distinct(rows) or ((rows < 0) | (rows >= n)).any():
+        raise FileError(f"the subjects do not fit the samples: {_REMEDY}")
+    _check_texts(subjects, "subjects")
+    for part in cut(len(rows)):
+        slots = parts["samples.slots"][rows[part]].tolist()
+        for slot, subject in zip(slots, subjects[part], strict=True):
+            store._subjects.link(slot, subject)
+
+
+def _attach_numbers(store: "SampleStore", parts: dict[str, npt.NDArray[Any]]) -> None:
+    """Take over expiries and origins."""
+    for slots_key, values_key, what in (
+        ("samples.expiry_slots", "samples.expiries", "expiries"),
+        ("samples.origin_slots", "samples.origins", "origins"),
+    ):
+        slots, values = parts[slots_key], parts[values_key]
+        sound = len(slots) == len(values) and _are_distinct(slots)
+        if not sound or not np.isin(slots, parts["samples.slots"]).all() or (values == NEVER).any():
+            raise FileError(f"the {what} do not fit the samples: {_REMEDY}")
+    store._expiries.set_many(parts["samples.expiry_slots"], parts["samples.expiries"])
+    store.origins[parts["samples.origin_slots"]] = parts["samples.origins"]
+
+
+def check(store: "SampleStore") -> None:
+    """Walk all of a store; AssertionError names what is broken."""
+    capacity, top = store.capacity, store._top
+    classification = store.schema.task is Task.CLASSIFICATION
+    targets = store.class_codes if classification else store.y
+    _require(store.cells.shape == (capacity, store.schema.n_features), "shape of cells")
+    _require(store.cells.flags.c_contiguous and store.cells.dtype == store.schema.cell_dtype, "layout of cells")
+    _require(len(targets) == len(store.id_hashes) == len(store._ids) == capacity, "lengths of the arrays differ")
+    held = store.slots()
+    _require(len(store) == len(held), "the number of samples is wrong")
+    _require(not store.held[top:].any(), "a slot above the top is held")
+    _require(sorted(store._slot_of.values()) == held.tolist(), "ids and held slots differ")
+    free = np.flatnonzero(~store.held)
+    _require(sorted(store._free) == free[free < top].tolist(), "the list of free slots is wrong")
+    for name, slot in store._slot_of.items():
+        _require(store._ids[slot] == name, "an id is listed under another slot")
+        _require(int(store.id_hashes[slot]) == hash_text(name), "the hash of an id is wrong")
+    _require(all(store._ids[slot] is None for slot in free.tolist()), "a free slot has an id")
+    for what, array in (
+        ("cells", store.cells),
+        ("targets", targets),
+        ("id hashes", store.id_hashes),
+        ("origins", store.origins),
+    ):
+        _require(not np.ascontiguousarray(array[free]).view(np.uint8).any(), f"{what} of a free slot are not wiped")
+    cells = store.cells[held]
+    _require(not np.isinf(cells).any(), "an infinity is held")
+    _require(not np.signbit(cells[cells == 0]).any(), "a negative zero is held")
+    store.categories.check_invariants(cells)
+    store.classes.check_invariants(store.class_codes[held] if classification else np.zeros(0, np.int64))
+    store._expiries.check_invariants(store.held)
+    store._subjects.check_invariants(set(held.tolist()))
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise AssertionError(what)

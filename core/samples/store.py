@@ -1,0 +1,613 @@
+"""The one sample store: what is held, by slot, and who it belongs to.
+
+    slots.py       arrays by slot, ids, the counter behind generated ids
+    encoding.py    X -> cells           targets.py    y -> canonical labels
+    categories.py  values <-> codes     labels.py     classes <-> codes
+    subjects.py    whom samples belong to      expiries.py   when samples have to go
+    sample_state.py  to arrays and back, and the check of every invariant
+
+Ids, subjects, expiries, category values and class values leave with the last sample that has them:
+they are overwritten before `remove` returns.
+
+An addition has three parts. `prepare` encodes and checks everything. `stage` makes room and works out all that will
+be written. `hold` writes it, asks NumPy for no memory and has nothing to refuse. In between the caller may write a
+journal. A removal has two: `stage_removal` and `let_go`. `commit` and `remove` do all of it.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from oubli.core.changes import Changes
+from oubli.core.data.encoding import Encoder
+from oubli.core.data.schema import ColumnType, Schema
+from oubli.core.data.targets import Label, encode_labels, encode_targets
+from oubli.core.data.values import normalise_id
+from oubli.core.errors import InputError
+from oubli.core.jit import aligned
+from oubli.core.rng import hash_text
+from oubli.core.samples.admission import admit
+from oubli.core.samples.categories import Arriving, CategoryTable, Leaving
+from oubli.core.samples.expiries import ExpiryIndex, checked_moment
+from oubli.core.samples.ids import end_of_numbers, hash_ids, read_ids
+from oubli.core.samples.labels import ClassTable, Moving
+from oubli.core.samples.records import HeldSample, Prepared
+from oubli.core.samples.slots import SlotTable, refuse_repeated
+from oubli.core.samples.subjects import SubjectIndex
+
+__all__ = ["HeldSample", "Prepared", "SampleStore", "normalise_id"]
+
+# A rough size of one id: the text, its entries in the dictionary and in the list are counted apart.
+_TEXT_BYTES = sys.getsizeof("0123456789")
+# A subject's link: its text and the entries of both dictionaries.
+_SUBJECT_TEXTS = 4
+
+
+class Arrivals(NamedTuple):
+    """What `SampleStore.hold` writes."""
+
+    prepared: Prepared
+    names: list[str]
+    slots: npt.NDArray[np.int64]
+    next_id: int
+    hashes: Any  # of the ids: uint64[n], or a number for one row
+    categories: Arriving | None  # of one row, looked up when it is held
+    classes: Moving | None
+
+
+class Departures(NamedTuple):
+    """What `SampleStore.let_go` does."""
+
+    slots: list[int]
+    where: npt.NDArray[np.int64] | None  # the same; of one sample None, as all that follows
+    categories: Leaving | None
+    classes: Moving | None
+    kept: tuple[dict[str, int], list[str | None]] | None  # slots by id and ids by slot, when most samples leave
+
+
+class SampleStore(SlotTable):
+    """The samples of one model.
+
+    Parameters
+    ----------
+    schema : Schema
+        Types of columns and label.
+    owner : str
+        Name of the estimator, for messages.
+
+    Attributes
+    ----------
+    cells : float32/64[capacity, d], C order
+    class_codes : int64[capacity], empty for a regression
+    y : float64[capacity], empty for a classification
+    id_hashes : uint64[capacity]
+    held : bool[capacity]
+    origins : int64[capacity]
+    classes : ClassTable
+    categories : CategoryTable
+    changes : Changes
+        Critical sections around all that changes the samples, and what a model makes of them.
+
+    The arrays are replaced when the store grows; take them anew after every `commit`.
+    """
+
+    def __init__(self, schema: Schema, owner: str = "the model") -> None:
+        super().__init__(schema)
+        self._encoder = Encoder(schema, owner)
+        self._categorical = self._encoder.categorical
+        self.classes = ClassTable(schema.label_type)
+        self.categories = CategoryTable(self._categorical)
+        self._subjects = SubjectIndex()
+        self._expiries = ExpiryIndex()
+        self._is_fresh_copy = False
+        self.changes = Changes()
+        self._blank = np.zeros(schema.n_features, schema.cell_dtype)  # copied in a third of the time of a scalar
+
+    # What is held ---------------------------------------------------------------------------------
+
+    @property
+    def owner(self) -> str:
+        """Name of the estimator in messages."""
+        return self._encoder.owner
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory: exact for arrays, an estimate for texts."""
+        tables = self.classes.nbytes + self.categories.nbytes + self._expiries.nbytes
+        containers = self._containers_nbytes()
+        texts = len(self) + _SUBJECT_TEXTS * len(self._subjects) + len(self.categories)
+        return sum(array.nbytes for array in self._arrays()) + tables + containers + texts * _TEXT_BYTES
+
+    def get(self, sample_id: object) -> HeldSample:
+        """Return a sample as it is held.
+
+        Raises
+        ------
+        UnknownIdError
+            When the id is not held.
+        UnusableModelError
+            When a change was broken off halfway.
+        """
+        self.changes.check()
+        slot = self._slot(sample_id)
+        features: list[float | str | bool | None] = []
+        for cell, column in zip(self.cells[slot].tolist(), self.schema.columns, strict=True):
+            if cell != cell:
+                features.append(None)
+            elif column.type is ColumnType.CATEGORICAL:
+                features.append(self.categories.value(int(cell)))
+            else:
+                features.append(bool(cell) if column.type is ColumnType.BOOLEAN else cell)
+        subject, expires_ms = self._subjects.get(slot), self._expiries.get(slot)
+        return HeldSample(self.id_of(slot), features, self._label(slot), subject, expires_ms)
+
+    def _label(self, slot: int) -> Label:
+        return self.classes.value(int(self.class_codes[slot])) if self._classification else float(self.y[slot])
+
+    def same_content(self, sample_id: object, prepared: Prepared, row: int) -> bool:
+        """Tell whether a prepared row has the features and the label of the sample held under an id."""
+        slot = self._slot_of.get(normalise_id(sample_id))
+        if slot is None:
+            return False
+        label, other = self._label(slot), prepared.labels[row]
+        if label != other or (isinstance(prepared.labels, list) and type(label) is not type(other)):
+            return False
+        held, cells = self.cells[slot], prepared.cells[row]
+        equal = (held == cells) | (np.isnan(held) & np.isnan(cells))
+        for column, values in prepared.texts.items():
+            cell, text = float(held[column]), values[row]
+            equal[column] = text is None if cell != cell else self.categories.value(int(cell)) == text
+        return bool(equal.all())
+
+    # Adding ---------------------------------------------------------------------------------------
+
+    def prepare(self, X: Any, y: Any, ids: Any = None, *, allow_held: bool = False) -> Prepared:
+        """Encode and check rows to be added; nothing changes.
+
+        Parameters
+        ----------
+        X : 2-d array, DataFrame or list of rows
+            The features.
+        y : 1-d array or list
+            The labels.
+        ids : sequence of str or int, optional
+            Generated when None.
+        allow_held : bool
+            Accept ids that are held, so that the caller can compare (`same_content`) or replace
+            them; they must be gone before `commit`.
+
+        Raises
+        ------
+        InputError
+            For whatever does not fit the schema; DuplicateIdError for an id given twice, or held.
+        """
+        cells, texts = self._encoder.encode(X)
+        n = len(cells)
+        name = self.schema.label_name
+        labels: list[Label] | npt.NDArray[np.float64]
+        if self._classification:
+            labels = encode_labels(y, n, self.schema.label_type, name)
+        else:
+            labels = encode_targets(y, n, name)
+        names = None
+        if ids is not None:
+            if isinstance(ids, (set, frozenset)):
+                raise InputError("ids must be a list in the order of the rows, not a set", field="id")
+            names = read_ids(ids)
+            if len(names) != n:
+                raise InputError(f"X has {n} rows, but {len(names)} ids are given: give one for each row", field="id")
+            if n > 1 and len(set(names)) != n:
+                refuse_repeated(names)
+            if not allow_held:
+                self._refuse_held(names)
+        if texts and not self.categories.has_room(n * len(texts)):
+            self.categories.check_room(self.categories.new_values(texts))
+        return Prepared(n, cells, texts, labels, names)
+
+    def commit(self, prepared: Prepared) -> npt.NDArray[np.int64]:
+        """Hold prepared rows and return their slots.
+
+        Fails only before anything has changed: for lack of memory, or when an id has been added since
+        `prepare`.
+        """
+        self.changes.check()
+        if not prepared.n:
+            return np.zeros(0, np.int64)
+        arrivals = self.stage(prepared)
+        with self.changes:
+            return self.hold(arrivals)
+
+    def stage(self, prepared: Prepared) -> Arrivals:
+        """Make room for prepared rows, of which there is one at least, and say what `hold` will write.
+
+        Nothing that is held changes. What is staged is out of date with the next change.
+
+        Raises
+        ------
+        DuplicateIdError
+            When an id has been added since `prepare`.
+        """
+        n = prepared.n
+        if self._is_fresh_copy:
+            self.build_index()  # what is changed is going to be asked
+        names = prepared.ids
+        if names is None:
+            names = self.next_ids(n)
+            next_id = int(names[-1]) + 1
+        else:
+            self._refuse_held(names)
+            next_id = max(self._next_id, end_of_numbers(names))
+        if n == 1:
+            texts, labels = prepared.texts, prepared.labels
+            if (
+                not self._free
+                or not self.categories.has_room(len(texts))
+                or (type(labels) is list and not self.classes.has_room_for(labels[0]))
+            ):
+                self.reserve(prepared)
+            slot = self._free[-1] if self._free else self._top
+            return Arrivals(prepared, names, np.array([slot], np.int64), next_id, hash_text(names[0]), None, None)
+        hashes = hash_ids(names)
+        self.reserve(prepared)
+        categories = self.categories.plan(prepared.texts) if prepared.texts else None
+        classes = self.classes.plan(prepared.labels) if isinstance(prepared.labels, list) else None
+        return Arrivals(prepared, names, self._next_slots(n), next_id, hashes, categories, classes)
+
+    def hold(self, arrivals: Arrivals) -> npt.NDArray[np.int64]:
+        """Hold what was staged last and return its slots; in a critical section."""
+        if len(arrivals.names) == 1:
+            self._hold_one(arrivals)
+        else:
+            self._hold_many(arrivals)
+        arrivals.prepared.ids = arrivals.names
+        self._next_id = arrivals.next_id
+        return arrivals.slots
+
+    def admit(self, row: Any, y: Any) -> int | None:
+        """Hold one plain row without an id and return its slot; None if it has to go the long way."""
+        return admit(self, row, y) if self._classification else None
+
+    def reserve(self, prepared: Prepared) -> None:
+        """Make room for prepared rows, so that `stage` needs to make none."""
+        texts = prepared.texts
+        if texts and not self.categories.has_room(prepared.n * len(texts)):
+            self.categories.reserve(self.categories.new_values(texts))
+        if isinstance(prepared.labels, list):
+            self.classes.reserve(prepared.labels)
+        self._reserve_slots(prepared.n)
+
+    def _hold_one(self, arrivals: Arrivals) -> None:
+        prepared, name = arrivals.prepared, arrivals.names[0]
+        texts, labels = prepared.texts, prepared.labels
+        if self._free:
+            slot = self._free.pop()
+        else:
+            slot = self._top
+            self._top += 1
+        self.cells[slot] = prepared.cells[0]
+        if texts:
+            row = self.cells[slot]
+            for column, cell in zip(texts, self.categories.acquire_row(texts), strict=True):
+                row[column] = cell
+        if type(labels) is list:
+            self.class_codes[slot] = self.classes.acquire_one(labels[0])
+        else:
+            self.y[slot] = labels[0]
+        self.id_hashes[slot] = arrivals.hashes
+        self.held[slot] = True
+        self._slot_of[name] = slot
+        self._ids[slot] = name
+
+    def _hold_many(self, arrivals: Arrivals) -> None:
+        prepared, names, slots = arrivals.prepared, arrivals.names, arrivals.slots
+        numbers = slots.tolist()
+        self._take_slots(len(numbers))
+        # A slice copies faster than a list of slots, and a first fit has consecutive ones.
+        consecutive = numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        where = slice(numbers[0], numbers[0] + len(numbers)) if consecutive else slots
+        self.cells[where] = prepared.cells
+        if arrivals.categories is not None:
+            for column, cells in arrivals.categories.cells.items():
+                self.cells[where, column] = cells
+            self.categories.take_in(arrivals.categories)
+        if arrivals.classes is not None:
+            self.class_codes[where] = arrivals.classes.codes
+            self.classes.take_in(arrivals.classes)
+        else:
+            self.y[where] = prepared.labels
+        self.id_hashes[where] = arrivals.hashes
+        self.held[where] = True
+        self._slot_of.update(zip(names, numbers, strict=True))
+        if isinstance(where, slice):
+            self._ids[where] = names
+        else:
+            for slot, name in zip(numbers, names, strict=True):
+                self._ids[slot] = name
+
+    # Removing -------------------------------------------------------------------------------------
+
+    def remove(self, slots: Iterable[int] | npt.NDArray[np.int64]) -> None:
+        """Remove samples and overwrite what is theirs alone.
+
+        Parameters
+        ----------
+        slots : sequence of int
+            Of samples held, each once; as `find` returns them.
+
+        Raises
+        ------
+        IndexError
+            When a slot is free or named twice; nothing has changed.
+        """
+        departures = self.stage_removal(slots)
+        with self.changes:
+            self.let_go(departures)
+
+    def remove_one(self, slot: int) -> None:
+        """Remove one sample, as `remove` does."""
+        self.remove((slot,))
+
+    def stage_removal(self, slots: Iterable[int] | npt.NDArray[np.int64]) -> Departures:
+        """Say what `let_go` will do to samples held; nothing changes.
+
+        Raises
+        ------
+        IndexError
+            When a slot is free or named twice.
+        """
+        if len(slots := slots if isinstance(slots, np.ndarray) else list(map(int, slots))) == 1:
+            slot = int(slots[0])
+            if not 0 <= slot < self._top or self._ids[slot] is None:
+                raise IndexError(f"slot {slot} is free")
+            return Departures([slot], None, None, None, None)
+        where = np.asarray(slots, np.int64)
+        gone = np.zeros(self.capacity, np.bool_)
+        if len(where) == 0:
+            return Departures([], None, None, None, None)
+        if where.min() < 0 or where.max() >= self._top or not self.held[where].all():
+            raise IndexError("a slot is free or named twice")
+        gone[where] = True
+        if np.count_nonzero(gone) != len(where):
+            raise IndexError("a slot is free or named twice")
+        numbers: list[int] = where.tolist()
+        categories = None
+        if self._categorical:
+            categories = self.categories.plan_release(self.cells[where][:, self._categorical])
+        classes = self.classes.plan_release(self.class_codes[where]) if self._classification else None
+        kept = self._ids_without(gone) if 2 * len(numbers) > len(self) else None
+        return Departures(numbers, where, categories, classes, kept)
+
+    def let_go(self, departures: Departures) -> None:
+        """Let go of the samples whose removal was staged last, and overwrite what is theirs alone; in a section."""
+        if len(departures.slots) == 1:
+            self.let_go_of_one(departures.slots[0])
+        elif departures.where is not None:
+            self._let_go_of_many(departures, departures.where)
+
+    def let_go_of_one(self, slot: int) -> None:
+        """Let go of one sample that is held, as `let_go` does."""
+        cells, name = self.cells, self.id_of(slot)
+        if self._categorical:
+            self.categories.release_row([cells.item(slot, column) for column in self._categorical])
+        if self._classification:
+            self.classes.release_one(self.class_codes.item(slot))
+            self.class_codes[slot] = 0
+        else:
+            self.y[slot] = 0.0
+        cells[slot] = self._blank
+        self.id_hashes[slot] = 0
+        self.origins[slot] = 0
+        self.held[slot] = False
+        if self._subjects:
+            self._subjects.unlink(slot)
+        if self._expiries:
+            self._expiries.forget([slot])
+        del self._slot_of[name]
+        self._ids[slot] = None
+        self._free.append(slot)
+
+    def _let_go_of_many(self, departures: Departures, where: npt.NDArray[np.int64]) -> None:
+        if departures.categories is not None:
+            self.categories.let_go(departures.categories)
+        if departures.classes is not None:
+            self.classes.let_go(departures.classes)
+            self.class_codes[where] = 0
+        else:
+            self.y[where] = 0.0
+        self.held[where] = False
+        self.cells[where] = 0.0
+        self.id_hashes[where] = 0
+        self.origins[where] = 0
+        slots = departures.slots
+        if self._subjects:
+            for slot in slots:
+                self._subjects.unlink(slot)
+        if self._expiries:
+            self._expiries.forget(slots)
+        if departures.kept is not None:
+            self._slot_of, self._ids = departures.kept
+        else:
+            ids, slot_of = self._ids, self._slot_of
+            for slot in slots:
+                del slot_of[self.id_of(slot)]
+                ids[slot] = None
+        self._free.extend(slots)
+
+    # Subjects -------------------------------------------------------------------------------------
+
+    def set_subject(self, sample_id: object, subject: object | None) -> None:
+        """Say whom a sample belongs to; None takes it back.
+
+        Raises
+        ------
+        UnknownIdError, InputError
+            When the id is not held, or the subject is not text like an id.
+        """
+        self.changes.check()
+        text = None if subject is None else normalise_id(subject, field="subject")
+        slot = self._slot(sample_id)
+        with self.changes:
+            self._subjects.unlink(slot)
+            if text is not None:
+                self._subjects.link(slot, text)
+
+    def subject(self, sample_id: object) -> str | None:
+        """Return whom a sample belongs to.
+
+        Raises
+        ------
+        UnknownIdError
+            When the id is not held.
+        """
+        return self._subjects.get(self._slot(sample_id))
+
+    def ids_of_subject(self, subject: object) -> list[str]:
+        """Return the ids of a subject's samples, in the order in which they were linked."""
+        return list(map(self.id_of, self._subjects.slots(normalise_id(subject, field="subject"))))
+
+    # Expiries and origins -------------------------------------------------------------------------
+
+    def set_expiry(self, sample_id: object, expires_ms: int | None) -> None:
+        """Say when a sample has to go, in milliseconds since 1970 UTC; None takes it back.
+
+        Raises
+        ------
+        UnknownIdError, InputError
+            When the id is not held, or the time is not an integer of 64 bits.
+        """
+        self.changes.check()
+        slot = self._slot(sample_id)
+        moment = checked_moment(expires_ms)
+        with self.changes:
+            self._expiries.set(slot, moment)
+
+    def expiry(self, sample_id: object) -> int | None:
+        """Return when a sample has to go.
+
+        Raises
+        ------
+        UnknownIdError
+            When the id is not held.
+        """
+        return self._expiries.get(self._slot(sample_id))
+
+    def next_expiry(self) -> int | None:
+        """Return when the first sample has to go; None when none has to."""
+        return self._expiries.soonest()
+
+    def due(self, now_ms: int, limit: int) -> list[str]:
+        """Return the ids of up to `limit` samples that have to be gone by now, the soonest first."""
+        return list(map(self.id_of, self._expiries.due(now_ms, limit)))
+
+    def set_origins(self, ids: Iterable[object], value: int) -> None:
+        """Keep a number with samples, which is 0 until then.
+
+        Raises
+        ------
+        UnknownIdError, DuplicateIdError
+            When an id is not held, or named twice.
+        """
+        self.changes.check()
+        slots = self.find(ids)
+        with self.changes:
+            self.origins[slots] = value
+
+    def attach(self, slot: int, subject: str | None, expires_ms: int | None, origin: int) -> None:
+        """Give a sample that was just held what another one had; in a critical section."""
+        if subject is not None:
+            self._subjects.link(slot, subject)
+        self._expiries.set(slot, expires_ms)
+        self.origins[slot] = origin
+
+    def origin(self, sample_id: object) -> int:
+        """Return the number kept with a sample.
+
+        Raises
+        ------
+        UnknownIdError
+            When the id is not held.
+        """
+        return int(self.origins[self._slot(sample_id)])
+
+    # Queries --------------------------------------------------------------------------------------
+
+    def encode_queries(self, X: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint64]]:
+        """Encode rows to be predicted.
+
+        Returns
+        -------
+        cells : float32/64[n, d], C order
+            May be X itself; only to be read.
+        category_hashes : uint64[]
+            Hashes by code. The store's own table, or a longer copy in which categories that are not
+            held have temporary codes.
+        """
+        encoder = self._encoder
+        known = None if type(X) is list else encoder.encode_plain(X)
+        if known is None:
+            known = encoder.encode_known_row(encoder.only_row(X), self.categories.tables)
+        if known is not None:
+            return known, self.categories.hashes
+        cells, texts = self._encoder.encode(X)
+        if not texts:
+            return cells, self.categories.hashes
+        return cells, self.categories.encode_queries(cells, texts)
+
+    # Copies ---------------------------------------------------------------------------------------
+
+    def copy(self) -> "SampleStore":
+        """Return an independent copy; other threads may read meanwhile, and are not kept waiting."""
+        self.changes.check()
+        other = SampleStore(self.schema, self.owner)
+        other.classes = self.classes.copy()
+        other.categories = self.categories.copy()
+        other._subjects = self._subjects.copy()
+        other._expiries = self._expiries.copy()
+        other._is_fresh_copy = True
+        self._copy_slots_to(other)
+        return other
+
+    def shred(self) -> None:
+        """Overwrite the arrays that hold samples: the store is about to be let go of, and nobody reads it any more."""
+        aligned.shred((*self._arrays(), self.categories.hashes, self._expiries.moments))
+
+    def build_index(self) -> None:
+        """Get ready to look up ids and subjects; in a copy the first look-up does this, which takes a while."""
+        _ = self._slot_of
+        self._subjects.build_index()
+        self._is_fresh_copy = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Pickles and deep copies hold what is held, nothing of unused capacity.
+        return type(self).from_state, (self.schema, self.state(), self.owner)
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return everything held as arrays, and nothing else; see `oubli.core.samples.serialise`."""
+        from oubli.core.samples.serialise import dump
+
+        self.changes.check()
+        return dump(self)
+
+    @classmethod
+    def from_state(
+        cls, schema: Schema, arrays: Mapping[str, npt.NDArray[Any]], owner: str = "the model"
+    ) -> "SampleStore":
+        """Rebuild a store from `state`; slots stay as they are.
+
+        Raises
+        ------
+        FileError
+            When the arrays do not fit the schema or each other.
+        """
+        from oubli.core.samples.serialise import load
+
+        return load(schema, arrays, owner)
+
+    def check_invariants(self) -> None:
+        """Walk all of the store; AssertionError names what is broken."""
+        from oubli.core.samples.serialise import check
+
+        check(self)
