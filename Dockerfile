@@ -13,7 +13,7 @@ COPY app app
 COPY oubli oubli
 # Numba's cache holds the times of the source files, and an image keeps whole seconds only: set them before compiling.
 RUN /opt/oubli/venv/bin/pip install --no-deps --no-build-isolation . \
- && find /opt/oubli/venv -path '*/site-packages/core/*' -name '*.py' -exec touch -d '2020-01-01 00:00:00 UTC' {} + \
+ && find /opt/oubli/venv -path '*/site-packages/oubli/core/*' -name '*.py' -exec touch -d '2020-01-01 00:00:00 UTC' {} + \
  && NUMBA_CACHE_DIR=/opt/oubli/kernels /opt/oubli/venv/bin/oubli warm-up
 COPY docker/entrypoint.sh docker/healthcheck.py /opt/oubli/docker/
 COPY examples /opt/oubli/examples
