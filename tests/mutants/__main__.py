@@ -1,0 +1,96 @@
+"""Command line of `tests.mutants`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.mutants.faults import ROOT, Fault, make, put, read, write
+
+SEED = 20261122
+_SECONDS = 1800  # a fault that makes tests go on for ever is caught as well
+
+
+def test_files(fault: Fault, root: Path) -> list[str]:
+    """Test files of the half of the project that has the fault; first those whose path shares most words with it."""
+    wanted = set(re.split(r"[/_.]", fault.file.removesuffix(".py")))
+    half = fault.file.split("/")[0]
+    other = {"app": "core", "core": "app"}[half]
+    files = [path.relative_to(root) for path in sorted((root / "tests").rglob("test_*.py"))]
+    left_out = {other, "benchmarks", "mutants"} | ({"durability"} if half == "core" else set())
+    mine = [path for path in files if not left_out & set(path.parts) and len(path.parts) > 2]
+    return [str(path) for path in sorted(mine, key=lambda path: -len(wanted & set(re.split(r"[/_.]", str(path)))))]
+
+
+def verdict(fault: Fault, commit: str, python: str) -> tuple[str, float]:
+    """Put a fault into a copy of a commit and run its tests; return what came of it, and the seconds."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        root = Path(folder)
+        archive = subprocess.run(["git", "-C", str(ROOT), "archive", commit], capture_output=True, check=True)
+        subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
+        place = put(fault, root)
+        if place is None:
+            return "gone", 0.0
+        kept = {name: value for name, value in os.environ.items() if name != "CI"}
+        command = [python, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
+        try:
+            done = subprocess.run(
+                [*command, *test_files(fault, root)], cwd=root, env={**kept, "PYTHONPATH": folder},
+                capture_output=True, text=True, timeout=_SECONDS,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return "caught (no end)", time.monotonic() - started
+    seconds = time.monotonic() - started
+    if done.returncode == 0:
+        return "SURVIVED", seconds
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    return f"caught by {failed.group(1) if failed else f'exit code {done.returncode}'}", seconds
+
+
+def run(faults: Sequence[Fault], commit: str, jobs: int, python: str) -> int:
+    """Try faults, print a line each, and return how many survived."""
+    survived = 0
+    with ThreadPoolExecutor(jobs) as pool:
+        for fault, (said, seconds) in zip(
+            faults, pool.map(lambda one: verdict(one, commit, python), faults), strict=True
+        ):
+            survived += said == "SURVIVED"
+            print(f"{said} ({seconds:.0f} s)  {fault.area}  {fault.file}:{fault.function}", flush=True)  # noqa: T201
+            print(f"    - {fault.line}\n    + {fault.instead}", flush=True)  # noqa: T201
+    print(f"{len(faults)} faults, {survived} survived")  # noqa: T201
+    return survived
+
+
+def main() -> None:
+    """Make the list, or run it."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants")
+    parser.add_argument("what", choices=["make", "run"])
+    parser.add_argument("--all", action="store_true", help="not only the faults that are drawn for every release")
+    parser.add_argument("--area", help="only those of an area")
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="every N-th only, from the I-th on")
+    parser.add_argument("--commit", default="HEAD")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=SEED)
+    options = parser.parse_args()
+    if options.what == "make":
+        write(make(options.seed))
+        return
+    number, n_parts = map(int, options.part.split("/"))
+    faults = [fault for fault in read() if (options.all or fault.is_drawn) and options.area in (None, fault.area)]
+    sys.exit(min(run(faults[number - 1 :: n_parts], options.commit, options.jobs, sys.executable), 100))
+
+
+if __name__ == "__main__":
+    if shutil.which("git") is None:
+        sys.exit("git is needed, for a clean copy of the commit")
+    main()
