@@ -16,13 +16,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.results import machine_line, write_section
+from benchmarks.results import write_section
 
 TITLE = "Durability: crashes"
 TEXT = (
-    "After each end the next server on the same files holds every acknowledged addition and no acknowledged deletion, "
-    "nothing that was not acknowledged is there by half, receipts are as they were given, and the digest is that of a "
-    "fresh fit on what must be held (of a tree, which is not exact: all that it counts is right)."
+    "After each end, the next server on the same files holds every acknowledged addition and no acknowledged "
+    "deletion. A request that was not acknowledged has either taken effect completely or not at all. Receipts are "
+    "unchanged. The digest is that of a fresh fit on the samples that must be held; of a tree, which is not exact, "
+    "all counts are right."
 )
 _LINE = re.compile(r"(killed|power loss)[^:]*: .*[0-9].*")
 
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     text = "\n".join(lines)
     print(text)
     if options.write_results:
-        write_section("durability-crashes", f"\n{TEXT} {machine_line()}\n\n{text}\n", TITLE)
+        write_section("durability-crashes", TITLE, TEXT, text)
 
 
 if __name__ == "__main__":

@@ -18,25 +18,25 @@ from benchmarks import higgs_like
 from benchmarks.durability import probe, rates, recovery
 from benchmarks.durability.places import higgs
 from benchmarks.problems import SETTINGS
-from benchmarks.results import machine_line, table, write_section
+from benchmarks.results import table, write_report
 from benchmarks.serving.servers import run_here
 
 RATES_TITLE = "Durability: mutations a second"
 RATES_TEXT = (
-    "Higgs-like, {rate_rows:,} rows; one sample a request. Each answer of the durable server is sent after its record "
-    "is flushed to the disk; requests that wait at the same time share a flush, and are made as one change. "
-    "`--ephemeral` has no journal and makes each change by itself; `nothing written` is the durable server but for the "
-    "bytes and the flush of its journal. Snapshots and erasures go on as the defaults have them."
+    "Higgs-like, {rate_rows:,} rows; one sample per request. The durable server answers after its record is flushed "
+    "to the disk; requests that wait at the same time share a flush and are applied as one change. `--ephemeral` "
+    "has no journal and applies each change by itself. `nothing written` is the durable server without the bytes "
+    "and the flush of its journal. Snapshots and erasures run with their default settings."
 )
 RECOVERY_TITLE = "Durability: time to recover"
 RECOVERY_TEXT = (
-    "Higgs-like, setting fast; from the start of the process until it is ready. After a kill the newest snapshot is "
-    "read and the journal is replayed: half of the mutations are deletions, half bring the same samples back."
+    "Higgs-like, setting `fast`, from the start of the process until it is ready. After a kill the server reads the "
+    "newest snapshot and replays the journal: half of its mutations are deletions, half add the same samples again."
 )
 PROBE_TITLE = "Durability: pauses while a snapshot is written"
 PROBE_TEXT = (
-    "Higgs-like, setting fast; a prediction is asked for every millisecond, and the longest time between two answers "
-    "is taken: as long as `POST /snapshot` takes, and before and after it for as long."
+    "Higgs-like, setting `fast`. The client asks for a prediction every millisecond. The table has the longest time "
+    "between two answers while `POST /snapshot` runs, and for as long before and after it."
 )
 
 
@@ -91,11 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sizes = Sizes(50_000, higgs_like.N_TRAIN, options.rounds, 2_000, 10_000)
     if options.quick:
         sizes = Sizes(2_000, 3_000, 2, 100, 200)
-    for name, (title, text, rows) in run(options.cache, sizes, options.only).items():
-        print(f"\n{title}\n\n{rows}")
-        if options.write_results:
-            facts = f"{text} Median of {sizes.rounds} rounds. {machine_line()}"
-            write_section(name, f"\n{facts}\n\n{rows}\n", title)
+    write_report(run(options.cache, sizes, options.only), sizes.rounds, write=options.write_results)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks import higgs_like
 from benchmarks.problems import FAST, SETTINGS
-from benchmarks.results import Row, at_least, at_most, machine_line, shown, table, write_section
+from benchmarks.results import Row, at_least, at_most, shown, table, write_report
 from benchmarks.serving import wrk
 from benchmarks.serving.client import Load, load
 from benchmarks.serving.servers import Server, run_here, serving
@@ -37,30 +37,19 @@ BASELINES = {"bare ASGI": "asgi", "FastAPI": "fastapi"}
 
 RATES_TITLE = "HTTP: requests a second"
 RATES_TEXT = (
-    "`POST /predict`, one row, another one each time. The bare ASGI function and the plain FastAPI route parse the "
-    "same bodies with orjson and answer as many bytes, without a model; all on uvloop and httptools with the "
-    "settings of `oubli serve`. At 16 connections a request takes 38 to 40 us of the server's core, of which the "
-    "bare function's are 27. Tried when it was 41 to 46, and the share below the mark, and kept: heads of requests "
-    "known by their bytes, answers of several connections written together, calls of kernels without a look at types "
-    "(1 us), walks that ask for their nodes ahead (some 8 us with the trees of `higgs-like`, where the share was "
-    "0.557)."
+    "`POST /predict` with one row, a different one each time. The bare ASGI function and the plain FastAPI route "
+    "parse the same bodies with orjson and answer with as many bytes, without a model. All run on uvloop and "
+    "httptools with the settings of `oubli serve`."
 )
 RATES_HEAD = ("data:", "setting:", "connections", "ours", "bare ASGI", "FastAPI", "share of bare ASGI")
 TIMES_TITLE = "HTTP: how long a request takes"
 TIMES_TEXT = (
-    "One row or sample each, microseconds; FastAPI is the plain route of the same method. Deletions and additions "
-    "leave tags behind, which are resolved in idle time after each measurement and not in it. The signature of a "
-    "deletion's receipt takes 40 to 50 us of it, by OpenSSL; libsodium, tried in its place, 31 us instead of 39, "
-    "which was not worth a dependency. Receipts that cost little to make, keys prepared for their hashes and calls "
-    "of kernels without a look at types took a quarter of a deletion's time in process away, in a trial. It is 160 "
-    "to 170 us there when deletions follow each other and 260 to 340 us with pauses of 200 us between them, when "
-    "caches are cold: that is what one connection sees, and what the baselines, which touch less memory, see less "
-    "of. A heap that is never trimmed made no difference to it. In runs when this machine answered one connection a "
-    "third faster, a deletion was 2.07 and 2.24 times the plain route."
+    "One row or sample per request, in microseconds. FastAPI is the plain route of the same method. Deletions and "
+    "additions defer work; the server does it in idle time after each measurement, outside the figures."
 )
 TIMES_HEAD = ("route:", "data:", "setting:", "connections", "p50", "p99", "FastAPI p50", "in FastAPI's p50")
 CLIENTS_TITLE = "HTTP: the clients"
-CLIENTS_TEXT = "Requests a second of the bare ASGI function, by the client used above and by `wrk`."
+CLIENTS_TEXT = "Requests per second of the bare ASGI function, measured with our client and with `wrk`."
 CLIENTS_HEAD = ("connections", "ours", "wrk", "share of wrk")
 
 
@@ -279,11 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sizes = Sizes(N_HIGGS, options.rounds, 20_000, 1_000, 3)
     if options.quick:
         sizes = Sizes(2_000, 2, 1_000, 100, 1)
-    for name, (title, text, rows) in run(options.cache, sizes).items():
-        print(f"\n{title}\n\n{rows}")
-        if options.write_results:
-            facts = f"{text} Median of {options.rounds} rounds. {machine_line()}"
-            write_section(name, f"\n{facts}\n\n{rows}\n", title)
+    write_report(run(options.cache, sizes), options.rounds, write=options.write_results)
 
 
 if __name__ == "__main__":

@@ -17,15 +17,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results import Row, at_most, machine_line, shown, table, write_section
+from benchmarks.results import Row, at_most, shown, table, write_section
 from benchmarks.serving.servers import Server, run_here, serving
 
 ADULT = Path(__file__).parent.parent / "examples" / "adult.csv.gz"
 TITLE = "Memory: what a server keeps"
 TEXT = (
-    "Resident memory of `oubli serve` on Adult, MiB: at start, and then after erasures of single samples, scrubs, "
-    "restores of the snapshot that was downloaded at the beginning, and fits anew, one after the other on the same "
-    "server. The last figure is the ratio to the start."
+    "Resident memory of `oubli serve` on Adult in MiB: at the start, and then after erasures of single samples, "
+    "scrubs, restores of the snapshot that was downloaded at the beginning, and fits, one after the other on the "
+    "same server. The last figure is the ratio to the start."
 )
 HEAD = ("stage:", "MiB", "highest meanwhile", "seconds", "in that at start")
 _REST = 3.0  # seconds without a request before memory is read
@@ -40,10 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     times = (100, 2, 1, 1) if options.quick else (1000, 20, 5, 5)
     rows = measure(options.kind, times)
-    text = f"{TEXT}\n\n{machine_line()}\n\n{table(HEAD, rows)}"
-    print(text)
+    text = table(HEAD, rows)
+    print(f"{TEXT}\n\n{text}")
     if options.write_results:
-        write_section("memory", text, TITLE)
+        write_section("memory", TITLE, TEXT, text)
 
 
 def measure(kind: str, times: tuple[int, int, int, int]) -> list[Row]:

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from benchmarks import higgs_like
 from benchmarks.bench_accuracy import DATA
-from benchmarks.results import Row, machine_line, table, write_section
+from benchmarks.results import Row, table, write_section
 from benchmarks.timing import median
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,10 +33,10 @@ CONFIDENCE = 0.95
 TITLE = "Against before: {name}"
 HEAD = ("table:", "row:", "figure:", "before", "after", "lowest", "highest", "verdict:", "after / before")
 TEXT = (
-    "This checkout beside commit `{rev}`, by turns, {rounds} rounds, each side with its own scripts (`{command}`). The "
-    "ratio is of times, after by before, formed within a round: above 1 is slower. *Lowest* and *highest* are the "
-    "interval of its median ({confidence:.0%} or more). *Slower* means that the whole interval is above {limit:g}. "
-    "Figures of peers, which are the same on both sides, are controls."
+    "This checkout beside commit `{rev}`, in turn, {rounds} rounds, each side with its own scripts (`{command}`). "
+    "The ratio is of times, after divided by before, within a round: above 1 is slower. *Lowest* and *highest* are "
+    "the interval of its median ({confidence:.0%} or more). *Slower* means that the whole interval is above "
+    "{limit:g}. Figures of peers, which are the same on both sides, are controls."
 )
 # What each name runs. The options are those that every commit since has.
 SUITES: dict[str, list[str]] = {
@@ -212,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", nargs="+", choices=SUITES, default=["operations", "http"])
     parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
     parser.add_argument("--limit", type=float, default=1.03, help="the ratio above which a figure is missed")
-    parser.add_argument("--write-results", action="store_true", help="replace the sections in RESULTS.md")
+    parser.add_argument("--write-results", action="store_true", help="replace the sections in results/compare.md")
     options, further = parser.parse_known_args(arguments)
     if options.rounds < FEWEST_ROUNDS:
         parser.error(f"--rounds must be {FEWEST_ROUNDS} or more: fewer say nothing of an interval")
@@ -225,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         title, body = TITLE.format(name=name), table(HEAD, found)
         print(f"\n{title}\n\n{text}\n\n{body}", flush=True)
         if options.write_results:
-            write_section(f"compare-{name}", f"\n{text}\n\n{body}\n\n{machine_line()}\n", title)
+            write_section(f"compare-{name}", title, text, body)
 
 
 if __name__ == "__main__":
