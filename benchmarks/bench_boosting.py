@@ -1,4 +1,4 @@
-"""The boosted kinds beside LightGBM, XGBoost and CatBoost: their marks, and the experiments of the Online GBDT paper.
+"""Boosted trees beside LightGBM, XGBoost and CatBoost: the marks, and the experiments of the Online GBDT paper.
 
     python -m benchmarks.bench_boosting --data ../shared/data [--quick] [--only training exact] [--sets adult letter]
 
@@ -215,7 +215,7 @@ QUESTIONS: dict[str, Callable[[Bench], Section]] = {
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what this script has beyond the others."""
-    parser.add_argument("--sets", nargs="+", choices=SETS, help="data sets; each question has its own when left out")
+    parser.add_argument("--sets", nargs="+", choices=SETS, help="data sets; each question has its own when omitted")
     parser.add_argument(
         "--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), help="kinds of ours, where both"
     )
@@ -226,7 +226,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def little_garbage(peers: Sequence[Peer]) -> Iterator[None]:
-    """Keep what is imported out of the collections before each measurement, which would take most of the time."""
+    """Keep imported objects out of the garbage collections before measurements, which would take most of the time."""
     for peer in peers:
         import_module(peer.module)
     gc.collect()

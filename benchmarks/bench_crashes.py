@@ -1,10 +1,10 @@
-"""How often a server was killed, or its machine, and what was lost.
+"""Count how often a server was killed or lost its power, and what was lost.
 
     python -m benchmarks.bench_crashes [--log FILE] [--write-results]
 
-The tests of durability are what does it: real servers under load that die, come back, and are compared with all that
-they had answered. They tell figures at their end. This runs the long ones, which takes an hour and more, or reads what
-they printed.
+The long tests of durability kill real servers under load, start them again and compare them with all that they had
+answered; at their end they print figures. This script runs them, which takes an hour and more, or reads what they
+printed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LINE = re.compile(r"(killed|power loss)[^:]*: .*[0-9].*")
 
 
 def figures(printed: str) -> list[tuple[str, str]]:
-    """Return what was done and what came of it, of all lines of a run that say so."""
+    """Return what was done and its outcome, from the lines of a run that say so."""
     found = []
     for line in printed.splitlines():
         if _LINE.fullmatch(line.strip()):

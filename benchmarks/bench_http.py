@@ -4,7 +4,7 @@
 
 Servers are processes on one core, the client is on another. In each round ours is measured before and after each
 baseline (A/B/A); figures are medians of the rounds, ratios are formed within a round. Where `wrk` is installed it is
-compared with the client of our own.
+compared with our own client.
 """
 
 from __future__ import annotations

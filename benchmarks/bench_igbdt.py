@@ -2,8 +2,8 @@
 
     python -m benchmarks.bench_igbdt --data ../shared/data [--quick] [--only depth checking]
 
-`quantization=None` takes batches in; the straightforward GBDT (`boosting/straightforward.py`) and our own fit grow the
-same trees from nothing. CPU time of one thread, everything compiled before, all three in the same run and by turns. The
+`quantization=None` adds batches; the straightforward GBDT (`boosting/straightforward.py`) and our own fit grow the
+same trees from scratch. CPU time of one thread, everything compiled before, all three in the same run and in turn. The
 trees of all three are compared every time. Class values are regressed with least squares, as in the paper.
 """
 
@@ -127,12 +127,12 @@ def engine_of(rows: Rows, settings: IncrementalSettings) -> PresortedTrees:
 
 
 def digest_of(trees: Trees) -> Any:
-    """What tells trees from others."""
+    """The digest, base and unit, which tell trees apart."""
     return tree_digests(trees), trees.base.tolist(), trees.unit
 
 
 def one_round(rows: Rows, settings: IncrementalSettings, batch: int, seed: int, outcome: Outcome) -> None:
-    """One batch, and the same trees grown from nothing twice."""
+    """One batch, and the same trees grown from scratch twice."""
     order = np.random.default_rng(seed).permutation(len(rows))
     n_before = min(int(SHARE_BEFORE * len(rows)), len(rows) - batch)
     before, slots = order[:n_before], order[: n_before + batch]

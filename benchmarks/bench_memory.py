@@ -2,8 +2,8 @@
 
     python -m benchmarks.bench_memory [--quick] [--kind forest] [--write-results]
 
-The server holds Adult in a data directory of its own. Its resident memory is read from the system at rest after each
-stage; ratios are to that at start.
+The server holds Adult in a data directory of its own. Its resident memory is read from the system after each stage,
+when the server is idle; ratios are to that at the start.
 """
 
 from __future__ import annotations
@@ -85,21 +85,21 @@ def measure(kind: str, times: tuple[int, int, int, int]) -> list[Row]:
 
 
 def at_rest(server: Server) -> float:
-    """Resident memory in MiB when nothing is left to be done."""
+    """Resident memory in MiB when the server has nothing left to do."""
     server.wait_until_quiet()
     time.sleep(_REST)
     return memory(server, "VmRSS")
 
 
 def memory(server: Server, name: str) -> float:
-    """A figure of the process in MiB, as Linux tells it."""
+    """A figure of the process in MiB, from /proc."""
     lines = Path(f"/proc/{server.process.pid}/status").read_text(encoding="utf-8").splitlines()
     (line,) = (line for line in lines if line.startswith(f"{name}:"))
     return int(line.split()[1]) / 1024
 
 
 def ask(server: Server, method: str, path: str, body: Any = None) -> Any:
-    """Ask, and return the content: JSON, or bytes as they are."""
+    """Send a request and return the content: JSON, or bytes."""
     is_file = isinstance(body, bytes)
     content = body if is_file or body is None else json.dumps(body)
     headers = {"Content-Type": "application/octet-stream" if is_file else "application/json"}

@@ -28,7 +28,7 @@ ABOUT_MARKS = "Marks are for the setting `fast`; `defaults` is shown beside it."
 
 @dataclass(frozen=True)
 class Section:
-    """A section but for its rows; an empty head: text only."""
+    """A section without its rows; with an empty head it has text only."""
 
     name: str
     title: str
@@ -69,7 +69,7 @@ QUICK = Sizes(5_000, 1, 50, 50, 50, 5, 10.0)
 
 
 def sizes_of(problem: Problem, setting: str, sizes: Sizes) -> Sizes:
-    """Less of what takes long: with `defaults` a sample is in seven times as many trees, and they are deeper."""
+    """Measure less where it takes long: with `defaults` a sample is in seven times as many trees, deeper ones."""
     if setting == "fast":
         return sizes
     sizes = replace(sizes, budget=sizes.budget / 3)

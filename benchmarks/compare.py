@@ -112,7 +112,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     """The values between which the median of what they are drawn from lies, at `CONFIDENCE` or more.
 
     Order statistics: the number of values below the median is binomial, whatever the distribution. With fewer than six
-    values that is not to be had, and the smallest and the largest are returned.
+    values there is no such interval, and the smallest and the largest value are returned.
     """
     ordered, n = sorted(values), len(values)
     below, outside = 0, 0.0
@@ -135,7 +135,7 @@ def ratios(before: Mapping[Figure, float], after: Mapping[Figure, float]) -> dic
 
 
 def verdict(low: float, high: float, limit: float) -> str:
-    """What an interval says."""
+    """The verdict on an interval."""
     if low > limit:
         return "**slower**"
     if high < 1:
@@ -185,7 +185,7 @@ def run(folder: Path, python: Path, command: Sequence[str]) -> str:
 
 
 def compare(rev: str, name: str, options: argparse.Namespace, further: Sequence[str] = ()) -> list[Row]:
-    """Run both sides by turns; the first runs, which compile, do not count."""
+    """Run both sides in turn; the first runs, which compile, do not count."""
     other = installed(rev, options.cache)
     command = [*SUITES[name], *further, "--cache", str(options.cache.resolve())]
     if name in TAKE_DATA:

@@ -56,12 +56,12 @@ class Found:
     different: int = 0  # digests after the removal
 
     def look(self, stage: str, model: Any, triggered: Matrix) -> None:
-        """Take note of a model."""
+        """Record the accuracy of a model and the success of the attack."""
         self.accuracies[stage].append(1 - self.split.error(model.predict(self.split.X_test)))
         self.successes[stage].append(float((model.predict(triggered) == TARGET).mean()))
 
     def left(self) -> float:
-        """Points of attack success that the removal has left."""
+        """Attack success after the removal minus that of the clean model, in points."""
         return 100 * float(np.mean(self.successes["removed"]) - np.mean(self.successes["clean"]))
 
 

@@ -72,7 +72,7 @@ class Outcome:
     different: int = 0
 
     def update(self, model: Any, work: Callable[[], object]) -> None:
-        """Make an update, and take note of its time and of what it has touched."""
+        """Make an update and record its time and what it has touched."""
         self.seconds.append(cpu_seconds(work, collect=False))
         last = model.engine_.last_update
         n_grown = model.n_estimators - last.grown_from if last.grown_from >= 0 else 0  # iterations grown anew
@@ -83,7 +83,7 @@ class Outcome:
             self.first_trees.append(last.first_tree)
 
     def compare(self, digest: str, expected: str) -> None:
-        """Take note of a comparison."""
+        """Record a comparison."""
         self.compared += 1
         self.different += digest != expected
 
@@ -122,7 +122,7 @@ def measure(
         CPU seconds that fresh fits of a set may take about; and after which no further single update begins.
     digest_every
         After how many deletes of one sample the digest is compared with a fresh fit; as many as `budget` has room
-        for when left out. After each add it is compared with that of the fit on all samples.
+        for when omitted. After each add it is compared with that of the fit on all samples.
     """
     found = []
     for name in sets:

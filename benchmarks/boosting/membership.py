@@ -2,12 +2,12 @@
 
 Deviations from the paper:
 
-a) The attacker also sees the probability of the sample's class: who asks about a sample knows its label. From the
-   probabilities of the classes alone the attack is weaker.
-b) The share deleted and added back, 0.1 % of the data, is a handful of samples: so with several such handfuls.
-c) A model that has never seen them stands beside the one that has unlearned them.
-d) With the paper's parameters ours give nothing away: the attack is no better than guessing. So it is made on models
-   as well that overfit as much as they can.
+a) The attacker also sees the probability of the sample's own class, because an attacker who asks about a sample knows
+   its label. From the probabilities of the classes alone the attack is weaker.
+b) The share deleted and added back, 0.1 % of the data, is a few samples only. So there are several rounds.
+c) The model that has unlearned them is compared with one that has never seen them.
+d) With the paper's parameters the attack on ours is hardly better than guessing. So it is also made on models that
+   overfit as much as they can.
 """
 
 from __future__ import annotations
@@ -88,11 +88,11 @@ class Parts:
     samples: Indices
 
     def known(self) -> tuple[Indices, Indices]:
-        """What the attacker learns from."""
+        """The rows that the attacker learns from."""
         return self.base[: len(self.base) // 2], self.others[: len(self.others) // 2]
 
     def asked(self) -> dict[str, Indices]:
-        """What the attack is tried on."""
+        """The rows that the attack is tried on."""
         base, others = self.base[len(self.base) // 2 :], self.others[len(self.others) // 2 :]
         return {"base": base, "samples": self.samples, "others": others}
 

@@ -49,7 +49,7 @@ class Found:
 def measure(
     load: Load, sets: Sequence[str], kinds: Sequence[Kind], peers: Sequence[Peer], rounds: int, n_queries: int
 ) -> list[Found]:
-    """Ask everybody by turns."""
+    """Time the predictions of all systems in turn."""
     found = []
     for name in sets:
         started = time.perf_counter()

@@ -57,7 +57,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def measure(load: Load, sets: Sequence[str], rounds: int, budget: float) -> list[Found]:
-    """Fit both by turns; no further round on a set when `budget` CPU seconds are used up."""
+    """Fit both in turn; no further round on a set when `budget` CPU seconds are used up."""
     found = []
     for name in sets:
         started = time.perf_counter()

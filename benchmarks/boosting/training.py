@@ -66,7 +66,7 @@ class Found:
 def measure(
     load: Load, sets: Sequence[str], kinds: Sequence[Kind], peers: Sequence[Peer], rounds: int, budget: float
 ) -> list[Found]:
-    """Train everybody by turns, each set in a process of its own; see `measure_set`."""
+    """Train everybody in turn, each set in a process of its own; see `measure_set`."""
     found: list[Found] = []
     for name in sets:
         found += in_a_process(partial(measure_set, load, name, kinds, peers, rounds, budget))
@@ -76,7 +76,7 @@ def measure(
 def measure_set(
     load: Load, name: str, kinds: Sequence[Kind], peers: Sequence[Peer], rounds: int, budget: float
 ) -> list[Found]:
-    """Train everybody by turns; no further round when `budget` CPU seconds are used up.
+    """Train everybody in turn; no further round when `budget` CPU seconds are used up.
 
     Where that leaves fewer rounds than wanted, ours and LightGBM's are timed again within as much time.
     """

@@ -95,7 +95,7 @@ class Outcome:
     differing: list[tuple[float, float, float]] = field(default_factory=list)  # C2W, W2C, W2W
 
     def compare(self, split: Split, updated: npt.NDArray[Any], retrained: npt.NDArray[Any]) -> None:
-        """Take note of the predictions of the updated model and of the retrained one."""
+        """Record how the predictions of the updated and of the retrained model differ."""
         self.errors.append((split.error(updated), split.error(retrained)))
         if split.task != REGRESSION:
             right, was_right = updated == split.y_test, retrained == split.y_test

@@ -47,7 +47,7 @@ def group_of(name: str, X: pd.DataFrame) -> npt.NDArray[np.bool_]:
 
 
 def measure(problems: list[Problem], n_part: int, n_rows: int) -> list[Found]:
-    """Leave out, train, ask."""
+    """Leave out samples, train, and compute influence."""
     found = []
     for whole in problems:
         rng = np.random.default_rng(0)

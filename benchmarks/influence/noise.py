@@ -53,7 +53,7 @@ def measure(problems: list[Problem], n_drawn: int, n_left_out: int, n_rows: int)
         rng = np.random.default_rng(2)
         half = min(n_drawn // 2, int(is_flipped.sum()))
         pairs = [rng.choice(np.flatnonzero(part), half, replace=False) for part in (is_flipped, ~is_flipped)]
-        drawn = np.column_stack(pairs).ravel()  # by turns, so that the first ones are half and half, too
+        drawn = np.column_stack(pairs).ravel()  # in turn, so that the first ones are half and half, too
         found += _drawn(problem, model, is_flipped, drawn, X, y, n_left_out)
     return found
 

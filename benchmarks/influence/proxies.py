@@ -70,7 +70,7 @@ def _parts_alike(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
 
 
 def measure(problems: list[Problem], n_samples: dict[int, int], n_rows: int) -> list[Found]:
-    """Rank, and compare; so many samples by the depth of the trees."""
+    """Rank samples and compare; the number of samples depends on the depth of the trees."""
     found: list[Found] = []
     for problem in problems:
         for depth, n in n_samples.items():

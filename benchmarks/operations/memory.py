@@ -1,4 +1,4 @@
-"""Peak memory of training, all in: the interpreter, the libraries, the data and the model.
+"""Peak memory of training, including the interpreter, the libraries, the data and the model.
 
     python -m benchmarks.operations.memory FILE.npz PARAMETERS [--peer]
 

@@ -113,7 +113,7 @@ def batch_rows(trained: Trained, booster: Any, rounds: int) -> list[Row]:
 
 
 def by_turns(systems: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, float]:
-    """The median of each measurement, taken by turns after one that does not count."""
+    """The median of each measurement, taken in turn after one that does not count."""
     found: dict[str, list[float]] = {name: [] for name in systems}
     for number in range(rounds + 1):
         for name, measure in systems.items():

@@ -42,7 +42,7 @@ class Trained:
 
 
 def train(problem: Problem, budgets: Mapping[str, float], rounds: int) -> Trained:
-    """Fit all by turns; a setting drops out once its fits have used up their CPU seconds.
+    """Fit all in turn; a setting drops out once its fits have used up their CPU seconds.
 
     A round has a seed of its own. The models kept are those of the first.
     """

@@ -90,7 +90,7 @@ def _warm_up(split: Split) -> None:
 
 
 def _one_delete(split: Split, q: float, seed: int, limit: float) -> float:
-    """CPU seconds of one delete, on average over as many as take `limit` seconds, at most half of the samples."""
+    """CPU seconds of one delete, averaged over as many as take `limit` seconds, at most half of the samples."""
     forest = split.forest(seed, occurrence=q, lazy=False).fit(split.X, split.y)
     order = np.random.default_rng(seed).permutation(len(split.y))[: len(split.y) // 2]
     started = time.process_time()

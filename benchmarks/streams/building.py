@@ -52,7 +52,7 @@ class Found:
 
 
 def measure(held: higgs_like.HiggsLike, rounds: int, budget: float) -> Found:
-    """Ours and theirs by turns; no further round when `budget` CPU seconds are used up."""
+    """Ours and theirs in turn; no further round when `budget` CPU seconds are used up."""
     from sklearn.tree import DecisionTreeClassifier
 
     tree = DynamicTreeClassifier(max_depth=DEPTH)

@@ -38,7 +38,7 @@ class Found:
 
 
 def measure(stream: Stream, peers: Peers, rounds: int) -> Found:
-    """Ours and HAT by turns."""
+    """Ours and HAT in turn."""
     ours: dict[str, list[Run]] = {name: [] for name in SETTINGS}
     hat: list[Run] = []
     updates: list[Run] = []
