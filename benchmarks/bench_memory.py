@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results import Row, at_most, shown, table, write_section
+from benchmarks.serving.samples import ADULT
 from benchmarks.serving.servers import Server, run_here, serving
 
-ADULT = Path(__file__).parent.parent / "examples" / "adult.csv.gz"
 TITLE = "Memory: what a server keeps"
 TEXT = (
     "Resident memory of `oubli serve` on Adult in MiB: at the start, and then after erasures of single samples, "

@@ -151,12 +151,12 @@ def write_section(name: str, title: str, text: str, rows: str = "", plot: Path |
     replace_section(name, title, "\n\n".join(part for part in (text, rows, picture, machine_line()) if part))
 
 
-def write_report(found: Mapping[str, tuple[str, str, str]], rounds: int, *, write: bool) -> None:
+def write_report(found: Mapping[str, tuple[str, str, str]], *, write: bool) -> None:
     """Print title, text and table of sections, by name, and write them when asked."""
     for name, (title, text, rows) in found.items():
         print(f"\n{title}\n\n{rows}")
         if write:
-            write_section(name, title, f"{text} Median of {rounds} rounds.", rows)
+            write_section(name, title, text, rows)
 
 
 def replace_section(name: str, title: str, body: str) -> None:

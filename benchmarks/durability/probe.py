@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import cycle, pairwise
 from pathlib import Path
 
-from benchmarks.durability.places import Samples, command, post
 from benchmarks.results import Row, at_most, shown
 from benchmarks.serving.client import RefusedError
+from benchmarks.serving.samples import Samples, command, post
 from benchmarks.serving.servers import Server, serving
 from benchmarks.timing import median
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from benchmarks.problems import FAST
 from benchmarks.results import Mark, Row, at_most
+from benchmarks.serving.samples import ADULT
 from benchmarks.timing import median
 
 TITLE = "Start to ready"
@@ -29,7 +30,6 @@ TEXT = (
     "higgs-like rows, with the parameters of `fast`, from the data directory of an orderly stop."
 )
 HEAD = ("start:", "rows", "snapshot MB", "rounds", "slowest s", "median s")
-EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "adult.csv.gz"
 ADULT_SECONDS = at_most(3)
 RECOVERY_SECONDS = at_most(5)
 N_FULL = 500_000
@@ -43,7 +43,7 @@ def adult_row(rounds: int) -> Row:
     n_bytes = 0
     for _ in range(rounds + 1):  # the first fills the kernel cache
         with tempfile.TemporaryDirectory() as folder:
-            seconds.append(start_and_stop(["--data", str(EXAMPLE), "--target", "income"], Path(folder)))
+            seconds.append(start_and_stop(["--data", str(ADULT), "--target", "income"], Path(folder)))
             n_bytes = snapshot_bytes(Path(folder))
     return _row("Adult, trained", 32_561, n_bytes, seconds[1:], ADULT_SECONDS)
 
