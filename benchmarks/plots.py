@@ -343,6 +343,70 @@ def membership() -> Dots:
     )
 
 
+def scaling() -> Dots:
+    """What an operation costs at a thousand and at a million samples."""
+    rows = [row for row in rows_of("paper-scaling") if "owed" not in row["operation"]]
+    units = {"us": 1e-3, "ms": 1.0, "s": 1e3}
+
+    def milliseconds(cell: str) -> float:
+        value, unit = cell.split(" ")
+        return float(value) * units[unit]
+
+    return Dots(
+        "What an operation costs at a thousand and at a million samples",
+        "CPU ms (logarithmic)",
+        [row["operation"].replace(", fit", " (10 trees), fit") for row in rows],
+        [
+            Series("1,000", [milliseconds(row["n = 1,000"]) for row in rows], "o", BLUE, filled=False),
+            Series("1,000,000 samples", [milliseconds(row["n = 1,000,000"]) for row in rows], "o", BLUE),
+        ],
+        logarithmic=True,
+    )
+
+
+def presorted() -> Dots:
+    """Batches without quantisation."""
+    rows = rows_of("igbdt-batch-size")
+    faster, share = ([row for row in rows if row["beside"] == what] for what in ("times faster", "share of own fit"))
+    return Dots(
+        "Presorted boosting: adding a batch beside training from scratch",
+        "times faster (logarithmic)",
+        [f"{row['data']}, {row['what']}" for row in faster],
+        [
+            Series("than our own fit", [1 / number(row["figure"]) for row in share], "o", BLUE),
+            Series("than sorting at every node", [number(row["figure"]) for row in faster], "s"),
+        ],
+        logarithmic=True,
+    )
+
+
+def flipped_labels() -> Dots:
+    """Finding flipped labels."""
+    rows = [row for row in rows_of("influence-noise") if row["ranked"] == "all samples"]
+    methods = (
+        ("AllPoints", "LeafInfluence, AllPoints", "o", BLUE, True),
+        ("SinglePoint", "LeafInfluence, SinglePoint", "o", BLUE, False),
+        ("the model's probability", "Detector", "s", INK, True),
+    )
+    sets = list(dict.fromkeys(row["data"] for row in rows))
+    return Dots(
+        "Influence: finding flipped labels among all training samples",
+        "ROC-AUC; right is better",
+        sets,
+        [
+            Series(
+                name,
+                [number(row["ROC-AUC"]) for row in rows if row["by"] == method],
+                marker,
+                colour,
+                filled,
+                name_below=name == "AllPoints",
+            )
+            for name, method, marker, colour, filled in methods
+        ],
+    )
+
+
 PLOTS: dict[str, Plot] = {
     "delete-one": Plot(
         ("operations-mutations", "operations-dare", "operations-training", "boosting-update", "boosting-exact"),
@@ -357,6 +421,9 @@ PLOTS: dict[str, Plot] = {
     "waiting": Plot(("operations-stream",), waiting),
     "durability": Plot(("durability-rates",), durability),
     "membership": Plot(("boosting-membership",), membership),
+    "sizes": Plot(("paper-scaling",), scaling),
+    "presorted": Plot(("igbdt-batch-size",), presorted),
+    "flipped-labels": Plot(("influence-noise",), flipped_labels),
 }
 
 
