@@ -26,7 +26,7 @@ lint: $(VENV)/.installed-dev  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.installed-benchmarks  ## the benchmarks that fill benchmarks/RESULTS.md (ARGS="--data DIR" says where the data sets are)
+bench: $(VENV)/.installed-benchmarks  ## the benchmarks that fill benchmarks/results (ARGS="--data DIR" says where the data sets are)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 # Exact versions, without the address of any package index. Run with Python 3.11, the oldest that is supported.

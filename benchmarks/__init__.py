@@ -1,7 +1,7 @@
-"""One question a script; the answers are in RESULTS.md.
+"""Benchmarks: each script answers one question; the answers are in RESULTS.md and `results/`.
 
-Importing this package settles what all of them share: one thread everywhere, set before NumPy and its libraries
-start theirs, and compiled kernels that belong to the sources as they are.
+Importing this package limits all libraries to one thread, before NumPy starts any, and selects the compiled kernels
+that belong to the current sources.
 """
 
 import os

@@ -1,6 +1,8 @@
-"""Run every benchmark in full and write RESULTS.md: `python -m benchmarks [--data DIR]`.
+"""Run every benchmark in full and write the pages in `results/`: `python -m benchmarks [--data DIR]`.
 
-`python -m benchmarks compare REV` compares the speed with another commit's instead.
+python -m benchmarks compare REV               compare the speed with another commit's
+python -m benchmarks copy PAGE SECTION ...     copy sections from a page that another checkout has written
+python -m benchmarks plots                     draw the plots from the tables
 """
 
 import argparse
@@ -19,15 +21,27 @@ from benchmarks import (
     bench_tree,
     compare,
     higgs_like,
+    plots,
 )
+from benchmarks.results import copy_sections
 
 
 def main() -> None:
-    """Run them one after the other, or compare."""
+    """Run them one after the other, or one of the other commands."""
     if sys.argv[1:2] == ["compare"]:
         compare.main(sys.argv[2:])
         return
-    parser = argparse.ArgumentParser(description=__doc__)
+    if sys.argv[1:2] == ["plots"]:
+        plots.main()
+        return
+    if sys.argv[1:2] == ["copy"]:
+        parser = argparse.ArgumentParser(prog="python -m benchmarks copy")
+        parser.add_argument("page", type=Path, help="a page with marked sections")
+        parser.add_argument("sections", nargs="+", metavar="section", help="the name in the mark, as in compare-http")
+        chosen = parser.parse_args(sys.argv[2:])
+        copy_sections(chosen.page, chosen.sections)
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=bench_accuracy.DATA)
     parser.add_argument("--cache", type=Path, default=higgs_like.CACHE, help="keeps the data that are generated")
     parser.add_argument("--dare-python", type=Path, metavar="FILE", help="an interpreter that has dare-rf")
@@ -44,6 +58,7 @@ def main() -> None:
     bench_igbdt.main(cached)
     bench_influence.main(cached)
     bench_accuracy.main(common)
+    plots.main()
 
 
 if __name__ == "__main__":

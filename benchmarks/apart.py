@@ -1,4 +1,4 @@
-"""Measuring in a process of its own, which nothing before has left its memory in pieces."""
+"""Measure in a process of its own, whose memory no earlier measurement has fragmented."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def in_a_process(work: Callable[[], Found]) -> Found:
     Raises
     ------
     RuntimeError
-        When it fails; why is on stderr.
+        When it fails; the reason is on stderr.
     """
     forked = multiprocessing.get_context("fork")
     receiver, sender = forked.Pipe(duplex=False)

@@ -259,7 +259,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="take scikit-learn's results from this file where it has them, and add the others",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every number here")
-    parser.add_argument("--write-results", action="store_true", help="replace the section in RESULTS.md")
+    parser.add_argument("--write-results", action="store_true", help="replace the section in results/accuracy.md")
     return parser.parse_args(arguments)
 
 
@@ -309,14 +309,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         options.json.write_text(json.dumps(document, indent=1), encoding="utf-8")
     if options.write_results:
         if any(entry["reused"] for entries in summary.values() for entry in entries.values()):
-            raise SystemExit("RESULTS.md is written from one run only: leave out --peer-results")
-        shown = ", ".join(f"{k} {v}" for k, v in facts.items())
+            raise SystemExit("results are written from one run only: leave out --peer-results")
         settings = ", ".join(f"{k}={v}" for k, v in parameters.items()) or "defaults"
-        write_section(
-            "accuracy",
-            f"\n{options.seeds} seeds, {options.folds} folds, oubli parameters: {settings}. "
-            f"Machine: {shown}.\n\n{text}\n",
-        )
+        about = f"{options.seeds} seeds, {options.folds} folds, oubli parameters: {settings}."
+        write_section("accuracy", "Forests beside scikit-learn's", about, text)
 
 
 if __name__ == "__main__":

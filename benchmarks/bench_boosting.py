@@ -1,9 +1,9 @@
-"""The boosted kinds beside LightGBM, XGBoost and CatBoost: their marks, and the experiments of the Online GBDT paper.
+"""Boosted trees beside LightGBM, XGBoost and CatBoost: the marks, and the experiments of the Online GBDT paper.
 
     python -m benchmarks.bench_boosting --data ../shared/data [--quick] [--only training exact] [--sets adult letter]
 
 All systems in the same run, CPU time of one thread, everything compiled before. The questions are the files of
-`benchmarks/boosting`; each has sections of RESULTS.md of its own.
+`benchmarks/boosting`; each has sections in `results/`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 
@@ -110,86 +110,88 @@ class Bench:
     def error(self) -> Section:
         """Test error from scratch."""
         head, rows = training.error_head(self.peers), training.error_rows(self.trained, self.peers)
-        return Section(training.ERROR_TITLE, training.ERROR_TEXT, head, rows, has_plot=False)
+        return Section(training.ERROR_TITLE, training.ERROR_TEXT, head, rows)
 
     def training(self) -> Section:
         """Training time."""
         head, rows = training.time_head(self.peers), training.time_rows(self.trained, self.peers)
-        return Section(training.TIME_TITLE, training.TIME_TEXT, head, rows, has_plot=False)
+        return Section(training.TIME_TITLE, training.TIME_TEXT, head, rows)
 
     def quantisation(self) -> Section:
         """Accuracy with and without quantisation."""
         module = quantising
         found = module.measure(self.load, self.among(SETS), self.sizes.rounds, self.sizes.budget)
-        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found), has_plot=False)
+        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found))
 
     def update(self) -> Section:
         """Table 3."""
         updating.draw(self.updated, self.plot(updating.TIME_NAME))
         rows = updating.time_rows(self.updated)
-        return Section(updating.TIME_TITLE, updating.TIME_TEXT, updating.TIME_HEAD, rows)
+        return Section(updating.TIME_TITLE, updating.TIME_TEXT, updating.TIME_HEAD, rows, self.plot(updating.TIME_NAME))
 
     def update_error(self) -> Section:
         """Table 6, below its first part."""
         rows = updating.error_rows(self.updated)
-        return Section(updating.ERROR_TITLE, updating.ERROR_TEXT, updating.ERROR_HEAD, rows, has_plot=False)
+        return Section(updating.ERROR_TITLE, updating.ERROR_TEXT, updating.ERROR_HEAD, rows)
 
     def similarity(self) -> Section:
         """Table 8."""
         rows = updating.similarity_rows(self.updated)
         title, text, head = updating.SIMILARITY_TITLE, updating.SIMILARITY_TEXT, updating.SIMILARITY_HEAD
-        return Section(title, text, head, rows, has_plot=False)
+        return Section(title, text, head, rows)
 
     def leaf_scores(self) -> Section:
         """Table 13."""
         module = leaf_scores
         found = module.measure(self.load, self.among(module.SETS), self.sizes.rounds, self.sizes.budget)
-        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found), has_plot=False)
+        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found))
 
     def exact_time(self) -> Section:
         """Time of exact updates."""
         rows = exactness.time_rows(self.exact)
-        return Section(exactness.TIME_TITLE, exactness.TIME_TEXT, exactness.TIME_HEAD, rows, has_plot=False)
+        return Section(exactness.TIME_TITLE, exactness.TIME_TEXT, exactness.TIME_HEAD, rows)
 
     def exact_touched(self) -> Section:
         """What exact updates touch."""
         rows = exactness.touched_rows(self.exact)
-        return Section(exactness.TOUCHED_TITLE, exactness.TOUCHED_TEXT, exactness.TOUCHED_HEAD, rows, has_plot=False)
+        return Section(exactness.TOUCHED_TITLE, exactness.TOUCHED_TEXT, exactness.TOUCHED_HEAD, rows)
 
     def presorted(self) -> Section:
         """Tables 7 to 10 of iGBDT."""
         module, sizes = presorting, self.sizes
         sets = self.among(module.SETS)
         found = module.measure(self.load, sets, sizes.rounds, sizes.budget, sizes.n_presorted_trees)
-        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found), has_plot=False)
+        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found))
 
     def stream(self) -> Section:
         """Figure 3."""
         found = streaming.measure(self.load, self.among(streaming.SETS), self.sizes.n_parts)
         streaming.draw(found, self.plot(streaming.NAME))
-        return Section(streaming.TITLE, streaming.TEXT, streaming.HEAD, streaming.rows(found))
+        return Section(
+            streaming.TITLE, streaming.TEXT, streaming.HEAD, streaming.rows(found), self.plot(streaming.NAME)
+        )
 
     def backdoor(self) -> Section:
         """Table 4."""
         module = backdoor
         found = module.measure(self.load, self.among(module.SETS), self.kinds, self.sizes.rounds, self.sizes.budget)
-        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found), has_plot=False)
+        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found))
 
     def membership(self) -> Section:
         """Table 9."""
         module, sizes = membership, self.sizes
         found = module.measure(self.load, self.among(module.SETS), self.kinds, sizes.n_partitions, sizes.budget)
-        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found), has_plot=False)
+        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found))
 
     def prediction(self) -> Section:
         """One row."""
         rows = predicting.one_row_rows(self.predicted)
-        return Section(predicting.ROW_TITLE, predicting.ROW_TEXT, predicting.ROW_HEAD, rows, has_plot=False)
+        return Section(predicting.ROW_TITLE, predicting.ROW_TEXT, predicting.ROW_HEAD, rows)
 
     def batch_prediction(self) -> Section:
         """Many rows."""
         rows = predicting.batch_rows(self.predicted)
-        return Section(predicting.BATCH_TITLE, predicting.BATCH_TEXT, predicting.BATCH_HEAD, rows, has_plot=False)
+        return Section(predicting.BATCH_TITLE, predicting.BATCH_TEXT, predicting.BATCH_HEAD, rows)
 
 
 QUESTIONS: dict[str, Callable[[Bench], Section]] = {
@@ -213,7 +215,7 @@ QUESTIONS: dict[str, Callable[[Bench], Section]] = {
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what this script has beyond the others."""
-    parser.add_argument("--sets", nargs="+", choices=SETS, help="data sets; each question has its own when left out")
+    parser.add_argument("--sets", nargs="+", choices=SETS, help="data sets; each question has its own when omitted")
     parser.add_argument(
         "--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), help="kinds of ours, where both"
     )
@@ -224,7 +226,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def little_garbage(peers: Sequence[Peer]) -> Iterator[None]:
-    """Keep what is imported out of the collections before each measurement, which would take most of the time."""
+    """Keep imported objects out of the garbage collections before measurements, which would take most of the time."""
     for peer in peers:
         import_module(peer.module)
     gc.collect()
@@ -246,8 +248,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     kinds = [KINDS[name] for name in options.kinds]
     bench = Bench(options.data, options.cache, figures_of(options), sizes, options.sets, kinds, options.digest_every)
     with little_garbage(bench.peers):
-        questions = {name: partial(question, bench) for name, question in QUESTIONS.items()}
-        ask(questions, options, group="boosting", plot=bench.plot)
+        ask(QUESTIONS, bench, options, "boosting")
 
 
 if __name__ == "__main__":

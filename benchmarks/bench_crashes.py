@@ -1,10 +1,10 @@
-"""How often a server was killed, or its machine, and what was lost.
+"""Count how often a server was killed or lost its power, and what was lost.
 
     python -m benchmarks.bench_crashes [--log FILE] [--write-results]
 
-The tests of durability are what does it: real servers under load that die, come back, and are compared with all that
-they had answered. They tell figures at their end. This runs the long ones, which takes an hour and more, or reads what
-they printed.
+The long tests of durability kill real servers under load, start them again and compare them with all that they had
+answered; at their end they print figures. This script runs them, which takes an hour and more, or reads what they
+printed.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.results import machine_line, write_section
+from benchmarks.results import write_section
 
 TITLE = "Durability: crashes"
 TEXT = (
-    "After each end the next server on the same files holds every acknowledged addition and no acknowledged deletion, "
-    "nothing that was not acknowledged is there by half, receipts are as they were given, and the digest is that of a "
-    "fresh fit on what must be held (of a tree, which is not exact: all that it counts is right)."
+    "After each end, the next server on the same files holds every acknowledged addition and no acknowledged "
+    "deletion. A request that was not acknowledged has either taken effect completely or not at all. Receipts are "
+    "unchanged. The digest is that of a fresh fit on the samples that must be held; of a tree, which is not exact, "
+    "all counts are right."
 )
 _LINE = re.compile(r"(killed|power loss)[^:]*: .*[0-9].*")
 
 
 def figures(printed: str) -> list[tuple[str, str]]:
-    """Return what was done and what came of it, of all lines of a run that say so."""
+    """Return what was done and its outcome, from the lines of a run that say so."""
     found = []
     for line in printed.splitlines():
         if _LINE.fullmatch(line.strip()):
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     text = "\n".join(lines)
     print(text)
     if options.write_results:
-        write_section("durability-crashes", f"\n{TEXT} {machine_line()}\n\n{text}\n", TITLE)
+        write_section("durability-crashes", TITLE, TEXT, text)
 
 
 if __name__ == "__main__":

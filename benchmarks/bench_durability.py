@@ -16,27 +16,28 @@ from pathlib import Path
 
 from benchmarks import higgs_like
 from benchmarks.durability import probe, rates, recovery
-from benchmarks.durability.places import higgs
 from benchmarks.problems import SETTINGS
-from benchmarks.results import machine_line, table, write_section
+from benchmarks.results import table, write_report
+from benchmarks.serving.samples import higgs_parquet
 from benchmarks.serving.servers import run_here
 
 RATES_TITLE = "Durability: mutations a second"
 RATES_TEXT = (
-    "Higgs-like, {rate_rows:,} rows; one sample a request. Each answer of the durable server is sent after its record "
-    "is flushed to the disk; requests that wait at the same time share a flush, and are made as one change. "
-    "`--ephemeral` has no journal and makes each change by itself; `nothing written` is the durable server but for the "
-    "bytes and the flush of its journal. Snapshots and erasures go on as the defaults have them."
+    "Higgs-like, {rate_rows:,} rows; one sample per request. The durable server answers after its record is flushed "
+    "to the disk; requests that wait at the same time share a flush and are applied as one change. `--ephemeral` "
+    "has no journal and applies each change by itself. `nothing written` is the durable server without the bytes "
+    "and the flush of its journal. Snapshots and erasures run with their default settings. Median of {rounds} rounds."
 )
 RECOVERY_TITLE = "Durability: time to recover"
 RECOVERY_TEXT = (
-    "Higgs-like, setting fast; from the start of the process until it is ready. After a kill the newest snapshot is "
-    "read and the journal is replayed: half of the mutations are deletions, half bring the same samples back."
+    "Higgs-like, setting `fast`, from the start of the process until it is ready. After a kill the server reads the "
+    "newest snapshot and replays the journal: half of its mutations are deletions, half add the same samples again. "
+    "Medians of {rounds} starts."
 )
 PROBE_TITLE = "Durability: pauses while a snapshot is written"
 PROBE_TEXT = (
-    "Higgs-like, setting fast; a prediction is asked for every millisecond, and the longest time between two answers "
-    "is taken: as long as `POST /snapshot` takes, and before and after it for as long."
+    "Higgs-like, setting `fast`. The client asks for a prediction every millisecond. The table has the longest time "
+    "between two answers while `POST /snapshot` runs, and for as long before and after it. Median of {rounds} rounds."
 )
 
 
@@ -53,7 +54,7 @@ class Sizes:
 
 def run(cache: Path, sizes: Sizes, only: str | None = None) -> dict[str, tuple[str, str, str]]:
     """Measure everything, or one thing; return title, text and table of each section by its name."""
-    small, large = higgs(cache, sizes.rate_rows), higgs(cache, sizes.rows)
+    small, large = higgs_parquet(cache, sizes.rate_rows), higgs_parquet(cache, sizes.rows)
     run_here()
     sections = {}
     # Not in memory, as temporary directories often are: the disk is what is measured.
@@ -66,14 +67,20 @@ def run(cache: Path, sizes: Sizes, only: str | None = None) -> dict[str, tuple[s
                 for setting in SETTINGS
                 for row in rates.run(small, setting, folder / setting, sizes.rounds, sizes.n_mutations)
             ]
-            rates_text = RATES_TEXT.format(rate_rows=sizes.rate_rows)
-            sections["durability-rates"] = (RATES_TITLE, rates_text, table(rates.HEAD, rate_rows))
+            text = RATES_TEXT.format(rate_rows=sizes.rate_rows, rounds=sizes.rounds)
+            sections["durability-rates"] = (RATES_TITLE, text, table(rates.HEAD, rate_rows))
         if only in (None, "recovery"):
-            recovered = recovery.run(large, sizes.rows, big, min(sizes.rounds, 3), sizes.n_journal)
-            sections["durability-recovery"] = (RECOVERY_TITLE, RECOVERY_TEXT, table(recovery.HEAD, [recovered]))
+            starts = min(sizes.rounds, 3)
+            recovered = recovery.run(large, sizes.rows, big, starts, sizes.n_journal)
+            text = RECOVERY_TEXT.format(rounds=starts)
+            sections["durability-recovery"] = (RECOVERY_TITLE, text, table(recovery.HEAD, [recovered]))
         if only in (None, "probe"):
             probed = probe.run(large, sizes.rows, big, sizes.rounds)
-            sections["durability-probe"] = (PROBE_TITLE, PROBE_TEXT, table(probe.HEAD, [probed]))
+            sections["durability-probe"] = (
+                PROBE_TITLE,
+                PROBE_TEXT.format(rounds=sizes.rounds),
+                table(probe.HEAD, [probed]),
+            )
     return sections
 
 
@@ -91,11 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sizes = Sizes(50_000, higgs_like.N_TRAIN, options.rounds, 2_000, 10_000)
     if options.quick:
         sizes = Sizes(2_000, 3_000, 2, 100, 200)
-    for name, (title, text, rows) in run(options.cache, sizes, options.only).items():
-        print(f"\n{title}\n\n{rows}")
-        if options.write_results:
-            facts = f"{text} Median of {sizes.rounds} rounds. {machine_line()}"
-            write_section(name, f"\n{facts}\n\n{rows}\n", title)
+    write_report(run(options.cache, sizes, options.only), write=options.write_results)
 
 
 if __name__ == "__main__":

@@ -4,63 +4,48 @@
 
 Servers are processes on one core, the client is on another. In each round ours is measured before and after each
 baseline (A/B/A); figures are medians of the rounds, ratios are formed within a round. Where `wrk` is installed it is
-compared with the client of our own.
+compared with our own client.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-import gzip
 import itertools
-import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from benchmarks import higgs_like
-from benchmarks.problems import FAST, SETTINGS
-from benchmarks.results import Row, at_least, at_most, machine_line, shown, table, write_section
+from benchmarks.problems import SETTINGS
+from benchmarks.results import Row, at_least, at_most, shown, table, write_report
 from benchmarks.serving import wrk
 from benchmarks.serving.client import Load, load
+from benchmarks.serving.samples import Samples, adult, command, higgs_csv
 from benchmarks.serving.servers import Server, run_here, serving
 from benchmarks.timing import median
 
 N_HIGGS = 50_000  # enough for trees as deep as any, and soon trained
 CONNECTIONS = (1, 16)
-ADULT = Path(__file__).parent.parent / "examples" / "adult.csv.gz"
 BASELINES = {"bare ASGI": "asgi", "FastAPI": "fastapi"}
 
 RATES_TITLE = "HTTP: requests a second"
 RATES_TEXT = (
-    "`POST /predict`, one row, another one each time. The bare ASGI function and the plain FastAPI route parse the "
-    "same bodies with orjson and answer as many bytes, without a model; all on uvloop and httptools with the "
-    "settings of `oubli serve`. At 16 connections a request takes 38 to 40 us of the server's core, of which the "
-    "bare function's are 27. Tried when it was 41 to 46, and the share below the mark, and kept: heads of requests "
-    "known by their bytes, answers of several connections written together, calls of kernels without a look at types "
-    "(1 us), walks that ask for their nodes ahead (some 8 us with the trees of `higgs-like`, where the share was "
-    "0.557)."
+    "`POST /predict` with one row, a different one each time. The bare ASGI function and the plain FastAPI route "
+    "parse the same bodies with orjson and answer with as many bytes, without a model. All run on uvloop and "
+    "httptools with the settings of `oubli serve`."
 )
 RATES_HEAD = ("data:", "setting:", "connections", "ours", "bare ASGI", "FastAPI", "share of bare ASGI")
 TIMES_TITLE = "HTTP: how long a request takes"
 TIMES_TEXT = (
-    "One row or sample each, microseconds; FastAPI is the plain route of the same method. Deletions and additions "
-    "leave tags behind, which are resolved in idle time after each measurement and not in it. The signature of a "
-    "deletion's receipt takes 40 to 50 us of it, by OpenSSL; libsodium, tried in its place, 31 us instead of 39, "
-    "which was not worth a dependency. Receipts that cost little to make, keys prepared for their hashes and calls "
-    "of kernels without a look at types took a quarter of a deletion's time in process away, in a trial. It is 160 "
-    "to 170 us there when deletions follow each other and 260 to 340 us with pauses of 200 us between them, when "
-    "caches are cold: that is what one connection sees, and what the baselines, which touch less memory, see less "
-    "of. A heap that is never trimmed made no difference to it. In runs when this machine answered one connection a "
-    "third faster, a deletion was 2.07 and 2.24 times the plain route."
+    "One row or sample per request, in microseconds. FastAPI is the plain route of the same method. Deletions and "
+    "additions defer work; the server does it in idle time after each measurement, outside the figures."
 )
 TIMES_HEAD = ("route:", "data:", "setting:", "connections", "p50", "p99", "FastAPI p50", "in FastAPI's p50")
 CLIENTS_TITLE = "HTTP: the clients"
-CLIENTS_TEXT = "Requests a second of the bare ASGI function, by the client used above and by `wrk`."
+CLIENTS_TEXT = "Requests per second of the bare ASGI function, measured with our client and with `wrk`."
 CLIENTS_HEAD = ("connections", "ours", "wrk", "share of wrk")
 
 
@@ -73,36 +58,6 @@ class Sizes:
     n_requests: int  # of one measurement with 16 connections; a quarter of them with one
     n_mutations: int
     wrk_seconds: int
-
-
-@dataclass(frozen=True)
-class Data:
-    """A file to serve, and requests about its rows."""
-
-    name: str
-    path: Path
-    target: str
-    rows: list[list[Any]]
-    labels: list[Any]
-
-    def predictions(self, n: int = 1000) -> list[bytes]:
-        """Requests for predictions of different rows."""
-        return [_post("/predict", {"instances": [row]}) for row in self.rows[:n]]
-
-    def additions(self, indices: range) -> list[bytes]:
-        """Requests that add rows back under the ids they have from the start."""
-        return [
-            _post(
-                "/samples",
-                {"samples": [{"id": str(i), "features": self.rows[i], "label": self.labels[i], "readd": True}]},
-            )
-            for i in indices
-        ]
-
-    @staticmethod
-    def deletions(indices: range) -> list[bytes]:
-        """Requests that delete rows."""
-        return [b"DELETE /samples/%d HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" % i for i in indices]
 
 
 @dataclass
@@ -125,49 +80,7 @@ class Measured:
         return 1e6 * median(getattr(measured, which) for measured in self.loads[name])
 
 
-def higgs(cache: Path, n_rows: int) -> Data:
-    """28 numbers a row; written as CSV when it is not there yet."""
-    held = higgs_like.load(cache, n_rows, 1000)
-    rows = [[float(value) for value in row] for row in held.X]
-    labels = [int(label) for label in held.y]
-    path = cache / f"higgs_like_{n_rows}.csv"
-    if not path.exists():
-        with path.open("w", encoding="ascii", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow([*(f"x{j}" for j in range(len(rows[0]))), "label"])
-            writer.writerows([*row, label] for row, label in zip(rows, labels, strict=True))
-    return Data("higgs-like", path, "label", rows, labels)
-
-
-def adult() -> Data:
-    """The example of the project: numbers, text and missing values."""
-    with gzip.open(ADULT, "rt", encoding="utf-8", newline="") as file:
-        header, *lines = csv.reader(file)
-    target = header.index("income")
-    labels = [line.pop(target) for line in lines]
-    numeric = [all(line[j].lstrip("-").isdigit() for line in lines) for j in range(len(header) - 1)]
-    rows = [
-        [int(text) if is_number else text or None for text, is_number in zip(line, numeric, strict=True)]
-        for line in lines
-    ]
-    return Data("adult-native", ADULT, "income", rows, labels)
-
-
-def _post(target: str, content: Any) -> bytes:
-    body = json.dumps(content).encode()
-    head = f"POST {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode("ascii") + body
-
-
-def command(data: Data, setting: str) -> list[str]:
-    """How our server is started."""
-    parameters = FAST[data.name] if setting == "fast" else {}
-    flags = [part for name, value in parameters.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-    source = ["--data", str(data.path), "--target", data.target, "--ephemeral", "--random-state", "0"]
-    return ["oubli", "serve", "--port", "{port}", *source, *flags]
-
-
-def measure_predictions(ours: Server, baselines: dict[str, Server], data: Data, sizes: Sizes) -> dict[int, Measured]:
+def measure_predictions(ours: Server, baselines: dict[str, Server], data: Samples, sizes: Sizes) -> dict[int, Measured]:
     """Rates and times of predictions, by number of connections."""
     requests = data.predictions()
     found = {n: Measured() for n in CONNECTIONS}
@@ -182,7 +95,7 @@ def measure_predictions(ours: Server, baselines: dict[str, Server], data: Data, 
     return found
 
 
-def measure_mutations(ours: Server, peer: Server, data: Data, sizes: Sizes) -> dict[tuple[str, int], Measured]:
+def measure_mutations(ours: Server, peer: Server, data: Samples, sizes: Sizes) -> dict[tuple[str, int], Measured]:
     """Times of deletions and additions, by route and number of connections; the samples held are the same again."""
     half = sizes.n_mutations
     parts = (range(half), range(half, 2 * half))
@@ -201,7 +114,7 @@ def measure_mutations(ours: Server, peer: Server, data: Data, sizes: Sizes) -> d
     return found
 
 
-def compare_clients(server: Server, data: Data, sizes: Sizes) -> list[Row]:
+def compare_clients(server: Server, data: Samples, sizes: Sizes) -> list[Row]:
     """The rate of one server by either client; nothing where there is no wrk."""
     if not wrk.is_installed():
         return []
@@ -218,7 +131,7 @@ def compare_clients(server: Server, data: Data, sizes: Sizes) -> list[Row]:
     return rows
 
 
-def rate_rows(data: Data, setting: str, found: dict[int, Measured]) -> list[Row]:
+def rate_rows(data: Samples, setting: str, found: dict[int, Measured]) -> list[Row]:
     """The rows of the table of rates."""
     mark = at_least(0.6) if setting == "fast" else None
     return [
@@ -231,7 +144,7 @@ def rate_rows(data: Data, setting: str, found: dict[int, Measured]) -> list[Row]
     ]
 
 
-def time_rows(route: str, data: Data, setting: str, n: int, measured: Measured, limit: float) -> Row:
+def time_rows(route: str, data: Samples, setting: str, n: int, measured: Measured, limit: float) -> Row:
     """A row of the table of times."""
     ours, ours_p99 = (measured.microseconds("ours", which) for which in ("p50", "p99"))
     peer = measured.microseconds("FastAPI", "p50")
@@ -249,7 +162,7 @@ def run(cache: Path, sizes: Sizes) -> dict[str, tuple[str, str, str]]:
             for name, kind in BASELINES.items()
         }
         run_here()
-        problems = (higgs(cache, sizes.n_rows), adult())
+        problems = (higgs_csv(cache, sizes.n_rows), adult())
         for data, setting in itertools.product(problems, SETTINGS):
             with serving("ours", command(data, setting)) as ours:
                 ours.wait_until_quiet()
@@ -259,12 +172,17 @@ def run(cache: Path, sizes: Sizes) -> dict[str, tuple[str, str, str]]:
                 mutations = measure_mutations(ours, baselines["FastAPI"], data, sizes)
                 times += [time_rows(route, data, setting, n, one, 2.0) for (route, n), one in mutations.items()]
         clients = compare_clients(baselines["bare ASGI"], problems[0], sizes)
+    median_of = f"Median of {sizes.rounds} rounds."
     sections = {
-        "http-rates": (RATES_TITLE, RATES_TEXT, table(RATES_HEAD, rates)),
-        "http-times": (TIMES_TITLE, TIMES_TEXT, table(TIMES_HEAD, sorted(times, key=lambda row: row.cells[0]))),
+        "http-rates": (RATES_TITLE, f"{RATES_TEXT} {median_of}", table(RATES_HEAD, rates)),
+        "http-times": (
+            TIMES_TITLE,
+            f"{TIMES_TEXT} {median_of}",
+            table(TIMES_HEAD, sorted(times, key=lambda row: row.cells[0])),
+        ),
     }
     if clients:
-        sections["http-clients"] = (CLIENTS_TITLE, CLIENTS_TEXT, table(CLIENTS_HEAD, clients))
+        sections["http-clients"] = (CLIENTS_TITLE, f"{CLIENTS_TEXT} {median_of}", table(CLIENTS_HEAD, clients))
     return sections
 
 
@@ -279,11 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sizes = Sizes(N_HIGGS, options.rounds, 20_000, 1_000, 3)
     if options.quick:
         sizes = Sizes(2_000, 2, 1_000, 100, 1)
-    for name, (title, text, rows) in run(options.cache, sizes).items():
-        print(f"\n{title}\n\n{rows}")
-        if options.write_results:
-            facts = f"{text} Median of {options.rounds} rounds. {machine_line()}"
-            write_section(name, f"\n{facts}\n\n{rows}\n", title)
+    write_report(run(options.cache, sizes), write=options.write_results)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python -m benchmarks.bench_igbdt --data ../shared/data [--quick] [--only depth checking]
 
-`quantization=None` takes batches in; the straightforward GBDT (`boosting/straightforward.py`) and our own fit grow the
-same trees from nothing. CPU time of one thread, everything compiled before, all three in the same run and by turns. The
+`quantization=None` adds batches; the straightforward GBDT (`boosting/straightforward.py`) and our own fit grow the
+same trees from scratch. CPU time of one thread, everything compiled before, all three in the same run and in turn. The
 trees of all three are compared every time. Class values are regressed with least squares, as in the paper.
 """
 
@@ -23,7 +23,7 @@ from benchmarks.boosting.datasets import load_split
 from benchmarks.boosting.straightforward import StraightforwardTrees
 from benchmarks.problems import one_hot
 from benchmarks.results import Row, at_least, at_most
-from benchmarks.sections import Section, ask, figures_of, parse
+from benchmarks.sections import Section, ask, parse
 from benchmarks.timing import cpu_seconds, median, rounds_of
 from oubli.core import IncrementalBoostingRegressor
 from oubli.core.boosting.digest import tree_digests
@@ -48,17 +48,19 @@ MOST_OF_FRESH = 1.05
 HEAD = ("data:", "rows", "columns", "R2", "what:", "batch ms", "straightforward ms", "own fit ms", "different",
         "beside:", "figure")  # fmt: skip
 TEXT = (
-    "60 % of the training rows are held, a batch comes: CPU time of the update, of the straightforward GBDT and of our "
-    "own fit on all of them, sorting included. {what} Medians of up to {rounds} rounds with other rows; *different*: "
-    "rounds in which the three did not grow the same trees, bit for bit. R2 is that of the test part."
+    "60 % of the training rows are held and a batch is added: CPU time of the update, of the straightforward GBDT "
+    "and of our own fit on all of them, sorting included. {what} Medians of up to {rounds} rounds with other rows. "
+    "*Different* counts the rounds in which the three did not grow the same trees, bit for bit. R2 is that of the "
+    "test part."
 )
 CHECKING_HEAD = ("data:", "batch:", "nodes kept", "nodes changed", "rebuild position", "update ms",
                  "straightforward ms", "different", "times faster")  # fmt: skip
 CHECKING_TEXT = (
-    "A fifth of the training rows is held, batches come one after the other (300 rows; 1,000 of letter). Of 1,000 "
-    "trees of depth 3: nodes whose best column is the one it was, below such nodes; nodes below them where it is "
-    "another; and the number of the first tree whose root changed. Times are those of the trees before it: ours to "
-    "merge the batch and check them, the straightforward GBDT's to build them."
+    "A fifth of the training rows is held, and batches are added one after the other (300 rows; 1,000 of letter). "
+    "Of 1,000 trees of depth 3: the nodes whose best column is the same as before, below other such nodes (*kept*); "
+    "the nodes below them where it is another (*changed*); and the number of the first tree whose root changed "
+    "(*rebuild position*). The times are those of the trees before it: ours to merge the batch and check the trees, "
+    "the straightforward GBDT's to build them."
 )
 
 
@@ -125,12 +127,12 @@ def engine_of(rows: Rows, settings: IncrementalSettings) -> PresortedTrees:
 
 
 def digest_of(trees: Trees) -> Any:
-    """What tells trees from others."""
+    """The digest, base and unit, which tell trees apart."""
     return tree_digests(trees), trees.base.tolist(), trees.unit
 
 
 def one_round(rows: Rows, settings: IncrementalSettings, batch: int, seed: int, outcome: Outcome) -> None:
-    """One batch, and the same trees grown from nothing twice."""
+    """One batch, and the same trees grown from scratch twice."""
     order = np.random.default_rng(seed).permutation(len(rows))
     n_before = min(int(SHARE_BEFORE * len(rows)), len(rows) - batch)
     before, slots = order[:n_before], order[: n_before + batch]
@@ -199,7 +201,7 @@ class Bench:
                 )
                 listed += table_rows(rows, name, outcome)
                 print(f"{rows.name}, {name}: {len(outcome.seconds)} rounds", flush=True)
-        return Section(title, TEXT.format(what=what, rounds=self.sizes.rounds), HEAD, listed, has_plot=False)
+        return Section(title, TEXT.format(what=what, rounds=self.sizes.rounds), HEAD, listed)
 
     def batch_size(self) -> Section:
         """Tables 7 and 8."""
@@ -247,7 +249,7 @@ class Bench:
         for rows in self.sets():
             listed += checked(rows, self.sizes.n_trees)
             print(f"{rows.name}: checking", flush=True)
-        return Section("what a batch changes", CHECKING_TEXT, CHECKING_HEAD, listed, has_plot=False)
+        return Section("what a batch changes", CHECKING_TEXT, CHECKING_HEAD, listed)
 
 
 def checked(rows: Rows, n_trees: int) -> list[Row]:
@@ -293,13 +295,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run, print the tables, and write them when asked."""
     options = parse((__doc__ or "").split("\n\n")[0], list(QUESTIONS), arguments)
     bench = Bench(options.data, options.cache, QUICK if options.quick else FULL)
-    figures = figures_of(options)
-    ask(
-        {name: lambda ask=question: ask(bench) for name, question in QUESTIONS.items()},
-        options,
-        group="igbdt",
-        plot=lambda name: figures / f"igbdt-{name}.png",
-    )
+    ask(QUESTIONS, bench, options, "igbdt")
 
 
 if __name__ == "__main__":

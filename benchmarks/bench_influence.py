@@ -2,14 +2,14 @@
 
     python -m benchmarks.bench_influence --data ../shared/data [--quick] [--only marks noise]
 
-The questions are the files of `benchmarks/influence`; each has a section of RESULTS.md of its own.
+The questions are the files of `benchmarks/influence`; each has a section in `results/influence.md`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 from benchmarks.influence import marks, mismatch, noise, proxies, removal, update_times
@@ -62,7 +62,7 @@ class Bench:
     def marks(self) -> Section:
         """What a question costs."""
         found = marks.measure(self.problems[0], self.sizes.rounds, self.sizes.n_forward, self.sizes.n_left_out)
-        return Section(marks.TITLE, marks.TEXT, marks.HEAD, found, has_plot=False)
+        return Section(marks.TITLE, marks.TEXT, marks.HEAD, found)
 
     def proxies(self) -> Section:
         """Table 2."""
@@ -70,34 +70,34 @@ class Bench:
         found = module.measure(
             self.problems, {3: self.sizes.n_ranked_shallow, 6: self.sizes.n_ranked}, self.sizes.n_asked
         )
-        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found), has_plot=False)
+        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found))
 
     def times(self) -> Section:
         """Figure 1."""
         module = update_times
         found = module.measure(self.problems, self.sizes.n_timed)
         module.draw(found, self.plot(module.NAME))
-        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found))
+        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found), self.plot(module.NAME))
 
     def noise(self) -> Section:
         """Figure 2."""
         sizes = self.sizes
         found = noise.measure(self.problems, sizes.n_drawn, sizes.n_unlearned, sizes.n_average)
         noise.draw(found, self.plot(noise.NAME))
-        return Section(noise.TITLE, noise.TEXT, noise.HEAD, noise.rows(found))
+        return Section(noise.TITLE, noise.TEXT, noise.HEAD, noise.rows(found), self.plot(noise.NAME))
 
     def removal(self) -> Section:
         """Figure 3."""
         sizes = self.sizes
         found = removal.measure(self.problems, sizes.n_removal_rows, removal.TRAINED[: sizes.n_trained])
         removal.draw(found, self.plot(removal.NAME))
-        return Section(removal.TITLE, removal.TEXT, removal.HEAD, removal.rows(found))
+        return Section(removal.TITLE, removal.TEXT, removal.HEAD, removal.rows(found), self.plot(removal.NAME))
 
     def mismatch(self) -> Section:
         """Table 3."""
         module = mismatch
         found = module.measure(self.problems, self.sizes.n_part, self.sizes.n_average)
-        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found), has_plot=False)
+        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found))
 
 
 QUESTIONS: dict[str, Callable[[Bench], Section]] = {
@@ -114,12 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run, print the tables, and write them when asked."""
     options = parse((__doc__ or "").split("\n\n")[0], list(QUESTIONS), arguments)
     bench = Bench(options.data, figures_of(options), QUICK if options.quick else FULL)
-    ask(
-        {name: partial(question, bench) for name, question in QUESTIONS.items()},
-        options,
-        group="influence",
-        plot=bench.plot,
-    )
+    ask(QUESTIONS, bench, options, "influence")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python -m benchmarks.bench_memory [--quick] [--kind forest] [--write-results]
 
-The server holds Adult in a data directory of its own. Its resident memory is read from the system at rest after each
-stage; ratios are to that at start.
+The server holds Adult in a data directory of its own. Its resident memory is read from the system after each stage,
+when the server is idle; ratios are to that at the start.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results import Row, at_most, machine_line, shown, table, write_section
+from benchmarks.results import Row, at_most, shown, table, write_section
+from benchmarks.serving.samples import ADULT
 from benchmarks.serving.servers import Server, run_here, serving
 
-ADULT = Path(__file__).parent.parent / "examples" / "adult.csv.gz"
 TITLE = "Memory: what a server keeps"
 TEXT = (
-    "Resident memory of `oubli serve` on Adult, MiB: at start, and then after erasures of single samples, scrubs, "
-    "restores of the snapshot that was downloaded at the beginning, and fits anew, one after the other on the same "
-    "server. The last figure is the ratio to the start."
+    "Resident memory of `oubli serve` on Adult in MiB: at the start, and then after erasures of single samples, "
+    "scrubs, restores of the snapshot that was downloaded at the beginning, and fits, one after the other on the "
+    "same server. The last figure is the ratio to the start."
 )
 HEAD = ("stage:", "MiB", "highest meanwhile", "seconds", "in that at start")
 _REST = 3.0  # seconds without a request before memory is read
@@ -40,10 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     times = (100, 2, 1, 1) if options.quick else (1000, 20, 5, 5)
     rows = measure(options.kind, times)
-    text = f"{TEXT}\n\n{machine_line()}\n\n{table(HEAD, rows)}"
-    print(text)
+    text = table(HEAD, rows)
+    print(f"{TEXT}\n\n{text}")
     if options.write_results:
-        write_section("memory", text, TITLE)
+        write_section("memory", TITLE, TEXT, text)
 
 
 def measure(kind: str, times: tuple[int, int, int, int]) -> list[Row]:
@@ -85,21 +85,21 @@ def measure(kind: str, times: tuple[int, int, int, int]) -> list[Row]:
 
 
 def at_rest(server: Server) -> float:
-    """Resident memory in MiB when nothing is left to be done."""
+    """Resident memory in MiB when the server has nothing left to do."""
     server.wait_until_quiet()
     time.sleep(_REST)
     return memory(server, "VmRSS")
 
 
 def memory(server: Server, name: str) -> float:
-    """A figure of the process in MiB, as Linux tells it."""
+    """A figure of the process in MiB, from /proc."""
     lines = Path(f"/proc/{server.process.pid}/status").read_text(encoding="utf-8").splitlines()
     (line,) = (line for line in lines if line.startswith(f"{name}:"))
     return int(line.split()[1]) / 1024
 
 
 def ask(server: Server, method: str, path: str, body: Any = None) -> Any:
-    """Ask, and return the content: JSON, or bytes as they are."""
+    """Send a request and return the content: JSON, or bytes."""
     is_file = isinstance(body, bytes)
     content = body if is_file or body is None else json.dumps(body)
     headers = {"Content-Type": "application/octet-stream" if is_file else "application/json"}

@@ -3,7 +3,7 @@
     python -m benchmarks.bench_operations --data ../shared/data [--quick] [--only training stream]
 
 CPU time of one thread, medians of five rounds, compiled and warmed up before on a small model of the same parameters.
-The questions are the files of `benchmarks/operations`; each has sections of RESULTS.md of its own.
+The questions are the files of `benchmarks/operations`; each has sections in `results/`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import higgs_like
-from benchmarks.bench_accuracy import DATA
+from benchmarks import higgs_like, sections
 from benchmarks.operations import batches, dare_rf, memory, mutations, prediction, starting, stream, training
 from benchmarks.problems import ET10, FAST, PROBLEMS, SETTINGS, Problem, load_problem
-from benchmarks.results import Row, machine_line, table, write_section
+from benchmarks.results import Row, table, write_section
 
 QUESTIONS = ("training", "memory", "mutations", "dare", "prediction", "stream", "batches", "start")
 NEED_MODELS = {"training", "mutations", "dare", "prediction", "stream", "batches"}
@@ -29,7 +28,7 @@ ABOUT_MARKS = "Marks are for the setting `fast`; `defaults` is shown beside it."
 
 @dataclass(frozen=True)
 class Section:
-    """A section of RESULTS.md but for its rows; an empty head: text only."""
+    """A section without its rows; with an empty head it has text only."""
 
     name: str
     title: str
@@ -37,7 +36,7 @@ class Section:
     head: tuple[str, ...] = ()
 
 
-# In the order of RESULTS.md.
+# In the order of the pages.
 TRAINING = Section("training", training.TITLE, training.TEXT, training.HEAD)
 MEMORY = Section("memory", memory.TITLE, memory.TEXT, memory.HEAD)
 MUTATIONS = Section("mutations", mutations.TITLE, mutations.TEXT, mutations.HEAD)
@@ -70,7 +69,7 @@ QUICK = Sizes(5_000, 1, 50, 50, 50, 5, 10.0)
 
 
 def sizes_of(problem: Problem, setting: str, sizes: Sizes) -> Sizes:
-    """Less of what takes long: with `defaults` a sample is in seven times as many trees, and they are deeper."""
+    """Measure less where it takes long: with `defaults` a sample is in seven times as many trees, deeper ones."""
     if setting == "fast":
         return sizes
     sizes = replace(sizes, budget=sizes.budget / 3)
@@ -91,18 +90,13 @@ class Report:
         print(f"\n{section.title}\n{table(section.head, rows) if rows else section.text}", flush=True)
 
     def write(self) -> None:
-        """Replace in RESULTS.md the sections that were measured."""
+        """Replace the sections that were measured."""
         for section in SECTIONS:
             if section not in self._rows:
                 continue
-            parts = [section.text]
-            if "setting:" in section.head:
-                parts[0] += f" {ABOUT_MARKS}"
-            if section.head:
-                parts += [table(section.head, self._rows[section]), machine_line()]
-            title = f"Operations: {section.title[0].lower()}{section.title[1:]}"
-            body = "\n\n".join(parts)
-            write_section(f"operations-{section.name}", f"\n{body}\n", title)
+            text = f"{section.text} {ABOUT_MARKS}" if "setting:" in section.head else section.text
+            rows = table(section.head, self._rows[section]) if section.head else ""
+            write_section(f"operations-{section.name}", section.title, text, rows)
 
 
 def measure_models(problem: Problem, options: argparse.Namespace, sizes: Sizes, report: Report) -> None:
@@ -170,26 +164,16 @@ def measure_start(options: argparse.Namespace, sizes: Sizes, report: Report) -> 
     report.add(START, [starting.adult_row(sizes.rounds), starting.recovery_row(held.X, held.y, sizes.rounds)])
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--cache", type=Path, default=higgs_like.CACHE, help="keeps the data that are generated")
-    parser.add_argument("--only", nargs="+", choices=QUESTIONS, default=QUESTIONS, help="questions to ask")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what this script has beyond the others."""
     parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=PROBLEMS)
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=SETTINGS)
     parser.add_argument("--dare-python", type=Path, metavar="FILE", help="an interpreter that has dare-rf")
-    parser.add_argument("--quick", action="store_true", help="small sizes and one round: does everything run?")
-    parser.add_argument("--write-results", action="store_true", help="replace the sections in RESULTS.md")
-    options = parser.parse_args(arguments)
-    if options.quick and options.write_results:
-        parser.error("RESULTS.md is not written from --quick")
-    return options
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run, print the tables, and write them when asked."""
-    options = parse(arguments)
+    options = sections.parse((__doc__ or "").split("\n\n")[0], QUESTIONS, arguments, add_options)
     sizes = QUICK if options.quick else FULL
     report = Report()
     if "start" in options.only:

@@ -3,14 +3,13 @@
     python -m benchmarks.bench_paper --data ../shared/data [--quick] [--only boost scaling]
 
 Ours beside scikit-learn's forests retrained, one thread. The questions are the files of `benchmarks/paper`; each has a
-section of RESULTS.md of its own and a plot in `benchmarks/figures`.
+section in `results/` and a plot in `figures/`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from benchmarks.paper import (
@@ -67,14 +66,14 @@ class Bench:
         found = accuracy_by_q.measure(self.load, sets, self.sizes.seeds)
         accuracy_by_q.draw(found, self.plot(accuracy_by_q.NAME))
         rows = accuracy_by_q.rows(found)
-        return Section(accuracy_by_q.TITLE, accuracy_by_q.TEXT, accuracy_by_q.HEAD, rows)
+        return Section(accuracy_by_q.TITLE, accuracy_by_q.TEXT, accuracy_by_q.HEAD, rows, self.plot(accuracy_by_q.NAME))
 
     def accuracy_after_unlearning(self) -> Section:
         """Figure 3, right."""
         module = accuracy_after_unlearning
         found = module.measure(self.load, module.SETS[: self.sizes.n_sets], self.sizes.seeds)
         module.draw(found, self.plot(module.NAME))
-        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found))
+        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found), self.plot(module.NAME))
 
     def boost(self) -> Section:
         """Figure 4."""
@@ -85,26 +84,28 @@ class Bench:
         sets = boost.SETS[: self.sizes.n_sets]
         found = boost.measure(load, sets, self.sizes.rounds, 2 * self.sizes.budget)
         boost.draw(found, self.plot(boost.NAME))
-        return Section(boost.TITLE, boost.TEXT, boost.HEAD, boost.rows(found))
+        return Section(boost.TITLE, boost.TEXT, boost.HEAD, boost.rows(found), self.plot(boost.NAME))
 
     def batch_size(self) -> Section:
         """Figure 6."""
         found = batch_size.measure(self.load(HIGGS_LIKE), self.sizes.batches, self.sizes.rounds)
         batch_size.draw(found, self.plot(batch_size.NAME))
-        return Section(batch_size.TITLE, batch_size.TEXT, batch_size.HEAD, batch_size.rows(found))
+        return Section(
+            batch_size.TITLE, batch_size.TEXT, batch_size.HEAD, batch_size.rows(found), self.plot(batch_size.NAME)
+        )
 
     def online(self) -> Section:
         """Table 8."""
         found = online.measure(self.load(HIGGS_LIKE), self.sizes.n_requests)
         online.draw(found, self.plot(online.NAME))
-        return Section(online.TITLE, online.TEXT, online.HEAD, online.rows(found))
+        return Section(online.TITLE, online.TEXT, online.HEAD, online.rows(found), self.plot(online.NAME))
 
     def scaling(self) -> Section:
         """The cost by number of samples, which the paper does not show."""
         split = self.load(HIGGS_LIKE, n_rows=max(self.sizes.sizes))
         found = scaling.measure(split, self.sizes.sizes, self.sizes.rounds, self.sizes.budget)
         scaling.draw(found, self.plot(scaling.NAME))
-        return Section(scaling.TITLE, scaling.TEXT, scaling.head(found), scaling.rows(found))
+        return Section(scaling.TITLE, scaling.TEXT, scaling.head(found), scaling.rows(found), self.plot(scaling.NAME))
 
 
 QUESTIONS: dict[str, Callable[[Bench], Section]] = {
@@ -121,12 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run, print the tables, and write them when asked."""
     options = parse((__doc__ or "").split("\n\n")[0], list(QUESTIONS), arguments)
     bench = Bench(options.data, options.cache, figures_of(options), QUICK if options.quick else FULL)
-    ask(
-        {name: partial(question, bench) for name, question in QUESTIONS.items()},
-        options,
-        group="paper",
-        plot=bench.plot,
-    )
+    ask(QUESTIONS, bench, options, "paper")
 
 
 if __name__ == "__main__":

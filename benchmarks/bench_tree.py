@@ -3,7 +3,7 @@
     python -m benchmarks.bench_tree --data ../shared/data [--quick] [--only electricity cost]
 
 Ours beside river's EFDT, HAT and ARF, and beside scikit-learn's DecisionTreeClassifier, in the same run, CPU time of
-one thread. The questions are the files of `benchmarks/streams`; each has a section of RESULTS.md of its own.
+one thread. The questions are the files of `benchmarks/streams`; each has a section in `results/tree.md`.
 """
 
 from __future__ import annotations
@@ -66,34 +66,36 @@ class Bench:
         """The marks on Electricity."""
         module = electricity
         found = module.measure(self.stream(module.STREAM), self.peers, self.sizes.rounds)
-        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found), has_plot=False)
+        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found))
 
     def comparison(self) -> Section:
         """All streams."""
         streams = [self.stream(name) for name in list(STREAMS)[: self.sizes.n_streams]]
         found = comparison.measure(streams, self.peers)
         comparison.draw(found, self.plot(comparison.NAME))
-        return Section(comparison.TITLE, comparison.TEXT, comparison.HEAD, comparison.rows(found))
+        return Section(
+            comparison.TITLE, comparison.TEXT, comparison.HEAD, comparison.rows(found), self.plot(comparison.NAME)
+        )
 
     def curves(self, question: curves.Question) -> Section:
         """F1 and time by epsilon and depth."""
         streams = [self.stream(name) for name in question.streams[: self.sizes.n_streams]]
         found = curves.measure(question, streams, self.peers, self.sizes.point_budget)
         curves.draw(found, self.plot(question.name))
-        return Section(question.title, question.text, curves.HEAD, curves.rows(found))
+        return Section(question.title, question.text, curves.HEAD, curves.rows(found), self.plot(question.name))
 
     def cost(self) -> Section:
         """The amortized cost."""
         found = cost.measure(self.sizes.cost)
         cost.draw(found, self.plot(cost.NAME))
-        return Section(cost.TITLE, cost.TEXT, cost.HEAD, cost.rows(found))
+        return Section(cost.TITLE, cost.TEXT, cost.HEAD, cost.rows(found), self.plot(cost.NAME))
 
     def building(self) -> Section:
         """BUILD beside scikit-learn."""
         module = building
         held = higgs_like.load(self.cache, self.sizes.n_build, min(self.sizes.n_build, higgs_like.N_TEST))
         found = module.measure(held, self.sizes.rounds, self.sizes.build_budget)
-        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found), has_plot=False)
+        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found))
 
 
 QUESTIONS: dict[str, Callable[[Bench], Section]] = {
@@ -111,9 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run, print the tables, and write them when asked."""
     options = parse((__doc__ or "").split("\n\n")[0], list(QUESTIONS), arguments)
     bench = Bench(options.data, options.cache, figures_of(options), QUICK if options.quick else FULL)
-    ask(
-        {name: partial(question, bench) for name, question in QUESTIONS.items()}, options, group="tree", plot=bench.plot
-    )
+    ask(QUESTIONS, bench, options, "tree")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from benchmarks import higgs_like
 from benchmarks.bench_accuracy import DATA
-from benchmarks.results import Row, machine_line, table, write_section
+from benchmarks.results import Row, table, write_section
 from benchmarks.timing import median
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,10 +33,10 @@ CONFIDENCE = 0.95
 TITLE = "Against before: {name}"
 HEAD = ("table:", "row:", "figure:", "before", "after", "lowest", "highest", "verdict:", "after / before")
 TEXT = (
-    "This checkout beside commit `{rev}`, by turns, {rounds} rounds, each side with its own scripts (`{command}`). The "
-    "ratio is of times, after by before, formed within a round: above 1 is slower. *Lowest* and *highest* are the "
-    "interval of its median ({confidence:.0%} or more). *Slower* means that the whole interval is above {limit:g}. "
-    "Figures of peers, which are the same on both sides, are controls."
+    "This checkout beside commit `{rev}`, in turn, {rounds} rounds, each side with its own scripts (`{command}`). "
+    "The ratio is of times, after divided by before, within a round: above 1 is slower. *Lowest* and *highest* are "
+    "the interval of its median ({confidence:.0%} or more). *Slower* means that the whole interval is above "
+    "{limit:g}. Figures of peers, which are the same on both sides, are controls."
 )
 # What each name runs. The options are those that every commit since has.
 SUITES: dict[str, list[str]] = {
@@ -112,7 +112,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     """The values between which the median of what they are drawn from lies, at `CONFIDENCE` or more.
 
     Order statistics: the number of values below the median is binomial, whatever the distribution. With fewer than six
-    values that is not to be had, and the smallest and the largest are returned.
+    values there is no such interval, and the smallest and the largest value are returned.
     """
     ordered, n = sorted(values), len(values)
     below, outside = 0, 0.0
@@ -135,7 +135,7 @@ def ratios(before: Mapping[Figure, float], after: Mapping[Figure, float]) -> dic
 
 
 def verdict(low: float, high: float, limit: float) -> str:
-    """What an interval says."""
+    """The verdict on an interval."""
     if low > limit:
         return "**slower**"
     if high < 1:
@@ -185,7 +185,7 @@ def run(folder: Path, python: Path, command: Sequence[str]) -> str:
 
 
 def compare(rev: str, name: str, options: argparse.Namespace, further: Sequence[str] = ()) -> list[Row]:
-    """Run both sides by turns; the first runs, which compile, do not count."""
+    """Run both sides in turn; the first runs, which compile, do not count."""
     other = installed(rev, options.cache)
     command = [*SUITES[name], *further, "--cache", str(options.cache.resolve())]
     if name in TAKE_DATA:
@@ -212,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", nargs="+", choices=SUITES, default=["operations", "http"])
     parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
     parser.add_argument("--limit", type=float, default=1.03, help="the ratio above which a figure is missed")
-    parser.add_argument("--write-results", action="store_true", help="replace the sections in RESULTS.md")
+    parser.add_argument("--write-results", action="store_true", help="replace the sections in results/compare.md")
     options, further = parser.parse_known_args(arguments)
     if options.rounds < FEWEST_ROUNDS:
         parser.error(f"--rounds must be {FEWEST_ROUNDS} or more: fewer say nothing of an interval")
@@ -225,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         title, body = TITLE.format(name=name), table(HEAD, found)
         print(f"\n{title}\n\n{text}\n\n{body}", flush=True)
         if options.write_results:
-            write_section(f"compare-{name}", f"\n{text}\n\n{body}\n\n{machine_line()}\n", title)
+            write_section(f"compare-{name}", title, text, body)
 
 
 if __name__ == "__main__":

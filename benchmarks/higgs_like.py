@@ -1,4 +1,4 @@
-"""A made-up stand-in for the HIGGS data: 28 numeric features, two classes, Bayes error 25 %.
+"""Generated data that stand in for HIGGS: 28 numeric features, two classes, Bayes error 25 %.
 
     python -m benchmarks.higgs_like [--n-train 500000] [--cache .benchmarks]
 

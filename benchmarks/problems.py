@@ -77,7 +77,7 @@ class Problem:
         return DynamicForestClassifier(random_state=seed, **parameters)
 
     def fit(self, forest: DynamicForestClassifier, n_rows: int | None = None) -> DynamicForestClassifier:
-        """Fit our estimator on the first rows, all when left out."""
+        """Fit our estimator on the first rows, all when omitted."""
         return forest.fit(self.X[:n_rows], self.y[:n_rows], categorical_features=self.categorical)
 
     def peer(self, seed: int = 0) -> Any:
@@ -122,7 +122,7 @@ def load_problem(name: str, data: Path, cache: Path, n_rows: int | None = None) 
     cache
         Directory that keeps what is generated.
     n_rows
-        Training rows; all when left out. There are then as many test rows at the most.
+        Training rows; all when omitted. There are then as many test rows at the most.
     """
     if name == "higgs-like":
         held = higgs_like.load(cache, n_rows or higgs_like.N_TRAIN, n_rows or higgs_like.N_TEST)

@@ -1,15 +1,40 @@
-"""RESULTS.md: one marked section a question, replaced as a whole; its tables; and the machine it was made on."""
+"""The pages of results: tables, marks, the machine, and one marked section a question in the page of its topic.
+
+A page in `results/` begins with prose that people write. The sections follow, which the scripts replace as a whole, and
+below them what was tried. `RESULTS.md` is written by hand; its plots are drawn from the tables (`plots.py`).
+"""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-RESULTS = Path(__file__).parent / "RESULTS.md"
+FOLDER = Path(__file__).parent / "results"
+FIGURES = Path(__file__).parent / "figures"
+TRIED = "## What was tried"  # the last part of a page; sections stand above it
+# The pages of the sections, by name or first word; the others are in the page named after their first word.
+TOPICS = {
+    "boosting-backdoor": "forgetting",
+    "boosting-exact": "incremental-boosting",
+    "boosting-exact-touched": "incremental-boosting",
+    "boosting-leaf-scores": "online-boosting",
+    "boosting-membership": "forgetting",
+    "boosting-presorted": "presorted-boosting",
+    "boosting-similarity": "online-boosting",
+    "boosting-stream": "online-boosting",
+    "boosting-update": "online-boosting",
+    "boosting-update-error": "online-boosting",
+    "durability-crashes": "crashes",
+    "igbdt": "presorted-boosting",
+    "operations-memory": "memory",
+    "operations-stream": "streams",
+    "paper-online": "streams",
+}
 PACKAGES = ("numpy", "numba", "scikit-learn", "lightgbm", "xgboost", "xgboost-cpu", "catboost", "river", "pandas")
 
 
@@ -114,12 +139,65 @@ def processor() -> str:
     return f"{platform.machine()} ({' / '.join(parts)})" if parts else platform.machine()
 
 
-def write_section(name: str, text: str, title: str | None = None) -> None:
-    """Put the text between the marks of a section; one that is not there yet is added at the end under its title."""
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    content = RESULTS.read_text(encoding="utf-8")
+def page_of(name: str) -> Path:
+    """The page that a section belongs to."""
+    word = name.partition("-")[0]
+    return FOLDER / f"{TOPICS.get(name) or TOPICS.get(word, word)}.md"
+
+
+def write_section(name: str, title: str, text: str, rows: str = "", plot: Path | None = None) -> None:
+    """Write what a question found: the text, the table, the plot and the machine."""
+    picture = "" if plot is None else f"![{title}](../figures/{plot.name})"
+    replace_section(name, title, "\n\n".join(part for part in (text, rows, picture, machine_line()) if part))
+
+
+def write_report(found: Mapping[str, tuple[str, str, str]], *, write: bool) -> None:
+    """Print title, text and table of sections, by name, and write them when asked."""
+    for name, (title, text, rows) in found.items():
+        print(f"\n{title}\n\n{rows}")
+        if write:
+            write_section(name, title, text, rows)
+
+
+def replace_section(name: str, title: str, body: str) -> None:
+    """Put text between the marks of a section; a section that is new gets a title and stands above what was tried."""
+    page, begin, end = page_of(name), f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    content = page.read_text(encoding="utf-8") if page.exists() else f"# {page.stem.replace('-', ' ').capitalize()}\n"
     if begin not in content:
-        content = f"{content.rstrip()}\n\n## {title or name}\n\n{begin}\n{end}\n"
+        above, tried, below = content.partition(TRIED)
+        title = title[:1].upper() + title[1:]
+        content = f"{above.rstrip()}\n\n## {title}\n\n{begin}\n{end}\n{tried and chr(10)}{tried}{below}"
     before, rest = content.split(begin, 1)
     _, after = rest.split(end, 1)
-    RESULTS.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+    page.parent.mkdir(exist_ok=True)
+    page.write_text(f"{before}{begin}\n\n{body}\n\n{end}{after}", encoding="utf-8")
+
+
+def sections_in(page: Path) -> dict[str, tuple[str, str]]:
+    """Title and body of the marked sections of a page, by name."""
+    pattern = r"## ([^\n]*)\n+<!-- (\S+): begin -->\n(.*?)\n<!-- \2: end -->"
+    found = re.findall(pattern, page.read_text(encoding="utf-8"), re.DOTALL)
+    return {name: (title, body.strip()) for title, name, body in found}
+
+
+def rows_of(name: str) -> list[dict[str, str]]:
+    """The rows of a section's table, cells by heading."""
+    _, body = sections_in(page_of(name))[name]
+    head, _, *rows = ([cell.strip() for cell in line[1:-1].split("|")] for line in body.splitlines() if line[:1] == "|")
+    return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+def copy_sections(page: Path, names: Sequence[str]) -> None:
+    """Copy sections from a page that another checkout has written to their pages here.
+
+    Raises
+    ------
+    SystemExit
+        When the page lacks one of them.
+    """
+    found = sections_in(page)
+    if missing := [name for name in names if name not in found]:
+        raise SystemExit(f"{page} has no section {', '.join(missing)}: it has {', '.join(found)}")
+    for name in names:
+        title, body = found[name]
+        replace_section(name, title, body.replace("](figures/", "](../figures/"))

@@ -1,4 +1,4 @@
-"""What the scripts with many questions share: their command line, and a section of RESULTS.md for each question."""
+"""What the scripts with many questions share: their command line, and a section in `results/` for each question."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from benchmarks import higgs_like
 from benchmarks.bench_accuracy import DATA
-from benchmarks.results import Row, machine_line, table, write_section
+from benchmarks.results import FIGURES, Row, table, write_section
 
-FIGURES = Path(__file__).parent / "figures"
+Bench = TypeVar("Bench")
 
 
 @dataclass(frozen=True)
 class Section:
-    """What a question found, as it is shown; with a plot unless it says otherwise."""
+    """What a question found, as it is shown."""
 
     title: str
     text: str
     head: Sequence[str]
     rows: Sequence[Row]
-    has_plot: bool = True
+    plot: Path | None = None
 
 
 def parse(
@@ -38,11 +39,11 @@ def parse(
     parser.add_argument("--cache", type=Path, default=higgs_like.CACHE, help="keeps the data that are generated")
     parser.add_argument("--only", nargs="+", choices=questions, default=questions, help="questions to ask")
     parser.add_argument("--quick", action="store_true", help="small sizes and one round: does everything run?")
-    parser.add_argument("--write-results", action="store_true", help="replace the sections in RESULTS.md and the plots")
+    parser.add_argument("--write-results", action="store_true", help="replace the sections in results/ and their plots")
     add_options(parser)
     options = parser.parse_args(arguments)
     if options.quick and options.write_results:
-        parser.error("RESULTS.md is not written from --quick")
+        parser.error("a --quick run measures too little to be written down: leave out --write-results")
     return options
 
 
@@ -52,11 +53,7 @@ def figures_of(options: argparse.Namespace) -> Path:
 
 
 def ask(
-    questions: Mapping[str, Callable[[], Section]],
-    options: argparse.Namespace,
-    *,
-    group: str,
-    plot: Callable[[str], Path],
+    questions: Mapping[str, Callable[[Bench], Section]], bench: Bench, options: argparse.Namespace, group: str
 ) -> None:
     """Ask what is wanted, print the tables, and write them when asked.
 
@@ -64,20 +61,18 @@ def ask(
     ----------
     questions
         By name.
+    bench
+        What they are asked of.
     options
         What `parse` has read.
     group
-        First word of the sections' names and titles.
-    plot
-        Where the plot of a question is.
+        First word of the sections' names.
     """
     for name in options.only:
         started = time.perf_counter()
-        section = questions[name]()
-        text = table(section.head, section.rows)
-        place = f"\nplot: {plot(name)}" if section.has_plot else ""
-        print(f"\n{section.title}, {time.perf_counter() - started:.0f} s\n{text}{place}", flush=True)
+        section = questions[name](bench)
+        rows = table(section.head, section.rows)
+        place = "" if section.plot is None else f"\nplot: {section.plot}"
+        print(f"\n{section.title}, {time.perf_counter() - started:.0f} s\n{rows}{place}", flush=True)
         if options.write_results:
-            picture = [f"![{section.title}](figures/{plot(name).name})"] if section.has_plot else []
-            body = "\n\n".join([section.text, text, *picture, machine_line()])
-            write_section(f"{group}-{name}", f"\n{body}\n", f"{group.capitalize()}: {section.title}")
+            write_section(f"{group}-{name}", section.title, section.text, rows, section.plot)

@@ -1,4 +1,4 @@
-"""Clocks: CPU seconds of a call, and medians of as many rounds as are worth their time."""
+"""CPU seconds of a call, and medians over rounds that stop when a budget is used up."""
 
 from __future__ import annotations
 

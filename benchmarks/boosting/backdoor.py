@@ -19,12 +19,14 @@ from benchmarks.timing import rounds_of
 NAME = "backdoor"
 TITLE = "a backdoor injected and removed"
 TEXT = (
-    "A random 2 % of the training part get a trigger, their first features set to the greatest values there are, and "
-    "the first class for a label. Accuracy on the test part, and how often the model falls for the trigger: share of "
-    "all test rows with the trigger that get the first class. *Clean*: trained without those samples; *joint*: "
-    "trained with them; *added*: to the clean model; *removed*: from it again. Mean over the rounds, each with a seed "
-    "of its own. *Left*: attack success after the removal less that of the clean model, in points; for "
-    "`incremental-boosting` a row more counts the digests that are not those of the clean model."
+    "A random 2 % of the training samples get a trigger (their first features are set to the greatest values there "
+    "are) and the label of the first class. *Attack* is the share of all test rows with the trigger that get the "
+    "first class. *Clean*: trained without those samples. *Joint*: trained with them. *Added*: they are added to "
+    "the clean model. *Removed*: they are deleted from it again. Mean over the rounds, each with its own seed. "
+    "*Left* is the attack's success after the removal minus that of the clean model, in points; for "
+    "`incremental-boosting` one more row counts the digests that differ from the clean model's. On `pendigits`, "
+    "`letter` and `covtype` 2 % are more than 100 samples and more than a sixtieth, so that `online-boosting` grows "
+    "all trees anew: its rows there are those of retraining. On `optdigits` it updates in place."
 )
 STAGES = ("clean", "joint", "added", "removed")
 HEAD = (
@@ -54,12 +56,12 @@ class Found:
     different: int = 0  # digests after the removal
 
     def look(self, stage: str, model: Any, triggered: Matrix) -> None:
-        """Take note of a model."""
+        """Record the accuracy of a model and the success of the attack."""
         self.accuracies[stage].append(1 - self.split.error(model.predict(self.split.X_test)))
         self.successes[stage].append(float((model.predict(triggered) == TARGET).mean()))
 
     def left(self) -> float:
-        """Points of attack success that the removal has left."""
+        """Attack success after the removal minus that of the clean model, in points."""
         return 100 * float(np.mean(self.successes["removed"]) - np.mean(self.successes["clean"]))
 
 

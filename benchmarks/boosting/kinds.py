@@ -1,4 +1,4 @@
-"""Our two boosted kinds, and the trees that each is compared with."""
+"""Our two kinds of boosting, and the trees that each is compared with."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Kind:
         return estimator(random_state=seed, **{**common, **self.parameters, **changed})
 
     def fit(self, split: Split, rows: Indices | None = None, seed: int = 0, **changed: Any) -> Any:
-        """Fit on some training rows, whose ids are their positions; all when left out."""
+        """Fit on some training rows, whose ids are their positions; all when omitted."""
         model = self.estimator(split.task, seed, **changed)
         if rows is None:
             return model.fit(split.X, split.y, categorical_features=split.categorical or None)

@@ -2,12 +2,12 @@
 
 Deviations from the paper:
 
-a) The attacker also sees the probability of the sample's class: who asks about a sample knows its label. From the
-   probabilities of the classes alone the attack is weaker.
-b) The share deleted and added back, 0.1 % of the data, is a handful of samples: so with several such handfuls.
-c) A model that has never seen them stands beside the one that has unlearned them.
-d) With the paper's parameters ours give nothing away: the attack is no better than guessing. So it is made on models
-   as well that overfit as much as they can.
+a) The attacker also sees the probability of the sample's own class, because an attacker who asks about a sample knows
+   its label. From the probabilities of the classes alone the attack is weaker.
+b) The share deleted and added back, 0.1 % of the data, is a few samples only. So there are several rounds.
+c) The model that has unlearned them is compared with one that has never seen them.
+d) With the paper's parameters the attack on ours is hardly better than guessing. So it is also made on models that
+   overfit as much as they can.
 """
 
 from __future__ import annotations
@@ -29,18 +29,15 @@ from benchmarks.timing import rounds_of
 NAME = "membership"
 TITLE = "membership inference"
 TEXT = (
-    "Five iterations at rate 1. The data are parted into a base (49.9 %), samples that come and go (0.1 %), and "
-    "others (50 %). A classifier (gradient boosting) learns to tell members from others by the model's probabilities "
-    "of the classes and of the sample's own class, on half of the base and half of the others; the table has the "
-    "mean probability that it gives the remaining ones of being members. *Paper*: 20 leaves, or depth 5; "
-    "*overfitting*: 256 leaves, or depth 8, and nothing against overfitting. *Fitted*: on base and samples; "
-    "*deleted*, *added back*: the samples; *never*: fitted on the base alone. Mean over the rounds, each with a "
-    "partition of its own. *Left*: probability of the deleted samples less that given by the attack on the model "
-    "that has never seen them, in points, either way; for `incremental-boosting` a row more counts the digests that "
-    "are not those of that model. Tried for `online-boosting` (trials): with all of its tolerance for few samples "
-    "too 7 to 10 points are left on `optdigits` with the paper's parameters and 8 to 9 on `covtype` with the others, "
-    "with a fifth 6 and 8, with a tenth 3 and 5 (in force), with none 3 and 2 (but updates take several times as "
-    "long)."
+    "Five iterations at rate 1. The data are divided into a base (49.9 %), samples that come and go (0.1 %), and "
+    "others (50 %). A classifier (gradient boosting) learns to tell members from others by the model's "
+    "probabilities of the classes and of the sample's own class, on half of the base and half of the others; the "
+    "table has the mean probability of membership that it gives the remaining ones. *Paper*: 20 leaves, or depth 5. "
+    "*Overfitting*: 256 leaves, or depth 8, and nothing against overfitting. *Fitted*: on base and samples. "
+    "*Deleted*, *added back*: the samples. *Never*: fitted on the base alone. Mean over the rounds, each with its "
+    "own partition. *Left* is the probability of the deleted samples minus that given by the attack on the model "
+    "that has never seen them, in points, either way; for `incremental-boosting` one more row counts the digests "
+    "that differ from that model's."
 )
 STAGES = ("fitted", "deleted", "never", "added back")
 HEAD = (
@@ -91,11 +88,11 @@ class Parts:
     samples: Indices
 
     def known(self) -> tuple[Indices, Indices]:
-        """What the attacker learns from."""
+        """The rows that the attacker learns from."""
         return self.base[: len(self.base) // 2], self.others[: len(self.others) // 2]
 
     def asked(self) -> dict[str, Indices]:
-        """What the attack is tried on."""
+        """The rows that the attack is tried on."""
         base, others = self.base[len(self.base) // 2 :], self.others[len(self.others) // 2 :]
         return {"base": base, "samples": self.samples, "others": others}
 

@@ -43,7 +43,7 @@ class Peer:
         return find_spec(self.module) is not None
 
     def train(self, split: Split, view: View, shape: Shape, rows: Indices | None = None, seed: int = 0) -> Trained:
-        """Give what fits it on some rows, all when left out; the rows are taken beforehand."""
+        """Give what fits it on some rows, all when omitted; the rows are taken beforehand."""
         X, y = (view.X, split.y) if rows is None else (take(view.X, rows), split.y[rows])
         return Trained(self.estimator(split, shape, seed), X, y, view, self.fit_arguments(split))
 
@@ -59,7 +59,7 @@ class Trained:
     arguments: dict[str, Any]
 
     def fit(self) -> None:
-        """Train from nothing."""
+        """Train from scratch."""
         self.estimator.fit(self.X, self.y, **self.arguments)
 
     def predict(self) -> npt.NDArray[Any]:

@@ -20,13 +20,14 @@ from benchmarks.timing import cpu_seconds, per_call
 ROW_NAME, BATCH_NAME = "prediction", "batch-prediction"
 ROW_TITLE = "predicting one row"
 ROW_TEXT = (
-    "CPU time of one prediction of one row from Python (`predict_proba`; `predict` for numbers), 100 trees a class, "
-    "mean over random test rows, median of the rounds, all systems by turns, each with rows as it takes them. "
-    "*Booster*: LightGBM's own interface instead of its estimator. *Times ours*: the system's time by ours."
+    "CPU time of one prediction of one row from Python (`predict_proba`; `predict` for numbers), 100 trees per "
+    "class: the mean over random test rows, the median of the rounds, all systems in turn, each with rows as it "
+    "takes them. *Booster* is LightGBM's own interface instead of its estimator. *Times ours* is the system's time "
+    "divided by ours."
 )
 ROW_HEAD = ("data:", "kind:", "system:", "us a row", "times ours")
 BATCH_TITLE = "predicting a batch"
-BATCH_TEXT = "The whole test part at once: rows a CPU second, and our rate by the system's."
+BATCH_TEXT = "The whole test part at once: rows per CPU second, and our rate divided by the system's."
 BATCH_HEAD = ("data:", "kind:", "system:", "test rows", "rows a second", "our rate by theirs")
 SETS = ("adult", "adult-one-hot", "pendigits", "california_housing", "higgs-like")
 OURS = "oubli"
@@ -48,7 +49,7 @@ class Found:
 def measure(
     load: Load, sets: Sequence[str], kinds: Sequence[Kind], peers: Sequence[Peer], rounds: int, n_queries: int
 ) -> list[Found]:
-    """Ask everybody by turns."""
+    """Time the predictions of all systems in turn."""
     found = []
     for name in sets:
         started = time.perf_counter()

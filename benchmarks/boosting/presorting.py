@@ -20,15 +20,13 @@ NAME = "presorted"
 TITLE = "deleting and adding batches, not quantised"
 TEXT = (
     "`incremental-boosting` with `quantization=None`, 1,000 trees of depth 3, rate 0.1: CPU time to delete a random "
-    "batch and to add it back, beside growing the same trees from nothing with the straightforward GBDT of the "
-    "paper, which sorts every column at every node (compiled as ours is), and with our own fit of the samples held. "
+    "batch and to add it back. Beside it are the straightforward GBDT of the paper, which sorts every column at "
+    "every node (compiled as ours is) and grows the same trees from scratch, and our own fit of the samples held. "
     "Medians of the rounds; the straightforward one is measured once on the same samples. Digests are compared with "
     "our fresh fit after a delete, and with the straightforward model after an add and the first delete of a batch: "
     "*different* counts those that were not the same. Where most samples come or go the trees are grown from "
-    "nothing; the fit of the samples held, the strictest to compare with, neither stores samples nor lets go of "
-    "them, which takes 1 to 5 ms of the largest batches. Tried for these, and kept: growing from nothing where as "
-    "many come or go as stay, ids forgotten all at once, slots that are named twice found by counting; what is left "
-    "is storing."
+    "scratch. The fit of the samples held is the strictest comparison: it neither stores nor releases samples, "
+    "which takes 1 to 5 ms of the largest batches."
 )
 HEAD = ("data:", "operation:", "batch:", "rounds", "ms", "beside:", "its ms", "different", "what:", "figure")
 SETS = ("abalone", "wine", "purchase")

@@ -17,8 +17,9 @@ NAME = "quantisation"
 TITLE = "quantised and not"
 TEXT = (
     '`incremental-boosting` with `quantization="auto"` and with `None`, 100 trees of depth 5: accuracy (R2 for '
-    "numbers) and AUC on the test part, mean over the rounds, each with a seed and, where none is given, a split of "
-    "its own. *Lost*: by quantisation, in points of AUC for two classes, of accuracy for more, of R2 for numbers."
+    "numbers) and AUC on the test part, mean over the rounds, each with its own seed and, where no split is given, "
+    "its own split. *Lost* is what quantisation costs, in points: of AUC for two classes, of accuracy for more, of "
+    "R2 for numbers."
 )
 HEAD = (
     "data:",
@@ -56,7 +57,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def measure(load: Load, sets: Sequence[str], rounds: int, budget: float) -> list[Found]:
-    """Fit both by turns; no further round on a set when `budget` CPU seconds are used up."""
+    """Fit both in turn; no further round on a set when `budget` CPU seconds are used up."""
     found = []
     for name in sets:
         started = time.perf_counter()

@@ -1,7 +1,7 @@
 """The paper's straightforward GBDT: from scratch whenever samples come or go, every column sorted at every node.
 
 "On Incremental Learning for Gradient Boosting Decision Trees", sections 3.3 and 4. Compiled by Numba as ours is, with
-our derivatives, our worth of a split and our order of candidates, so that it grows the same trees, bit for bit. What
+our derivatives, our score of a split and our order of candidates, so that it grows the same trees, bit for bit. What
 differs is the search: nothing is presorted, nothing is kept from one node, tree or fit to the next.
 """
 

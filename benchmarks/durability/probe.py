@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import cycle, pairwise
 from pathlib import Path
 
-from benchmarks.durability.places import Samples, command, post
 from benchmarks.results import Row, at_most, shown
 from benchmarks.serving.client import RefusedError
+from benchmarks.serving.samples import Samples, command, post
 from benchmarks.serving.servers import Server, serving
 from benchmarks.timing import median
 
@@ -31,7 +31,7 @@ class Gaps:
 
 
 def run(samples: Samples, n_samples: int, directory: Path, rounds: int) -> Row:
-    """Measure without, with and again without a snapshot in each round."""
+    """Measure without a snapshot, with one, and without one again, in each round."""
     with serving("probed", command(samples, "fast", directory)) as server:
         server.wait_until_quiet()
         requests = cycle(samples.predictions(1000))

@@ -6,9 +6,9 @@ import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.durability.places import Samples, command
 from benchmarks.results import Row, at_least, shown
 from benchmarks.serving.client import Load, load
+from benchmarks.serving.samples import Samples, command
 from benchmarks.serving.servers import Server, serving
 from benchmarks.timing import median
 

@@ -6,9 +6,9 @@ import shutil
 import time
 from pathlib import Path
 
-from benchmarks.durability.places import Samples, command
 from benchmarks.results import Row, shown
 from benchmarks.serving.client import load
+from benchmarks.serving.samples import Samples, command
 from benchmarks.serving.servers import serving
 from benchmarks.timing import median
 

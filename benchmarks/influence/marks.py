@@ -17,14 +17,14 @@ from oubli.core.influence import LeafInfluence, influence, view
 NAME = "marks"
 TITLE = "what a question costs"
 TEXT = (
-    "Adult as it is, 100 trees of depth 6, learning rate 0.2; CPU seconds of one thread, medians of the rounds, all "
-    "of a row in the same run. LightGBM takes the same number of trees, depth and rate with at most 64 leaves, "
-    "categories as its own. *All influences*: LeafInfluence of all 32,561 samples, reverse mode, from the model as it"
-    " lies there: routing every sample through every tree, one pass forward, one backward. *The forward form* is "
-    "AllPoints for each sample, its derivatives computed once beforehand, the time of all samples extrapolated from "
-    "some. Leave-one-out: the loss on one test row after unlearning each of some samples drawn at random, as many as "
-    "would be done in the time of one fresh fit of the forest; the digest is taken before and after. The row is the "
-    "first one that the forest is unsure about."
+    "Adult with its categories, 100 trees of depth 6, learning rate 0.2; CPU seconds of one thread, medians of the "
+    "rounds, both times of a row in the same run. LightGBM has the same number of trees, depth and rate with at "
+    "most 64 leaves, and takes categories natively. *All influences*: LeafInfluence of all 32,561 samples in "
+    "reverse mode, from the model as it is: every sample is routed through every tree, then one pass forward and "
+    "one backward. *The forward form* is AllPoints for each sample, with its derivatives computed once beforehand "
+    "and the time of all samples extrapolated from some. Leave-one-out: the loss on one test row after unlearning "
+    "each of some random samples, and how many could be done in the time of one fresh fit of the forest; the digest "
+    "is taken before and after. The row is the first one that the forest is unsure about."
 )
 HEAD = ("question:", "this, s:", "beside:", "that, s:", "figure")
 N_MEAN = 1_000

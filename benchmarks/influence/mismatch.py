@@ -15,12 +15,12 @@ from oubli.core.influence import influence, view
 NAME = "mismatch"
 TITLE = "a group that is under-represented on purpose"
 TEXT = (
-    "Nine in ten of the positive training samples of a group are left out, and the influence of the rest on the test "
-    "rows of the group is asked (Table 3 of the paper, where the group are patients from 40 to 50 years of age): "
-    "Adult, from 40 to 50 years; purchase, new visitors; Electricity, the evening from 17:00 to 19:00. Mean score of "
-    "up to 100 samples of each of four parts, in 1e-6; positive: the samples help. *Refit*: FastLeafRefit, mean "
-    "change of log-loss; *derivative*: FastLeafInfluence. The samples of the kind that was left out should help most "
-    "by far, the negative ones of the group least."
+    "Nine in ten of the positive training samples of a group are left out, and the influence of the rest on the "
+    "test rows of the group is computed (Table 3 of the paper, where the group is patients from 40 to 50 years of "
+    "age). Groups: on Adult, ages from 40 to 50; on purchase, new visitors; on Electricity, the evening from 17:00 "
+    "to 19:00. Mean score of up to 100 samples of each of four parts, in 1e-6; positive samples help. *Refit*: "
+    "FastLeafRefit, mean change of log-loss. *Derivative*: FastLeafInfluence. The samples of the kind that was left "
+    "out should help most by far, the negative ones of the group least."
 )
 HEAD = ("data:", "method:", "update set:", "group, y=1:", "group, y=0:", "others, y=1:", "others, y=0")
 
@@ -47,7 +47,7 @@ def group_of(name: str, X: pd.DataFrame) -> npt.NDArray[np.bool_]:
 
 
 def measure(problems: list[Problem], n_part: int, n_rows: int) -> list[Found]:
-    """Leave out, train, ask."""
+    """Leave out samples, train, and compute influence."""
     found = []
     for whole in problems:
         rng = np.random.default_rng(0)

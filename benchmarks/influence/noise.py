@@ -17,13 +17,13 @@ from oubli.core.influence import influence, view
 NAME = "noise"
 TITLE = "finding flipped labels"
 TEXT = (
-    "Of Adult's training labels 4,000 are flipped, of the other sets' the same share; then training samples are "
-    "ranked by their average influence on test rows, the most harmful first (Figure 2 of the paper). ROC-AUC of the "
-    "flipped ones being ranked first. *Detector* ranks by the model's probability against the label that a sample "
-    "has. Both, and LeafInfluence with AllPoints and SinglePoint, rank all training samples, by all test rows (*all "
-    "samples*). The forms that go sample by sample rank half flipped and half other ones drawn at random, by some "
-    "test rows (*drawn*), which the first three do there too; *LeaveOneOut* unlearns each of the first of them, "
-    "exactly. The marks are for Adult."
+    "Of Adult's training labels 4,000 are flipped, of the other sets' the same share. Then training samples are "
+    "ranked by their average influence on test rows, the most harmful first (Figure 2 of the paper). The figure is "
+    "the ROC-AUC of the flipped ones being ranked first. *Detector* ranks by the model's probability against the "
+    "label that a sample has. It ranks all training samples by all test rows (*all samples*), as do LeafInfluence "
+    "with AllPoints and SinglePoint. The forms that go sample by sample rank half flipped and half other random "
+    "ones by some test rows (*drawn*), and Detector ranks these too. *LeaveOneOut* unlearns each of the first of "
+    "them, exactly. The marks are for Adult."
 )
 HEAD = ("data:", "ranked:", "by:", "samples:", "test rows:", "ROC-AUC")
 
@@ -53,7 +53,7 @@ def measure(problems: list[Problem], n_drawn: int, n_left_out: int, n_rows: int)
         rng = np.random.default_rng(2)
         half = min(n_drawn // 2, int(is_flipped.sum()))
         pairs = [rng.choice(np.flatnonzero(part), half, replace=False) for part in (is_flipped, ~is_flipped)]
-        drawn = np.column_stack(pairs).ravel()  # by turns, so that the first ones are half and half, too
+        drawn = np.column_stack(pairs).ravel()  # in turn, so that the first ones are half and half, too
         found += _drawn(problem, model, is_flipped, drawn, X, y, n_left_out)
     return found
 

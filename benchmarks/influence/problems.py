@@ -54,7 +54,7 @@ class Problem:
         return len(self.y)
 
     def fit(self, rows: npt.NDArray[np.intp] | None = None, *, depth: int = 6) -> IncrementalBoostingClassifier:
-        """The model on some of the training rows, all when left out; ids are the rows' positions."""
+        """The model on some of the training rows, all when omitted; ids are the rows' positions."""
         model = IncrementalBoostingClassifier(
             100, max_depth=depth, learning_rate=0.2, quantization=None, random_state=0
         )

@@ -15,16 +15,16 @@ from oubli.core.influence import influence, view
 NAME = "proxies"
 TITLE = "rankings by update set, against the truth"
 TEXT = (
-    "NDCG@100 (Table 2 of the paper). Training samples drawn at random are ranked by their influence on each of ten "
-    "test rows; the relevance of the sample that the true ranking has in place r is 1 / r up to 100, and 0 beyond; "
-    "means over the test rows. The truth for FastLeafRefit is leave-one-out: the model unlearns the sample (exactly: "
-    "the trees are those of retraining), and the loss on the row is taken again. It is *same* where all trees still "
-    "part the other samples and the test rows as before, *changed* where any does not. The truth for FastLeafInfluence "
-    "is the derivative, which LeafInfluence is (tests compare it with central differences of refits). *Random*: a "
-    "ranking that knows nothing, which shows what the size of a group gives away. The paper has 2,000 samples in each "
-    "group, from 100 oblivious trees of depth 6, which have 600 splits; ours of depth 6 have up to 6,300, on one of "
-    "which hangs nearly every sample. So there are trees of depth 3 as well, with up to 700 splits. Groups of fewer "
-    "than five are left out."
+    "NDCG@100 (Table 2 of the paper). Random training samples are ranked by their influence on each of ten test "
+    "rows; the sample at place r of the true ranking has a relevance of 1 / r up to 100, and 0 beyond; means over "
+    "the test rows. The truth for FastLeafRefit is leave-one-out: the model unlearns the sample (exactly: the trees "
+    "are those of retraining), and the loss on the row is taken again. A sample is *same* where all trees still "
+    "divide the other samples and the test rows as before, *changed* where any does not. The truth for "
+    "FastLeafInfluence is the derivative of the refitted leaves, which LeafInfluence computes (tests compare it "
+    "with central differences of refits). *Random* is a ranking without information, which shows what the size of a "
+    "group gives away. The paper has 2,000 samples in each group, from 100 oblivious trees of depth 6 with 600 "
+    "splits; ours of depth 6 have up to 6,300 splits, and nearly every sample decides one of them. So there are "
+    "trees of depth 3 as well, with up to 700 splits. Groups of fewer than five are left out."
 )
 HEAD = (
     "data:",
@@ -70,7 +70,7 @@ def _parts_alike(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
 
 
 def measure(problems: list[Problem], n_samples: dict[int, int], n_rows: int) -> list[Found]:
-    """Rank, and compare; so many samples by the depth of the trees."""
+    """Rank samples and compare; the number of samples depends on the depth of the trees."""
     found: list[Found] = []
     for problem in problems:
         for depth, n in n_samples.items():

@@ -18,11 +18,10 @@ NAME = "times"
 TITLE = "time of a training sample by update set"
 TEXT = (
     "CPU milliseconds to find what one training sample does to all leaf values (Figure 1 of the paper): new values "
-    "for FastLeafRefit, derivatives for FastLeafInfluence; mean over samples drawn at random. What is computed once "
-    "for all samples (the derivatives of all samples in all trees) is not in it, as in the paper. *Reverse*: the time"
-    " of all samples at once by reverse mode, divided by their number, which answers the question about a row or a "
-    "mean of rows. To choose the k leaves all samples are looked at in every tree, which compiled takes longer than "
-    "what it saves; only SinglePoint, which looks at nothing but the sample, is faster than AllPoints."
+    "for FastLeafRefit, derivatives for FastLeafInfluence; the mean over random samples. As in the paper, this "
+    "leaves out what is computed once for all samples (the derivatives of all samples in all trees). *Reverse* is "
+    "the time of reverse mode for all samples at once, divided by their number; it answers the question about a row "
+    "or a mean of rows."
 )
 HEAD = ("data:", "update set:", "refit, ms:", "derivative, ms:", "reverse, ms")
 

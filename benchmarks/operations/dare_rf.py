@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 TITLE = "Beside dare-rf"
 TEXT = (
-    "Adult one-hot, CPU time of one delete of one sample, samples drawn at random; for `dare-rf` the mean over as "
-    "many as the table says. *As ours*: the same number of trees, depth, thresholds, attributes a node and minimum "
-    "split; *small*: 50 trees, depth 20, 5 thresholds and otherwise its defaults. The mark is for like with like."
+    "Adult one-hot, CPU time of one delete of one random sample; for `dare-rf` the mean over the number in the "
+    "table. *As ours*: the same number of trees, depth, thresholds, attributes per node and minimum split. *Small*: "
+    "50 trees, depth 20, 5 thresholds and otherwise its defaults. The mark compares like with like."
 )
 HEAD = ("dare-rf:", "its deletes", "its fit s", "its delete ms", "ours:", "our delete ms", "times faster")
 TIMES_FASTER = 200
@@ -34,8 +34,8 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "small": {"n_estimators": 50, "max_depth": 20, "k": 5},
 }
 MISSING = (
-    "Not measured: `dare-rf` has wheels up to Python 3.10 only and its source archive lacks the sources. "
-    "`--dare-python` names an interpreter that has it, see benchmarks/README.md."
+    "Not measured: `dare-rf` has wheels up to Python 3.10 only, and its source archive lacks the sources. "
+    "`--dare-python` names an interpreter that has it; see benchmarks/README.md."
 )
 
 

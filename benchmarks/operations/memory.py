@@ -1,4 +1,4 @@
-"""Peak memory of training, all in: the interpreter, the libraries, the data and the model.
+"""Peak memory of training, including the interpreter, the libraries, the data and the model.
 
     python -m benchmarks.operations.memory FILE.npz PARAMETERS [--peer]
 
@@ -23,8 +23,8 @@ from benchmarks.results import Mark, Row, at_most
 
 TITLE = "Memory"
 TEXT = (
-    "Peak resident memory of a fresh process that loads the training data as float32 and fits once: interpreter, "
-    "libraries, compiled kernels, data and model together. *Before* is its peak when the data are loaded."
+    "Peak resident memory of a fresh process that loads the training data as float32 and fits once. It includes the "
+    "interpreter, the libraries, compiled kernels, data and model. *Before* is the peak once the data are loaded."
 )
 HEAD = ("data:", "setting:", "before GB", "peak GB")
 MARKS: dict[tuple[str, str], Mark] = {("higgs-like", "fast"): at_most(1.0)}

@@ -17,29 +17,17 @@ from oubli.core import DynamicForestClassifier
 
 TITLE = "One delete, one add"
 TEXT = (
-    "CPU time of one `delete(id)` or `add(X, y, ids=[id])` of one sample from Python, samples drawn at random. "
-    "*Lazily*: mean over as many as the table says, one after the other; *owed*: the `resolve()` that follows, "
-    "divided by their number. *Eagerly*: each followed by its own `resolve()`. *In a peer fit*: how many fit into "
-    "the time that the peer of the training table takes to fit once. Medians of the rounds; added are the samples "
-    "deleted before. Tried where marks are missed, and kept: scoring put off to whoever passes a node next, "
-    "candidates on a grid that stays while samples come and go (a third fewer samples to grow anew), memory asked "
-    "for ahead, calls without a look at types, counters only at nodes that hold a fiftieth of a tree's samples, on "
-    "`higgs-like` 1,000 (trials: with counters at nodes of 132, 264, 528, 1,056 and 2,112 samples 71,000, 92,000, "
-    "111,000, 132,000 and 170,000 lazy deletes in a peer fit and 1,634, 1,640, 1,658, 1,418 and 1,216 eager ones; on "
-    "`adult-one-hot`, where 192 stay, twice and four times as many make eager ones 1.2 and 1.8 times as dear). Not "
-    "kept: splits that a hash makes steadier, as `incremental-boosting` has them (trials on the side: gains weighted "
-    "by U^-0.3 make eager deletes on `higgs-like` 1.5 times as fast, for 0.2 points of AUC less on `adult` and "
-    "`electricity` and 1.8 points of R2 on `california_housing`; by U^-1 1.75 times as fast, for 0.5, 0.8 and 3.5 "
-    "points). What is left of an eager delete is growing some 1,600 samples anew, at 2 us each."
+    "CPU time of one `delete(id)` or `add(X, y, ids=[id])` of one random sample from Python. *Lazily*: the mean "
+    "over the number of samples in the table, one after the other. *Owed*: the `resolve()` that follows, which does "
+    "the deferred work, divided by their number. *Eagerly*: each is followed by its own `resolve()`. *In a peer "
+    "fit*: how many operations fit into the time in which the peer of the training table fits once. Medians of the "
+    "rounds. The samples added are those deleted before."
 )
 HEAD = ("data:", "setting:", "operation:", "rounds", "mean over", "ms", "in a peer fit")
 SHARES_TITLE = "What laziness saves"
 SHARES_TEXT = (
-    "From the same rounds: deletes one after the other together with the `resolve()` owed, as a share of the same "
-    "number of eager deletes; and the eager rate as a share of the lazy one. What was tried stands above: a lazy "
-    "delete has become cheaper by more than an eager one, which the second share counts against it. The first stays "
-    "because what is owed is mostly growing anew what each delete alone has changed; deletes share only the nodes "
-    "near the roots."
+    "From the same rounds: lazy deletes together with the deferred work, as a share of the same number of eager "
+    "deletes; and the eager rate as a share of the lazy rate."
 )
 SHARES_HEAD = ("data:", "setting:", "figure:", "share")
 LAZY_IN_PEER_FIT = {"higgs-like": 100_000, "adult-one-hot": 50_000}

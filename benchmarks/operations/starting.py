@@ -19,24 +19,17 @@ import numpy as np
 
 from benchmarks.problems import FAST
 from benchmarks.results import Mark, Row, at_most
+from benchmarks.serving.samples import ADULT
 from benchmarks.timing import median
 
 TITLE = "Start to ready"
 TEXT = (
-    "Wall seconds from starting `oubli serve` until `/readyz` answers 200, compiled kernels in their cache, the rest "
-    "of the machine idle; median and slowest of the rounds. Adult: trained from `examples/adult.csv.gz` with the "
-    "defaults each time, first snapshot written. Recovered: from a data directory that an ordinary stop has left, "
-    "higgs-like rows with the parameters of `fast`. Tried, and kept: a kind of model imported when it is served, "
-    "neither pandas nor, to recover, pyarrow, the HTTP layer imported while trees grow or a snapshot is read, a "
-    "snapshot's checksum compared in a thread. Imports fell from 2.2 to 1.3 s of CPU time by that, but they lie "
-    "beside the training of Adult, which is nearly half of its time: that start has not become shorter. It is some "
-    "0.8 s of imports, 0.3 of reading the table, 0.6 of loading kernels, 1.7 of training and 0.5 of the first "
-    "snapshot (one after the other in a trial). A recovery was 5.5 s; counters at large nodes only halve the "
-    "snapshot, and checking it takes some 0.6 s less since it asks for rows and nodes ahead and counts slots and "
-    "classes instead of sorting them."
+    "Wall seconds from the start of `oubli serve` until `/readyz` answers 200, with compiled kernels in their cache "
+    "and the rest of the machine idle: median and slowest of the rounds. *Adult, trained*: the server trains on "
+    "`examples/adult.csv.gz` with the defaults and writes its first snapshot, each time. *Recovered*: it recovers "
+    "higgs-like rows, with the parameters of `fast`, from the data directory of an orderly stop."
 )
 HEAD = ("start:", "rows", "snapshot MB", "rounds", "slowest s", "median s")
-EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "adult.csv.gz"
 ADULT_SECONDS = at_most(3)
 RECOVERY_SECONDS = at_most(5)
 N_FULL = 500_000
@@ -50,7 +43,7 @@ def adult_row(rounds: int) -> Row:
     n_bytes = 0
     for _ in range(rounds + 1):  # the first fills the kernel cache
         with tempfile.TemporaryDirectory() as folder:
-            seconds.append(start_and_stop(["--data", str(EXAMPLE), "--target", "income"], Path(folder)))
+            seconds.append(start_and_stop(["--data", str(ADULT), "--target", "income"], Path(folder)))
             n_bytes = snapshot_bytes(Path(folder))
     return _row("Adult, trained", 32_561, n_bytes, seconds[1:], ADULT_SECONDS)
 

@@ -15,10 +15,10 @@ from benchmarks.results import Row, at_most
 NAME = "accuracy-after-unlearning"
 TITLE = "accuracy after unlearning"
 TEXT = (
-    "Test accuracy of our model after it has unlearned a growing random share of its samples, of ours retrained on "
-    "the rest, and of scikit-learn's forests retrained on the rest; parameters of `fast`, mean over the seeds. "
-    "*Different predictions* counts test rows for which any probability of the unlearned and of the retrained model "
-    "of ours differs, in all seeds: for an exact model there are none."
+    "Test accuracy of our model after it has unlearned a growing random share of its samples, of our model "
+    "retrained on the rest, and of scikit-learn's forests retrained on the rest; parameters of `fast`, mean over "
+    "the seeds. *Different predictions* counts the test rows for which any probability differs between the "
+    "unlearned and the retrained model, over all seeds. An exact model has none."
 )
 HEAD = (
     "data:",

@@ -15,8 +15,8 @@ from benchmarks.results import Row
 NAME = "accuracy-by-q"
 TITLE = "accuracy by q"
 TEXT = (
-    "Test accuracy by `occurrence` (q), with the parameters of `fast` otherwise, mean over the seeds, beside "
-    "scikit-learn's forests of as many trees with the same depth and minimum split. *Gap* is ours minus the better "
+    "Test accuracy by `occurrence` (q), otherwise with the parameters of `fast`: the mean over the seeds, beside "
+    "scikit-learn's forests with as many trees of the same depth and minimum split. *Gap* is ours minus the better "
     "peer, in points."
 )
 HEAD = ("data:", "q", "seeds", "oubli", "± sd", "ExtraTrees", "RandomForest", "gap")

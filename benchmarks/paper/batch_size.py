@@ -18,11 +18,11 @@ from oubli.core import DynamicForestClassifier
 NAME = "batch-size"
 TITLE = "batch time by size"
 TEXT = (
-    "CPU seconds to unlearn a random batch from higgs-like with the parameters of `fast`: *lazily*, `delete(ids)` "
-    "and the `resolve()` it owes; *one by one*, each delete followed by its own `resolve()`; and to retrain on the "
-    "rest, ours and scikit-learn's with 10 trees. Medians of the rounds; *one by one* and retraining are measured "
-    "once, for some sizes. *Share* is lazy unlearning as a share of the fastest retraining at that size or, if none "
-    "was measured there, at the smallest size."
+    "CPU seconds to unlearn a random batch from higgs-like with the parameters of `fast`. *Lazily*: `delete(ids)`, "
+    "and the `resolve()` that does the deferred work. *One by one*: each delete is followed by its own `resolve()`. "
+    "Beside them, retraining on the rest: ours, and scikit-learn's with 10 trees. Medians of the rounds; *one by "
+    "one* and retraining are measured once, for some sizes. *Share* is lazy unlearning divided by the fastest "
+    "retraining at that size or, where none was measured, at the smallest size."
 )
 HEAD = (
     "batch",

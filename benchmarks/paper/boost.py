@@ -18,11 +18,11 @@ from benchmarks.timing import cpu_seconds, median, rounds_of
 NAME = "boost"
 TITLE = "sequential boost"
 TEXT = (
-    "Samples unlearned one by one, laziness off (`lazy=False`), in the CPU time of one naive retraining, as the "
-    "paper defines it: our own forest with q = 1 and the parameters of `fast` otherwise. *ExtraTrees*, "
-    "*RandomForest*: the same in the time that scikit-learn's forests take to retrain (100 trees of the same depth "
-    "and minimum split; 10 on higgs-like). At most half of the samples are deleted, then the count is extrapolated. "
-    "Medians of the rounds."
+    "Samples unlearned one by one, without laziness (`lazy=False`), in the CPU time of one naive retraining. As in "
+    "the paper, naive retraining is our own forest with q = 1 and otherwise the parameters of `fast`. *ExtraTrees*, "
+    "*RandomForest*: the same in the time in which scikit-learn's forests retrain (100 trees of the same depth and "
+    "minimum split; 10 on higgs-like). At most half of the samples are deleted; the count is extrapolated from "
+    "there. Medians of the rounds."
 )
 HEAD = (
     "data:",
@@ -90,7 +90,7 @@ def _warm_up(split: Split) -> None:
 
 
 def _one_delete(split: Split, q: float, seed: int, limit: float) -> float:
-    """CPU seconds of one delete, on average over as many as take `limit` seconds, at most half of the samples."""
+    """CPU seconds of one delete, averaged over as many as take `limit` seconds, at most half of the samples."""
     forest = split.forest(seed, occurrence=q, lazy=False).fit(split.X, split.y)
     order = np.random.default_rng(seed).permutation(len(split.y))[: len(split.y) // 2]
     started = time.process_time()

@@ -21,11 +21,11 @@ from oubli.core import DynamicForestClassifier
 NAME = "online"
 TITLE = "online streams"
 TEXT = (
-    "Requests in random order, none known before the one ahead of it is answered, on higgs-like with the parameters "
-    "of `fast`; mixtures are adds : deletes : queries. Wall time of each request, one thread in all scenarios (the "
-    "paper uses 25 in the last three). For scikit-learn, which has to retrain after every change, a change costs "
-    "one fit of 10 trees. *Changes in a retraining*: our adds and deletes, at their mean, in the time of the "
-    "fastest such fit."
+    "Requests in random order, each sent after the answer to the one before. Higgs-like with the parameters of "
+    "`fast`; mixtures are adds : deletes : queries. Wall time of each request, one thread in all scenarios (the "
+    "paper uses 25 in the last three). scikit-learn has to retrain after every change, so that a change costs it "
+    "one fit of 10 trees. *Changes in a retraining*: how many of our adds and deletes, at their mean time, fit into "
+    "the fastest such fit."
 )
 HEAD = (
     "scenario:",

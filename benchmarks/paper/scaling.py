@@ -20,11 +20,11 @@ from benchmarks.timing import cpu_seconds, median, per_call, rounds_of
 NAME = "scaling"
 TITLE = "cost by number of samples"
 TEXT = (
-    "CPU time of each operation on the first n rows of higgs-like, parameters of `fast`, n from 10^3 to 10^6; one "
-    "delete, add or query of one sample from Python, medians of the rounds, of which there are fewer where they "
-    "take long. Owed: the `resolve()` after 2 % of the samples, at most 1,000, divided by their number. ExtraTrees "
-    "and RandomForest: scikit-learn's with 10 trees. *Exponent* is the slope of a straight line through the "
-    "logarithms of time and n."
+    "CPU time of each operation on the first n rows of higgs-like, with the parameters of `fast` and n from 10^3 to "
+    "10^6. Deletes, adds and queries are of one sample from Python. Medians of the rounds, of which there are fewer "
+    "where they take long. *Owed*: the `resolve()` after deleting 2 % of the samples, at most 1,000, divided by "
+    "their number. ExtraTrees and RandomForest are scikit-learn's with 10 trees. *Exponent* is the slope of a "
+    "straight line through the logarithms of time and n."
 )
 OPERATIONS = {
     "fit": "fit",

@@ -65,7 +65,7 @@ def load_split(name: str, data: Path, cache: Path, seed: int = 0, n_rows: int | 
     seed
         Decides the split where none is given.
     n_rows
-        Training rows to keep, the first ones; all when left out.
+        Training rows to keep, the first ones; all when omitted.
     """
     if name == HIGGS_LIKE:
         held = higgs_like.load(cache, n_rows or higgs_like.N_TRAIN, min(n_rows or higgs_like.N_TEST, higgs_like.N_TEST))

@@ -1,4 +1,4 @@
-"""The least that a server can do: parse the body, answer something of the same size. No model, no checks.
+"""Servers without a model: they parse the body and answer something of the same size, without checks.
 
     python -m benchmarks.serving.baselines asgi 8001
 
@@ -102,7 +102,7 @@ def plain_fastapi() -> FastAPI:
 
 
 class _NoService:
-    """Stands where the server looks for the service when it is told to stop."""
+    """A service that does nothing when the server stops."""
 
     state = "ready"
 

@@ -1,7 +1,7 @@
 """A client of raw sockets: requests as bytes made beforehand, answers looked at only for status and length.
 
-One thread, one request at a time on each connection; the next is sent when the answer is there. It needs 5 us a
-request, so a server on the other core is what is measured; the benchmark shows it beside `wrk`.
+One thread, one request at a time on each connection; the next is sent when the answer is there. It needs 5 us per
+request, so that the server on the other core limits the rate; the benchmark compares it with `wrk`.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Server:
             connection.close()
 
     def wait_until_quiet(self) -> None:
-        """Wait until nothing is left to be rebuilt, so that a measurement owes nothing to the one before."""
+        """Wait until the server has no deferred work, so that a measurement does not pay for the one before."""
         deadline = time.monotonic() + QUIET_SECONDS
         while self.get("/model")[1]["lazy_tags"]:
             if time.monotonic() > deadline:

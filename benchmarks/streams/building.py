@@ -17,12 +17,13 @@ from oubli.core.tree.state import NIL, ROOT
 NAME = "build"
 TITLE = "BUILD"
 TEXT = (
-    "higgs-like, `max_depth=10`, `alpha=0`, `pruning_size=1`. BUILD: `scrub()`, which builds the tree from the samples "
-    "held; `fit` checks and stores 500,000 samples as well. CPU time of one thread, medians of the rounds, ours and "
-    "scikit-learn's by turns. Both trees are walked through together, from the root down: two nodes are the same when "
-    "they part the same samples in the same way. Where they do not, a tie means that both splits gain the same, of "
-    "which scikit-learn draws one; too close, that ours gains more, between two values that scikit-learn takes for "
-    "equal (less than 1e-7 apart, in float32). Below such a node the samples are others and nothing is compared."
+    "higgs-like, `max_depth=10`, `alpha=0`, `pruning_size=1`. BUILD is `scrub()`, which builds the tree from the "
+    "samples held; `fit` also checks and stores 500,000 samples. CPU time of one thread, medians of the rounds, "
+    "ours and scikit-learn's in turn. The two trees are compared from the root down. Two nodes are the same when "
+    "they divide the same samples in the same way. Others differ in a tie (both splits gain the same, and "
+    "scikit-learn draws one of them) or in values too close (ours gains more, between two values that scikit-learn "
+    "takes for equal: less than 1e-7 apart in float32). Below such a node the samples differ and nothing is "
+    "compared."
 )
 HEAD = ("what:", "ours s", "scikit-learn s", "figure")
 DEPTH = 10
@@ -51,7 +52,7 @@ class Found:
 
 
 def measure(held: higgs_like.HiggsLike, rounds: int, budget: float) -> Found:
-    """Ours and theirs by turns; no further round when `budget` CPU seconds are used up."""
+    """Ours and theirs in turn; no further round when `budget` CPU seconds are used up."""
     from sklearn.tree import DecisionTreeClassifier
 
     tree = DynamicTreeClassifier(max_depth=DEPTH)

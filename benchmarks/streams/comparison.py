@@ -17,12 +17,12 @@ from benchmarks.streams.sets import Stream
 NAME = "streams"
 TITLE = "streams"
 TEXT = (
-    "Prequential F1 of the positive class and CPU time to predict and learn a sample. Ours: `max_depth=10`, "
-    "`epsilon=0.1`, `alpha=0`, `pruning_size=1`, over a window, or over everything seen (*incremental*, "
-    "`max_depth=20`, `epsilon=0.15`). Peers are river's with their defaults. Positive class: UP, rain, and class 2 of "
-    "covtype against the rest, as in the paper. SEA: four concepts, 10 % noise; hyperplane: ten columns, five weights "
-    "on the move, 5 % noise. A learner that uses up its time is stopped; *samples* says what it has seen, and the last "
-    "column is the F1 of ours with window 1000 on as many."
+    "Prequential F1 of the positive class, and CPU time to predict and learn a sample. Ours: `max_depth=10`, "
+    "`epsilon=0.1`, `alpha=0`, `pruning_size=1`, over a window or over everything seen (*incremental*: "
+    "`max_depth=20`, `epsilon=0.15`). The peers are river's with their defaults. Positive classes: UP, rain, and "
+    "class 2 of covtype against the rest, as in the paper. SEA: four concepts, 10 % noise. Hyperplane: ten columns, "
+    "five moving weights, 5 % noise. A learner that uses up its time is stopped; *samples* says how many it has "
+    "seen, and the last column is the F1 of ours with window 1000 on the same samples."
 )
 HEAD = ("stream:", "learner:", "samples", "F1", "accuracy", "us a sample", "F1 of window 1000 there")
 REFERENCE = "oubli, window 1000"

@@ -25,15 +25,15 @@ from oubli.core import DynamicTreeClassifier
 NAME = "cost"
 TITLE = "amortized cost of an update"
 TEXT = (
-    "CPU time of one update from Python, in microseconds: a window of n samples moves on, mean over whole periods "
-    "between two rebuilds of the root. `alpha=0`, `pruning_size=1`. Columns are independent and uniform, categorical "
-    "ones of eight values; the label follows two of them with 20 % noise, so that an unlimited tree grows until its "
-    "leaves are pure. What a row does not vary is n = 10,000, d = 8, epsilon = 0.1. *Exponent* is the slope of a "
-    "straight line through the logarithms; *of rebuilding*: less the time of the same updates with an epsilon at which "
-    "nothing is ever rebuilt, which is that of the call from Python and the walk down the tree. *Bound*: the slope of "
-    "O(d h log^2 n / epsilon) for a fixed height (Theorem 3.2), of O(d log^3 n / epsilon^2) for an unlimited one, and "
-    "of O(d log^2 n / epsilon) for categories (Theorem 3.3), over the same range. A value whose period would take too "
-    "long is left out. The plot shows rebuilding."
+    "CPU time of one update from Python in microseconds, while a window of n samples moves on: the mean over whole "
+    "periods between two rebuilds of the root. `alpha=0`, `pruning_size=1`. Columns are independent and uniform, "
+    "categorical ones have eight values; the label depends on two of them with 20 % noise, so that an unlimited "
+    "tree grows until its leaves are pure. Where a row does not vary them, n = 10,000, d = 8 and epsilon = 0.1. "
+    "*Exponent* is the slope of a straight line through the logarithms. *Exponent of rebuilding* is the same for "
+    "the time minus that of the same updates with an epsilon at which nothing is ever rebuilt (the call from Python "
+    "and the walk down the tree). *Bound* is the slope of O(d h log^2 n / epsilon) for a fixed height (Theorem "
+    "3.2), of O(d log^3 n / epsilon^2) for an unlimited one, and of O(d log^2 n / epsilon) for categories (Theorem "
+    "3.3), over the same range. Values whose period would take too long are left out. The plot shows rebuilding."
 )
 HEAD = (
     "varied:",

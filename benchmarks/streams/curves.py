@@ -39,7 +39,7 @@ class Question:
 
 COMMON = (
     " Prequential F1, and CPU time to predict and learn a sample; `alpha=0`, `pruning_size=1`. A curve begins at the "
-    "largest epsilon and ends where a point has taken more than its time."
+    "largest epsilon and ends where a point takes longer than its limit."
 )
 INCREMENTAL = Question(
     "incremental",
@@ -47,8 +47,8 @@ INCREMENTAL = Question(
     ("electricity", "weather"),
     ("incremental",),
     (5, 10, 20),
-    "Samples are only added. The plot has the whole curves, F1 over time, epsilon falling from left to right; beside "
-    f"them the peers.{COMMON}",
+    "Samples are only added. The plot shows F1 over time, with epsilon falling from left to right, and the "
+    f"peers.{COMMON}",
 )
 WINDOWS = Question(
     "windows",
@@ -56,7 +56,7 @@ WINDOWS = Question(
     ("electricity", "covtype, first 20,000"),
     ("window 100", "window 1000"),
     (5, 10),
-    f"The paper's Figure 1: the oldest sample leaves when a new one comes.{COMMON}",
+    f"Figure 1 of the paper: the oldest sample leaves when a new one comes.{COMMON}",
 )
 RANDOM_UPDATES = Question(
     "random-updates",
@@ -64,8 +64,8 @@ RANDOM_UPDATES = Question(
     ("electricity", "weather"),
     ("random updates",),
     (5, 10),
-    "The paper's Figure 2: after 1,000 samples the next one of the stream is added, or one of those held is deleted, "
-    f"at even chances. A sample that is not added is predicted all the same.{COMMON}",
+    "Figure 2 of the paper: after 1,000 samples, either the next sample of the stream is added or one of those held is "
+    f"deleted, with equal probability. A sample that is not added is predicted too.{COMMON}",
 )
 
 

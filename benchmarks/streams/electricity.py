@@ -15,10 +15,10 @@ NAME = "electricity"
 STREAM = "electricity"
 TITLE = "Electricity, with marks"
 TEXT = (
-    "Prequential: each sample is predicted with one call and learned with another; *update*: the same without the "
-    "predictions, for both. `alpha=0`, `pruning_size=1`. CPU time a sample, ours and HAT's by turns, medians of the "
-    "rounds; a ratio is the median of the rounds' ratios. Peers are river's with their defaults, `day` is nominal to "
-    "all. *Best other*: the largest F1 of EFDT, HAT, ARF(10) and the previous label."
+    "Prequential: each sample is predicted with one call and learned with another. *Update* is the same without the "
+    "predictions, for both. `alpha=0`, `pruning_size=1`. CPU time per sample, ours and HAT's in turn, medians of "
+    "the rounds; a ratio is the median of the rounds' ratios. The peers are river's with their defaults; `day` is "
+    "nominal for all. Beside our F1 stands the largest F1 of EFDT, HAT, ARF(10) and the previous label."
 )
 HEAD = ("what:", "setting, h = 10, epsilon = 0.1:", "ours", "beside", "figure")
 WINDOW_100 = {"max_depth": 10, "epsilon": 0.1, "window": 100}
@@ -38,7 +38,7 @@ class Found:
 
 
 def measure(stream: Stream, peers: Peers, rounds: int) -> Found:
-    """Ours and HAT by turns."""
+    """Ours and HAT in turn."""
     ours: dict[str, list[Run]] = {name: [] for name in SETTINGS}
     hat: list[Run] = []
     updates: list[Run] = []

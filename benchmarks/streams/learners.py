@@ -16,7 +16,7 @@ PEERS = (EFDT, HAT, ARF)
 
 
 class Learner(Protocol):
-    """What a stream is shown to, one sample after the other."""
+    """A learner of a stream, one sample after the other."""
 
     def rows(self, stream: Stream) -> list[Any]:
         """The rows as this learner takes them; not measured."""
@@ -60,7 +60,7 @@ class Tree:
 
 @dataclass
 class RandomUpdates(Tree):
-    """Ours in the paper's model RU: a sample is added, or one of those held is deleted, at even chances.
+    """Ours in the paper's model RU: a sample is added, or one of those held is deleted, with equal probability.
 
     As there, the first samples are all added.
     """

@@ -19,7 +19,7 @@ WARM_UP = 600
 
 @dataclass(frozen=True)
 class Run:
-    """What a learner said of a stream, or of its first samples when it used up its time, and how long it took."""
+    """Predictions of a learner on a stream, or on its first samples when it ran out of time, and the time they took."""
 
     stream: Stream
     answers: list[bool]  # from the second sample on
@@ -60,7 +60,7 @@ def run(learner: Learner, stream: Stream, budget: float) -> Run:
 
 
 def update_only(learner: Learner, stream: Stream, budget: float) -> Run:
-    """Let a learner learn the stream without ever asking it; the answers are none."""
+    """Let a learner learn the stream without predictions."""
     return _run(learner, stream, budget, asks=False)
 
 
@@ -101,7 +101,7 @@ def run_ours(parameters: dict[str, Any], stream: Stream, budget: float) -> Run:
 
 
 class Peers:
-    """The peers on each stream: run once, when somebody asks."""
+    """The peers on each stream: run once, when they are first needed."""
 
     def __init__(self, budget: float) -> None:
         self.budget = budget

@@ -36,7 +36,7 @@ class Stream:
         return len(self.rows)
 
     def first(self, n: int | None) -> Stream:
-        """The first n samples, all when left out."""
+        """The first n samples, all when omitted."""
         return Stream(self.name, self.names, self.rows[:n], self.labels[:n], self.categorical)
 
 
@@ -67,7 +67,7 @@ def sea(name: str = "SEA", _data: Path | None = None) -> Stream:
 
 
 def hyperplane(name: str = "hyperplane", _data: Path | None = None) -> Stream:
-    """A rotating hyperplane (Hulten, Spencer, Domingos, 2001): ten columns, five weights on the move; 5 % noise."""
+    """A rotating hyperplane (Hulten, Spencer, Domingos, 2001): ten columns, five moving weights; 5 % noise."""
     rng = np.random.default_rng(2)
     X = rng.random((N_MADE, 10))
     phases = rng.uniform(0, 2 * np.pi, 10)

@@ -29,8 +29,8 @@ class DynamicForestClassifier(DynamicForest, Classifier):
         Number of trees, T.
     occurrence : float in (0, 1], default 0.7
         Share of the trees that learn a sample, q. The default is chosen for accuracy on data of all
-        kinds. Lower it for cheaper adds and deletes: their cost and the training's fall in
-        proportion. 0.1 is the paper's choice for speed, and often the more accurate one on noisy data.
+        kinds. Lower it for cheaper adds and deletes: they visit only these trees, and training and
+        memory become cheaper too. 0.1 is the paper's choice for speed, and often more accurate on noisy data.
     max_depth : int or None, default None
         Greatest depth of a leaf.
     min_samples_split : int, default 2

@@ -1,1 +1,1 @@
-"""FuDyADT: one decision tree that stays near the greedy one under inserts and deletes."""
+"""FuDyADT: one decision tree whose nodes are built anew once enough samples have come or gone."""

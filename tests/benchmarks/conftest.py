@@ -21,10 +21,20 @@ def few_adults(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+class Pages:
+    """A folder of pages of results."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def read(self) -> str:
+        """All pages, one after the other."""
+        return "\n".join(path.read_text(encoding="utf-8") for path in sorted(self.folder.glob("*.md")))
+
+
 @pytest.fixture
-def results_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A RESULTS.md to write to, with one section."""
-    path = tmp_path / "RESULTS.md"
-    path.write_text("# Results\n\n## One\n\n<!-- one: begin -->\nold\n<!-- one: end -->\n", encoding="utf-8")
-    monkeypatch.setattr(results, "RESULTS", path)
-    return path
+def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pages:
+    """Pages to write to, none at the beginning."""
+    folder = tmp_path / "results"
+    monkeypatch.setattr(results, "FOLDER", folder)
+    return Pages(folder)

@@ -18,6 +18,7 @@ from benchmarks.boosting.datasets import Split, load_split
 from benchmarks.boosting.kinds import INCREMENTAL, KINDS, ONLINE, Shape
 from benchmarks.boosting.peers import CATBOOST, LIGHTGBM, PEERS, Peer, coded
 from benchmarks.results import at_most
+from tests.benchmarks.conftest import Pages
 
 compiles = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="whole benchmarks take minutes when interpreted")
 
@@ -70,7 +71,7 @@ def load(data: Path) -> Callable[[str], Split]:
 @compiles
 @pytest.mark.parametrize("asked", TOGETHER, ids=lambda asked: asked[0])
 def test_every_question_has_a_table_and_some_a_plot(
-    tmp_path: Path, data: Path, results_file: Path, monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...]
+    tmp_path: Path, data: Path, pages: Pages, monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...]
 ) -> None:
     figures = tmp_path / "figures"
     monkeypatch.setattr(bench_boosting, "FULL", TINY)
@@ -80,12 +81,12 @@ def test_every_question_has_a_table_and_some_a_plot(
     bench_boosting.main(
         ["--data", str(data), "--cache", str(tmp_path / "cache"), "--only", *asked, "--sets", *SETS, "--write-results"]
     )
-    text = results_file.read_text(encoding="utf-8")
+    text = pages.read()
     for name in asked:
         body = text.partition(f"<!-- boosting-{name}: begin -->")[2].partition("<!--")[0]
         assert body.count("\n|") >= 4, name
         assert "Machine: " in body
-        assert (f"figures/boosting-{name}.png" in body) is (name in WITH_PLOT)
+        assert (f"../figures/boosting-{name}.png" in body) is (name in WITH_PLOT)
     for name in WITH_PLOT.intersection(asked):
         assert (figures / f"boosting-{name}.png").read_bytes().startswith(b"\x89PNG")
     for line in text.splitlines():

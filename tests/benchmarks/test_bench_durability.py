@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import bench_durability
 from benchmarks.durability import probe
-from benchmarks.durability.places import command, higgs
+from benchmarks.serving.samples import command, higgs_parquet
 from tests.serving import ROOT, environment
 
 
@@ -65,7 +65,7 @@ def test_the_longest_gap() -> None:
 
 
 def test_requests_and_commands(tmp_path: Path) -> None:
-    samples = higgs(tmp_path, 300)
+    samples = higgs_parquet(tmp_path, 300)
     (addition,) = samples.additions([7])
     (sample,) = json.loads(addition.partition(b"\r\n\r\n")[2])["samples"]
     assert sample == {"id": "7", "features": samples.rows[7], "label": samples.labels[7], "readd": True}

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from benchmarks import bench_http
 from benchmarks.serving import baselines, wrk
 from benchmarks.serving.client import RefusedError, load
+from benchmarks.serving.samples import adult
 
 REPORT = """Running 3s test @ http://127.0.0.1:9901/
   1 threads and 16 connections
@@ -71,7 +71,7 @@ def test_reading_what_wrk_says() -> None:
 
 
 def test_the_baselines_answer_what_they_are_asked() -> None:
-    data = bench_http.adult()
+    data = adult()
     assert len(data.rows) == len(data.labels) == 32_561
     assert {type(cell) for cell in data.rows[0]} == {int, str}
     body = data.predictions(1)[0].partition(b"\r\n\r\n")[2]

@@ -11,6 +11,7 @@ from numba import config
 from benchmarks import bench_influence, sections
 from benchmarks.influence.proxies import _parts_alike, ndcg
 from benchmarks.influence.removal import discounted
+from tests.benchmarks.conftest import Pages
 
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="whole benchmarks take minutes when interpreted")
 
@@ -18,13 +19,13 @@ TINY = bench_influence.Sizes(250, 1, 1, 2, 10, 8, 8, 2, 2, 8, 2, 10, 1, 1, 4)
 
 
 def test_every_question_has_a_table(
-    tmp_path: Path, few_adults: Path, results_file: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, few_adults: Path, pages: Pages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figures = tmp_path / "figures"
     monkeypatch.setattr(bench_influence, "FULL", TINY)
     monkeypatch.setattr(sections, "FIGURES", figures)
     bench_influence.main(["--data", str(few_adults), "--cache", str(tmp_path / "cache"), "--write-results"])
-    text = results_file.read_text(encoding="utf-8")
+    text = pages.read()
     for name in bench_influence.QUESTIONS:
         body = text.partition(f"<!-- influence-{name}: begin -->")[2].partition("<!--")[0]
         assert body.count("\n|") >= 5, name

@@ -16,6 +16,7 @@ from benchmarks.operations import dare_rf, memory, mutations, stream
 from benchmarks.operations.mutations import Mutations, Round
 from benchmarks.operations.stream import Waits
 from benchmarks.problems import load_problem
+from tests.benchmarks.conftest import Pages
 
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="whole benchmarks take minutes when interpreted")
 
@@ -36,11 +37,11 @@ def cells(text: str, section: str) -> list[list[str]]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("tiny")
-def test_every_question_about_models_gets_its_table(tmp_path: Path, few_adults: Path, results_file: Path) -> None:
+def test_every_question_about_models_gets_its_table(tmp_path: Path, few_adults: Path, pages: Pages) -> None:
     questions = ["training", "mutations", "dare", "prediction", "stream", "batches"]
     folders = ["--data", str(few_adults), "--cache", str(tmp_path / "cache")]
     bench_operations.main([*folders, "--write-results", "--only", *questions])
-    text = results_file.read_text(encoding="utf-8")
+    text = pages.read()
     pairs = {(p, s) for p in ("higgs-like", "adult-one-hot", "adult-native") for s in ("fast", "defaults")}
     for section in ("training", "mutations", "shares", "prediction", "batch-prediction", "stream"):
         assert {(row[0], row[1]) for row in cells(text, section)} == pairs, section

@@ -9,6 +9,7 @@ from numba import config
 
 from benchmarks import bench_paper, sections
 from benchmarks.paper import accuracy_after_unlearning, accuracy_by_q, boost, scaling
+from tests.benchmarks.conftest import Pages
 
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="whole benchmarks take minutes when interpreted")
 
@@ -27,7 +28,7 @@ TINY = bench_paper.Sizes(
 
 @pytest.mark.slow
 def test_every_experiment_has_a_table_and_a_plot(
-    tmp_path: Path, few_adults: Path, results_file: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, few_adults: Path, pages: Pages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figures = tmp_path / "figures"
     monkeypatch.setattr(bench_paper, "FULL", TINY)
@@ -35,12 +36,12 @@ def test_every_experiment_has_a_table_and_a_plot(
     for module in (accuracy_by_q, accuracy_after_unlearning, boost):
         monkeypatch.setattr(module, "SETS", ("adult",))
     bench_paper.main(["--data", str(few_adults), "--cache", str(tmp_path / "cache"), "--write-results"])
-    text = results_file.read_text(encoding="utf-8")
+    text = pages.read()
     for name in bench_paper.QUESTIONS:
         body = text.partition(f"<!-- paper-{name}: begin -->")[2].partition("<!--")[0]
         assert body.count("\n|") >= 4, name
         assert "Machine: " in body
-        assert f"(figures/{name}.png)" in body
+        assert f"(../figures/{name}.png)" in body
         assert (figures / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -13,6 +13,7 @@ from benchmarks import bench_tree, higgs_like, sections
 from benchmarks.streams import building, comparison, cost, curves
 from benchmarks.streams.prequential import Run, run_ours
 from benchmarks.streams.sets import STREAMS, Stream, load_stream
+from tests.benchmarks.conftest import Pages
 
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="whole benchmarks take minutes when interpreted")
 
@@ -41,14 +42,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_every_question_has_a_table_and_a_plot(
-    tmp_path: Path, data: Path, results_file: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, data: Path, pages: Pages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figures = tmp_path / "figures"
     monkeypatch.setattr(bench_tree, "FULL", TINY)
     monkeypatch.setattr(sections, "FIGURES", figures)
     monkeypatch.setattr(curves, "EPSILONS", (0.5, 0.1))
     bench_tree.main(["--data", str(data), "--cache", str(tmp_path / "cache"), "--write-results"])
-    text = results_file.read_text(encoding="utf-8")
+    text = pages.read()
     for name in bench_tree.QUESTIONS:
         body = text.partition(f"<!-- tree-{name}: begin -->")[2].partition("<!--")[0]
         assert body.count("\n|") >= 5, name

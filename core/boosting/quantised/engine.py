@@ -1,4 +1,4 @@
-"""Exact boosting whose updates are mostly free: the engine behind `quantization`.
+"""Exact boosting of which many updates change no leaf: the engine behind `quantization`.
 
 What is trained is defined so that it hardly depends on any one sample, and yet is a function of the set of samples:
 
