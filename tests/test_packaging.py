@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -60,7 +61,7 @@ def test_a_wheel_brings_oubli_and_nothing_else(built: tuple[Path, Path]) -> None
 
 
 def test_each_module_has_one_name_in_a_checkout_and_in_a_wheel(built: tuple[Path, Path], tmp_path: Path) -> None:
-    zipfile.ZipFile(built[0]).extractall(tmp_path / "site")
+    shutil.unpack_archive(built[0], tmp_path / "site", "zip")
     installed, checkout = walk(tmp_path / "site", tmp_path), walk(ROOT, ROOT)
     assert installed["home"] == str(tmp_path / "site" / "oubli")
     assert checkout["home"] == str(ROOT / "oubli")
