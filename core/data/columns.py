@@ -7,8 +7,8 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.data.schema import Column, ColumnType
 from oubli.core.data.tables import RawColumn
+from oubli.core.data.types import Column, ColumnType
 from oubli.core.data.values import (
     FLOAT32_BITS,
     FLOAT32_EXACT,

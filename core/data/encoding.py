@@ -10,7 +10,7 @@ An error leaves nothing behind and names the first refused cell it finds by row 
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +25,14 @@ from oubli.core.data.columns import (
     round_numbers,
     scalar_encoder,
 )
-from oubli.core.data.schema import ColumnType, Schema
 from oubli.core.data.tables import Frame, Matrix, RawColumn, Rows, only_row, read_table
+from oubli.core.data.types import ColumnType
 from oubli.core.data.values import FLOAT32_EXACT, FLOAT32_LIMIT, MISSING, RefusedError, category_text
 from oubli.core.errors import FeatureCountError, InputError
 from oubli.core.jit.policy import kernel
+
+if TYPE_CHECKING:
+    from oubli.core.data.schema import Schema
 
 # What `convert` reports.
 CLEAN = 0
@@ -100,7 +103,7 @@ class Encoder:
         Name of the estimator, for messages.
     """
 
-    def __init__(self, schema: Schema, owner: str = "the model") -> None:
+    def __init__(self, schema: "Schema", owner: str = "the model") -> None:
         self.schema = schema
         self.owner = owner
         self.n_features = schema.n_features

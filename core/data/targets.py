@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.data.schema import LabelType
 from oubli.core.data.tables import COMPLEX, RawColumn, read_series, read_vector
+from oubli.core.data.types import LabelType
 from oubli.core.data.values import (
     RefusedError,
     is_boolean,

@@ -29,8 +29,6 @@ CATEGORIES_AT = 16
 CATEGORIES_STRIDE = 17
 PARAMETERS_SIZE = 18
 
-UNLIMITED_DEPTH = 2**31 - 1
-
 # Every walk over a subtree puts off the child with more samples and takes the other first, which has
 # at most half of the node's. So at most log2(n) children are put off, and n < 2**31.
 STACK_SIZE = 64

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.base import check_number
-from oubli.core.data.schema import Task
+from oubli.core.data.types import Task
 from oubli.core.errors import InputError
 from oubli.core.influence.influence import influence
 from oubli.core.influence.losses import class_losses
 from oubli.core.influence.readers.labels import held_classes, held_targets
 from oubli.core.model import Model
+from oubli.core.parameters import check_number
 
 
 @dataclass(frozen=True)

@@ -118,16 +118,14 @@ def _check_kind(model: Any, method: str) -> None:
         raise InputError(
             f"{type(model).__name__} is not a model of ours: make a view of it and the samples it was fitted on"
         )
-    model._check_is_fitted()
-    if model.kind == "tree":
-        raise InputError("there is no influence for the kind tree: use forest, or a boosted kind")
-    if method == "leave-one-out":
-        if model.guarantee != "exact":
-            raise InputError(
-                f"leave-one-out is for exact kinds, {model.kind} is {model.guarantee}: use method='leaf-influence'"
-            )
-    elif model.kind not in _LEAF_KINDS.split(", "):
-        raise InputError(f"{method} is for {_LEAF_KINDS}, not for {model.kind}: use method='leave-one-out'")
+    model.check_is_fitted()
+    answered = model.influence_methods
+    if not answered:
+        raise InputError(f"there is no influence for the kind {model.kind}: use forest, or a boosted kind")
+    if method == "leave-one-out" and method not in answered:
+        raise InputError(f"{method} is for exact kinds, {model.kind} is {model.guarantee}: use method={answered[0]!r}")
+    if method not in answered:
+        raise InputError(f"{method} is for {_LEAF_KINDS}, not for {model.kind}: use method={answered[0]!r}")
 
 
 def _places(names: Sequence[str], ids: Iterable[Any] | None) -> npt.NDArray[np.int64]:

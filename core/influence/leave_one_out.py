@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.boosting.model import BoostedModel
-from oubli.core.data.schema import Task
+from oubli.core.data.types import Task
 from oubli.core.errors import EmptyModelError, InputError
 from oubli.core.forest import quantisation
 from oubli.core.forest.blocks import blocks_over
-from oubli.core.forest.model import DynamicForest
+from oubli.core.forest.engine import ForestEngine
 from oubli.core.forest.workspace import empty_scratch
 from oubli.core.influence.forest_paths import Rows, place_rows, sums_without
 from oubli.core.influence.losses import class_losses
@@ -43,7 +42,7 @@ def losses_without(
     EmptyModelError
         When a model of fewer than two samples would be left empty.
     """
-    if model.guarantee != "exact" or not isinstance(model, (DynamicForest, BoostedModel)):
+    if "leave-one-out" not in model.influence_methods:
         raise InputError(
             f"leave-one-out needs a kind whose guarantee is exact, forest or incremental-boosting; {model.kind} is "
             f"{model.guarantee}"
@@ -81,8 +80,8 @@ def losses_without(
 
 def _answers_without(model: Any, X: Any, n_rows: int, slots: Slots) -> Iterator[Reals]:
     """Predictions without each sample, [s, m] or [s, m, classes] in the order of the classes of the model."""
-    if isinstance(model, BoostedModel):
-        return _unlearn_boosted(model, X, slots)
+    if not isinstance(model.engine_, ForestEngine):
+        return _unlearn(model, X, slots)
     if n_rows <= _FEW_ROWS:
         return _read_forest(model, X, slots)
     return _unlearn_forest(model, X, slots)
@@ -92,7 +91,7 @@ def _answers_without(model: Any, X: Any, n_rows: int, slots: Slots) -> Iterator[
 
 
 def _read_forest(forest: Any, X: Any, slots: Slots) -> Iterator[Reals]:
-    ensemble, data = forest.ensemble_, forest.data()
+    ensemble, data = forest.engine_.ensemble, forest.engine_.data(forest.problem())
     settings = ensemble.settings
     cells, category_hashes = forest.samples_.encode_queries(X)
     m, width = len(cells), ensemble.width
@@ -135,7 +134,7 @@ def _read_forest(forest: Any, X: Any, slots: Slots) -> Iterator[Reals]:
 
 def _unlearn_forest(forest: Any, X: Any, slots: Slots) -> Iterator[Reals]:
     copied = forest.copy()
-    ensemble, data = copied.ensemble_, copied.data()
+    ensemble, data = copied.engine_.ensemble, copied.engine_.data(copied.problem())
     cells, category_hashes = copied.samples_.encode_queries(X)
     moves = _scale_moves(forest, slots)
     for i, slot in enumerate(slots):
@@ -151,8 +150,9 @@ def _unlearn_forest(forest: Any, X: Any, slots: Slots) -> Iterator[Reals]:
 
 def _forest_answers(forest: Any, sums: Reals, n_planted: npt.NDArray[np.int64]) -> Reals:
     """Turn sums of shares, float64[s, m, any], into what the forest says."""
-    if forest.ensemble_.settings.is_regression:
-        return quantisation.restore(sums[:, :, 0] / n_planted[:, np.newaxis], forest.exponent())
+    targets = forest.engine_.targets
+    if targets is not None:
+        return quantisation.restore(sums[:, :, 0] / n_planted[:, np.newaxis], targets.exponent)
     shares: Reals = sums.take(forest.class_order(), axis=2) / n_planted[:, np.newaxis, np.newaxis]
     return shares
 
@@ -160,7 +160,7 @@ def _forest_answers(forest: Any, sums: Reals, n_planted: npt.NDArray[np.int64]) 
 def _scale_moves(forest: Any, slots: Slots) -> npt.NDArray[np.bool_]:
     """Whether the scale of a regression's targets moves when a sample goes: it alone is that large."""
     moves = np.zeros(len(slots), np.bool_)
-    if not forest.ensemble_.settings.is_regression:
+    if forest.engine_.targets is None:
         return moves
     y = forest.samples_.y
     scale = quantisation.TargetScale()
@@ -173,15 +173,15 @@ def _scale_moves(forest: Any, slots: Slots) -> npt.NDArray[np.bool_]:
     return moves
 
 
-# -- boosting ---------------------------------------------------------------------------------------
+# -- others -----------------------------------------------------------------------------------------
 
 
-def _unlearn_boosted(model: Any, X: Any, slots: Slots) -> Iterator[Reals]:
+def _unlearn(model: Any, X: Any, slots: Slots) -> Iterator[Reals]:
     copied = model.copy()
     problem = copied.problem()
     for slot in slots:
         one = np.array([slot])
-        if copied._changes_classes(one):
+        if problem.changes_classes(one):
             yield _answer_of_copy(model, X, int(slot))[np.newaxis]
             continue
         copied.engine_.delete(problem, one)

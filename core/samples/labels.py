@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.bounds import parse_json
-from oubli.core.data.schema import LabelType
 from oubli.core.data.targets import Label, canonical_label
+from oubli.core.data.types import LabelType
 from oubli.core.errors import CapacityError, FileError
 
 _MAX_CLASSES = 2**31 - 1
@@ -53,6 +53,7 @@ class ClassTable:
         self._free = [1, 0]
         self._order = np.zeros(0, np.int64)
         self._array: npt.NDArray[Any] | None = None
+        self._ranks: npt.NDArray[np.int32] | None = None
         self._plain_type = _PLAIN_TYPES.get(label_type)
         # 1, 1.0 and True are different classes, but equal as keys.
         self._typed = label_type is LabelType.SCALAR
@@ -95,6 +96,15 @@ class ClassTable:
     def order(self) -> npt.NDArray[np.int64]:
         """Return the codes of the held classes in canonical order; not to be written to."""
         return self._order
+
+    def ranks(self) -> npt.NDArray[np.int32]:
+        """Return the place of each code in the order, -1 for free ones; int32[capacity], not to be written to."""
+        ranks = self._ranks
+        if ranks is None or len(ranks) != self.capacity:
+            ranks = np.full(self.capacity, -1, np.int32)
+            ranks[self._order] = np.arange(len(self._order), dtype=np.int32)
+            self._ranks = ranks  # only now: another thread may take it at once
+        return ranks
 
     def classes_array(self) -> npt.NDArray[Any]:
         """Return the held classes in canonical order, in the array that np.unique would make of them.
@@ -165,7 +175,7 @@ class ClassTable:
             self._codes[self._key(value)] = code
         if moving.changed:
             del self._free[-len(moving.changed) :]
-            self._order, self._array = moving.order, None
+            self._order, self._array, self._ranks = moving.order, None, None
         self.counts += moving.counts
 
     def acquire(self, values: Sequence[Label]) -> npt.NDArray[np.int64]:
@@ -184,7 +194,7 @@ class ClassTable:
 
     def _sort(self) -> None:
         self._order = self._sorted((code, self.value(code)) for code in self._codes.values())
-        self._array = None
+        self._array = self._ranks = None
 
     @staticmethod
     def _sorted(held: Iterable[tuple[int, Label]]) -> npt.NDArray[np.int64]:
@@ -213,7 +223,7 @@ class ClassTable:
         if moving.changed:
             # A dictionary keeps the hash of a number, which is the number, where an entry was.
             self._codes = {key: code for key, code in self._codes.items()}  # noqa: C416 - a copy would copy that too
-            self._order, self._array = moving.order, None
+            self._order, self._array, self._ranks = moving.order, None, None
 
     def release(self, codes: npt.NDArray[np.int64]) -> None:
         """Count one sample less for each code; classes without samples are overwritten and freed."""

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from oubli.core.bounds import LARGEST_COUNTER
 from oubli.core.data.columns import canonical_cells
-from oubli.core.data.schema import ColumnType, Schema, Task
+from oubli.core.data.types import ColumnType, Task
 from oubli.core.data.values import ID_LENGTH, RefusedError, id_text
 from oubli.core.errors import FileError
 from oubli.core.rng import hash_text
@@ -35,6 +35,7 @@ from oubli.core.samples.slots import MAX_SLOTS
 from oubli.core.slices import cut
 
 if TYPE_CHECKING:
+    from oubli.core.data.schema import Schema
     from oubli.core.samples.store import SampleStore
 
 _KEYS = {
@@ -95,7 +96,9 @@ def dump(store: "SampleStore") -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def canonical_parts(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[dict[str, npt.NDArray[Any]], bool]:
+def canonical_parts(
+    schema: "Schema", arrays: Mapping[str, npt.NDArray[Any]]
+) -> tuple[dict[str, npt.NDArray[Any]], bool]:
     """Return the arrays of a model with the numbers of its samples in the form that `add` gives them.
 
     Returns
@@ -116,8 +119,8 @@ def canonical_parts(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> t
     return {**arrays, **changed}, not changed
 
 
-def store_bytes(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> int:
-    """Bytes of the store that `load` makes, roughly: slots and codes may be few and yet have large numbers."""
+def store_bytes(schema: "Schema", arrays: Mapping[str, npt.NDArray[Any]]) -> int:
+    """Bytes of the store that `fill` makes, roughly: slots and codes may be few and yet have large numbers."""
     slots, codes = arrays["samples.slots"], arrays["categories.codes"]
     classes = arrays["class_table.codes"]
     n_slots, n_codes, n_classes = (int(array.max(initial=-1)) + 1 for array in (slots, codes, classes))
@@ -126,20 +129,18 @@ def store_bytes(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> int:
     return n_slots * slot_bytes + _CODE_BYTES * (n_codes + n_classes) + texts
 
 
-def load(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]], owner: str) -> "SampleStore":
-    """Rebuild a store; FileError when the arrays do not fit the schema or each other.
+def fill(store: "SampleStore", arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Put what `dump` gave into an empty store; FileError when the arrays do not fit the schema or each other.
 
     As in a copy, ids are not indexed yet, see `SlotTable`. Other threads are not kept waiting.
     """
-    from oubli.core.samples.store import SampleStore
-
+    schema = store.schema
     parts = _checked_parts(schema, arrays)
     names = unpack_texts(parts["samples.ids"], parts["samples.id_offsets"], "ids")
     slots, cells, targets = parts["samples.slots"], parts["samples.cells"], parts["samples.targets"]
     n = len(slots)
     hashes = hash_ids(names)
     _check_samples(schema, names, hashes, slots, cells, targets)
-    store = SampleStore(schema, owner)
     top = int(slots.max()) + 1 if n else 0
     store._grow(top)
     store._top = top
@@ -167,10 +168,9 @@ def load(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]], owner: str) -> 
     store._next_id = int(parts["samples.next_id"][0])
     _link_subjects(store, parts)
     _attach_numbers(store, parts)
-    return store
 
 
-def _checked_parts(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+def _checked_parts(schema: "Schema", arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
     parts = {}
     if arrays.keys().isdisjoint(_LATER_KEYS):
         arrays = {**arrays, **dict.fromkeys(_LATER_KEYS, np.zeros(0, np.int64))}
@@ -201,7 +201,7 @@ def _checked_parts(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> di
 
 
 def _check_samples(
-    schema: Schema,
+    schema: "Schema",
     names: list[str],
     hashes: npt.NDArray[np.uint64],
     slots: npt.NDArray[Any],

@@ -14,17 +14,20 @@ taken; slots from `_top` on have never been used.
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.data.schema import Schema, Task
+from oubli.core.data.types import Task
 from oubli.core.data.values import normalise_id
 from oubli.core.errors import CapacityError, DuplicateIdError, UnknownIdError
 from oubli.core.samples.ids import end_of_numbers, read_ids
 from oubli.core.samples.lazy import MadeOf
 from oubli.core.slices import copied_list, cut, integers
+
+if TYPE_CHECKING:
+    from oubli.core.data.schema import Schema
 
 _SMALLEST = 16
 # Kernels keep slots in int32.
@@ -68,7 +71,7 @@ class SlotTable:
     # cannot be copied, nor let go of, without keeping other threads waiting; and many copies only go to a file.
     _slot_of: dict[str, int] = MadeOf("_order", _slots_by_id, _no_order)  # type: ignore[assignment]
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: "Schema") -> None:
         self.schema = schema
         self._classification = schema.task is Task.CLASSIFICATION
         self._slot_of = {}

@@ -16,27 +16,32 @@ journal. A removal has two: `stage_removal` and `let_go`. `commit` and `remove` 
 
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from oubli.core.changes import Changes
 from oubli.core.data.encoding import Encoder
-from oubli.core.data.schema import ColumnType, Schema
 from oubli.core.data.targets import Label, encode_labels, encode_targets
+from oubli.core.data.types import ColumnType
 from oubli.core.data.values import normalise_id
 from oubli.core.errors import InputError
 from oubli.core.jit import aligned
 from oubli.core.rng import hash_text
 from oubli.core.samples.admission import admit
+from oubli.core.samples.arrays import Data, Problem
 from oubli.core.samples.categories import Arriving, CategoryTable, Leaving
 from oubli.core.samples.expiries import ExpiryIndex, checked_moment
 from oubli.core.samples.ids import end_of_numbers, hash_ids, read_ids
 from oubli.core.samples.labels import ClassTable, Moving
 from oubli.core.samples.records import HeldSample, Prepared
+from oubli.core.samples.serialise import check, dump, fill
 from oubli.core.samples.slots import SlotTable, refuse_repeated
 from oubli.core.samples.subjects import SubjectIndex
+
+if TYPE_CHECKING:
+    from oubli.core.data.schema import Schema
 
 __all__ = ["HeldSample", "Prepared", "SampleStore", "normalise_id"]
 
@@ -94,7 +99,7 @@ class SampleStore(SlotTable):
     The arrays are replaced when the store grows; take them anew after every `commit`.
     """
 
-    def __init__(self, schema: Schema, owner: str = "the model") -> None:
+    def __init__(self, schema: "Schema", owner: str = "the model") -> None:
         super().__init__(schema)
         self._encoder = Encoder(schema, owner)
         self._categorical = self._encoder.categorical
@@ -143,6 +148,12 @@ class SampleStore(SlotTable):
                 features.append(bool(cell) if column.type is ColumnType.BOOLEAN else cell)
         subject, expires_ms = self._subjects.get(slot), self._expiries.get(slot)
         return HeldSample(self.id_of(slot), features, self._label(slot), subject, expires_ms)
+
+    def problem(self) -> Problem:
+        """The samples as engines read them; anew after each change."""
+        classes = self.classes
+        data = Data(self.cells, self.class_codes, self.id_hashes, self.categories.hashes, self.schema.categorical_mask)
+        return Problem(data, classes.ranks(), len(classes), self.y, self.held, len(self), classes.counts)
 
     def _label(self, slot: int) -> Label:
         return self.classes.value(int(self.class_codes[slot])) if self._classification else float(self.y[slot])
@@ -586,14 +597,12 @@ class SampleStore(SlotTable):
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return everything held as arrays, and nothing else; see `oubli.core.samples.serialise`."""
-        from oubli.core.samples.serialise import dump
-
         self.changes.check()
         return dump(self)
 
     @classmethod
     def from_state(
-        cls, schema: Schema, arrays: Mapping[str, npt.NDArray[Any]], owner: str = "the model"
+        cls, schema: "Schema", arrays: Mapping[str, npt.NDArray[Any]], owner: str = "the model"
     ) -> "SampleStore":
         """Rebuild a store from `state`; slots stay as they are.
 
@@ -602,12 +611,10 @@ class SampleStore(SlotTable):
         FileError
             When the arrays do not fit the schema or each other.
         """
-        from oubli.core.samples.serialise import load
-
-        return load(schema, arrays, owner)
+        store = cls(schema, owner)
+        fill(store, arrays)
+        return store
 
     def check_invariants(self) -> None:
         """Walk all of the store; AssertionError names what is broken."""
-        from oubli.core.samples.serialise import check
-
         check(self)

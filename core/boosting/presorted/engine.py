@@ -11,14 +11,13 @@ F_0 depends on every sample, and so do all residuals: an update is a fit without
 column is still the best and says how many these are, but no check is cheaper than the search that a rebuild would make.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.boosting.engine import Shape
+from oubli.core.boosting.engine import BoostedEngine
 from oubli.core.boosting.incremental_parameters import IncrementalSettings
 from oubli.core.boosting.presorted import workspace as r
 from oubli.core.boosting.presorted.boost import boost
@@ -34,14 +33,12 @@ from oubli.core.boosting.presorted.orders import (
 from oubli.core.boosting.presorted.table import make_table
 from oubli.core.boosting.presorted.watch import Watch, mark_validating
 from oubli.core.boosting.presorted.words import Start, begin, targets_of_others
-from oubli.core.boosting.problem import Problem, check_size, n_groups
+from oubli.core.boosting.problem import check_size, n_groups
 from oubli.core.boosting.state import LEAF, NODE, Trees, no_trees
 from oubli.core.changes import Changes
+from oubli.core.engine import Arrays, Progress, Shape, Slots
 from oubli.core.jit import aligned
-from oubli.core.samples.arrays import Data
-
-Slots = npt.NDArray[np.int64]
-Arrays = dict[str, npt.NDArray[Any]]
+from oubli.core.samples.arrays import Data, Problem
 
 _NODES_A_CALL = 2**16  # of the trees grown by one call of the kernel, so that there is room for them
 _LEAST_ANEW = 512  # samples that come or go, from which on it may pay to begin from nothing
@@ -63,7 +60,7 @@ class LastUpdate:
     first_tree_changed: int = -1
 
 
-class PresortedTrees:
+class PresortedTrees(BoostedEngine):
     """Boosted trees whose splits are searched over all thresholds: the engine of `quantization=None`.
 
     Parameters
@@ -89,6 +86,7 @@ class PresortedTrees:
         self.categorical = np.array(categorical, np.bool_)
         self.is_classification = is_classification
         self.changes = Changes()
+        self.n_mutations = 0
         self._forget()
 
     def _aside(self) -> Self:
@@ -132,24 +130,26 @@ class PresortedTrees:
         """Bytes of all arrays."""
         return self._orders.nbytes + self._others.nbytes + self._trees.nbytes + self._gains.nbytes
 
-    def importances(self) -> npt.NDArray[np.float64]:
-        """Sum of the gains of all splits by feature, float64[d]."""
+    def gains(self) -> npt.NDArray[np.float64]:  # noqa: D102 - inherited
         feature = self._trees.nodes["feature"]
         is_split = feature != LEAF
         return np.bincount(feature[is_split], self._gains[is_split], self.n_features).astype(np.float64)
 
     # -- learning -------------------------------------------------------------------------------
 
-    def grow(self, problem: Problem, slots: Slots, progress: Callable[[int, int], None] | None = None) -> None:
-        """Forget everything and train on the samples of some slots."""
+    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:  # noqa: D102 - inherited
         other = self._aside()
         other._forget()
+        other.n_mutations = 0
         other._take(problem, slots, progress)
         self._become(other)
 
-    def add(self, problem: Problem, slots: Slots) -> None:
-        """Learn samples that have just joined the others."""
+    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+        if self.n_trees == 0 or problem.changes_classes(slots):
+            self.fit(problem, problem.slots())
+            return
         other = self._aside()
+        other.n_mutations += len(slots)
         other._add(problem, slots)
         self._become(other)
 
@@ -167,9 +167,12 @@ class PresortedTrees:
         self._orders = merge_samples(self._orders, problem.data, slots[~validates])
         self._boost(problem, None)
 
-    def delete(self, problem: Problem, slots: Slots) -> None:
-        """Unlearn samples that are about to leave; their cells and labels are still in place."""
+    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+        if self.n_trees == 0 or len(slots) == problem.n_samples or problem.changes_classes(slots):
+            self.fit(*problem.without(slots))
+            return
         other = self._aside()
+        other.n_mutations += len(slots)
         other._delete(problem, slots)
         self._become(other)
 
@@ -191,7 +194,7 @@ class PresortedTrees:
         self._trees = no_trees()
         self._take(problem, held)
 
-    def _take(self, problem: Problem, held: Slots, progress: Callable[[int, int], None] | None = None) -> None:
+    def _take(self, problem: Problem, held: Slots, progress: Progress | None = None) -> None:
         """Hold these samples from now on, others than before of which train."""
         training, self._others = self._divide(problem.data, held)
         self._orders = sort_columns(problem.data, training)
@@ -227,7 +230,7 @@ class PresortedTrees:
             np.zeros(self.settings.n_estimators, np.int64),
         )
 
-    def _boost(self, problem: Problem, progress: Callable[[int, int], None] | None) -> None:
+    def _boost(self, problem: Problem, progress: Progress | None) -> None:
         """Grow all trees on the presorted columns, comparing them with those there were."""
         groups = n_groups(problem, self._orders.n_samples)
         if groups == 0:
@@ -280,6 +283,9 @@ class PresortedTrees:
 
     # -- keeping --------------------------------------------------------------------------------
 
+    def counterpart(self) -> Self:  # noqa: D102 - inherited
+        return type(self)(self.settings, self.n_features, self.cell_dtype, self.categorical, self.is_classification)
+
     def wipe(self) -> None:
         """Do nothing: working space is overwritten at the end of every update."""
 
@@ -289,7 +295,8 @@ class PresortedTrees:
 
     def copy(self) -> Self:
         """An independent copy; O(size)."""
-        other = type(self)(self.settings, self.n_features, self.cell_dtype, self.categorical, self.is_classification)
+        other = self.counterpart()
+        other.n_mutations = self.n_mutations
         orders, trees = self._orders, self._trees
         other._orders = Orders(orders.slots.copy(), orders.order.copy())
         other._others = self._others.copy()
@@ -343,8 +350,7 @@ class PresortedTrees:
 
     # -- checking -------------------------------------------------------------------------------
 
-    def recount(self, problem: Problem, slots: Slots) -> list[str]:
-        """Name what is kept that the samples of `slots`, which are all, do not confirm."""
+    def find_differences(self, problem: Problem, slots: Slots) -> list[str]:  # noqa: D102 - inherited
         training, others = self._divide(problem.data, slots)
         wrong = check_orders(self._orders, problem.data, training)
         if not np.array_equal(np.sort(others), np.sort(self._others)):
@@ -363,7 +369,7 @@ class PresortedTrees:
         AssertionError
             Naming what is broken.
         """
-        wrong = self.recount(problem, slots)
+        wrong = self.find_differences(problem, slots)
         if wrong:
             raise AssertionError(wrong[0])
         groups = n_groups(problem, self._orders.n_samples)

@@ -13,16 +13,15 @@ What is trained is defined so that it hardly depends on any one sample, and yet 
 A sample more or less changes the sums along its own paths. Unless that moves a rounded number, nothing else happens.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.boosting.engine import Shape
+from oubli.core.boosting.engine import BoostedEngine
 from oubli.core.boosting.incremental_parameters import IncrementalSettings
-from oubli.core.boosting.problem import Problem, check_size, n_groups
+from oubli.core.boosting.problem import check_size, n_groups
 from oubli.core.boosting.quantised import state as s
 from oubli.core.boosting.quantised.bins import (
     encode,
@@ -56,10 +55,10 @@ from oubli.core.boosting.quantised.workspace import (
 )
 from oubli.core.boosting.state import Trees, no_trees
 from oubli.core.changes import Changes
+from oubli.core.engine import Arrays, Progress, Shape, Slots
 from oubli.core.jit import aligned
 from oubli.core.rng import mix
-
-Slots = npt.NDArray[np.int64]
+from oubli.core.samples.arrays import Problem
 
 _PLAN_BYTES = 12  # of a bin in an iteration
 _FIELDS = ("threshold", "category", "value", "feature", "left", "missing_left", "is_categorical")
@@ -89,7 +88,7 @@ class LastUpdate:
     grown_from: int = 0
 
 
-class QuantisedTrees:
+class QuantisedTrees(BoostedEngine):
     """Boosted trees on grids: the engine of `quantization`."""
 
     def __init__(
@@ -110,6 +109,7 @@ class QuantisedTrees:
         self._validation_limit = np.uint64(min(limit, 2**64 - 1))
         self._n_labels = 2**settings.max_depth
         self.changes = Changes()
+        self.n_mutations = 0
         self._forget()
 
     def _become(self, other: "QuantisedTrees") -> None:
@@ -143,16 +143,16 @@ class QuantisedTrees:
 
     # -- growing --------------------------------------------------------------------------------
 
-    def grow(self, problem: Problem, slots: Slots, progress: Callable[[int, int], None] | None = None) -> None:
-        """Forget everything and train on the samples of some slots."""
+    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:  # noqa: D102 - inherited
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other._forget()
+        other.n_mutations = 0
         if len(slots):
             other._grow(problem, slots, progress)
         self._become(other)
 
-    def _grow(self, problem: Problem, slots: Slots, progress: Callable[[int, int], None] | None) -> None:
+    def _grow(self, problem: Problem, slots: Slots, progress: Progress | None) -> None:
         self._allocate_samples(len(problem.data.cells))
         self._enter(problem, slots)
         self._count_targets(problem, slots)
@@ -239,9 +239,7 @@ class QuantisedTrees:
             return loss_of_classes(self.settings, self._groups, self._steadiness)
         return loss_of_numbers(self.settings, self._start)
 
-    def _train(
-        self, samples: s.Samples, slots: Slots, begin: int, progress: Callable[[int, int], None] | None = None
-    ) -> None:
+    def _train(self, samples: s.Samples, slots: Slots, begin: int, progress: Progress | None = None) -> None:
         """Grow the iterations from `begin` on, from the scores before it."""
         report = np.zeros(s.REPORT_SIZE, np.int64)
         report[s.BEST_ITERATION] = self._best_before(begin)
@@ -283,12 +281,24 @@ class QuantisedTrees:
 
     # -- updating -------------------------------------------------------------------------------
 
-    def add(self, problem: Problem, slots: Slots) -> None:
-        """Learn samples that have just joined the others."""
+    def _fit_anew(self, problem: Problem, slots: Slots) -> None:
+        """Fit as a part of a change, which is counted all the same."""
+        n_mutations = self.n_mutations
+        self.fit(problem, slots)
+        self.n_mutations = n_mutations
+
+    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+        if self.n_trees == 0 or problem.changes_classes(slots):
+            self.fit(problem, problem.slots())
+        else:
+            self._add(problem, slots)
+            self.n_mutations += len(slots)
+
+    def _add(self, problem: Problem, slots: Slots) -> None:
         held = np.flatnonzero(self._roles)
         check_size(self.settings.n_estimators, self._groups, 2 * self._n_labels - 1)
         if not self._groups or self._all_train or n_groups(problem, 1) != self._groups:
-            self.grow(problem, np.concatenate([held, slots]))
+            self._fit_anew(problem, np.concatenate([held, slots]))
             return
         self._widen(len(problem.data.cells))
         change = self._make_change(slots, 1)
@@ -301,15 +311,17 @@ class QuantisedTrees:
         except MemoryError:
             is_done = False  # growing anew needs nothing of what has been left halfway, and gives the same trees
         if not is_done:
-            self.grow(problem, np.concatenate([held, slots]))
+            self._fit_anew(problem, np.concatenate([held, slots]))
 
-    def delete(self, problem: Problem, slots: Slots) -> None:
-        """Unlearn samples that are about to leave; their cells and labels are still in place."""
+    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+        if self.n_trees == 0 or len(slots) == problem.n_samples or problem.changes_classes(slots):
+            self.fit(*problem.without(slots))
+        else:
+            self._delete(problem, slots)
+            self.n_mutations += len(slots)
+
+    def _delete(self, problem: Problem, slots: Slots) -> None:
         held = np.flatnonzero(self._roles)
-        rest = np.setdiff1d(held, slots)
-        if not self._groups:
-            self.grow(problem, rest)
-            return
         change = self._make_change(slots, 0)
         self.changes.undo = None
         try:
@@ -317,9 +329,9 @@ class QuantisedTrees:
             if is_done:
                 self._update(problem, slots, change, 0)
         except MemoryError:
-            is_done = False  # as in `add`
+            is_done = False  # as in `_add`
         if not is_done:
-            self.grow(problem, rest)
+            self._fit_anew(problem, np.setdiff1d(held, slots))
 
     def _join(self, problem: Problem, slots: Slots, held: Slots) -> bool:
         """Take samples into bins and counters; False when everything has to be grown anew."""
@@ -496,8 +508,7 @@ class QuantisedTrees:
             self._trees = make_trees(self._forest, n_trees, self._features, base, loss.unit)
         return self._trees
 
-    def importances(self) -> npt.NDArray[np.float64]:
-        """Sum of the gains of all splits by feature, float64[d]."""
+    def gains(self) -> npt.NDArray[np.float64]:  # noqa: D102 - inherited
         if not self._groups:
             return np.zeros(self.n_features)
         return importances(self._forest, self._n_predicting * self._groups, self._rules, self.n_features)
@@ -543,8 +554,10 @@ class QuantisedTrees:
             other._space = space._replace(**{name: np.zeros_like(array) for name, array in space._asdict().items()})
         return other
 
-    def wipe(self) -> None:
-        """Overwrite the working space, so that it holds nothing of any sample."""
+    def counterpart(self) -> Self:  # noqa: D102 - inherited
+        return type(self)(self.settings, self.n_features, np.float32, self.categorical, self.is_classification)
+
+    def wipe(self) -> None:  # noqa: D102 - inherited
         self._work = None
         if not self._groups:
             return
@@ -556,14 +569,14 @@ class QuantisedTrees:
         forest = self._forest
         forest.pool[forest.free[: int(forest.meta[s.N_FREE])]] = 0
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """The trees as arrays for a file: what they are compared with when they are grown again from the samples."""
         trees = self.trees
         fields = {name: np.ascontiguousarray(trees.nodes[name]) for name in _FIELDS}
         return {**fields, "roots": trees.roots.copy(), "base": trees.base.copy(), "unit": np.array([trees.unit])}
 
     @staticmethod
-    def bytes_asked(settings: IncrementalSettings, shape: Shape, arrays: Mapping[str, npt.NDArray[Any]]) -> int:
+    def bytes_asked(settings: IncrementalSettings, shape: Shape, arrays: Arrays) -> int:
         """Bytes of the engine that is made of a file, roughly: it is grown anew from the samples."""
         n_nodes, m = 1 << (settings.max_depth + 1), settings.n_estimators
         n_trees, n_codes = m * shape.groups, min(settings.max_bins, shape.n_samples) + 2
@@ -579,7 +592,7 @@ class QuantisedTrees:
         cell_dtype: npt.DTypeLike,
         categorical: npt.NDArray[np.bool_],
         is_classification: bool,
-        arrays: Mapping[str, npt.NDArray[Any]],
+        arrays: Arrays,
         problem: Problem,
         slots: Slots,
     ) -> Self:
@@ -598,7 +611,7 @@ class QuantisedTrees:
         n_trees = len(arrays["roots"])
         if n_trees > most or (n_trees < most and not settings.patience):
             raise ValueError("the number of trees (roots) is wrong")
-        engine.grow(problem, slots)
+        engine.fit(problem, slots)
         expected = engine.arrays()
         if set(arrays) != set(expected):
             raise ValueError("arrays are missing, or there are too many")
@@ -610,16 +623,13 @@ class QuantisedTrees:
 
     # -- checking -------------------------------------------------------------------------------
 
-    def recount(self, problem: Problem, slots: Slots) -> list[str]:
-        """Name the counters kept that the samples of `slots`, which are all, do not confirm."""
-        fresh = type(self)(
-            self.settings, self.n_features, problem.data.cells.dtype, self.categorical, self.is_classification
-        )
-        fresh.grow(problem, slots)
+    def find_differences(self, problem: Problem, slots: Slots) -> list[str]:  # noqa: D102 - inherited
+        fresh = self.counterpart()
+        fresh.fit(problem, slots)
         return differences(self, fresh, slots)
 
     def check_invariants(self, problem: Problem, slots: Slots) -> None:
         """Compare everything kept with what growing anew gives; AssertionError names what is broken."""
-        wrong = self.recount(problem, slots) + loose_ends(self, slots)
+        wrong = self.find_differences(problem, slots) + loose_ends(self, slots)
         if wrong:
             raise AssertionError("; ".join(wrong))

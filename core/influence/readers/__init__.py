@@ -32,7 +32,7 @@ def view(
         When the model is of no such kind, was trained in a way that influence is not defined for, or on other samples.
     """
     # Imported here, not above: these modules are only needed for the models that they read.
-    from oubli.core.boosting.model import BoostedModel
+    from oubli.core.boosting.estimator import BoostedModel
 
     if isinstance(model, BoostedModel):
         from oubli.core.influence.readers.ours import read

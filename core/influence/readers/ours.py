@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.boosting.model import BoostedModel
-from oubli.core.data.schema import ColumnType, Task
+from oubli.core.boosting.estimator import BoostedModel
+from oubli.core.data.types import ColumnType, Task
 from oubli.core.errors import EmptyModelError, InputError
 from oubli.core.influence.losses import Loss
 from oubli.core.influence.readers.labels import held_classes, held_targets

@@ -317,23 +317,23 @@ def test_what_is_broken_is_named() -> None:
     problem, slots = world.problem(world.held), np.arange(200)
     broken = world.engine.copy()
     broken._forest.nodes["total"][3, 1] += 1
-    assert any("total" in name for name in broken.recount(problem, slots))
+    assert any("total" in name for name in broken.find_differences(problem, slots))
     broken = world.engine.copy()
     broken._forest.pool[broken._forest.nodes["block"][2, 0], 0] += 1
     with pytest.raises(AssertionError, match="histograms"):
         broken.check_invariants(problem, slots)
     broken = world.engine.copy()
     broken._class_counts[0] += 1
-    assert any("classes" in name for name in broken.recount(problem, slots))
+    assert any("classes" in name for name in broken.find_differences(problem, slots))
 
 
 def test_importances_follow_the_splits() -> None:
     rng = np.random.default_rng(0)
     cells = rng.standard_normal((500, 3)).astype(np.float32)
     world = World(cells, (cells[:, 1] > 0).astype(np.int64))
-    assert world.engine.importances().tolist() == [0, 0, 0]
+    assert world.engine.gains().tolist() == [0, 0, 0]
     world.grow(list(range(500)))
-    gains = world.engine.importances()
+    gains = world.engine.gains()
     assert gains[1] > 10 * (gains[0] + gains[2])
 
 
@@ -346,5 +346,5 @@ def test_the_size_step_is_about_log2() -> None:
 def test_progress_is_reported_after_each_iteration() -> None:
     world = coarse_world(100, n_estimators=4)
     seen: list[tuple[int, int]] = []
-    world.engine.grow(world.problem(set(range(100))), np.arange(100), lambda done, total: seen.append((done, total)))
+    world.engine.fit(world.problem(set(range(100))), np.arange(100), lambda done, total: seen.append((done, total)))
     assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]

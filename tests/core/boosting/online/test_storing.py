@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from oubli.core.boosting.online.engine import OnlineTrees
-from oubli.core.boosting.problem import Problem
+from oubli.core.samples.arrays import Problem
 from tests.core.boosting.online.direct import digest, grown, make_engine, make_problem, with_classes
 
 N = 100
