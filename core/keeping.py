@@ -106,14 +106,15 @@ class Keepable(Estimator, ABC):
         engine = self.engine_type(settings)(*self._columns(settings, schema))
         if engine.keeps_order:
             store.remove(engine.enqueue(store.slots_in_order()))
-        self._hold(store, engine)
+        self.hold(store, engine)
 
     def _columns(self, settings: Any, schema: Schema) -> tuple[Any, ...]:
         """What an engine is made with."""
         is_classification = self.task is Task.CLASSIFICATION
         return settings, schema.n_features, schema.cell_dtype, schema.categorical_mask, is_classification
 
-    def _hold(self, store: SampleStore, engine: Any) -> None:
+    def hold(self, store: SampleStore, engine: Any) -> None:
+        """Belong to an engine over the samples of a store."""
         engine.changes = store.changes
         self.schema_ = schema = store.schema
         self.samples_ = store
@@ -130,7 +131,8 @@ class Keepable(Estimator, ABC):
         """Codes of the classes held, in the order of their values."""
         return self.samples_.classes.order()
 
-    def _digest_of(self, tree_digests: list[str]) -> str:
+    def digest_of(self, tree_digests: list[str]) -> str:
+        """Digest of the model, whose trees have these."""
         header = {
             "format": self.engine_.format,
             "kind": self.kind,
@@ -153,13 +155,13 @@ class Keepable(Estimator, ABC):
         Two models of the same parameters that hold the same samples have the same digest: whatever their history if
         they are exact, and after `fit` or `scrub` otherwise.
         """
-        return self._digest_of(self.tree_digests())
+        return self.digest_of(self.tree_digests())
 
     def fresh_fit(self) -> Self:
         """Fit another model anew on the samples held, read one by one and in another order, with the same types."""
         fresh = type(self)(**{**self.get_params(), "random_state": self.seed_})
         store = SampleStore(self.schema_, owner=type(self).__name__)
-        fresh._hold(store, self.engine_.counterpart())
+        fresh.hold(store, self.engine_.counterpart())
         names = sorted(self.samples_.ids())
         if names:
             held = [self.samples_.get(name) for name in names]
@@ -176,7 +178,7 @@ class Keepable(Estimator, ABC):
         """
         store, engine = self.samples_, self.engine_
         live = self.tree_digests()
-        live_digest = self._digest_of(live)
+        live_digest = self.digest_of(live)
         wrong: list[str] = []
         try:
             store.check_invariants()
@@ -190,7 +192,7 @@ class Keepable(Estimator, ABC):
             distance = None if fresh is None else self._distance_to(fresh)
         elif fresh is not None:
             others = fresh.tree_digests()
-            other_digest = fresh._digest_of(others)
+            other_digest = fresh.digest_of(others)
             if other_digest == live_digest:
                 other_slots = fresh.samples_.find(list(store.names(slots))) if len(slots) else slots
                 counterpart = Counterpart(fresh.engine_, fresh.samples_.problem(), other_slots)
@@ -261,7 +263,7 @@ class Keepable(Estimator, ABC):
         """
         self.check_is_fitted()
         other = self._unfitted()
-        other._hold(self.samples_.copy(), self.engine_.copy())
+        other.hold(self.samples_.copy(), self.engine_.copy())
         return other
 
     def _unfitted(self) -> Self:
@@ -292,7 +294,7 @@ class Keepable(Estimator, ABC):
         arrays = {engine.prefix + name: array for name, array in engine.arrays().items()}
         return document, {**arrays, **self.samples_.state()}
 
-    def _restore(self, settings: Any, document: Mapping[str, Any], arrays: Arrays, store: SampleStore) -> None:
+    def restore(self, settings: Any, document: Mapping[str, Any], arrays: Arrays, store: SampleStore) -> None:
         """Hold the samples of a store, and take the trees over that `to_parts` described, checked.
 
         Raises
@@ -307,7 +309,7 @@ class Keepable(Estimator, ABC):
             engine.n_mutations = document["n_mutations"]
         if engine.keeps_order:
             engine.enqueue(store.slots_in_order())
-        self._hold(store, engine)
+        self.hold(store, engine)
 
     def save(self, path: str | PathLike[str], extra: Mapping[str, str] | None = None) -> None:
         """Write the model to one file; resolves all tags.
@@ -402,7 +404,7 @@ class Keepable(Estimator, ABC):
             model.begin(schema, settings, store)
             model.engine_.fit(store.problem(), store.slots())
         else:
-            model._restore(settings, document, arrays, store)
+            model.restore(settings, document, arrays, store)
         return model, regrow
 
     @classmethod
@@ -454,7 +456,7 @@ class Keepable(Estimator, ABC):
             document, arrays = state["document"], state["arrays"]
             schema = Schema.from_dict(document["schema"])
             store = SampleStore.from_state(schema, arrays, owner=type(self).__name__)
-            self._restore(state["settings"], document, arrays, store)
+            self.restore(state["settings"], document, arrays, store)
 
 
 def engine_parts(engine_type: type[Engine], arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:

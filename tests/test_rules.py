@@ -121,3 +121,28 @@ def test_the_locks_agree() -> None:
 
 def test_the_changelog_has_the_version() -> None:
     assert f"## [{VERSION}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+# Names that the language gives named tuples, and private names of libraries that have no public ones.
+PUBLIC_ALL_THE_SAME = {"_asdict", "_fields", "_make", "_replace"}
+OF_OTHER_LIBRARIES = {
+    "core/influence/readers/from_scikit_learn.py": {"_bin_mapper", "_predictors", "_preprocess_X"},
+    "core/jit/cache.py": {"_cache", "_defn", "_rebuild", "_reduce"},
+    "core/jit/policy.py": {"_cache"},
+}
+
+
+def private_attributes(path: Path) -> Iterator[ast.Attribute]:
+    """Every private attribute that a file asks of an object other than `self` and `cls`."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+            owner = ast.unparse(node.value)
+            if owner not in {"self", "cls", "super()"} and node.attr not in PUBLIC_ALL_THE_SAME:
+                yield node
+
+
+@pytest.mark.parametrize("path", CORE, ids=name)
+def test_core_asks_no_other_object_for_a_private_attribute(path: Path) -> None:
+    allowed = OF_OTHER_LIBRARIES.get(name(path), set())
+    found = [f"{node.lineno}: {ast.unparse(node)}" for node in private_attributes(path) if node.attr not in allowed]
+    assert found == [], "take what is needed as an argument, or make the attribute public"

@@ -200,14 +200,14 @@ class StraightforwardTrees(PresortedTrees):
 
     def __init__(self, settings: IncrementalSettings, *_: Any) -> None:
         self.settings = settings
-        self._trees = no_trees()
+        self.trees = no_trees()
 
     def fit(self, problem: Problem, slots: npt.NDArray[np.int64], progress: Any = None) -> None:
         """Train on the samples of some slots."""
         settings, data = self.settings, problem.data
         groups = n_groups(problem, len(slots))
         if groups == 0:
-            self._trees = no_trees()
+            self.trees = no_trees()
             return
         start = begin(problem, slots, settings.learning_rate, settings.l2_regularization, settings.min_child_weight)
         roots = np.zeros(settings.n_estimators * groups, np.int32)
@@ -218,4 +218,4 @@ class StraightforwardTrees(PresortedTrees):
             columns, data.categorical, data.category_hashes, start.loss, settings.max_depth,
             make_derivatives(len(slots), start.first), nodes, roots,
         )  # fmt: skip
-        self._trees = Trees(nodes[:size].copy(), roots, start.base, start.unit)
+        self.trees = Trees(nodes[:size].copy(), roots, start.base, start.unit)

@@ -85,7 +85,7 @@ class BoostedEngine(Engine):
             answers = _saturated(answers)
         return answers[:, 0] if is_regression else answers
 
-    def scores(self, cells: npt.NDArray[Any], category_hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
+    def raw_scores(self, cells: npt.NDArray[Any], category_hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
         """Raw scores F of each row, float64[n, groups]."""
         trees = self.trees
         scores = np.empty((len(cells), trees.n_groups))

@@ -16,7 +16,7 @@ class BoostedModel(Model):
     def raw_scores(self, X: Any) -> npt.NDArray[np.float64]:
         """Raw scores F of each row, float64[n, groups]: log-odds of the second class of two, or one score a class."""
         self._check_names(X)
-        scores: npt.NDArray[np.float64] = self.engine_.scores(*self._encode_queries(X))
+        scores: npt.NDArray[np.float64] = self.engine_.raw_scores(*self._encode_queries(X))
         return scores
 
     @property

@@ -66,14 +66,15 @@ class Ensemble:
         # The types of all that these are given are those of the forest.
         self._update_samples, self._resolve_tree_of = Direct(update_samples), Direct(resolve_tree)
         self._resolve_paths, self._sum_leaves_of = Direct(resolve_paths), Direct(sum_leaves)
-        self._is_planted = False  # whether the pools have yet to be made as large as the trees will be
-        self.parameters = self._parameters()
+        self.is_planted = False  # whether the pools have yet to be made as large as the trees will be
+        self.parameters = self.make_parameters()
         self.trees = self._empty_trees()
         self.blocks = self._empty_blocks(2)
-        self._scratch = self._empty_scratch(64, 0)
-        self._update_scratch = UpdateScratch.part_of(self._scratch)
+        self.scratch = self._empty_scratch(64, 0)
+        self._update_scratch = UpdateScratch.part_of(self.scratch)
 
-    def _parameters(self) -> Parameters:
+    def make_parameters(self) -> Parameters:
+        """The parameters as the kernels read them."""
         settings = self.settings
         values = np.zeros(inputs.PARAMETERS_SIZE, np.int64)
         values[inputs.N_TREES] = settings.n_trees
@@ -119,9 +120,10 @@ class Ensemble:
         smallest = max(96, 3 * (self.settings.n_thresholds + 2) * self.width)
         return max(smallest, min(int(_SHARE_WITH_BLOCK * self._n_planted), _SURELY_WITH_BLOCK))
 
-    def _set_block_minimum(self, n_planted: int) -> None:
+    def set_block_minimum(self, n_planted: int) -> None:
+        """Decide which nodes keep counters, by the samples of the largest tree."""
         self._n_planted = n_planted
-        self.parameters = self._parameters()
+        self.parameters = self.make_parameters()
 
     def keep_blocks_like(self, other: "Ensemble") -> None:
         """Keep counters for nodes as small as the smallest of another forest that has some.
@@ -132,7 +134,7 @@ class Ensemble:
         with_block = records["n_samples"][records["block"] != NIL]
         if len(with_block):
             self._smallest_block = max(2, int(with_block.min()))
-            self.parameters = self._parameters()
+            self.parameters = self.make_parameters()
 
     @property
     def _counter_dtype(self) -> type[np.int32] | type[np.int64]:
@@ -168,7 +170,7 @@ class Ensemble:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays, unused capacity included."""
-        arrays = [*self.trees, self.blocks.longs, *self._scratch]
+        arrays = [*self.trees, self.blocks.longs, *self.scratch]
         return int(sum(array.nbytes for array in arrays if isinstance(array, np.ndarray)))
 
     def _largest_tree(self) -> int:
@@ -197,15 +199,16 @@ class Ensemble:
 
     def _reserve_scratch(self, data: Data) -> None:
         """Working space for the largest tree and all categories, never less than before."""
-        n_rows, n_codes = len(self._scratch.entries), len(self._scratch.category_places) - 1
+        n_rows, n_codes = len(self.scratch.entries), len(self.scratch.category_places) - 1
         needed = self._largest_tree()
         if needed > n_rows or len(data.category_hashes) != n_codes:
             if needed > n_rows:
                 n_rows = max(needed, n_rows + n_rows // 4)
-            self._scratch = self._empty_scratch(n_rows, len(data.category_hashes))
+            self.scratch = self._empty_scratch(n_rows, len(data.category_hashes))
 
-    def _cleared_scratch(self) -> Scratch:
-        return self._empty_scratch(len(self._scratch.entries), len(self._scratch.category_places) - 1)
+    def cleared_scratch(self) -> Scratch:
+        """Working space of the same size that holds nothing of any sample."""
+        return self._empty_scratch(len(self.scratch.entries), len(self.scratch.category_places) - 1)
 
     def _reserve(self, n_nodes: int, n_leaves: int, n_blocks: int) -> None:
         trees = self.trees
@@ -260,11 +263,11 @@ class Ensemble:
         self.blocks = self._empty_blocks(2)
         self._reserve_entries(int(slots.max()) + 1 if len(slots) else 0)
         counts = np.zeros(self.settings.n_trees, np.int64)
-        count_members(data, self.parameters, self._scratch, slots, counts)
-        self._set_block_minimum(int(counts.max()))
+        count_members(data, self.parameters, self.scratch, slots, counts)
+        self.set_block_minimum(int(counts.max()))
         self._reserve_members(int(2 * counts.sum()) + len(counts))
-        plant(self.trees, data, self.parameters, self._scratch, slots, counts)
-        self._is_planted = True
+        plant(self.trees, data, self.parameters, self.scratch, slots, counts)
+        self.is_planted = True
 
     def fit(
         self,
@@ -309,8 +312,8 @@ class Ensemble:
     def _update(self, data: Data, slots: npt.NDArray[np.int64], sign: int) -> None:
         done = 0
         scratch = self._update_scratch
-        if scratch.permutation is not self._scratch.permutation:
-            scratch = self._update_scratch = UpdateScratch.part_of(self._scratch)
+        if scratch.permutation is not self.scratch.permutation:
+            scratch = self._update_scratch = UpdateScratch.part_of(self.scratch)
         while done < len(slots) * self.settings.occurrences:
             done = self._update_samples.call(self.trees, data, self.parameters, scratch, self.blocks, slots, sign, done)
             if done < len(slots) * self.settings.occurrences:
@@ -323,12 +326,12 @@ class Ensemble:
         old_layout, old_width = self.layout, self.width
         wider = self.aside()
         wider.width = n_classes
-        wider.parameters = wider._parameters()
+        wider.parameters = wider.make_parameters()
         wider.trees = self.trees._replace(statistics=_widened(self.trees.statistics, n_classes))
         n_attributes = self.settings.max_features
         longs = relaid(self.blocks.longs, old_layout, wider.layout, n_attributes, old_width, n_classes)
         wider.blocks = self._blocks_over(longs)
-        wider._scratch = wider._cleared_scratch()
+        wider.scratch = wider.cleared_scratch()
         self.become(wider)
 
     # -- resolving ------------------------------------------------------------------------------
@@ -338,7 +341,7 @@ class Ensemble:
         total = 0
         while True:
             status, n_resolved = self._resolve_tree_of.call(
-                self.trees, data, self.parameters, self._scratch, self.blocks, tree,
+                self.trees, data, self.parameters, self.scratch, self.blocks, tree,
                 max_tags - total, max_work, whole_below,
             )  # fmt: skip
             total += int(n_resolved)
@@ -350,9 +353,9 @@ class Ensemble:
         pools = [nodes.N_NODES, nodes.N_LEAVES, nodes.N_BLOCKS]
         before = self.trees.meta[pools]
         self._resolve_tree(data, tree, _NO_LIMIT, _NO_LIMIT, _NO_LIMIT)
-        if self._is_planted:
+        if self.is_planted:
             # The others will be of the same size: growing the pools bit by bit would copy them many times.
-            self._is_planted = False
+            self.is_planted = False
             used = self.trees.meta[pools]
             needed = used + np.ceil(1.1 * self.settings.n_trees * (used - before)).astype(np.int64)
             self._reserve(*(int(size) + 512 for size in needed))
@@ -369,9 +372,9 @@ class Ensemble:
                 self._resolve_whole_tree(data, int(tree))
             return n_tags
         done, max_tags = 0, int(max_tags)
-        self._scratch.work[0] = 0
+        self.scratch.work[0] = 0
         for tree in np.flatnonzero(self.trees.tree_tags):
-            if done >= max_tags or self._scratch.work[0] >= _SHORT_WORK:
+            if done >= max_tags or self.scratch.work[0] >= _SHORT_WORK:
                 break
             done += self._resolve_tree(data, int(tree), max_tags - done, _SHORT_WORK, _WHOLE_BELOW)
         return done
@@ -404,7 +407,7 @@ class Ensemble:
         self._reserve_scratch(data)
         sums = np.zeros((len(cells), 1 if self.settings.is_regression else self.width))
         n_planted = sum_leaves_frozen(
-            self.trees, data, self.parameters, self._scratch, self.blocks, cells,
+            self.trees, data, self.parameters, self.scratch, self.blocks, cells,
             category_hashes, sums,
         )  # fmt: skip
         return sums, n_planted
@@ -433,7 +436,7 @@ class Ensemble:
         row = 0
         while row < len(cells):
             row = self._resolve_paths.call(
-                self.trees, data, self.parameters, self._scratch, self.blocks, cells,
+                self.trees, data, self.parameters, self.scratch, self.blocks, cells,
                 category_hashes, row,
             )  # fmt: skip
             if row < len(cells):
@@ -443,7 +446,7 @@ class Ensemble:
 
     def wipe_working_space(self) -> None:
         """Overwrite what the split search left behind, so that it holds nothing of any sample."""
-        self._scratch = self._cleared_scratch()
+        self.scratch = self.cleared_scratch()
         self.blocks.longs[0] = 0
 
     def shred(self) -> None:
@@ -456,9 +459,9 @@ class Ensemble:
         other = Ensemble(self.settings, self.n_features, max(self.width, 2), self.cell_dtype, self.has_categories)
         other.trees = Trees(*map(aligned.copy, self.trees))
         other.blocks = self._blocks_over(aligned.copy(self.blocks.longs))
-        other._is_planted = self._is_planted
-        other._set_block_minimum(self._n_planted)
-        other._scratch = self._cleared_scratch()
+        other.is_planted = self.is_planted
+        other.set_block_minimum(self._n_planted)
+        other.scratch = self.cleared_scratch()
         return other
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
@@ -478,7 +481,7 @@ class Ensemble:
         blocks = self._blocks_over(longs)
         check_bounds(trees, blocks, self.settings, self.layout, self.n_features, self.width, n_slots)
         self.trees, self.blocks = trees, blocks
-        self._set_block_minimum(self._largest_tree())
+        self.set_block_minimum(self._largest_tree())
 
 
 def _enlarged(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:

@@ -239,11 +239,8 @@ class ClassTable:
     def copy(self) -> "ClassTable":
         """Return an independent copy."""
         other = ClassTable(self.label_type)
-        other.counts = self.counts.copy()
-        other._values = self._values.copy()
-        other._codes = self._codes.copy()
-        other._free = self._free.copy()
-        other._order = self._order.copy()
+        for name in ("counts", "_values", "_codes", "_free", "_order"):
+            setattr(other, name, getattr(self, name).copy())
         return other
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
@@ -267,27 +264,31 @@ class ClassTable:
             When the arrays do not fit each other.
         """
         table = cls(label_type)
+        table.fill(arrays, codes)
+        return table
+
+    def fill(self, arrays: Mapping[str, npt.NDArray[Any]], codes: npt.NDArray[np.int64]) -> None:
+        """Put what `state` gave into an empty table; see `from_state`."""
         held = arrays["class_table.codes"].tolist()
         values = parse_json(arrays["class_table.values"].tobytes(), "the table of classes")
         sound = isinstance(values, list) and len(values) == len(held) == len(set(held))
         sound = sound and all(0 <= code < _MAX_CLASSES for code in held)
         if sound:
-            sound = all(type(v) is not list and _same(canonical_label(v, label_type), v) for v in values)
+            sound = all(type(v) is not list and _same(canonical_label(v, self.label_type), v) for v in values)
         # Counted, not sorted, for there are many samples; the largest code first, for a count is as long.
         sound = sound and (not len(codes) or (codes.min() >= 0 and codes.max() <= max(held, default=-1)))
         if not sound or np.flatnonzero(np.bincount(codes)).tolist() != sorted(held):
             raise FileError("the table of classes does not fit the samples: restore another file")
         capacity = max([2, *(code + 1 for code in held)])
-        table._values = [None] * capacity
+        self._values = [None] * capacity
         for code, value in zip(held, values, strict=True):
-            table._values[code] = value
-            table._codes[table._key(value)] = code
-        if len(table._codes) != len(held):
+            self._values[code] = value
+            self._codes[self._key(value)] = code
+        if len(self._codes) != len(held):
             raise FileError("the table of classes holds a class twice: restore another file")
-        table.counts = np.bincount(codes, minlength=capacity).astype(np.int64)
-        table._free = [code for code in range(capacity - 1, -1, -1) if table._values[code] is None]
-        table._sort()
-        return table
+        self.counts = np.bincount(codes, minlength=capacity).astype(np.int64)
+        self._free = [code for code in range(capacity - 1, -1, -1) if self._values[code] is None]
+        self._sort()
 
     def check_invariants(self, codes: npt.NDArray[np.int64]) -> None:
         """Check the table against the class codes of all samples held; AssertionError names what is broken."""

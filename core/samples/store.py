@@ -101,13 +101,13 @@ class SampleStore(SlotTable):
 
     def __init__(self, schema: "Schema", owner: str = "the model") -> None:
         super().__init__(schema)
-        self._encoder = Encoder(schema, owner)
-        self._categorical = self._encoder.categorical
+        self.encoder = Encoder(schema, owner)
+        self._categorical = self.encoder.categorical
         self.classes = ClassTable(schema.label_type)
         self.categories = CategoryTable(self._categorical)
-        self._subjects = SubjectIndex()
-        self._expiries = ExpiryIndex()
-        self._is_fresh_copy = False
+        self.subjects = SubjectIndex()
+        self.expiries = ExpiryIndex()
+        self.is_fresh_copy = False
         self.changes = Changes()
         self._blank = np.zeros(schema.n_features, schema.cell_dtype)  # copied in a third of the time of a scalar
 
@@ -116,14 +116,14 @@ class SampleStore(SlotTable):
     @property
     def owner(self) -> str:
         """Name of the estimator in messages."""
-        return self._encoder.owner
+        return self.encoder.owner
 
     @property
     def nbytes(self) -> int:
         """Bytes in memory: exact for arrays, an estimate for texts."""
-        tables = self.classes.nbytes + self.categories.nbytes + self._expiries.nbytes
+        tables = self.classes.nbytes + self.categories.nbytes + self.expiries.nbytes
         containers = self._containers_nbytes()
-        texts = len(self) + _SUBJECT_TEXTS * len(self._subjects) + len(self.categories)
+        texts = len(self) + _SUBJECT_TEXTS * len(self.subjects) + len(self.categories)
         return sum(array.nbytes for array in self._arrays()) + tables + containers + texts * _TEXT_BYTES
 
     def get(self, sample_id: object) -> HeldSample:
@@ -146,7 +146,7 @@ class SampleStore(SlotTable):
                 features.append(self.categories.value(int(cell)))
             else:
                 features.append(bool(cell) if column.type is ColumnType.BOOLEAN else cell)
-        subject, expires_ms = self._subjects.get(slot), self._expiries.get(slot)
+        subject, expires_ms = self.subjects.get(slot), self.expiries.get(slot)
         return HeldSample(self.id_of(slot), features, self._label(slot), subject, expires_ms)
 
     def problem(self) -> Problem:
@@ -160,7 +160,7 @@ class SampleStore(SlotTable):
 
     def same_content(self, sample_id: object, prepared: Prepared, row: int) -> bool:
         """Tell whether a prepared row has the features and the label of the sample held under an id."""
-        slot = self._slot_of.get(normalise_id(sample_id))
+        slot = self.slot_of.get(normalise_id(sample_id))
         if slot is None:
             return False
         label, other = self._label(slot), prepared.labels[row]
@@ -195,7 +195,7 @@ class SampleStore(SlotTable):
         InputError
             For whatever does not fit the schema; DuplicateIdError for an id given twice, or held.
         """
-        cells, texts = self._encoder.encode(X)
+        cells, texts = self.encoder.encode(X)
         n = len(cells)
         name = self.schema.label_name
         labels: list[Label] | npt.NDArray[np.float64]
@@ -242,7 +242,7 @@ class SampleStore(SlotTable):
             When an id has been added since `prepare`.
         """
         n = prepared.n
-        if self._is_fresh_copy:
+        if self.is_fresh_copy:
             self.build_index()  # what is changed is going to be asked
         names = prepared.ids
         if names is None:
@@ -250,16 +250,16 @@ class SampleStore(SlotTable):
             next_id = int(names[-1]) + 1
         else:
             self._refuse_held(names)
-            next_id = max(self._next_id, end_of_numbers(names))
+            next_id = max(self.next_id, end_of_numbers(names))
         if n == 1:
             texts, labels = prepared.texts, prepared.labels
             if (
-                not self._free
+                not self.free
                 or not self.categories.has_room(len(texts))
                 or (type(labels) is list and not self.classes.has_room_for(labels[0]))
             ):
                 self.reserve(prepared)
-            slot = self._free[-1] if self._free else self._top
+            slot = self.free[-1] if self.free else self.top
             return Arrivals(prepared, names, np.array([slot], np.int64), next_id, hash_text(names[0]), None, None)
         hashes = hash_ids(names)
         self.reserve(prepared)
@@ -274,7 +274,7 @@ class SampleStore(SlotTable):
         else:
             self._hold_many(arrivals)
         arrivals.prepared.ids = arrivals.names
-        self._next_id = arrivals.next_id
+        self.next_id = arrivals.next_id
         return arrivals.slots
 
     def admit(self, row: Any, y: Any) -> int | None:
@@ -293,11 +293,11 @@ class SampleStore(SlotTable):
     def _hold_one(self, arrivals: Arrivals) -> None:
         prepared, name = arrivals.prepared, arrivals.names[0]
         texts, labels = prepared.texts, prepared.labels
-        if self._free:
-            slot = self._free.pop()
+        if self.free:
+            slot = self.free.pop()
         else:
-            slot = self._top
-            self._top += 1
+            slot = self.top
+            self.top += 1
         self.cells[slot] = prepared.cells[0]
         if texts:
             row = self.cells[slot]
@@ -309,8 +309,8 @@ class SampleStore(SlotTable):
             self.y[slot] = labels[0]
         self.id_hashes[slot] = arrivals.hashes
         self.held[slot] = True
-        self._slot_of[name] = slot
-        self._ids[slot] = name
+        self.slot_of[name] = slot
+        self.id_at[slot] = name
 
     def _hold_many(self, arrivals: Arrivals) -> None:
         prepared, names, slots = arrivals.prepared, arrivals.names, arrivals.slots
@@ -331,12 +331,12 @@ class SampleStore(SlotTable):
             self.y[where] = prepared.labels
         self.id_hashes[where] = arrivals.hashes
         self.held[where] = True
-        self._slot_of.update(zip(names, numbers, strict=True))
+        self.slot_of.update(zip(names, numbers, strict=True))
         if isinstance(where, slice):
-            self._ids[where] = names
+            self.id_at[where] = names
         else:
             for slot, name in zip(numbers, names, strict=True):
-                self._ids[slot] = name
+                self.id_at[slot] = name
 
     # Removing -------------------------------------------------------------------------------------
 
@@ -371,14 +371,14 @@ class SampleStore(SlotTable):
         """
         if len(slots := slots if isinstance(slots, np.ndarray) else list(map(int, slots))) == 1:
             slot = int(slots[0])
-            if not 0 <= slot < self._top or self._ids[slot] is None:
+            if not 0 <= slot < self.top or self.id_at[slot] is None:
                 raise IndexError(f"slot {slot} is free")
             return Departures([slot], None, None, None, None)
         where = np.asarray(slots, np.int64)
         gone = np.zeros(self.capacity, np.bool_)
         if len(where) == 0:
             return Departures([], None, None, None, None)
-        if where.min() < 0 or where.max() >= self._top or not self.held[where].all():
+        if where.min() < 0 or where.max() >= self.top or not self.held[where].all():
             raise IndexError("a slot is free or named twice")
         gone[where] = True
         if np.count_nonzero(gone) != len(where):
@@ -412,13 +412,13 @@ class SampleStore(SlotTable):
         self.id_hashes[slot] = 0
         self.origins[slot] = 0
         self.held[slot] = False
-        if self._subjects:
-            self._subjects.unlink(slot)
-        if self._expiries:
-            self._expiries.forget([slot])
-        del self._slot_of[name]
-        self._ids[slot] = None
-        self._free.append(slot)
+        if self.subjects:
+            self.subjects.unlink(slot)
+        if self.expiries:
+            self.expiries.forget([slot])
+        del self.slot_of[name]
+        self.id_at[slot] = None
+        self.free.append(slot)
 
     def _let_go_of_many(self, departures: Departures, where: npt.NDArray[np.int64]) -> None:
         if departures.categories is not None:
@@ -433,19 +433,19 @@ class SampleStore(SlotTable):
         self.id_hashes[where] = 0
         self.origins[where] = 0
         slots = departures.slots
-        if self._subjects:
+        if self.subjects:
             for slot in slots:
-                self._subjects.unlink(slot)
-        if self._expiries:
-            self._expiries.forget(slots)
+                self.subjects.unlink(slot)
+        if self.expiries:
+            self.expiries.forget(slots)
         if departures.kept is not None:
-            self._slot_of, self._ids = departures.kept
+            self.slot_of, self.id_at = departures.kept
         else:
-            ids, slot_of = self._ids, self._slot_of
+            ids, slot_of = self.id_at, self.slot_of
             for slot in slots:
                 del slot_of[self.id_of(slot)]
                 ids[slot] = None
-        self._free.extend(slots)
+        self.free.extend(slots)
 
     # Subjects -------------------------------------------------------------------------------------
 
@@ -461,9 +461,9 @@ class SampleStore(SlotTable):
         text = None if subject is None else normalise_id(subject, field="subject")
         slot = self._slot(sample_id)
         with self.changes:
-            self._subjects.unlink(slot)
+            self.subjects.unlink(slot)
             if text is not None:
-                self._subjects.link(slot, text)
+                self.subjects.link(slot, text)
 
     def subject(self, sample_id: object) -> str | None:
         """Return whom a sample belongs to.
@@ -473,11 +473,11 @@ class SampleStore(SlotTable):
         UnknownIdError
             When the id is not held.
         """
-        return self._subjects.get(self._slot(sample_id))
+        return self.subjects.get(self._slot(sample_id))
 
     def ids_of_subject(self, subject: object) -> list[str]:
         """Return the ids of a subject's samples, in the order in which they were linked."""
-        return list(map(self.id_of, self._subjects.slots(normalise_id(subject, field="subject"))))
+        return list(map(self.id_of, self.subjects.slots(normalise_id(subject, field="subject"))))
 
     # Expiries and origins -------------------------------------------------------------------------
 
@@ -493,7 +493,7 @@ class SampleStore(SlotTable):
         slot = self._slot(sample_id)
         moment = checked_moment(expires_ms)
         with self.changes:
-            self._expiries.set(slot, moment)
+            self.expiries.set(slot, moment)
 
     def expiry(self, sample_id: object) -> int | None:
         """Return when a sample has to go.
@@ -503,15 +503,15 @@ class SampleStore(SlotTable):
         UnknownIdError
             When the id is not held.
         """
-        return self._expiries.get(self._slot(sample_id))
+        return self.expiries.get(self._slot(sample_id))
 
     def next_expiry(self) -> int | None:
         """Return when the first sample has to go; None when none has to."""
-        return self._expiries.soonest()
+        return self.expiries.soonest()
 
     def due(self, now_ms: int, limit: int) -> list[str]:
         """Return the ids of up to `limit` samples that have to be gone by now, the soonest first."""
-        return list(map(self.id_of, self._expiries.due(now_ms, limit)))
+        return list(map(self.id_of, self.expiries.due(now_ms, limit)))
 
     def set_origins(self, ids: Iterable[object], value: int) -> None:
         """Keep a number with samples, which is 0 until then.
@@ -529,8 +529,8 @@ class SampleStore(SlotTable):
     def attach(self, slot: int, subject: str | None, expires_ms: int | None, origin: int) -> None:
         """Give a sample that was just held what another one had; in a critical section."""
         if subject is not None:
-            self._subjects.link(slot, subject)
-        self._expiries.set(slot, expires_ms)
+            self.subjects.link(slot, subject)
+        self.expiries.set(slot, expires_ms)
         self.origins[slot] = origin
 
     def origin(self, sample_id: object) -> int:
@@ -556,13 +556,13 @@ class SampleStore(SlotTable):
             Hashes by code. The store's own table, or a longer copy in which categories that are not
             held have temporary codes.
         """
-        encoder = self._encoder
+        encoder = self.encoder
         known = None if type(X) is list else encoder.encode_plain(X)
         if known is None:
             known = encoder.encode_known_row(encoder.only_row(X), self.categories.tables)
         if known is not None:
             return known, self.categories.hashes
-        cells, texts = self._encoder.encode(X)
+        cells, texts = self.encoder.encode(X)
         if not texts:
             return cells, self.categories.hashes
         return cells, self.categories.encode_queries(cells, texts)
@@ -575,21 +575,21 @@ class SampleStore(SlotTable):
         other = SampleStore(self.schema, self.owner)
         other.classes = self.classes.copy()
         other.categories = self.categories.copy()
-        other._subjects = self._subjects.copy()
-        other._expiries = self._expiries.copy()
-        other._is_fresh_copy = True
+        other.subjects = self.subjects.copy()
+        other.expiries = self.expiries.copy()
+        other.is_fresh_copy = True
         self._copy_slots_to(other)
         return other
 
     def shred(self) -> None:
         """Overwrite the arrays that hold samples: the store is about to be let go of, and nobody reads it any more."""
-        aligned.shred((*self._arrays(), self.categories.hashes, self._expiries.moments))
+        aligned.shred((*self._arrays(), self.categories.hashes, self.expiries.moments))
 
     def build_index(self) -> None:
         """Get ready to look up ids and subjects; in a copy the first look-up does this, which takes a while."""
-        _ = self._slot_of
-        self._subjects.build_index()
-        self._is_fresh_copy = False
+        _ = self.slot_of
+        self.subjects.build_index()
+        self.is_fresh_copy = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Pickles and deep copies hold what is held, nothing of unused capacity.

@@ -163,7 +163,7 @@ class OnlineTrees(BoostedEngine):
         self.codes = np.zeros((n_slots, self.n_features), np.uint16)
         self.layout = no_layout()
         self.forest = self._blank_forest(n_slots)
-        self._space = self._make_space(0)
+        self.space = self.make_space(0)
 
     def _blank_forest(self, n_slots: int) -> Forest:
         n_trees = self.settings.n_estimators * self.groups
@@ -172,7 +172,8 @@ class OnlineTrees(BoostedEngine):
             is_classification=self.is_classification,
         )  # fmt: skip
 
-    def _make_space(self, n_rows: int) -> Space:
+    def make_space(self, n_rows: int) -> Space:
+        """Working space for so many samples."""
         return make_space(n_rows, self.candidates.n_bins, self.settings.max_leaf_nodes)
 
     @staticmethod
@@ -203,7 +204,7 @@ class OnlineTrees(BoostedEngine):
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays, working space included."""
-        parts = (self.forest, self.bins, self.candidates, self.layout, self._space)
+        parts = (self.forest, self.bins, self.candidates, self.layout, self.space)
         return sum(array.nbytes for part in parts for array in part) + self.codes.nbytes + self.held.nbytes
 
     def gains(self) -> npt.NDArray[np.float64]:  # noqa: D102 - inherited
@@ -227,10 +228,11 @@ class OnlineTrees(BoostedEngine):
         progress : called after each tree with how many are done, and how many there will be.
         """
         other = self._empty()
-        other._grow(problem, slots, progress)
+        other.train_on(problem, slots, progress)
         self._become(other)
 
-    def _grow(self, problem: Problem, slots: Slots, progress: Progress | None) -> None:
+    def train_on(self, problem: Problem, slots: Slots, progress: Progress | None) -> None:
+        """Train on the samples of some slots, in trees that hold nothing."""
         slots = np.sort(slots)
         settings = self.settings
         self.last_update = LastUpdate(samples_retrained=len(slots), grown=True)
@@ -247,7 +249,7 @@ class OnlineTrees(BoostedEngine):
     def _grow_trees(self, labels: Labels, slots: Slots, progress: Progress | None) -> None:
         forest, bins, candidates, rules = self.forest, self.bins, self.candidates, self._rules()
         n = len(slots)
-        space = self._make_space(n)
+        space = self.make_space(n)
         rows = self._gather(slots, with_columns=True)
         sums, probabilities = np.zeros((self.groups, n)), np.zeros(self.groups)
         for iteration in range(self.settings.n_estimators):
@@ -286,7 +288,7 @@ class OnlineTrees(BoostedEngine):
         self._encode(problem, slots)
         self.layout = choose_layout(self.codes, slots, bins.first, self.candidates.first)
         self.forest = self._blank_forest(len(self.held))
-        self._space = self._make_space(0)
+        self.space = self.make_space(0)
 
     def restore_sums(self, slots: Slots) -> None:
         """Count in the trees, whose structure is known, what samples contribute."""
@@ -430,7 +432,7 @@ class OnlineTrees(BoostedEngine):
         forest, (labels, rules, batch, retraining) = self.forest, work
         while True:
             status = run_updates(
-                forest, self.bins, self.candidates, rules, labels, self._space, self.codes, batch, is_new
+                forest, self.bins, self.candidates, rules, labels, self.space, self.codes, batch, is_new
             )
             if status == DONE:
                 break
@@ -439,8 +441,8 @@ class OnlineTrees(BoostedEngine):
         self.last_update = LastUpdate(int(batch.cursor[N_CHECKED]), retraining.n_nodes, retraining.n_samples)
         if sign < 0:
             self.codes[slots] = 0
-        if len(self._space.order) > _KEPT_ROWS:
-            self._space = self._make_space(0)
+        if len(self.space.order) > _KEPT_ROWS:
+            self.space = self.make_space(0)
 
     def _retrain(
         self, retraining: "Retraining", rules: Rules, labels: Labels, iteration: int, tree: int, place: int
@@ -449,13 +451,13 @@ class OnlineTrees(BoostedEngine):
         forest, settings = self.forest, self.settings
         members, n_leaves = retraining.list_members(forest, tree, place)
         n = len(members)
-        if n > len(self._space.order):
-            self._space = self._make_space(min(2 * n, len(retraining.slots)))
+        if n > len(self.space.order):
+            self.space = self.make_space(min(2 * n, len(retraining.slots)))
         sums = retraining.sums_of(forest, members, iteration, self.groups)
         budget = settings.max_leaf_nodes - count_leaves(forest, tree) + n_leaves
         rows = self._gather(members, with_columns=False)
         retrain(
-            forest, self.bins, self.candidates, self.layout, rules, labels, rows, self.codes, members, self._space,
+            forest, self.bins, self.candidates, self.layout, rules, labels, rows, self.codes, members, self.space,
             iteration, tree, place, budget, sums, retraining.stack, np.zeros(self.groups),
         )  # fmt: skip
         retraining.n_nodes += 1
@@ -477,7 +479,7 @@ class OnlineTrees(BoostedEngine):
         other.ranks, other.held, other.codes = self.ranks.copy(), self.held.copy(), self.codes.copy()
         other.bins, other.candidates, other.layout = self.bins.copy(), self.candidates, self.layout
         other.forest = self.forest.copy()
-        other._space = other._make_space(0)
+        other.space = other.make_space(0)
         other.last_update = self.last_update
         return other
 
@@ -488,7 +490,7 @@ class OnlineTrees(BoostedEngine):
 
     def wipe(self) -> None:
         """Overwrite the working space, so that it holds nothing of any sample."""
-        old, self._space = self._space, self._make_space(0)
+        old, self.space = self.space, self.make_space(0)
         for array in old:
             array.fill(0)
 

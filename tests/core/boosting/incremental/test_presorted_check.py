@@ -153,7 +153,7 @@ def test_what_is_broken_is_named() -> None:
     problem = pool.problem(SLOTS)
     engine = pool.grown(settings_of(), SLOTS)
     assert engine.find_differences(problem, SLOTS) == []
-    engine._orders.order[0, :2] = engine._orders.order[0, 0]
+    engine.orders.order[0, :2] = engine.orders.order[0, 0]
     assert engine.find_differences(problem, SLOTS) == ["column 0: not every sample is in the presorted column once"]
     engine = pool.grown(settings_of(), SLOTS)
     engine.trees.base[0] += 1.0
