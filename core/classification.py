@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.data.targets import encode_labels
-from oubli.core.data.types import Task
+from oubli.core.data.values import Task
 from oubli.core.model import Model, QueryResult
 
 

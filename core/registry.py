@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from oubli.core.data.types import Task
+from oubli.core.data.values import Task
 from oubli.core.parameters import Parameter
 
 if TYPE_CHECKING:

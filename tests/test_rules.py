@@ -62,7 +62,7 @@ def test_no_print(path: Path) -> None:
 def test_every_kernel_goes_through_the_one_decorator() -> None:
     users = {name(path) for path in CODE if any(module.split(".")[0] == "numba" for module in imported(path))}
     # They keep kernels, call one, and make an instruction.
-    others = {"core/jit/cache.py", "core/jit/direct.py", "core/jit/prefetch.py"}
+    others = {"core/jit/direct.py", "core/jit/prefetch.py"}
     assert users == {"core/jit/policy.py"} | others
 
 
@@ -80,7 +80,7 @@ def test_no_compiler_option_that_breaks_exactness_or_threads(option: str) -> Non
 @pytest.mark.parametrize("module", ["pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"])
 def test_nothing_reads_a_format_that_can_run_code(module: str) -> None:
     # What the kernel cache holds is run, in whatever format it is kept.
-    allowed = ["core/jit/cache.py"] if module == "pickle" else []
+    allowed = ["core/jit/policy.py"] if module == "pickle" else []
     assert [name(path) for path in CODE if module in set(imported(path))] == allowed
 
 
@@ -127,8 +127,7 @@ def test_the_changelog_has_the_version() -> None:
 PUBLIC_ALL_THE_SAME = {"_asdict", "_fields", "_make", "_replace"}
 OF_OTHER_LIBRARIES = {
     "core/influence/readers/from_scikit_learn.py": {"_bin_mapper", "_predictors", "_preprocess_X"},
-    "core/jit/cache.py": {"_cache", "_defn", "_rebuild", "_reduce"},
-    "core/jit/policy.py": {"_cache"},
+    "core/jit/policy.py": {"_cache", "_defn", "_rebuild", "_reduce"},
 }
 
 

@@ -26,8 +26,7 @@ from oubli.core.data.columns import (
     scalar_encoder,
 )
 from oubli.core.data.tables import Frame, Matrix, RawColumn, Rows, only_row, read_table
-from oubli.core.data.types import ColumnType
-from oubli.core.data.values import FLOAT32_EXACT, FLOAT32_LIMIT, MISSING, RefusedError, category_text
+from oubli.core.data.values import FLOAT32_EXACT, FLOAT32_LIMIT, MISSING, ColumnType, RefusedError, category_text
 from oubli.core.errors import FeatureCountError, InputError
 from oubli.core.jit.policy import kernel
 
@@ -158,6 +157,23 @@ class Encoder:
             row = None if same else odd
             raise FeatureCountError(len(table.values[odd]), self.n_features, owner=self.owner, row=row)
         return self._encode_rows(table.values)
+
+    def write_plain(self, row: list[Any], cells: npt.NDArray[Any]) -> bool:
+        """Write a row of numbers, codes for categories, to `cells` of shape (1, d), blank; False leaves it blank.
+
+        False when the row takes a closer look.
+        """
+        if not PLAIN_NUMBERS.issuperset(map(type, row)):
+            return False
+        source = np.empty((1, len(row)))
+        try:
+            source[0] = row
+        except OverflowError:
+            return False
+        if convert(source, cells, self.limit) == CLEAN:
+            return True
+        cells.fill(0)
+        return False
 
     def encode_plain(self, X: Any) -> npt.NDArray[Any] | None:
         """Return X itself when it is a clean matrix already, None when `encode` has to look at it.

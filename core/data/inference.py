@@ -22,10 +22,13 @@ import numpy.typing as npt
 from oubli.core.data.columns import inexact_integers
 from oubli.core.data.tables import Frame, RawColumn, Rows, read_table
 from oubli.core.data.targets import read_label_column
-from oubli.core.data.types import Column, ColumnType, LabelType, Task
 from oubli.core.data.values import (
     FLOAT32_LIMIT,
+    Column,
+    ColumnType,
+    LabelType,
     RefusedError,
+    Task,
     category_text,
     is_boolean,
     is_integer,

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.data.inference import infer_columns, infer_label_type
-from oubli.core.data.types import Column, ColumnType, LabelType, Task, check_name, read_member
+from oubli.core.data.values import Column, ColumnType, LabelType, Task, check_name, read_member
 from oubli.core.errors import InputError
 
 __all__ = ["Column", "ColumnType", "LabelType", "Schema", "Task"]

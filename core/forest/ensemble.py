@@ -21,7 +21,7 @@ from oubli.core.forest.resolve import resolve_paths, resolve_tree
 from oubli.core.forest.serialise import check_bounds, pack, unpack
 from oubli.core.forest.state import NIL, Trees, empty_trees
 from oubli.core.forest.update import ADD, DELETE, count_members, plant, update_samples
-from oubli.core.forest.workspace import Parameters, Scratch, UpdateScratch, empty_scratch
+from oubli.core.forest.workspace import Parameters, Scratch, UpdateScratch
 from oubli.core.jit import aligned
 from oubli.core.jit.direct import Direct
 from oubli.core.rng import mix
@@ -70,7 +70,7 @@ class Ensemble:
         self.parameters = self.make_parameters()
         self.trees = self._empty_trees()
         self.blocks = self._empty_blocks(2)
-        self.scratch = self._empty_scratch(64, 0)
+        self.scratch = self.empty_scratch(64, 0)
         self._update_scratch = UpdateScratch.part_of(self.scratch)
 
     def make_parameters(self) -> Parameters:
@@ -149,8 +149,9 @@ class Ensemble:
     def _empty_blocks(self, capacity: int) -> Blocks:
         return self._blocks_over(aligned.zeros((capacity, self.layout.size), np.int64))
 
-    def _empty_scratch(self, n_rows: int, n_codes: int) -> Scratch:
-        return empty_scratch(
+    def empty_scratch(self, n_rows: int, n_codes: int) -> Scratch:
+        """Working space for so many samples in a tree, and codes of categories."""
+        return inputs.empty_scratch(
             n_rows,
             n_codes,
             self.layout.n_counters,
@@ -158,6 +159,7 @@ class Ensemble:
             self.settings.n_trees,
             self.width,
             self.cell_dtype,
+            nodes.NODE_DTYPE,
         )
 
     # -- sizes ----------------------------------------------------------------------------------
@@ -204,11 +206,11 @@ class Ensemble:
         if needed > n_rows or len(data.category_hashes) != n_codes:
             if needed > n_rows:
                 n_rows = max(needed, n_rows + n_rows // 4)
-            self.scratch = self._empty_scratch(n_rows, len(data.category_hashes))
+            self.scratch = self.empty_scratch(n_rows, len(data.category_hashes))
 
     def cleared_scratch(self) -> Scratch:
         """Working space of the same size that holds nothing of any sample."""
-        return self._empty_scratch(len(self.scratch.entries), len(self.scratch.category_places) - 1)
+        return self.empty_scratch(len(self.scratch.entries), len(self.scratch.category_places) - 1)
 
     def _reserve(self, n_nodes: int, n_leaves: int, n_blocks: int) -> None:
         trees = self.trees

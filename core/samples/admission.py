@@ -7,10 +7,6 @@ is, it takes the long way from its beginning, so that the rules and the errors a
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from oubli.core.data.columns import PLAIN_NUMBERS
-from oubli.core.data.encoding import CLEAN, convert
 from oubli.core.rng import hash_text
 
 if TYPE_CHECKING:
@@ -47,16 +43,8 @@ def admit(store: "SampleStore", row: Any, y: Any) -> int | None:
                 return None
             row[column] = code
             codes.append(code)
-    if not PLAIN_NUMBERS.issuperset(map(type, row)):
-        return None
-    source = np.empty((1, len(row)))
-    try:
-        source[0] = row
-    except OverflowError:
-        return None
     # A free slot: nobody looks at it before it is held.
-    if convert(source, store.cells[slot : slot + 1], encoder.limit) != CLEAN:
-        store.cells[slot] = 0.0
+    if not encoder.write_plain(row, store.cells[slot : slot + 1]):
         return None
     if is_reused:
         store.free.pop()

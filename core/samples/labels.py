@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.bounds import parse_json
-from oubli.core.data.targets import Label, canonical_label
-from oubli.core.data.types import LabelType
+from oubli.core.data.values import Label, LabelType, canonical_label
 from oubli.core.errors import CapacityError, FileError
 
 _MAX_CLASSES = 2**31 - 1

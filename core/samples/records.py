@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.data.targets import Label
+from oubli.core.data.values import Label
 from oubli.core.samples.slots import refuse_repeated
 
 

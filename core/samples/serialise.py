@@ -23,15 +23,13 @@ import numpy.typing as npt
 
 from oubli.core.bounds import LARGEST_COUNTER
 from oubli.core.data.columns import canonical_cells
-from oubli.core.data.types import ColumnType, Task
-from oubli.core.data.values import ID_LENGTH, RefusedError, id_text
+from oubli.core.data.values import ID_LENGTH, ColumnType, RefusedError, Task, id_text
 from oubli.core.errors import FileError
 from oubli.core.rng import hash_text
 from oubli.core.samples.categories import CategoryTable, pack_texts, unpack_texts
 from oubli.core.samples.expiries import NEVER
-from oubli.core.samples.ids import hash_ids
 from oubli.core.samples.labels import ClassTable
-from oubli.core.samples.slots import MAX_SLOTS
+from oubli.core.samples.slots import MAX_SLOTS, hash_ids
 from oubli.core.slices import cut
 
 if TYPE_CHECKING:

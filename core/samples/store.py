@@ -23,9 +23,8 @@ import numpy.typing as npt
 
 from oubli.core.changes import Changes
 from oubli.core.data.encoding import Encoder
-from oubli.core.data.targets import Label, encode_labels, encode_targets
-from oubli.core.data.types import ColumnType
-from oubli.core.data.values import normalise_id
+from oubli.core.data.targets import encode_labels, encode_targets
+from oubli.core.data.values import ColumnType, Label, normalise_id
 from oubli.core.errors import InputError
 from oubli.core.jit import aligned
 from oubli.core.rng import hash_text
@@ -33,11 +32,10 @@ from oubli.core.samples.admission import admit
 from oubli.core.samples.arrays import Data, Problem
 from oubli.core.samples.categories import Arriving, CategoryTable, Leaving
 from oubli.core.samples.expiries import ExpiryIndex, checked_moment
-from oubli.core.samples.ids import end_of_numbers, hash_ids, read_ids
 from oubli.core.samples.labels import ClassTable, Moving
 from oubli.core.samples.records import HeldSample, Prepared
 from oubli.core.samples.serialise import check, dump, fill
-from oubli.core.samples.slots import SlotTable, refuse_repeated
+from oubli.core.samples.slots import SlotTable, end_of_numbers, hash_ids, read_ids, refuse_repeated
 from oubli.core.samples.subjects import SubjectIndex
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from oubli.core.data.types import ColumnType
+from oubli.core.data.values import ColumnType
 from oubli.core.errors import InputError
 from oubli.core.parameters import check_number
 from oubli.core.rng import MISSING_CATEGORY

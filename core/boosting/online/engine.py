@@ -43,7 +43,7 @@ from oubli.core.boosting.online.measures import importances, leaf_score_error
 from oubli.core.boosting.online.parameters import OnlineSettings
 from oubli.core.boosting.online.recount import count_anew
 from oubli.core.boosting.online.retrain import Retraining, count_leaves, retrain
-from oubli.core.boosting.online.state import Forest, Rules, blank_forest
+from oubli.core.boosting.online.state import Forest, Labels, Rules, blank_forest
 from oubli.core.boosting.online.update import (
     DONE,
     GROUP,
@@ -51,7 +51,6 @@ from oubli.core.boosting.online.update import (
     N_CHECKED,
     NODE,
     Batch,
-    Labels,
     derive_all,
     make_batch,
     run_updates,
