@@ -4,7 +4,7 @@
     encoding.py    X -> cells           targets.py    y -> canonical labels
     categories.py  values <-> codes     labels.py     classes <-> codes
     subjects.py    whom samples belong to      expiries.py   when samples have to go
-    sample_state.py  to arrays and back, and the check of every invariant
+    owners.py      the methods that say so     serialise.py  to arrays and back, and the check of every invariant
 
 Ids, subjects, expiries, category values and class values leave with the last sample that has them:
 they are overwritten before `remove` returns.
@@ -16,12 +16,11 @@ journal. A removal has two: `stage_removal` and `let_go`. `commit` and `remove` 
 
 import sys
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.changes import Changes
 from oubli.core.data.encoding import Encoder
 from oubli.core.data.targets import encode_labels, encode_targets
 from oubli.core.data.values import ColumnType, Label, normalise_id
@@ -30,13 +29,12 @@ from oubli.core.jit import aligned
 from oubli.core.rng import hash_text
 from oubli.core.samples.admission import admit
 from oubli.core.samples.arrays import Data, Problem
-from oubli.core.samples.categories import Arriving, CategoryTable, Leaving
-from oubli.core.samples.expiries import ExpiryIndex, checked_moment
-from oubli.core.samples.labels import ClassTable, Moving
-from oubli.core.samples.records import HeldSample, Prepared
+from oubli.core.samples.categories import CategoryTable
+from oubli.core.samples.labels import ClassTable
+from oubli.core.samples.owners import OwnedSlots
+from oubli.core.samples.records import Arrivals, Departures, HeldSample, Prepared
 from oubli.core.samples.serialise import check, dump, fill
-from oubli.core.samples.slots import SlotTable, end_of_numbers, hash_ids, read_ids, refuse_repeated
-from oubli.core.samples.subjects import SubjectIndex
+from oubli.core.samples.slots import end_of_numbers, hash_ids, read_ids, refuse_repeated
 
 if TYPE_CHECKING:
     from oubli.core.data.schema import Schema
@@ -49,29 +47,7 @@ _TEXT_BYTES = sys.getsizeof("0123456789")
 _SUBJECT_TEXTS = 4
 
 
-class Arrivals(NamedTuple):
-    """What `SampleStore.hold` writes."""
-
-    prepared: Prepared
-    names: list[str]
-    slots: npt.NDArray[np.int64]
-    next_id: int
-    hashes: Any  # of the ids: uint64[n], or a number for one row
-    categories: Arriving | None  # of one row, looked up when it is held
-    classes: Moving | None
-
-
-class Departures(NamedTuple):
-    """What `SampleStore.let_go` does."""
-
-    slots: list[int]
-    where: npt.NDArray[np.int64] | None  # the same; of one sample None, as all that follows
-    categories: Leaving | None
-    classes: Moving | None
-    kept: tuple[dict[str, int], list[str | None]] | None  # slots by id and ids by slot, when most samples leave
-
-
-class SampleStore(SlotTable):
+class SampleStore(OwnedSlots):
     """The samples of one model.
 
     Parameters
@@ -103,10 +79,7 @@ class SampleStore(SlotTable):
         self._categorical = self.encoder.categorical
         self.classes = ClassTable(schema.label_type)
         self.categories = CategoryTable(self._categorical)
-        self.subjects = SubjectIndex()
-        self.expiries = ExpiryIndex()
         self.is_fresh_copy = False
-        self.changes = Changes()
         self._blank = np.zeros(schema.n_features, schema.cell_dtype)  # copied in a third of the time of a scalar
 
     # What is held ---------------------------------------------------------------------------------
@@ -444,102 +417,6 @@ class SampleStore(SlotTable):
                 del slot_of[self.id_of(slot)]
                 ids[slot] = None
         self.free.extend(slots)
-
-    # Subjects -------------------------------------------------------------------------------------
-
-    def set_subject(self, sample_id: object, subject: object | None) -> None:
-        """Say whom a sample belongs to; None takes it back.
-
-        Raises
-        ------
-        UnknownIdError, InputError
-            When the id is not held, or the subject is not text like an id.
-        """
-        self.changes.check()
-        text = None if subject is None else normalise_id(subject, field="subject")
-        slot = self._slot(sample_id)
-        with self.changes:
-            self.subjects.unlink(slot)
-            if text is not None:
-                self.subjects.link(slot, text)
-
-    def subject(self, sample_id: object) -> str | None:
-        """Return whom a sample belongs to.
-
-        Raises
-        ------
-        UnknownIdError
-            When the id is not held.
-        """
-        return self.subjects.get(self._slot(sample_id))
-
-    def ids_of_subject(self, subject: object) -> list[str]:
-        """Return the ids of a subject's samples, in the order in which they were linked."""
-        return list(map(self.id_of, self.subjects.slots(normalise_id(subject, field="subject"))))
-
-    # Expiries and origins -------------------------------------------------------------------------
-
-    def set_expiry(self, sample_id: object, expires_ms: int | None) -> None:
-        """Say when a sample has to go, in milliseconds since 1970 UTC; None takes it back.
-
-        Raises
-        ------
-        UnknownIdError, InputError
-            When the id is not held, or the time is not an integer of 64 bits.
-        """
-        self.changes.check()
-        slot = self._slot(sample_id)
-        moment = checked_moment(expires_ms)
-        with self.changes:
-            self.expiries.set(slot, moment)
-
-    def expiry(self, sample_id: object) -> int | None:
-        """Return when a sample has to go.
-
-        Raises
-        ------
-        UnknownIdError
-            When the id is not held.
-        """
-        return self.expiries.get(self._slot(sample_id))
-
-    def next_expiry(self) -> int | None:
-        """Return when the first sample has to go; None when none has to."""
-        return self.expiries.soonest()
-
-    def due(self, now_ms: int, limit: int) -> list[str]:
-        """Return the ids of up to `limit` samples that have to be gone by now, the soonest first."""
-        return list(map(self.id_of, self.expiries.due(now_ms, limit)))
-
-    def set_origins(self, ids: Iterable[object], value: int) -> None:
-        """Keep a number with samples, which is 0 until then.
-
-        Raises
-        ------
-        UnknownIdError, DuplicateIdError
-            When an id is not held, or named twice.
-        """
-        self.changes.check()
-        slots = self.find(ids)
-        with self.changes:
-            self.origins[slots] = value
-
-    def attach(self, slot: int, subject: str | None, expires_ms: int | None, origin: int) -> None:
-        """Give a sample that was just held what another one had; in a critical section."""
-        if subject is not None:
-            self.subjects.link(slot, subject)
-        self.expiries.set(slot, expires_ms)
-        self.origins[slot] = origin
-
-    def origin(self, sample_id: object) -> int:
-        """Return the number kept with a sample.
-
-        Raises
-        ------
-        UnknownIdError
-            When the id is not held.
-        """
-        return int(self.origins[self._slot(sample_id)])
 
     # Queries --------------------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ Differs from the paper (bins and candidates do, too: see `discretise.py` and `ca
     e) a class that has lost its last sample takes its trees along.
 """
 
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -39,6 +38,7 @@ from oubli.core.boosting.online.labels import (
     tolerance_of,
     unit_of,
 )
+from oubli.core.boosting.online.limits import LastUpdate, is_too_much, room_for
 from oubli.core.boosting.online.measures import importances, leaf_score_error
 from oubli.core.boosting.online.parameters import OnlineSettings
 from oubli.core.boosting.online.recount import count_anew
@@ -67,54 +67,14 @@ from oubli.core.samples.arrays import Problem
 Work = tuple[Labels, Rules, Batch, Retraining]
 
 
-@dataclass
-class LastUpdate:
-    """What the last addition or deletion did.
-
-    Attributes
-    ----------
-    nodes_checked : nodes that were asked whether their split still has its place.
-    nodes_retrained : subtrees that were trained anew.
-    samples_retrained : the samples in them, added up.
-    grown : whether all trees were grown anew: the number of classes became 3, or was; the samples are more than twice
-        as many as when they were grown last; too many samples came or went at once; a target of a regression is out
-        of reach.
-    """
-
-    nodes_checked: int = 0
-    nodes_retrained: int = 0
-    samples_retrained: int = 0
-    grown: bool = False
-
-
-# A batch of more than one in so many samples held is too much: growing all anew takes no longer.
-MOST_CHANGED = 5
-# So is one of more than one in so many, when these are many. Growing anew takes some four times as long as an update in
-# place; but leaves that are behind by 4 % remember what was deleted, such as a trigger that all deleted samples had.
-MOST_OF_MANY = 60
-MANY = 100
 _FEW = 0.001  # share of the samples whose coming or going mostly leaves all splits where they are
 _SECONDS_A_PATH = 5e-6  # to take a sample through a tree, roughly
 # Working space for so many samples is kept from one update to the next; more is given back.
 _KEPT_ROWS = 2**14
 
 
-def is_too_much(n_moved: int, n_held: int) -> bool:
-    """Whether all trees are grown anew when so many samples come or go; n_held: afterwards."""
-    return MOST_CHANGED * n_moved > n_held or (n_moved > MANY and MOST_OF_MANY * n_moved > n_held)
-
-
 class OnlineTrees(BoostedEngine):
-    """Boosted trees updated in place, over the samples of a store.
-
-    Parameters
-    ----------
-    settings : the parameters.
-    n_features : columns of the cells.
-    cell_dtype : float32 or float64.
-    categorical : bool[n_features]
-    is_classification : whether the labels are classes.
-    """
+    """Boosted trees updated in place, over the samples of a store."""
 
     measures_distance = True
 
@@ -273,7 +233,7 @@ class OnlineTrees(BoostedEngine):
 
     def restore(self, slots: Slots, groups: int, ranks: npt.NDArray[np.int32], n_grown: int, scale: Scale) -> None:
         """Begin again with the samples of some slots, trees yet to come."""
-        self._forget(_room_for(slots))
+        self._forget(room_for(slots))
         self.held[slots] = True
         self.groups, self.ranks, self.n_grown, self.scale = groups, ranks, n_grown, scale
 
@@ -408,7 +368,7 @@ class OnlineTrees(BoostedEngine):
         n_slots = int(slots.max()) + 1
         if n_slots <= len(self.held):
             return
-        n_more = _room_for(np.array([n_slots])) - len(self.held)
+        n_more = room_for(np.array([n_slots])) - len(self.held)
         forest = self.forest
         held = np.pad(self.held, (0, n_more))
         codes = np.pad(self.codes, ((0, n_more), (0, 0)))
@@ -536,9 +496,3 @@ class OnlineTrees(BoostedEngine):
             Naming what is broken.
         """
         check_invariants(self, problem, slots)
-
-
-def _room_for(slots: Slots) -> int:
-    """Slots to make room for: some more than there are, so that adding one seldom moves everything."""
-    n_slots = int(slots.max()) + 1 if len(slots) else 0
-    return n_slots + n_slots // 16 + 16

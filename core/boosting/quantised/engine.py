@@ -13,17 +13,16 @@ What is trained is defined so that it hardly depends on any one sample, and yet 
 A sample more or less changes the sums along its own paths. Unless that moves a rounded number, nothing else happens.
 """
 
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.boosting.engine import BoostedEngine
 from oubli.core.boosting.incremental_parameters import IncrementalSettings
 from oubli.core.boosting.problem import check_size, n_groups
 from oubli.core.boosting.quantised import state as s
 from oubli.core.boosting.quantised.bins import (
+    count_categories,
     encode,
     find_categories,
     longest_row,
@@ -35,9 +34,10 @@ from oubli.core.boosting.quantised.candidates import make_plans
 from oubli.core.boosting.quantised.comparing import differences, loose_ends
 from oubli.core.boosting.quantised.edges import EdgeTable
 from oubli.core.boosting.quantised.entering import derive_first, enter
-from oubli.core.boosting.quantised.export import importances, make_trees
 from oubli.core.boosting.quantised.following import dismiss_categories, follow_edges, welcome_categories
 from oubli.core.boosting.quantised.gradients import Loss
+from oubli.core.boosting.quantised.kept import KeptTrees
+from oubli.core.boosting.quantised.report import LastUpdate, read_report
 from oubli.core.boosting.quantised.rules import loss_of_classes, loss_of_numbers, make_rules
 from oubli.core.boosting.quantised.start import Start, TargetSums, class_start
 from oubli.core.boosting.quantised.steadiness import Steadiness, regression_steadiness, steadiness
@@ -45,7 +45,9 @@ from oubli.core.boosting.quantised.training import DONE, NO_BLOCKS, TOO_MUCH, gr
 from oubli.core.boosting.quantised.update import reach, update_iterations
 from oubli.core.boosting.quantised.workspace import (
     drop_trees,
+    erase,
     longer,
+    new_change,
     new_forest,
     new_scores,
     new_space,
@@ -55,40 +57,12 @@ from oubli.core.boosting.quantised.workspace import (
 )
 from oubli.core.boosting.state import Trees, no_trees
 from oubli.core.changes import Changes
-from oubli.core.engine import Arrays, Progress, Shape, Slots
-from oubli.core.jit import aligned
+from oubli.core.engine import Progress, Slots
 from oubli.core.rng import mix
 from oubli.core.samples.arrays import Problem
 
-_PLAN_BYTES = 12  # of a bin in an iteration
-_FIELDS = ("threshold", "category", "value", "feature", "left", "missing_left", "is_categorical")
 
-
-@dataclass(frozen=True)
-class LastUpdate:
-    """What the last update did.
-
-    Attributes
-    ----------
-    nothing_changed : no split, no leaf's value; only sums.
-    first_tree : the first tree that changed; -1 when none did.
-    n_touched : samples held whose derivatives changed, over all trees.
-    n_trees_rebuilt : trees that changed.
-    n_nodes_rebuilt : nodes below which everything was grown anew.
-    n_members : samples in these.
-    grown_from : the iteration from which on all was grown anew; -1 when none was.
-    """
-
-    nothing_changed: bool = False
-    first_tree: int = 0
-    n_touched: int = 0
-    n_trees_rebuilt: int = 0
-    n_nodes_rebuilt: int = 0
-    n_members: int = 0
-    grown_from: int = 0
-
-
-class QuantisedTrees(BoostedEngine):
+class QuantisedTrees(KeptTrees):
     """Boosted trees on grids: the engine of `quantization`."""
 
     def __init__(
@@ -204,7 +178,7 @@ class QuantisedTrees(BoostedEngine):
         categories = find_categories(data, slots)
         self.features = make_features(self.edges.edges, categories, self.categorical)
         self.bins = make_bins(self.features, data, slots)
-        self.category_counts = self._count_categories(slots)
+        self.category_counts = count_categories(self.features, self.bins, self.categorical, slots)
         self.live_edges = np.ones(len(self.features.edges), np.bool_)
         self.live_categories = np.ones(len(self.features.categories), np.bool_)
         m = settings.n_estimators
@@ -221,14 +195,6 @@ class QuantisedTrees(BoostedEngine):
         self.scores.kept[0] = self.scores.new
         self.forest = new_forest(m * self.groups, depth, capacity, n_places)
         self.space = new_space(self.groups, depth, capacity, n_places, int(self.bins.first_bin[-1]))
-
-    def _count_categories(self, slots: Slots) -> npt.NDArray[np.int64]:
-        features = self.features
-        counts = np.zeros(len(features.categories), np.int64)
-        for column in np.flatnonzero(self.categorical).tolist():
-            first, last = features.first_category[column : column + 2].tolist()
-            counts[first:last] = np.bincount(self.bins.codes[column, slots], minlength=last - first)
-        return counts
 
     def _steadiness_now(self) -> Steadiness:
         if not self.is_classification:
@@ -420,39 +386,15 @@ class QuantisedTrees(BoostedEngine):
         if joins:
             samples.roles[slots] ^= s.MOVING
         else:
-            self._erase(slots, done)
-        self._note(report, done if status == TOO_MUCH or goes_on else -1)
+            erase(samples, self.bins, self.scores, slots)
+            self.forest.leaf_of[done * self.groups :, slots] = self.n_labels
+        self.last_update = read_report(report, self.groups, done if status == TOO_MUCH or goes_on else -1)
         if goes_on:
             self._train(samples, np.flatnonzero(samples.roles), done)
             return
         self._drop_from(done)
         if done != before or report[s.FIRST_TREE] >= 0 or patience:
             self._finish(done, int(report[s.BEST_ITERATION]))
-
-    def _note(self, report: npt.NDArray[np.int64], grown_from: int) -> None:
-        first = int(report[s.FIRST_TREE])
-        if first < 0 and grown_from >= 0:
-            first = grown_from * self.groups
-        self.last_update = LastUpdate(
-            nothing_changed=first < 0,
-            first_tree=first,
-            n_touched=int(report[s.N_TOUCHED]),
-            n_trees_rebuilt=int(report[s.N_TREES]),
-            n_nodes_rebuilt=int(report[s.N_NODES]),
-            n_members=int(report[s.N_MEMBERS]),
-            grown_from=grown_from,
-        )
-
-    def _erase(self, slots: Slots, done: int) -> None:
-        """Overwrite what is kept of samples that have left, but for the trees up to date."""
-        bins, scores = self.bins, self.scores
-        for array in (self.roles, self.labels, self.rounding, bins.rows):
-            array[slots] = 0
-        for wide in (scores.new, scores.old, bins.codes, self.first):
-            wide[:, slots] = 0
-        scores.kept[:, :, slots] = 0
-        bins.rows[slots] = bins.first_bin[-1]
-        self.forest.leaf_of[done * self.groups :, slots] = self.n_labels
 
     def _drop_from(self, iteration: int) -> None:
         """Let go of the trees from an iteration on, and of their histograms."""
@@ -466,15 +408,7 @@ class QuantisedTrees(BoostedEngine):
     def _make_change(self, slots: Slots, joins: int) -> s.Change:
         if self.work is None:
             self.work = new_work(self.groups, self.settings.max_depth, self.forest)
-        report = np.zeros(s.REPORT_SIZE, np.int64)
-        report[s.FIRST_TREE] = -1
-        return s.Change(
-            slots=slots.astype(np.int32),
-            joins=np.full(len(slots), joins, np.uint8),
-            steps=np.zeros((2 * self.groups, len(slots)), np.int32),
-            report=report,
-            **self.work,
-        )
+        return new_change(slots, joins, self.groups, self.work)
 
     def _widen(self, capacity: int) -> None:
         """Make room for more slots."""
@@ -491,136 +425,6 @@ class QuantisedTrees(BoostedEngine):
         parts = with_more_slots(self.bins, self.scores, self.forest, self.space, capacity)
         wider |= zip(("bins", "scores", "forest", "space"), parts, strict=True)
         self.__dict__.update(wider)  # in one step
-
-    # -- reading --------------------------------------------------------------------------------
-
-    @property
-    def n_trees(self) -> int:
-        """Trees held, those that predictions leave out included."""
-        return self.n_iterations * self.groups
-
-    @property
-    def trees(self) -> Trees:
-        """What predictions read."""
-        if self._trees is None:
-            loss, start = self.loss, self.start
-            base = [loss.unit * score + start.base for score in start.scores.tolist()]
-            n_trees = self.n_predicting * self.groups
-            self._trees = make_trees(self.forest, n_trees, self.features, base, loss.unit)
-        return self._trees
-
-    def gains(self) -> npt.NDArray[np.float64]:  # noqa: D102 - inherited
-        if not self.groups:
-            return np.zeros(self.n_features)
-        return importances(self.forest, self.n_predicting * self.groups, self.rules, self.n_features)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays, working space included."""
-        size = sum(array.nbytes for array in (self.roles, self.labels, self.rounding))
-        if self.groups:
-            parts = (self.features, self.bins, self.plans, self.forest, self.scores, self.space)
-            size += sum(array.nbytes for part in parts for array in part) + self.first.nbytes
-            size += sum(array.nbytes for array in (self.work or {}).values())
-        return size + (0 if self._trees is None else self._trees.nbytes)
-
-    # -- keeping --------------------------------------------------------------------------------
-
-    def shred(self) -> None:
-        """Overwrite the arrays that no copy shares; the trees cannot be used afterwards."""
-        aligned.shred((self.roles, self.labels, self.rounding))
-        if self.groups:
-            aligned.shred((self.first, self.bins.codes, self.bins.rows, *self.forest, *self.scores, *self.space))
-
-    def copy(self) -> Self:
-        """An independent copy; O(size)."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        other.changes = Changes()
-        other.edges, other.sums = self.edges.copy(), self.sums.copy()
-        for name in ("roles", "labels", "rounding", "class_counts", "category_counts"):
-            setattr(other, name, getattr(self, name).copy())
-        other.work = None
-        if self.groups:
-            # Tables are never changed in place.
-            features, plans = self.features, self.plans
-            other.features = features._replace(edges=features.edges.copy(), categories=features.categories.copy())
-            other.plans = plans._replace(cuts=plans.cuts.copy(), draws=plans.draws.copy())
-            other.live_edges, other.live_categories = self.live_edges.copy(), self.live_categories.copy()
-            other.first = self.first.copy()
-            other.bins = self.bins._replace(codes=self.bins.codes.copy(), rows=self.bins.rows.copy())
-            forest, scores, space = self.forest, self.scores, self.space
-            other.forest = forest._replace(**{name: array.copy() for name, array in forest._asdict().items()})
-            other.scores = scores._replace(**{name: array.copy() for name, array in scores._asdict().items()})
-            other.space = space._replace(**{name: np.zeros_like(array) for name, array in space._asdict().items()})
-        return other
-
-    def counterpart(self) -> Self:  # noqa: D102 - inherited
-        return type(self)(self.settings, self.n_features, np.float32, self.categorical, self.is_classification)
-
-    def wipe(self) -> None:  # noqa: D102 - inherited
-        self.work = None
-        if not self.groups:
-            return
-        for array in self.space:
-            array[...] = 0
-        # Those of all samples are made anew, from the ones kept, by the update that needs them.
-        self.scores.new[:] = 0
-        self.scores.old[:] = 0
-        forest = self.forest
-        forest.pool[forest.free[: int(forest.meta[s.N_FREE])]] = 0
-
-    def arrays(self) -> Arrays:
-        """The trees as arrays for a file: what they are compared with when they are grown again from the samples."""
-        trees = self.trees
-        fields = {name: np.ascontiguousarray(trees.nodes[name]) for name in _FIELDS}
-        return {**fields, "roots": trees.roots.copy(), "base": trees.base.copy(), "unit": np.array([trees.unit])}
-
-    @staticmethod
-    def bytes_asked(settings: IncrementalSettings, shape: Shape, arrays: Arrays) -> int:
-        """Bytes of the engine that is made of a file, roughly: it is grown anew from the samples."""
-        n_nodes, m = 1 << (settings.max_depth + 1), settings.n_estimators
-        n_trees, n_codes = m * shape.groups, min(settings.max_bins, shape.n_samples) + 2
-        n_bins = len(shape.categorical) * n_codes
-        of_a_slot = n_trees * 2 + shape.groups * (4 * (m // s.EVERY + 4) + 16) + len(shape.categorical) * 6
-        return n_trees * n_nodes * int(s.NODE.itemsize) + m * n_bins * _PLAN_BYTES + shape.n_slots * of_a_slot
-
-    @classmethod
-    def from_arrays(
-        cls,
-        settings: IncrementalSettings,
-        n_features: int,
-        cell_dtype: npt.DTypeLike,
-        categorical: npt.NDArray[np.bool_],
-        is_classification: bool,
-        arrays: Arrays,
-        problem: Problem,
-        slots: Slots,
-    ) -> Self:
-        """Make the engine of the samples, and see that `arrays` describes its trees.
-
-        The trees are a function of the samples, and growing them takes little longer than counting all that is kept
-        with them: nothing has to be believed of a file.
-
-        Raises
-        ------
-        ValueError
-            When the arrays are not those of these samples.
-        """
-        engine = cls(settings, n_features, cell_dtype, categorical, is_classification)
-        most = settings.n_estimators * n_groups(problem, len(slots))
-        n_trees = len(arrays["roots"])
-        if n_trees > most or (n_trees < most and not settings.patience):
-            raise ValueError("the number of trees (roots) is wrong")
-        engine.fit(problem, slots)
-        expected = engine.arrays()
-        if set(arrays) != set(expected):
-            raise ValueError("arrays are missing, or there are too many")
-        for name, array in expected.items():
-            given = arrays[name]
-            if given.dtype != array.dtype or given.shape != array.shape or given.tobytes() != array.tobytes():
-                raise ValueError(f"{name} is not that of the samples held")
-        return engine
 
     # -- checking -------------------------------------------------------------------------------
 
