@@ -95,11 +95,6 @@ class Engine(ABC):
     measures_distance: ClassVar[bool] = False  # whether `verify` says how far predictions are from a fresh fit's
     keeps_order: bool = False  # whether samples leave in the order of arrival
 
-    settings: Any
-    changes: Changes
-    n_mutations: int = 0
-
-    @abstractmethod
     def __init__(
         self,
         settings: Any,
@@ -108,7 +103,13 @@ class Engine(ABC):
         categorical: npt.NDArray[np.bool_],
         is_classification: bool,
     ) -> None:
-        """Hold nothing."""
+        self.settings = settings
+        self.n_features = n_features
+        self.cell_dtype = np.dtype(cell_dtype)
+        self.categorical = np.array(categorical, np.bool_)
+        self.is_classification = is_classification
+        self.changes = Changes()
+        self.n_mutations = 0
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -209,9 +210,9 @@ class Engine(ABC):
     def copy(self) -> Self:
         """An independent copy; O(size)."""
 
-    @abstractmethod
     def counterpart(self) -> Self:
         """An empty engine, whose fit on the same samples can be compared with this one."""
+        return type(self)(self.settings, self.n_features, self.cell_dtype, self.categorical, self.is_classification)
 
     @abstractmethod
     def wipe(self) -> None:
@@ -229,26 +230,22 @@ class Engine(ABC):
         """What a model file says beside the arrays."""
         return {"n_mutations": self.n_mutations}
 
-    @classmethod
     @abstractmethod
-    def from_arrays(
-        cls,
-        settings: Any,
-        n_features: int,
-        cell_dtype: npt.DTypeLike,
-        categorical: npt.NDArray[np.bool_],
-        is_classification: bool,
-        arrays: Arrays,
-        problem: Problem,
-        slots: Slots,
-    ) -> Self:
-        """Undo `arrays`, over the samples of `slots`, which are ascending.
+    def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:
+        """Undo `arrays` in an empty engine, over the samples of `slots`, which are ascending.
 
         Raises
         ------
         ValueError, FileError
             When the arrays are not sound trees of these samples, saying what is wrong.
         """
+
+    @classmethod
+    def from_arrays(cls, settings: Any, *rest: Any) -> Self:
+        """Make an engine by `take_over`, whose arguments come last."""
+        engine = cls(settings, *rest[:-3])
+        engine.take_over(*rest[-3:])
+        return engine
 
     @staticmethod
     @abstractmethod

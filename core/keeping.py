@@ -304,7 +304,8 @@ class Keepable(Estimator, ABC):
         """
         engine_type, schema = self.engine_type(settings), store.schema
         parts = engine_parts(engine_type, arrays)
-        engine = engine_type.from_arrays(*self._columns(settings, schema), parts, store.problem(), store.slots())
+        engine = engine_type(*self._columns(settings, schema))
+        engine.take_over(parts, store.problem(), store.slots())
         if "n_mutations" in engine.notes():
             engine.n_mutations = document["n_mutations"]
         if engine.keeps_order:

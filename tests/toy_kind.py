@@ -17,7 +17,6 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.changes import Changes
 from oubli.core.classification import Classifier
 from oubli.core.data.schema import Schema, Task
 from oubli.core.engine import Arrays, Counterpart, Engine, Progress, Shape, Slots
@@ -48,11 +47,8 @@ class MajorityEngine(Engine):
     prefix = "majority."
     format = 1
 
-    def __init__(
-        self, settings: Settings, n_features: int, dtype: Any, categorical: Any, is_classification: bool
-    ) -> None:
-        self.settings, self.n_features = settings, n_features
-        self.changes = Changes()
+    def __init__(self, settings: Settings, *columns: Any) -> None:
+        super().__init__(settings, *columns)
         self.counts = np.zeros(2, np.int64)
 
     @staticmethod
@@ -106,9 +102,6 @@ class MajorityEngine(Engine):
         other.counts = self.counts.copy()
         return other
 
-    def counterpart(self) -> Self:
-        return type(self)(self.settings, self.n_features, None, None, True)
-
     def wipe(self) -> None:
         """There is no working space."""
 
@@ -121,23 +114,10 @@ class MajorityEngine(Engine):
     def notes(self) -> dict[str, Any]:
         return {}
 
-    @classmethod
-    def from_arrays(
-        cls,
-        settings: Settings,
-        n_features: int,
-        cell_dtype: Any,
-        categorical: Any,
-        is_classification: bool,
-        arrays: Arrays,
-        problem: Problem,
-        slots: Slots,
-    ) -> Self:
-        engine = cls(settings, n_features, cell_dtype, categorical, is_classification)
-        engine.fit(problem, slots)
-        if not np.array_equal(np.trim_zeros(arrays["counts"], "b"), np.trim_zeros(engine.counts, "b")):
+    def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:
+        self.fit(problem, slots)
+        if not np.array_equal(np.trim_zeros(arrays["counts"], "b"), np.trim_zeros(self.counts, "b")):
             raise ValueError("the classes are counted wrong")
-        return engine
 
     @staticmethod
     def bytes_asked(settings: Settings, shape: Shape, arrays: Arrays) -> int:

@@ -55,19 +55,10 @@ class ForestEngine(Engine):
 
     settings: ForestSettings
 
-    def __init__(
-        self,
-        settings: ForestSettings,
-        n_features: int,
-        cell_dtype: npt.DTypeLike,
-        categorical: npt.NDArray[np.bool_],
-        is_classification: bool,
-    ) -> None:
-        self.settings = settings
-        self.n_features = n_features
-        self.changes = Changes()
-        self.ensemble = Ensemble(settings, n_features, 2, cell_dtype, bool(categorical.any()))
-        self.targets = None if is_classification else _targets_of(np.zeros(0), np.zeros(0, np.int64))
+    def __init__(self, settings: ForestSettings, *columns: Any) -> None:
+        super().__init__(settings, *columns)
+        self.ensemble = Ensemble(settings, self.n_features, 2, self.cell_dtype, bool(self.categorical.any()))
+        self.targets = None if self.is_classification else _targets_of(np.zeros(0), np.zeros(0, np.int64))
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -261,11 +252,8 @@ class ForestEngine(Engine):
 
     def counterpart(self) -> Self:
         """An empty forest that keeps candidate counters for every node for which this one keeps some."""
-        live = self.ensemble
-        other = self._aside()
-        other.changes = Changes()
-        other.ensemble = Ensemble(self.settings, self.n_features, 2, live.cell_dtype, live.has_categories)
-        other.ensemble.keep_blocks_like(live)
+        other = super().counterpart()
+        other.ensemble.keep_blocks_like(self.ensemble)
         return other
 
     def wipe(self) -> None:
@@ -287,27 +275,14 @@ class ForestEngine(Engine):
     def notes(self) -> dict[str, Any]:  # noqa: D102 - inherited
         return {"n_classes": self.ensemble.width}
 
-    @classmethod
-    def from_arrays(  # noqa: D102 - inherited
-        cls,
-        settings: ForestSettings,
-        n_features: int,
-        cell_dtype: npt.DTypeLike,
-        categorical: npt.NDArray[np.bool_],
-        is_classification: bool,
-        arrays: Arrays,
-        problem: Problem,
-        slots: Slots,
-    ) -> Self:
-        engine = cls(settings, n_features, cell_dtype, categorical, is_classification)
-        ensemble = engine.ensemble
+    def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:  # noqa: D102 - inherited
+        ensemble = self.ensemble
         ensemble.widen(arrays["leaves.statistics"].shape[1])
         ensemble.restore(arrays, n_slots=len(problem.held))
-        if not is_classification:
-            engine.targets = _targets_of(problem.y, slots)
-        check.check_forest(ensemble, engine.data(problem), slots)
+        if self.targets is not None:
+            self.targets = _targets_of(problem.y, slots)
+        check.check_forest(ensemble, self.data(problem), slots)
         leftovers.check_leftovers(ensemble, slots)
-        return engine
 
     @staticmethod
     def bytes_asked(settings: ForestSettings, shape: Shape, arrays: Arrays) -> int:  # noqa: D102 - inherited

@@ -32,18 +32,9 @@ class TreeEngine(Engine):
 
     settings: TreeParameters
 
-    def __init__(
-        self,
-        settings: TreeParameters,
-        n_features: int,
-        cell_dtype: npt.DTypeLike,
-        categorical: npt.NDArray[np.bool_],
-        is_classification: bool,
-    ) -> None:
-        self.settings = settings
-        self.n_features = n_features
-        self.tree = Tree(settings.tree, n_features, 2, cell_dtype, categorical)
-        self.n_mutations = 0
+    def __init__(self, settings: TreeParameters, *columns: Any) -> None:
+        self.tree = Tree(settings.tree, columns[0], 2, *columns[1:3])
+        super().__init__(settings, *columns)
         self.window: Window | None = None if settings.window is None else Window(settings.window)
 
     @property
@@ -222,10 +213,6 @@ class TreeEngine(Engine):
             other.window = Window(self.window.size, self.window.slots())
         return other
 
-    def counterpart(self) -> Self:  # noqa: D102 - inherited
-        tree = self.tree
-        return type(self)(self.settings, self.n_features, tree.cell_dtype, tree.categorical_mask, True)
-
     def wipe(self) -> None:
         """Overwrite the working space.
 
@@ -252,21 +239,9 @@ class TreeEngine(Engine):
         held[members] = True
         return {**arrays, "held": held, "class_counts": self.tree.class_counts()}
 
-    @classmethod
-    def from_arrays(  # noqa: D102 - inherited
-        cls,
-        settings: TreeParameters,
-        n_features: int,
-        cell_dtype: npt.DTypeLike,
-        categorical: npt.NDArray[np.bool_],
-        is_classification: bool,
-        arrays: Arrays,
-        problem: Problem,
-        slots: Slots,
-    ) -> Self:
-        engine = cls(settings, n_features, cell_dtype, categorical, is_classification)
-        engine.tree = Tree.from_arrays(settings.tree, len(arrays["class_counts"]), arrays, problem.data, slots)
-        return engine
+    def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:  # noqa: D102 - inherited
+        width = len(arrays["class_counts"])
+        self.tree = Tree.from_arrays(self.settings.tree, width, arrays, problem.data, slots)
 
     @staticmethod
     def bytes_asked(settings: TreeParameters, shape: Shape, arrays: Arrays) -> int:

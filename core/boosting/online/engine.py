@@ -15,7 +15,7 @@ Differs from the paper (bins and candidates do, too: see `discretise.py` and `ca
     e) a class that has lost its last sample takes its trees along.
 """
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -58,7 +58,6 @@ from oubli.core.boosting.online.update import (
 from oubli.core.boosting.online.workspace import Rows, choose_layout, gather_rows, no_layout
 from oubli.core.boosting.problem import check_size, n_groups
 from oubli.core.boosting.state import Trees, no_trees
-from oubli.core.changes import Changes
 from oubli.core.engine import Arrays, Progress, Shape, Slots
 from oubli.core.jit import aligned
 from oubli.core.rng import MISSING_CATEGORY, mix
@@ -78,26 +77,10 @@ class OnlineTrees(BoostedEngine):
 
     measures_distance = True
 
-    def __init__(
-        self,
-        settings: OnlineSettings,
-        n_features: int,
-        cell_dtype: npt.DTypeLike,
-        categorical: npt.NDArray[np.bool_],
-        is_classification: bool,
-    ) -> None:
-        self.settings = settings
-        self.n_features = n_features
-        self.cell_dtype = np.dtype(cell_dtype)
-        self.categorical = np.array(categorical, np.bool_)
-        self.is_classification = is_classification
-        self.changes = Changes()
-        self.n_mutations = 0
+    def __init__(self, settings: OnlineSettings, *columns: Any) -> None:
+        super().__init__(settings, *columns)
         self.last_update = LastUpdate()
         self._forget(0)
-
-    def counterpart(self) -> Self:  # noqa: D102 - inherited
-        return type(self)(self.settings, self.n_features, self.cell_dtype, self.categorical, self.is_classification)
 
     def _empty(self) -> Self:
         """Trees of the same parameters that hold nothing, to take the place of these."""
@@ -457,18 +440,7 @@ class OnlineTrees(BoostedEngine):
         """The trees as arrays for a file, see `serialise.py`."""
         return serialise.pack(self)
 
-    @classmethod
-    def from_arrays(
-        cls,
-        settings: OnlineSettings,
-        n_features: int,
-        cell_dtype: npt.DTypeLike,
-        categorical: npt.NDArray[np.bool_],
-        is_classification: bool,
-        arrays: Arrays,
-        problem: Problem,
-        slots: Slots,
-    ) -> Self:
+    def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:
         """Undo `arrays`, over the samples of `slots`.
 
         Raises
@@ -476,9 +448,7 @@ class OnlineTrees(BoostedEngine):
         ValueError
             When the arrays are not trees of these samples, saying what is wrong.
         """
-        trees = cls(settings, n_features, cell_dtype, categorical, is_classification)
-        serialise.unpack(trees, arrays, problem, slots)
-        return trees
+        serialise.unpack(self, arrays, problem, slots)
 
     # -- checking -------------------------------------------------------------------------------
 

@@ -35,7 +35,6 @@ from oubli.core.boosting.presorted.watch import Watch, mark_validating
 from oubli.core.boosting.presorted.words import Start, begin, targets_of_others
 from oubli.core.boosting.problem import check_size, n_groups
 from oubli.core.boosting.state import LEAF, NODE, Trees, no_trees
-from oubli.core.changes import Changes
 from oubli.core.engine import Arrays, Progress, Shape, Slots
 from oubli.core.jit import aligned
 from oubli.core.samples.arrays import Data, Problem
@@ -74,21 +73,8 @@ class PresortedTrees(BoostedEngine):
 
     trees: Trees = no_trees()  # type: ignore[assignment]
 
-    def __init__(
-        self,
-        settings: IncrementalSettings,
-        n_features: int,
-        cell_dtype: npt.DTypeLike,
-        categorical: npt.NDArray[np.bool_],
-        is_classification: bool,
-    ) -> None:
-        self.settings = settings
-        self.n_features = n_features
-        self.cell_dtype = np.dtype(cell_dtype)
-        self.categorical = np.array(categorical, np.bool_)
-        self.is_classification = is_classification
-        self.changes = Changes()
-        self.n_mutations = 0
+    def __init__(self, settings: IncrementalSettings, *columns: Any) -> None:
+        super().__init__(settings, *columns)
         self.forget()
 
     def _aside(self) -> Self:
@@ -283,9 +269,6 @@ class PresortedTrees(BoostedEngine):
 
     # -- keeping --------------------------------------------------------------------------------
 
-    def counterpart(self) -> Self:  # noqa: D102 - inherited
-        return type(self)(self.settings, self.n_features, self.cell_dtype, self.categorical, self.is_classification)
-
     def wipe(self) -> None:
         """Do nothing: working space is overwritten at the end of every update."""
 
@@ -314,18 +297,7 @@ class PresortedTrees(BoostedEngine):
         """Bytes of the engine that is made of a file, roughly, the arrays left out that are as large in the file."""
         return 16 * shape.n_samples * len(shape.categorical) + 8 * settings.n_estimators * shape.groups
 
-    @classmethod
-    def from_arrays(
-        cls,
-        settings: IncrementalSettings,
-        n_features: int,
-        cell_dtype: npt.DTypeLike,
-        categorical: npt.NDArray[np.bool_],
-        is_classification: bool,
-        arrays: Arrays,
-        problem: Problem,
-        slots: Slots,
-    ) -> Self:
+    def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:
         """Undo `arrays`, over the samples of `slots`; what follows from these is made anew.
 
         Raises
@@ -333,20 +305,19 @@ class PresortedTrees(BoostedEngine):
         ValueError
             When the arrays are not sound, saying what is wrong.
         """
-        engine = cls(settings, n_features, cell_dtype, categorical, is_classification)
-        nodes, roots, gains = put_together(arrays, settings.max_depth, engine.categorical)
-        training, engine.others = engine.divide(problem.data, slots)
+        settings = self.settings
+        nodes, roots, gains = put_together(arrays, settings.max_depth, self.categorical)
+        training, self.others = self.divide(problem.data, slots)
         groups = n_groups(problem, len(training))
         most, step = settings.n_estimators * groups, max(groups, 1)
-        least = step if groups > 0 and settings.patience > 0 and len(engine.others) > 0 else most
+        least = step if groups > 0 and settings.patience > 0 and len(self.others) > 0 else most
         if not least <= len(roots) <= most or len(roots) % step:
             raise ValueError("the number of trees (roots) is wrong")
-        engine.orders = sort_columns(problem.data, training)
+        self.orders = sort_columns(problem.data, training)
         if groups > 0:
-            start = engine.begin(problem)
-            engine.trees = Trees(nodes, roots, start.base, start.unit)
-            engine.split_gains = gains
-        return engine
+            start = self.begin(problem)
+            self.trees = Trees(nodes, roots, start.base, start.unit)
+            self.split_gains = gains
 
     # -- checking -------------------------------------------------------------------------------
 

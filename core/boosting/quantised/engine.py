@@ -56,7 +56,6 @@ from oubli.core.boosting.quantised.workspace import (
     with_more_slots,
 )
 from oubli.core.boosting.state import Trees, no_trees
-from oubli.core.changes import Changes
 from oubli.core.engine import Progress, Slots
 from oubli.core.rng import mix
 from oubli.core.samples.arrays import Problem
@@ -65,25 +64,13 @@ from oubli.core.samples.arrays import Problem
 class QuantisedTrees(KeptTrees):
     """Boosted trees on grids: the engine of `quantization`."""
 
-    def __init__(
-        self,
-        settings: IncrementalSettings,
-        n_features: int,
-        cell_dtype: npt.DTypeLike,
-        categorical: npt.NDArray[np.bool_],
-        is_classification: bool,
-    ) -> None:
-        self.settings = settings
-        self.n_features = n_features
-        self.categorical = np.array(categorical, np.bool_)
-        self.is_classification = is_classification
+    def __init__(self, settings: IncrementalSettings, *columns: Any) -> None:
+        super().__init__(settings, *columns)
         self.seed = np.uint64(settings.seed)
         self._seed_key = np.uint64(mix(self.seed))
         limit = int(settings.validation_fraction * 2.0**64) if settings.patience else 0
         self._validation_limit = np.uint64(min(limit, 2**64 - 1))
         self.n_labels = 2**settings.max_depth
-        self.changes = Changes()
-        self.n_mutations = 0
         self.forget()
 
     def _become(self, other: "QuantisedTrees") -> None:

@@ -123,9 +123,6 @@ class KeptTrees(BoostedEngine):
             other.space = space._replace(**{name: np.zeros_like(array) for name, array in space._asdict().items()})
         return other
 
-    def counterpart(self) -> Self:  # noqa: D102 - inherited
-        return type(self)(self.settings, self.n_features, np.float32, self.categorical, self.is_classification)
-
     def wipe(self) -> None:  # noqa: D102 - inherited
         self.work = None
         if not self.groups:
@@ -146,18 +143,7 @@ class KeptTrees(BoostedEngine):
     def bytes_asked(settings: IncrementalSettings, shape: Shape, arrays: Arrays) -> int:  # noqa: D102 - inherited
         return bytes_asked(settings, shape)
 
-    @classmethod
-    def from_arrays(
-        cls,
-        settings: IncrementalSettings,
-        n_features: int,
-        cell_dtype: npt.DTypeLike,
-        categorical: npt.NDArray[np.bool_],
-        is_classification: bool,
-        arrays: Arrays,
-        problem: Problem,
-        slots: Slots,
-    ) -> Self:
+    def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:
         """Make the engine of the samples, and see that `arrays` describes its trees.
 
         The trees are a function of the samples, and growing them takes little longer than counting all that is kept
@@ -168,8 +154,6 @@ class KeptTrees(BoostedEngine):
         ValueError
             When the arrays are not those of these samples.
         """
-        engine = cls(settings, n_features, cell_dtype, categorical, is_classification)
-        check_number_of_trees(arrays, settings, n_groups(problem, len(slots)))
-        engine.fit(problem, slots)
-        check_same(arrays, engine.arrays())
-        return engine
+        check_number_of_trees(arrays, self.settings, n_groups(problem, len(slots)))
+        self.fit(problem, slots)
+        check_same(arrays, self.arrays())

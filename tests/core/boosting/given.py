@@ -29,9 +29,6 @@ class GivenTrees(BoostedEngine):
 
     trees: Trees = no_trees()  # type: ignore[assignment]
 
-    def __init__(self, settings: Any, n_features: int, dtype: Any, categorical: Any, is_classification: bool) -> None:
-        self.settings, self.is_classification = settings, is_classification
-
     def fit(self, *_: Any, **__: Any) -> None:
         """Leave the trees as they are."""
 

@@ -15,7 +15,7 @@ N = 100
 
 
 def _restored(engine: OnlineTrees, problem: Problem, arrays: dict[str, Any], slots: Any) -> OnlineTrees:
-    arguments = engine.n_features, engine.cell_dtype, engine.categorical_mask, engine.is_classification
+    arguments = engine.n_features, engine.cell_dtype, engine.categorical, engine.is_classification
     return OnlineTrees.from_arrays(engine.settings, *arguments, arrays, problem, slots)
 
 
