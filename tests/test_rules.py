@@ -145,3 +145,28 @@ def test_core_asks_no_other_object_for_a_private_attribute(path: Path) -> None:
     allowed = OF_OTHER_LIBRARIES.get(name(path), set())
     found = [f"{node.lineno}: {ast.unparse(node)}" for node in private_attributes(path) if node.attr not in allowed]
     assert found == [], "take what is needed as an argument, or make the attribute public"
+
+
+COMPILED = {"inner", "intrinsic", "kernel", "pasted", "spliced"}
+
+
+def untyped(node: ast.AST) -> Iterator[str]:
+    """The functions below a node that are not compiled and lack a type."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef):
+            if COMPILED & {ast.unparse(decorator).partition("(")[0] for decorator in child.decorator_list}:
+                continue
+            given = child.args
+            several = [one for one in (given.vararg, given.kwarg) if one is not None]
+            arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs, *several]
+            if child.returns is None or any(
+                one.annotation is None and one.arg not in {"self", "cls"} for one in arguments
+            ):
+                yield f"{child.lineno}: {child.name}"
+        yield from untyped(child)
+
+
+@pytest.mark.parametrize("path", CORE, ids=name)
+def test_only_compiled_functions_have_no_types(path: Path) -> None:
+    """Mypy cannot tell them apart: it is told to let all functions without types pass where there are kernels."""
+    assert list(untyped(ast.parse(path.read_text(encoding="utf-8")))) == []
