@@ -111,8 +111,9 @@ class SettingsError(StartError):
 
 def _model_field(parameter: Parameter) -> tuple[Any, Any]:
     """A parameter of a model as a setting: type, bounds and text. None leaves it at its default."""
-    types = parameter.type if isinstance(parameter.type, tuple) else (parameter.type,)
-    bounds = {
+    types: tuple[Any, ...] = parameter.type if isinstance(parameter.type, tuple) else (parameter.type,)
+    a_tuple: Any = tuple
+    bounds: dict[str, Any] = {
         "gt" if parameter.opens == "low" else "ge": parameter.low,
         "lt" if parameter.opens == "high" else "le": parameter.high,
     }
@@ -120,7 +121,7 @@ def _model_field(parameter: Parameter) -> tuple[Any, Any]:
     annotation: Any
     if isinstance(parameter.type, list):
         words = (*parameter.choices, parameter.none_word)
-        annotation = Annotated[Literal[words] | tuple[*parameter.type] | None, NoDecode]  # type: ignore[valid-type]
+        annotation = Annotated[Literal[words] | a_tuple[tuple(parameter.type)] | None, NoDecode]
     elif parameter.type is object:
         annotation = int | None
     elif len(types) > 1:

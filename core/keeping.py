@@ -46,7 +46,7 @@ class Keepable(Estimator, ABC):
 
     schema_: Schema
     samples_: SampleStore
-    engine_: Any
+    engine_: Engine
 
     # -- what a kind says -----------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class Keepable(Estimator, ABC):
         is_classification = self.task is Task.CLASSIFICATION
         return settings, schema.n_features, schema.cell_dtype, schema.categorical_mask, is_classification
 
-    def hold(self, store: SampleStore, engine: Any) -> None:
+    def hold(self, store: SampleStore, engine: Engine) -> None:
         """Belong to an engine over the samples of a store."""
         engine.changes = store.changes
         self.schema_ = schema = store.schema
@@ -146,8 +146,7 @@ class Keepable(Estimator, ABC):
     def tree_digests(self) -> list[str]:
         """Digest of each tree, in order; resolves all tags."""
         self.resolve()
-        digests: list[str] = self.engine_.digests(self.class_order())
-        return digests
+        return self.engine_.digests(self.class_order())
 
     def digest(self) -> str:
         """Hash of everything that can influence a prediction; resolves all tags.

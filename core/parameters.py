@@ -139,8 +139,9 @@ def draw_seed(random_state: Any) -> int:
         For anything else.
     """
     if isinstance(random_state, Integral) and not isinstance(random_state, bool):
-        if 0 <= random_state < 2**63:
-            return int(random_state)
+        seed = int(random_state)
+        if 0 <= seed < 2**63:
+            return seed
         raise InputError(f"random_state={random_state} must be in [0, 2**63): choose another")
     import numpy as np
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.boosting.engine import BoostedEngine
 from oubli.core.model import Model
 
 
@@ -13,11 +14,12 @@ class BoostedModel(Model):
 
     is_boosted = True
 
+    engine_: BoostedEngine
+
     def raw_scores(self, X: Any) -> npt.NDArray[np.float64]:
         """Raw scores F of each row, float64[n, groups]: log-odds of the second class of two, or one score a class."""
         self._check_names(X)
-        scores: npt.NDArray[np.float64] = self.engine_.raw_scores(*self._encode_queries(X))
-        return scores
+        return self.engine_.raw_scores(*self._encode_queries(X))
 
     @property
     def n_trees_(self) -> int:

@@ -397,7 +397,7 @@ def is_listed(trees: Trees, owners: npt.NDArray[np.int32], leaves: IntArray, siz
 
 
 @inner
-def _claim(trees, start, room, is_taken):  # type: ignore[no-untyped-def]
+def _claim(trees, start, room, is_taken):
     """Mark a room as taken; False when it is not all there or partly taken before."""
     end = start + (np.int64(1) << room)
     if start < 0 or end > trees.members.shape[0]:

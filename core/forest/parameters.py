@@ -132,10 +132,10 @@ def count_features(max_features: Any, n_features: int) -> int:
         if max_features == "log2":
             return max(1, int(math.log2(n_features)))
     elif isinstance(max_features, Integral) and not isinstance(max_features, bool):
-        if max_features >= 1:
+        if int(max_features) >= 1:
             return min(int(max_features), n_features)
-    elif isinstance(max_features, Real) and not isinstance(max_features, bool) and 0.0 < max_features <= 1.0:
-        return max(1, int(max_features * n_features))
+    elif isinstance(max_features, Real) and not isinstance(max_features, bool) and 0.0 < float(max_features) <= 1.0:
+        return max(1, int(float(max_features) * n_features))
     raise InputError(
         f"max_features={max_features!r} must be 'sqrt', 'log2', None, a share in (0.0, 1.0] or a "
         "number of features of at least 1"

@@ -38,7 +38,7 @@ class TreeEngine(Engine):
         self.window: Window | None = None if settings.window is None else Window(settings.window)
 
     @property
-    def changes(self) -> Changes:  # type: ignore[override]
+    def changes(self) -> Changes:
         """Those of the tree, which opens a section of its own when it is built anew for a query."""
         return self.tree.changes
 
@@ -97,8 +97,8 @@ class TreeEngine(Engine):
         if window is None and planted is None:
             tree.add(data, slots, lazy=lazy)
         # Into a full window samples come one by one, each of which takes the place of the oldest.
-        for slot in () if window is None else slots.tolist():
-            oldest = window.append(slot)
+        for slot in slots.tolist() if window is not None else ():
+            oldest = window.append(slot)  # type: ignore[union-attr]
             n_mutations += oldest is not None
             if planted is None:
                 moved = [slot] if oldest is None else [slot, oldest]

@@ -84,6 +84,8 @@ class DynamicTreeClassifier(Classifier):
 
     kind = "tree"
 
+    engine_: TreeEngine
+
     def __init__(
         self,
         max_depth: int | None = 10,

@@ -81,7 +81,8 @@ class Tree:
 
     def class_counts(self) -> npt.NDArray[np.int64]:
         """Samples by class code."""
-        return self.arrays_.counts[ROOT].astype(np.int64)
+        counts: npt.NDArray[np.int64] = self.arrays_.counts[ROOT].astype(np.int64)
+        return counts
 
     @property
     def n_tags(self) -> int:

@@ -71,7 +71,7 @@ class PresortedTrees(BoostedEngine):
     is_classification : whether labels are classes.
     """
 
-    trees: Trees = no_trees()  # type: ignore[assignment]
+    trees: Trees = no_trees()
 
     def __init__(self, settings: IncrementalSettings, *columns: Any) -> None:
         super().__init__(settings, *columns)
