@@ -8,15 +8,18 @@ command line's help and of the README's table, so that there is one place to cha
 from __future__ import annotations
 
 import difflib
+import functools
 import ipaddress
 import json
+import math
+import operator
 import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, create_model, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -28,52 +31,18 @@ from pydantic_settings import (
 from oubli.app.access.key_file import FILE_NAME, KeyFileError, now_ms, read_keys
 from oubli.app.access.origins import parse_origin
 from oubli.app.errors import StartError
+from oubli.core.parameters import Parameter
+from oubli.core.registry import PLACES, parameters_of
 
 ENV_PREFIX = "OUBLI_"
 DEFAULT_CONFIG = Path("oubli.toml")
 MIB = 1024 * 1024
 MIN_KEY_LENGTH = 16  # characters; shorter keys can be guessed over a network
 
-PARAMETERS: dict[str, tuple[str, ...]] = {
-    "forest": (
-        "n_estimators",
-        "occurrence",
-        "max_depth",
-        "min_samples_split",
-        "n_thresholds",
-        "max_features",
-        "criterion",
-        "random_state",
-    ),
-    "tree": ("max_depth", "pruning_size", "alpha", "beta", "epsilon", "window", "random_state"),
-    "online-boosting": (
-        "n_estimators",
-        "learning_rate",
-        "max_leaf_nodes",
-        "max_bins",
-        "split_sampling",
-        "robustness",
-        "l2_regularization",
-        "min_child_weight",
-        "random_state",
-    ),
-    "incremental-boosting": (
-        "n_estimators",
-        "learning_rate",
-        "max_depth",
-        "max_bins",
-        "split_sampling",
-        "l2_regularization",
-        "min_child_weight",
-        "quantization",
-        "early_stopping",
-        "validation_fraction",
-        "random_state",
-    ),
-}
-"""Those of each kind of model that can be set."""
-_WORDS = ("all", "derived", "none")  # say None where leaving it out means something else
-MODEL_PARAMETERS = tuple(dict.fromkeys(name for names in PARAMETERS.values() for name in names))
+TABLES = {kind: tuple(one for one in parameters_of(kind) if one.is_setting) for kind in PLACES}
+"""What can be set of each kind of model."""
+_NAMED = {one.name: one for table in reversed(TABLES.values()) for one in reversed(table)}
+MODEL_PARAMETERS = tuple(dict.fromkeys(one.name for table in TABLES.values() for one in table))
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Settings file": ("config",),
@@ -140,7 +109,54 @@ class SettingsError(StartError):
     """A setting is wrong; the text names it, the rule and the remedy, and never repeats a submitted value."""
 
 
-class Settings(BaseSettings):
+def _model_field(parameter: Parameter) -> tuple[Any, Any]:
+    """A parameter of a model as a setting: type, bounds and text. None leaves it at its default."""
+    types: tuple[Any, ...] = parameter.type if isinstance(parameter.type, tuple) else (parameter.type,)
+    a_tuple: Any = tuple
+    bounds: dict[str, Any] = {
+        "gt" if parameter.opens == "low" else "ge": parameter.low,
+        "lt" if parameter.opens == "high" else "le": parameter.high,
+    }
+    bounds = {name: bound for name, bound in bounds.items() if abs(bound) < math.inf}
+    annotation: Any
+    if isinstance(parameter.type, list):
+        words = (*parameter.choices, parameter.none_word)
+        annotation = Annotated[Literal[words] | a_tuple[tuple(parameter.type)] | None, NoDecode]
+    elif parameter.type is object:
+        annotation = int | None
+    elif len(types) > 1:
+        annotation = functools.reduce(operator.or_, types) | None
+    elif parameter.none_word is not None and parameter.default is not None:
+        annotation = Annotated[types[0], Field(**bounds)] | Literal[parameter.none_word] | None
+        bounds = {}
+    else:
+        annotation = types[0] | None
+    return annotation, Field(default=None, description=parameter.text, **bounds)
+
+
+if TYPE_CHECKING:
+
+    class _ModelSettings(BaseSettings):
+        model: str
+
+else:
+    _KINDS = Literal[tuple(PLACES)]
+    _ModelSettings = create_model(
+        "_ModelSettings",
+        __base__=BaseSettings,
+        model=(
+            _KINDS,
+            Field(
+                default="forest",
+                description="Kind of model: `forest` or `incremental-boosting`, both exact; `tree`, to be read; or "
+                "`online-boosting`.",
+            ),
+        ),
+        **{name: _model_field(_NAMED[name]) for name in MODEL_PARAMETERS},
+    )
+
+
+class Settings(_ModelSettings):
     """The settings of one run. ``Settings(**flags)`` reads the other sources; see :func:`load_settings`."""
 
     model_config = SettingsConfigDict(
@@ -178,56 +194,6 @@ class Settings(BaseSettings):
     """Character between the fields of a CSV file; a tab for files named .tsv."""
     max_data_bytes: int = Field(default=4096 * MIB, ge=1024)
     """Most bytes that the data file may unpack to; more is refused before it fills the memory."""
-
-    # --- the model
-    model: Literal["forest", "tree", "online-boosting", "incremental-boosting"] = "forest"
-    """Kind of model: `forest` or `incremental-boosting`, both exact; `tree`, to be read; or `online-boosting`."""
-    n_estimators: int | None = Field(default=None, ge=1)
-    """Number of trees of a forest, or of iterations of boosting."""
-    occurrence: float | None = Field(default=None, gt=0, le=1)
-    """Share of the trees that learn each sample (q); smaller makes adding and deleting cheaper."""
-    max_depth: int | None = Field(default=None, ge=1)
-    """Greatest depth of a tree; without it trees grow until their leaves are pure or small."""
-    min_samples_split: int | None = Field(default=None, ge=2)
-    """Samples that a node needs to be split."""
-    n_thresholds: int | None = Field(default=None, ge=1)
-    """Candidate splits drawn for each attribute of a node (s)."""
-    max_features: int | float | str | None = None
-    """Attributes tried at each node (p): a number, a share between 0 and 1, `sqrt`, `log2` or `all`."""
-    criterion: str | None = None
-    """What makes a split good: `gini` or `entropy` for classes, `squared_error` for numbers."""
-    pruning_size: int | None = Field(default=None, ge=1)
-    """Samples up to which a node of a `tree` is a leaf (k)."""
-    alpha: float | None = Field(default=None, ge=0, lt=1)
-    """Gini index of a `tree`'s node below which it need not be split."""
-    beta: float | None = Field(default=None, ge=0, lt=1)
-    """How far the gain of a `tree`'s split may be from the best one's; with `alpha` it bounds `epsilon`."""
-    epsilon: Annotated[float, Field(ge=0)] | Literal["derived"] | None = None
-    """Share of a `tree`'s node that may change before it is built anew, or `derived` from `alpha` and `beta`."""
-    window: int | None = Field(default=None, ge=1)
-    """Most samples that a `tree` holds: each one more makes it delete the oldest."""
-    learning_rate: float | None = Field(default=None, gt=0, le=1)
-    """Shrinkage of each boosted tree."""
-    max_leaf_nodes: int | None = Field(default=None, ge=2)
-    """Leaves of a tree of `online-boosting` (J)."""
-    max_bins: int | None = Field(default=None, ge=2)
-    """Bins that boosting puts the values of a numeric column into (B)."""
-    split_sampling: float | None = Field(default=None, gt=0, le=1)
-    """Share of the candidate splits that a boosted tree looks at (alpha)."""
-    robustness: float | None = Field(default=None, ge=0, le=1)
-    """Share of the candidates among which a split of `online-boosting` may rank and stay (sigma)."""
-    l2_regularization: float | None = Field(default=None, ge=0)
-    """What is added to the hessian of a boosted leaf."""
-    min_child_weight: float | None = Field(default=None, ge=0)
-    """Hessian that each side of a boosted split has to have."""
-    quantization: Annotated[Literal["auto", "none"] | tuple[float, float] | None, NoDecode] = None
-    """Grids of gradients and leaf values of `incremental-boosting`: `auto`, `none`, or two numbers: `0.25,0.25`."""
-    early_stopping: int | None = Field(default=None, ge=1)
-    """Iterations without a lower validation loss after which `incremental-boosting` stops; never when left out."""
-    validation_fraction: float | None = Field(default=None, gt=0, le=0.5)
-    """Share of the samples that validate; with `early_stopping`."""
-    random_state: int | None = Field(default=None, ge=0)
-    """Seed of every random choice; the same seed and samples give the same model."""
 
     # --- where it lives
     data_dir: Path = Path("./oubli-data")
@@ -341,14 +307,16 @@ class Settings(BaseSettings):
                 raise ValueError("begins with [ but is not a JSON list of texts") from None
         return tuple(part.strip() for part in value.split(",") if part.strip())
 
-    @field_validator("quantization", mode="before")
+    @field_validator(*(name for name, one in _NAMED.items() if isinstance(one.type, list)), mode="before")
     @classmethod
     def _word_or_grids(cls, value: object) -> object:
         if not isinstance(value, str) or "," not in value:
             return value
         return tuple(value.strip("[]() ").split(","))
 
-    @field_validator("max_features", "epsilon", mode="before")
+    @field_validator(
+        *(name for name, one in _NAMED.items() if one.type != [float, float] and one.none_word), mode="before"
+    )
     @classmethod
     def _number_or_word(cls, value: object) -> object:
         """Flags and variables are texts; as a union of int, float and str they would stay texts."""
@@ -419,17 +387,23 @@ class Settings(BaseSettings):
         SettingsError
             When one was set that this kind of model does not have.
         """
-        known = PARAMETERS[self.model]
+        known = {one.name: one for one in TABLES[self.model]}
         for name in MODEL_PARAMETERS:
             if name not in known and getattr(self, name) is not None:
-                kinds = " or ".join(f"`{kind}`" for kind, names in PARAMETERS.items() if name in names)
+                kinds = " or ".join(
+                    f"`{kind}`" for kind, table in TABLES.items() if any(one.name == name for one in table)
+                )
                 raise SettingsError(
                     f"{flag_name(name)} is for a model of kind {kinds}, this one is a `{self.model}`: leave it out, "
                     "or choose another kind with --model"
                 )
         values = {name: getattr(self, name) for name in known}
         # None means "not set" here and something else to the estimator, hence words for it.
-        return {name: None if value in _WORDS else value for name, value in values.items() if value is not None}
+        return {
+            name: None if known[name].none_word is not None and value == known[name].none_word else value
+            for name, value in values.items()
+            if value is not None
+        }
 
     def require_servable(self) -> None:
         """Refuse what may be set but not served: several workers, or an open address without a key.

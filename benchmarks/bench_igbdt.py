@@ -30,9 +30,8 @@ from oubli.core.boosting.digest import tree_digests
 from oubli.core.boosting.incremental_parameters import IncrementalSettings, read_settings
 from oubli.core.boosting.predict import raw_scores
 from oubli.core.boosting.presorted.engine import PresortedTrees
-from oubli.core.boosting.problem import Problem
 from oubli.core.boosting.state import Trees
-from oubli.core.samples.arrays import Data
+from oubli.core.samples.arrays import Data, Problem
 
 SETS = ("abalone", "wine", "optdigits", "pendigits", "letter")
 LARGE = ("letter",)  # larger batches, as in the paper
@@ -108,7 +107,7 @@ def load_rows(name: str, data: Path, cache: Path, n_rows: int | None) -> Rows:
     nothing = np.zeros(cells.shape[1], np.bool_)
     held = Data(cells, np.zeros(n, np.int64), np.arange(n, dtype=np.uint64), np.zeros(0, np.uint64), nothing)
     y = np.asarray(split.y, np.float64)
-    problem = Problem(held, np.zeros(1, np.int32), 0, y)
+    problem = Problem(held, np.zeros(1, np.int32), 0, y, np.ones(n, np.bool_), n, np.zeros(1, np.int64))
     return Rows(name, problem, np.ascontiguousarray(X_test, np.float32), np.asarray(split.y_test, np.float64))
 
 
@@ -137,10 +136,10 @@ def one_round(rows: Rows, settings: IncrementalSettings, batch: int, seed: int, 
     n_before = min(int(SHARE_BEFORE * len(rows)), len(rows) - batch)
     before, slots = order[:n_before], order[: n_before + batch]
     ours, fresh, theirs = engine_of(rows, settings), engine_of(rows, settings), StraightforwardTrees(settings)
-    ours.grow(rows.problem, before)
+    ours.fit(rows.problem, before)
     update = cpu_seconds(lambda: ours.add(rows.problem, slots[n_before:]))
-    own = cpu_seconds(lambda: fresh.grow(rows.problem, slots))
-    straightforward = cpu_seconds(lambda: theirs.grow(rows.problem, slots))
+    own = cpu_seconds(lambda: fresh.fit(rows.problem, slots))
+    straightforward = cpu_seconds(lambda: theirs.fit(rows.problem, slots))
     outcome.seconds.append((update, straightforward, own))
     outcome.different += len({str(digest_of(engine.trees)) for engine in (ours, fresh, theirs)}) > 1
     outcome.explained = rows.explained(ours.trees)
@@ -259,7 +258,7 @@ def checked(rows: Rows, n_trees: int) -> list[Row]:
     edges = list(range(len(rows) // 5, len(rows), batch))
     shown = {0: "first", len(edges) // 2: "middle", max(len(edges) - 3, 0): "last but one"}
     engine, listed = engine_of(rows, settings), []
-    engine.grow(rows.problem, order[: edges[0]])
+    engine.fit(rows.problem, order[: edges[0]])
     for number, (start, end) in enumerate(pairwise(edges)):
         engine.add(rows.problem, order[start:end])
         if number in shown:
@@ -276,9 +275,9 @@ def time_of(rows: Rows, n_trees: int, before: Any, slots: Any) -> tuple[float, f
     """Seconds in which we update the first trees and the straightforward GBDT builds them; whether these differ."""
     settings = settings_of(n_trees)
     engine, other = engine_of(rows, settings), StraightforwardTrees(settings)
-    engine.grow(rows.problem, before)
+    engine.fit(rows.problem, before)
     mine = cpu_seconds(lambda: engine.add(rows.problem, slots[len(before) :]))
-    theirs = cpu_seconds(lambda: other.grow(rows.problem, slots))
+    theirs = cpu_seconds(lambda: other.fit(rows.problem, slots))
     return mine, theirs, digest_of(engine.trees) != digest_of(other.trees)
 
 

@@ -5,21 +5,24 @@ imported it.
 """
 
 import inspect
-import math
 import warnings
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-import numpy as np
-
-from oubli.core.data.schema import Schema
 from oubli.core.errors import InputError, NotFittedError, for_scikit_learn
+
+if TYPE_CHECKING:
+    from oubli.core.data.schema import Schema
 
 
 class Estimator:
     """Parameters and tags by scikit-learn's conventions."""
 
-    schema_: Schema
+    schema_: "Schema"
     _estimator_type: str
+
+    def _keep(self, arguments: dict[str, Any]) -> None:
+        """Keep the constructor's arguments, as they are, in attributes of their names."""
+        self.__dict__.update((name, value) for name, value in arguments.items() if name != "self")
 
     @classmethod
     def _parameter_names(cls) -> list[str]:
@@ -62,7 +65,8 @@ class Estimator:
         """Whether `fit`, `start` or `load` has been called."""
         return hasattr(self, "schema_")
 
-    def _check_is_fitted(self) -> None:
+    def check_is_fitted(self) -> None:
+        """NotFittedError when there is no model."""
         if not self.__sklearn_is_fitted__():
             self._refuse_unfitted()
 
@@ -77,7 +81,7 @@ class Estimator:
 
         Lists are left alone: rows in the order of the features are what they are for.
         """
-        self._check_is_fitted()
+        self.check_is_fitted()
         named = self.schema_.named
         if isinstance(X, (list, tuple)) or _has_names(X) is named:
             return
@@ -111,48 +115,3 @@ def _has_names(X: Any) -> bool:
     """Whether X is a DataFrame with column names; numbers mean positions."""
     labels = getattr(X, "columns", None)
     return labels is not None and len(labels) > 0 and isinstance(labels[0], str)
-
-
-def draw_seed(random_state: Any) -> int:
-    """Turn scikit-learn's `random_state` (None, an int, a RandomState or a Generator) into a seed.
-
-    Returns
-    -------
-    int
-        In [0, 2**63); an int is its own seed.
-
-    Raises
-    ------
-    InputError
-        For anything else.
-    """
-    if random_state is None:
-        # 53 bits, so that readers of JSON who know only float64 get the seed as it is.
-        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> np.uint64(11))
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(0, 2**31 - 1))
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(0, 2**63 - 1))
-    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
-        if 0 <= random_state < 2**63:
-            return int(random_state)
-        raise InputError(f"random_state={random_state} must be in [0, 2**63): choose another")
-    raise InputError("random_state must be None, an integer, a RandomState or a Generator")
-
-
-def check_number(
-    name: str, value: Any, *, low: float, high: float = math.inf, integral: bool = True, is_open: bool = False
-) -> None:
-    """Check that a parameter is a number (an integer) in [low, high], or in (low, high] if `is_open`.
-
-    Raises
-    ------
-    InputError
-        Naming the parameter, its value and the rule.
-    """
-    kinds = (int, np.integer) if integral else (int, float, np.integer, np.floating)
-    kind = "an integer" if integral else "a number"
-    is_number = isinstance(value, kinds) and not isinstance(value, bool)
-    if not is_number or not low <= value <= high or (is_open and value == low):
-        bounds = f"of at least {low}" if high == math.inf else f"in {'(' if is_open else '['}{low}, {high}]"
-        raise InputError(f"{name}={value!r} must be {kind} {bounds}")

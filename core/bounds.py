@@ -171,3 +171,9 @@ def _is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def require_sound(condition: Any, what: str) -> None:
+    """Refuse a file in which something does not hold."""
+    if not condition:
+        raise FileError(f"the file is not sound ({what}): restore another file")

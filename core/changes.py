@@ -50,12 +50,12 @@ class Changes:
         What takes the open change back, the last one first; None when nothing does.
     """
 
-    __slots__ = ("_handler", "depth", "undo")
+    __slots__ = ("depth", "handler", "undo")
 
     def __init__(self) -> None:
         self.depth = 0
         self.undo: list[tuple[Callable[[Any], Any], Any]] | None = None
-        self._handler: Any = None  # that of Ctrl-C, while this section holds it back
+        self.handler: Any = None  # that of Ctrl-C, while this section holds it back
 
     def __enter__(self) -> "Changes":
         if self.depth == 0:
@@ -64,9 +64,9 @@ class Changes:
                 handler = _get_handler(_SIGINT)
                 if handler is _wait and _HOLDING[0].depth == 0:
                     # An exception came between the end of that section and the handler's return.
-                    handler = _HOLDING[0]._handler or _DEFAULT
+                    handler = _HOLDING[0].handler or _DEFAULT
                 if handler is _DEFAULT or (type(handler) is FunctionType and handler is not _wait):
-                    self._handler = handler
+                    self.handler = handler
                     _HOLDING[:] = (self,)
                     _PENDING.clear()
                     _set_handler(_SIGINT, _wait)
@@ -78,15 +78,15 @@ class Changes:
     ) -> None:
         if kind is None:
             self.depth -= 1
-            if self._handler is not None and self.depth == 0:
-                self._release()
+            if self.handler is not None and self.depth == 0:
+                self.release()
         elif self.undo is not None and self.depth == 1:
             try:
                 self._take_back()
             finally:
-                self._release()
+                self.release()
         else:
-            self._release()
+            self.release()
 
     def _take_back(self) -> None:
         steps, self.undo = self.undo or [], None
@@ -110,13 +110,14 @@ class Changes:
 
     # -- Ctrl-C ---------------------------------------------------------------------------------
 
-    def _release(self) -> None:
-        handler = self._handler
+    def release(self) -> None:
+        """Give Ctrl-C its handler back, and pass on the one that waits."""
+        handler = self.handler
         if handler is None:
             return
         if _get_handler(_SIGINT) is _wait:
             _set_handler(_SIGINT, handler)
-        self._handler = None
+        self.handler = None
         if _PENDING:
             frame = _PENDING.pop()
             handler(_SIGINT, frame)
@@ -134,4 +135,4 @@ def _wait(signum: int, frame: FrameType | None) -> None:
     is_now = section.depth == 0 or len(_PENDING) > 0
     _PENDING[:] = (frame,)
     if is_now:
-        section._release()
+        section.release()

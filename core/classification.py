@@ -1,34 +1,29 @@
 """What classifiers of every kind share."""
 
-from abc import abstractmethod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.data.schema import Task
 from oubli.core.data.targets import encode_labels
+from oubli.core.data.values import Task
 from oubli.core.model import Model, QueryResult
 
 
 class Classifier(Model):
-    """Labels from class probabilities, which a kind says."""
+    """Labels from class probabilities."""
 
     task = Task.CLASSIFICATION
     _estimator_type = "classifier"
 
-    @abstractmethod
-    def _probabilities(self, X: Any, frozen: bool) -> npt.NDArray[np.float64]:
-        """Probabilities of the classes held, in canonical order, float64[n, n_classes]."""
-
     @property
     def classes_(self) -> npt.NDArray[Any]:
         """The classes held, ordered by type and value."""
-        self._check_is_fitted()
+        self.check_is_fitted()
         return self.samples_.classes.classes_array().copy()
 
     def query(self, X: Any, *, frozen: bool = False) -> QueryResult:  # noqa: D102 - inherited
-        probabilities = self._probabilities(X, frozen)
+        probabilities = self._answers(X, frozen)
         classes = self.samples_.classes.classes_array()
         return QueryResult(classes[probabilities.argmax(axis=1)], probabilities, classes)
 
@@ -40,13 +35,13 @@ class Classifier(Model):
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Predict class probabilities, float64[n, n_classes], in the order of `classes_`."""
         self._check_names(X)
-        return self._probabilities(X, frozen=False)
+        return self._answers(X, frozen=False)
 
     def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Natural logarithm of `predict_proba`."""
         self._check_names(X)
         with np.errstate(divide="ignore"):
-            return np.log(self._probabilities(X, frozen=False))
+            return np.log(self._answers(X, frozen=False))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of rows (of their weights) whose predicted class is y."""

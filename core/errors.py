@@ -37,6 +37,9 @@ class OubliError(Exception):
     """Base of everything that Oubli raises on purpose."""
 
 
+_NOTHING: Any = object()
+
+
 class InputError(OubliError, ValueError):
     """Input that was refused; nothing has changed.
 
@@ -54,8 +57,6 @@ class InputError(OubliError, ValueError):
         The whole text, for messages that users and tools know in this form.
     """
 
-    _NOTHING: Any = object()
-
     def __init__(
         self,
         rule: str,
@@ -68,7 +69,7 @@ class InputError(OubliError, ValueError):
         self.rule = rule
         self.row = row
         self.field = field
-        self.value = None if value is InputError._NOTHING else value
+        self.value = None if value is _NOTHING else value
         if message is None:
             message = self._text(value)
         super().__init__(message)
@@ -80,7 +81,7 @@ class InputError(OubliError, ValueError):
         if self.field is not None:
             where.append(repr(self.field))
         text = f"{', '.join(where)}: {self.rule}" if where else self.rule
-        if value is not InputError._NOTHING:
+        if value is not _NOTHING:
             text += f" (got {shorten(value)})"
         return text
 

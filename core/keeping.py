@@ -1,4 +1,4 @@
-"""Models that can be copied, pickled, written to a file and read again."""
+"""Models that can be compared with a fresh fit, copied, pickled, written to a file and read again."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -11,13 +11,15 @@ import numpy.typing as npt
 
 from oubli.core import persistence
 from oubli.core.base import Estimator
-from oubli.core.bounds import is_same_json
+from oubli.core.bounds import is_same_json, require_sound
 from oubli.core.data.schema import Schema, Task
+from oubli.core.engine import Arrays, Counterpart, Engine, Shape
 from oubli.core.errors import FileError, InputError
 from oubli.core.samples.serialise import canonical_parts, store_bytes
 from oubli.core.samples.store import SampleStore
+from oubli.core.verification import Verification, compare_trees, model_digest, named_classes
 
-Arrays = dict[str, npt.NDArray[Any]]
+_MOST_COMPARED = 10_000  # samples that a distance is measured on
 
 
 class Keepable(Estimator, ABC):
@@ -27,102 +29,197 @@ class Keepable(Estimator, ABC):
     ----------
     kind : name of the kind, in model files and settings.
     task : classification or regression.
+    influence_methods : the questions about influence that the kind answers, the usual one first.
+    is_boosted : whether there is a tree for each class, each of which depends on those before it.
+    small_parameters : of small models in which a few changes make every kernel run, one model after the other.
     schema_ : types of columns and label.
     samples_ : the samples held.
-    seed_ : what the trees draw from, if they draw anything.
+    engine_ : the trees, over the samples.
     """
 
     kind: ClassVar[str]
     task: ClassVar[Task]
+    influence_methods: ClassVar[tuple[str, ...]] = ()
+    is_boosted: ClassVar[bool] = False
+    small_parameters: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
+    lazy: bool = False
 
     schema_: Schema
     samples_: SampleStore
-    seed_: int
+    engine_: Engine
+
+    # -- what a kind says -----------------------------------------------------------------------
 
     @property
     @abstractmethod
     def guarantee(self) -> str:
         """What the trees are, compared with a fresh fit: "exact", "epsilon-feasible" or "approximate"."""
 
-    @property
+    @staticmethod
     @abstractmethod
-    def _settings(self) -> Any:
-        """The parameters in force, as numbers; `seed` is one of them."""
+    def engine_type(settings: Any) -> type[Engine]:
+        """The class of the engine that some settings ask for."""
+
+    @classmethod
+    @abstractmethod
+    def read_settings(cls, parameters: Mapping[str, Any], schema: Schema) -> Any:
+        """Check the constructor's parameters and return the settings; InputError names the one that does not fit."""
 
     @abstractmethod
-    def begin(self, schema: Schema, settings: Any, store: SampleStore | None = None) -> None:
-        """Hold the samples of a store (none when left out), over trees yet to be grown.
-
-        settings : what `_read_settings` returned, of this model or of another one of its kind.
-        """
+    def query(self, X: Any, *, frozen: bool = False) -> Any:
+        """Predict labels and probabilities at once."""
 
     @abstractmethod
     def resolve(self, max_tags: int | None = None) -> int:
-        """Rebuild what has been put off and return how many tags there were; or work on `max_tags` at most.
+        """Rebuild what was put off."""
 
-        Queries do this by themselves, for their own paths. Resolving ahead keeps them fast.
-        """
+    # -- beginning ------------------------------------------------------------------------------
 
-    @abstractmethod
-    def digest(self) -> str:
-        """Hash of everything that can influence a prediction; resolves all tags."""
-
-    # -- what a kind says -----------------------------------------------------------------------
-
-    @abstractmethod
-    def _copy_trees_to(self, other: Self) -> None:
-        """Give the trees to a copy, which holds a copy of the samples."""
-
-    @abstractmethod
-    def _take_apart(self) -> tuple[dict[str, Any], Arrays]:
-        """Describe the trees by JSON-able values and arrays, without tags."""
-
-    @staticmethod
-    @abstractmethod
-    def _describe_settings(settings: Any) -> dict[str, Any]:
-        """Return settings as JSON-able values, as a file has them."""
-
-    @classmethod
-    @abstractmethod
-    def _check_description(cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool) -> None:
-        """Check what a file says before anything is made of it; FileError says what is wrong.
-
-        The settings are those of the parameters.
-        """
-
-    @classmethod
-    @abstractmethod
-    def _tree_bytes(cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool) -> int:
-        """Bytes of the trees that are made of a file, roughly; asked after `_check_description`."""
-
-    @abstractmethod
-    def _checked_settings(self, schema: Schema) -> Any:
+    def checked_settings(self, schema: Schema) -> Any:
         """Check the parameters and return the settings; InputError names the one that does not fit."""
+        if schema.task != self.task:
+            raise InputError(
+                f"the schema is for {schema.task.value}, {type(self).__name__} is for {self.task.value}: "
+                "use the other estimator"
+            )
+        return self.read_settings(self.get_params(), schema)
 
-    @classmethod
-    def bytes_asked(
-        cls, schema: Schema, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool = True
-    ) -> int:
-        """Bytes of what is made of a file, roughly."""
-        return store_bytes(schema, arrays) + cls._tree_bytes(document, arrays, with_trees=with_trees)
+    @property
+    def settings_(self) -> Any:
+        """The parameters in force, as numbers."""
+        return self.engine_.settings
 
-    @abstractmethod
-    def seconds_to_verify(self) -> float:
-        """How long `verify` takes, roughly."""
+    @property
+    def seed_(self) -> int:
+        """What the trees draw from, if they draw anything."""
+        self.check_is_fitted()
+        seed: int = self.engine_.settings.seed
+        return seed
 
-    @abstractmethod
-    def _put_together(
-        self, document: Mapping[str, Any], arrays: Arrays, store: SampleStore, *, with_trees: bool
-    ) -> None:
-        """Begin with the samples of a store, and take the trees over that `_take_apart` gave; or grow them anew."""
+    def begin(self, schema: Schema, settings: Any, store: SampleStore | None = None) -> None:
+        """Hold the samples of a store (none when left out), over trees yet to be fitted.
 
-    @abstractmethod
-    def _check_trees(self) -> None:
-        """Check that trees from a file can be trusted; FileError says what is wrong."""
+        settings : what `checked_settings` returned, of this model or of another one of its kind.
+        """
+        if store is None:
+            store = SampleStore(schema, owner=type(self).__name__)
+        engine = self.engine_type(settings)(*self._columns(settings, schema))
+        if engine.keeps_order:
+            store.remove(engine.enqueue(store.slots_in_order()))
+        self.hold(store, engine)
+
+    def _columns(self, settings: Any, schema: Schema) -> tuple[Any, ...]:
+        """What an engine is made with."""
+        is_classification = self.task is Task.CLASSIFICATION
+        return settings, schema.n_features, schema.cell_dtype, schema.categorical_mask, is_classification
+
+    def hold(self, store: SampleStore, engine: Engine) -> None:
+        """Belong to an engine over the samples of a store."""
+        engine.changes = store.changes
+        self.schema_ = schema = store.schema
+        self.samples_ = store
+        self.engine_ = engine
+        self.n_features_in_ = schema.n_features
+        if schema.named:
+            self.feature_names_in_ = np.array(schema.names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    # -- digest and fresh fit -------------------------------------------------------------------
+
+    def class_order(self) -> npt.NDArray[np.int64]:
+        """Codes of the classes held, in the order of their values."""
+        return self.samples_.classes.order()
+
+    def digest_of(self, tree_digests: list[str]) -> str:
+        """Digest of the model, whose trees have these."""
+        header = {
+            "format": self.engine_.format,
+            "kind": self.kind,
+            "task": self.task.value,
+            **self.engine_.header(),
+            "types": [f"{column.type.value}:{column.dtype}" for column in self.schema_.columns],
+            "classes": named_classes(self.samples_.classes.values(self.class_order())),
+        }
+        return model_digest(header, tree_digests)
+
+    def tree_digests(self) -> list[str]:
+        """Digest of each tree, in order; resolves all tags."""
+        self.resolve()
+        return self.engine_.digests(self.class_order())
+
+    def digest(self) -> str:
+        """Hash of everything that can influence a prediction; resolves all tags.
+
+        Two models of the same parameters that hold the same samples have the same digest: whatever their history if
+        they are exact, and after `fit` or `scrub` otherwise.
+        """
+        return self.digest_of(self.tree_digests())
+
+    def fresh_fit(self) -> Self:
+        """Fit another model anew on the samples held, read one by one and in another order, with the same types."""
+        fresh = type(self)(**{**self.get_params(), "random_state": self.seed_})
+        store = SampleStore(self.schema_, owner=type(self).__name__)
+        fresh.hold(store, self.engine_.counterpart())
+        names = sorted(self.samples_.ids())
+        if names:
+            held = [self.samples_.get(name) for name in names]
+            store.commit(store.prepare([sample.features for sample in held], [sample.label for sample in held], names))
+        fresh.engine_.fit(store.problem(), store.slots())
+        return fresh
+
+    def verify(self) -> Verification:
+        """Compare with a fresh fit on the samples held, and count all that is kept anew; resolves all tags.
+
+        A model that is not exact depends on its history. Its trees must be those of a fresh fit only when it has none.
+        Otherwise it must keep what it promises; a kind that promises nothing is told how far its predictions are from
+        a fresh fit's.
+        """
+        store, engine = self.samples_, self.engine_
+        live = self.tree_digests()
+        live_digest = self.digest_of(live)
+        wrong: list[str] = []
+        try:
+            store.check_invariants()
+        except AssertionError as error:
+            wrong.append(str(error))
+        has_history = self.guarantee != "exact" and engine.n_mutations > 0
+        fresh = self.fresh_fit() if engine.measures_distance or not has_history else None
+        others, other_digest = live, live_digest
+        counterpart, distance, slots = None, None, store.slots()
+        if has_history:
+            distance = None if fresh is None else self._distance_to(fresh)
+        elif fresh is not None:
+            others = fresh.tree_digests()
+            other_digest = fresh.digest_of(others)
+            if other_digest == live_digest:
+                other_slots = fresh.samples_.find(list(store.names(slots))) if len(slots) else slots
+                counterpart = Counterpart(fresh.engine_, fresh.samples_.problem(), other_slots)
+        problem = store.problem()
+        wrong += engine.recount(problem, slots, counterpart)
+        broken = engine.broken_promises(problem, slots)
+        return Verification(live_digest, other_digest, compare_trees(live, others), wrong, broken, distance)
+
+    def _distance_to(self, fresh: Self) -> float:
+        """Share of held samples of another class in another model; of numbers, the root mean squared difference.
+
+        The latter is a share of the targets' standard deviation. Of many samples, some are looked at.
+        """
+        names = sorted(self.samples_.ids())
+        names = names[:: max(1, len(names) // _MOST_COMPARED)]
+        if not names:
+            return 0.0
+        rows = [self.samples_.get(name).features for name in names]
+        ours, theirs = self.query(rows, frozen=True).labels, fresh.query(rows, frozen=True).labels
+        if self.task is Task.CLASSIFICATION:
+            return float(np.mean(ours != theirs))
+        spread = float(np.std(self.samples_.y[self.samples_.slots()]))
+        difference = float(np.sqrt(np.mean((ours - theirs) ** 2)))
+        return difference / spread if spread > 0 else difference
 
     # -- all or nothing --------------------------------------------------------------------------
 
-    def _check_is_fitted(self) -> None:
+    def check_is_fitted(self) -> None:
         """Check that there is a model, and that no change of it was broken off.
 
         Raises
@@ -163,10 +260,9 @@ class Keepable(Estimator, ABC):
 
         Other threads may read the model meanwhile, and are not kept waiting.
         """
-        self._check_is_fitted()
+        self.check_is_fitted()
         other = self._unfitted()
-        other.begin(self.schema_, self._settings, self.samples_.copy())
-        self._copy_trees_to(other)
+        other.hold(self.samples_.copy(), self.engine_.copy())
         return other
 
     def _unfitted(self) -> Self:
@@ -180,9 +276,8 @@ class Keepable(Estimator, ABC):
 
     def to_parts(self) -> tuple[dict[str, Any], Arrays]:
         """Describe a fitted model by JSON-able values and arrays, for files and pickles; resolves all tags."""
-        self._check_is_fitted()
         self.resolve()
-        kind_document, arrays = self._take_apart()
+        engine = self.engine_
         parameters = {**self.get_params(), "random_state": self.seed_}
         document = {
             "kind": self.kind,
@@ -192,15 +287,29 @@ class Keepable(Estimator, ABC):
             "parameters": {name: v.item() if isinstance(v, np.generic) else v for name, v in parameters.items()},
             "schema": self.schema_.to_dict(),
             "n_samples": len(self.samples_),
-            **kind_document,
+            "settings": engine.settings.to_dict(),
+            **engine.notes(),
         }
+        arrays = {engine.prefix + name: array for name, array in engine.arrays().items()}
         return document, {**arrays, **self.samples_.state()}
 
-    def _restore(self, document: Mapping[str, Any], arrays: Arrays) -> None:
-        """Take over the fitted state that `to_parts` gave; FileError when the parts do not fit together."""
-        schema = Schema.from_dict(document["schema"])
-        store = SampleStore.from_state(schema, arrays, owner=type(self).__name__)
-        self._put_together(document, arrays, store, with_trees=True)
+    def restore(self, settings: Any, document: Mapping[str, Any], arrays: Arrays, store: SampleStore) -> None:
+        """Hold the samples of a store, and take the trees over that `to_parts` described, checked.
+
+        Raises
+        ------
+        ValueError, FileError
+            When the parts do not fit together.
+        """
+        engine_type, schema = self.engine_type(settings), store.schema
+        parts = engine_parts(engine_type, arrays)
+        engine = engine_type(*self._columns(settings, schema))
+        engine.take_over(parts, store.problem(), store.slots())
+        if "n_mutations" in engine.notes():
+            engine.n_mutations = document["n_mutations"]
+        if engine.keeps_order:
+            engine.enqueue(store.slots_in_order())
+        self.hold(store, engine)
 
     def save(self, path: str | PathLike[str], extra: Mapping[str, str] | None = None) -> None:
         """Write the model to one file; resolves all tags.
@@ -220,16 +329,16 @@ class Keepable(Estimator, ABC):
             When the parameters are not those any more that the model was fitted with, or `extra` holds other things
             than texts.
         """
-        self._check_is_fitted()
+        self.check_is_fitted()
         if not all(type(name) is type(text) is str for name, text in (extra or {}).items()):
             raise InputError("extra must hold texts by their names")
         digest = self.digest()
         document, arrays = self.to_parts()
-        described = self._describe_settings(type(self)(**document["parameters"])._checked_settings(self.schema_))
-        if not is_same_json(described, document["settings"]):
+        settings = type(self)(**document["parameters"]).checked_settings(self.schema_)
+        if not is_same_json(settings.to_dict(), document["settings"]):
             raise InputError("the parameters were changed after `fit`: set them back, or fit again, before saving")
         document |= {"digest": digest, "extra": dict(extra or {})}
-        arrays = persistence.fill_up(arrays, self.bytes_asked(self.schema_, document, arrays))
+        arrays = persistence.fill_up(arrays, self.bytes_asked(self.schema_, settings, arrays))
         persistence.write(path, arrays, document)
 
     @classmethod
@@ -278,8 +387,8 @@ class Keepable(Estimator, ABC):
         """
         schema = Schema.from_dict(document["schema"])
         model = cls(**document["parameters"])
-        described = model._describe_settings(model._checked_settings(schema))
-        if not is_same_json(described, document.get("settings")):
+        settings = model.checked_settings(schema)
+        if not is_same_json(settings.to_dict(), document.get("settings")):
             raise FileError("the file is not sound (its parameters and its settings differ): restore another file")
         if document.get("guarantee", model.guarantee) != model.guarantee:
             raise FileError("the file is not sound (its guarantee is another): restore another file")
@@ -288,24 +397,69 @@ class Keepable(Estimator, ABC):
         checks_trees = not regrow and (is_canonical or limit is not None)
         if not is_canonical:
             regrow = regrow or persistence.NOT_CANONICAL
-        cls._check_description(document, arrays, with_trees=checks_trees)
-        persistence.require_room(cls.bytes_asked(schema, document, arrays, with_trees=checks_trees), limit)
+        cls._check_description(settings, document, arrays, with_trees=checks_trees)
+        persistence.require_room(cls.bytes_asked(schema, settings, arrays, with_trees=checks_trees), limit)
         store = SampleStore.from_state(schema, arrays, owner=cls.__name__)
-        model._put_together(document, arrays, store, with_trees=not regrow)
-        if not regrow:
-            model._check_trees()
+        if regrow:
+            model.begin(schema, settings, store)
+            model.engine_.fit(store.problem(), store.slots())
+        else:
+            model.restore(settings, document, arrays, store)
         return model, regrow
+
+    @classmethod
+    def _check_description(
+        cls, settings: Any, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool
+    ) -> None:
+        """Check what a file says before anything is made of it; FileError says what is wrong."""
+        engine_type = cls.engine_type(settings)
+        slots, codes, targets = arrays["samples.slots"], arrays["class_table.codes"], arrays["samples.targets"]
+        require_sound(document["task"] == document["schema"]["task"] == cls.task.value, "it is for another task")
+        n_samples = document["n_samples"]
+        require_sound(n_samples == len(slots), "the number of samples is wrong")
+        engine_type.check_capacity(settings, n_samples)
+        if cls.task is Task.CLASSIFICATION:
+            is_sound = np.isin(targets, codes).all() and np.isin(codes, targets).all()
+            require_sound(is_sound, "there are labels of no class")
+        engine_type.check_file(document, arrays, with_trees=with_trees)
+
+    @classmethod
+    def bytes_asked(cls, schema: Schema, settings: Any, arrays: Arrays, *, with_trees: bool = True) -> int:
+        """Bytes of what is made of a file, roughly."""
+        engine_type = cls.engine_type(settings)
+        is_classification = cls.task is Task.CLASSIFICATION
+        codes = arrays["class_table.codes"]
+        shape = Shape(
+            n_slots=int(arrays["samples.slots"].max(initial=-1)) + 1,
+            n_samples=len(arrays["samples.slots"]),
+            n_classes=len(codes) if is_classification else 0,
+            n_class_codes=int(codes.max(initial=1)) + 1,
+            n_codes=int(arrays["categories.codes"].max(initial=-1)) + 1,
+            categorical=schema.categorical_mask,
+            is_classification=is_classification,
+        )
+        parts = engine_parts(engine_type, arrays) if with_trees else {}
+        return store_bytes(schema, arrays) + engine_type.bytes_asked(settings, shape, parts)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickled by scikit-learn's tools (never by `save`): the fitted state as plain arrays."""
         if not self.__sklearn_is_fitted__():
             return {"parameters": self.get_params()}
         document, arrays = self.to_parts()
-        return {"parameters": self.get_params(), "document": document, "arrays": arrays}
+        return {"parameters": self.get_params(), "settings": self.settings_, "document": document, "arrays": arrays}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Undo `__getstate__`."""
         for name, value in state["parameters"].items():
             setattr(self, name, value)
         if "document" in state:
-            self._restore(state["document"], state["arrays"])
+            document, arrays = state["document"], state["arrays"]
+            schema = Schema.from_dict(document["schema"])
+            store = SampleStore.from_state(schema, arrays, owner=type(self).__name__)
+            self.restore(state["settings"], document, arrays, store)
+
+
+def engine_parts(engine_type: type[Engine], arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
+    """Return the arrays of an engine among those of a file."""
+    prefix = engine_type.prefix
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

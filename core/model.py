@@ -1,16 +1,16 @@
-"""What every kind of model shares: samples that come and go, and all that surrounds the trees.
+"""What every kind of model is: samples that come and go, an engine over them, and all that surrounds both.
 
-    estimator.py    what users see: parameters, documentation
-    Model           checks input, owns the sample store, translates ids, labels and categories into slots and
-                    codes
-    Keepable        copies, saves, loads (`core/keeping.py`)
-    a kind          says what the trees are (`forest/dynamic_forest.py`, `tree/estimator.py`)
+    estimator.py    what users see: parameters, documentation, what only this kind offers
+    Model           checks input, owns the sample store, translates ids, labels and categories into slots and codes;
+                    digests, checks, copies, saves, loads
+    Engine          the trees (`core/engine.py`)
 
-A kind fills in the abstract methods. What a service needs of a model is public.
+What a service needs of a model is public.
 """
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -20,9 +20,11 @@ from oubli.core.data.schema import Schema
 from oubli.core.data.targets import read_label_column
 from oubli.core.errors import EmptyModelError, InputError
 from oubli.core.keeping import Keepable
-from oubli.core.samples.arrays import Data
+from oubli.core.samples.arrays import Data, Problem
 from oubli.core.samples.store import Prepared, SampleStore
-from oubli.core.verification import Verification
+
+Progress = Callable[[int, int], None]
+Slots = npt.NDArray[np.int64]
 
 
 class QueryResult(NamedTuple):
@@ -41,9 +43,7 @@ class QueryResult(NamedTuple):
 
 
 class Model(Keepable):
-    """Trees over a sample store."""
-
-    lazy: bool
+    """An engine over a sample store."""
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -55,7 +55,7 @@ class Model(Keepable):
         ids: Iterable[Any] | None = None,
         categorical_features: Any = None,
         schema: Schema | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> Self:
         """Grow the trees on samples, forgetting whatever was held before.
 
@@ -82,16 +82,12 @@ class Model(Keepable):
         """
         if schema is None:
             schema = Schema.infer(X, y, task=self.task, categorical_features=categorical_features)
-        settings = self._checked_settings(schema)
+        settings = self.checked_settings(schema)
         store = SampleStore(schema, owner=type(self).__name__)
         prepared = store.prepare(X, y, ids)
-        self._check_capacity(settings, prepared.n)
+        self.engine_type(settings).check_capacity(settings, prepared.n)
         store.commit(prepared)
-        fitted = self._beside()
-        fitted.begin(schema, settings, store)
-        fitted.grow_all(progress)
-        self._become(fitted)
-        return self
+        return self._fit_store(settings, store, progress)
 
     def start(self, schema: Schema) -> Self:
         """Begin with no samples; `add` does the rest.
@@ -102,7 +98,7 @@ class Model(Keepable):
             When a parameter or the schema does not fit.
         """
         fitted = self._beside()
-        fitted.begin(schema, self._checked_settings(schema))
+        fitted.begin(schema, self.checked_settings(schema))
         self._become(fitted)
         return self
 
@@ -116,42 +112,23 @@ class Model(Keepable):
         CapacityError
             When there are too many samples.
         """
-        settings = self._checked_settings(store.schema)
-        self._check_capacity(settings, len(store), store.n_slots)
+        settings = self.checked_settings(store.schema)
+        self.engine_type(settings).check_capacity(settings, len(store), store.n_slots)
         store.changes.check()
         store.build_index()
+        return self._fit_store(settings, store, None)
+
+    def _fit_store(self, settings: Any, store: SampleStore, progress: Progress | None) -> Self:
         fitted = self._beside()
         fitted.begin(store.schema, settings, store)
-        fitted.grow_all()
+        fitted.refit(progress)
         self._become(fitted)
         return self
 
-    def _checked_settings(self, schema: Schema) -> Any:
-        if schema.task != self.task:
-            raise InputError(
-                f"the schema is for {schema.task.value}, {type(self).__name__} is for {self.task.value}: "
-                "use the other estimator"
-            )
-        if not isinstance(self.lazy, bool | np.bool_):
-            raise InputError(f"lazy={self.lazy!r} must be True or False")
-        return self._read_settings(schema)
-
-    def begin(self, schema: Schema, settings: Any, store: SampleStore | None = None) -> None:
-        """Hold the samples of a store (none when left out), over trees yet to be grown.
-
-        settings : what `_read_settings` returned, of this model or of another one of its kind.
-        """
-        if store is None:
-            store = SampleStore(schema, owner=type(self).__name__)
-        self.schema_ = schema
-        self.samples_ = store
-        self.seed_ = settings.seed
-        self.n_features_in_ = schema.n_features
-        if schema.named:
-            self.feature_names_in_ = np.array(schema.names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-        self._begin_trees(settings)
+    def refit(self, progress: Progress | None = None) -> None:
+        """Fit the trees anew on the samples held."""
+        store = self.samples_
+        self.engine_.fit(store.problem(), store.slots(), progress)
 
     def add(self, X: Any, y: Any, *, ids: Iterable[Any] | None = None) -> list[str]:
         """Learn samples in place.
@@ -167,16 +144,15 @@ class Model(Keepable):
             Also when an id is held already (`DuplicateIdError`); nothing has changed.
         """
         if ids is None and type(X) is list and len(X) == 1:
-            self._check_is_fitted()
-            store = self.samples_
-            n_before = len(store)
-            self._check_capacity(self._settings, n_before + 1)
+            self.check_is_fitted()
+            store, engine = self.samples_, self.engine_
+            engine.check_capacity(engine.settings, len(store) + 1)
             with store.changes as changes:
                 slot = store.admit(X[0], y)
                 if slot is not None:
                     name = store.id_of(slot)
                     changes.undo = [(store.remove_one, slot)]
-                    self._learn_one(slot, n_before)
+                    self._learn(np.array((slot,)))
             if slot is not None:
                 self._settle()
                 return [name]
@@ -185,18 +161,17 @@ class Model(Keepable):
 
     def add_prepared(self, prepared: Prepared) -> list[str]:
         """Learn samples that `samples_.prepare` has checked."""
-        self._check_is_fitted()
-        store = self.samples_
-        n_before = len(store)
+        self.check_is_fitted()
+        store, engine = self.samples_, self.engine_
         # Of slots there are as many, or no more than there have been.
-        self._check_capacity(self._settings, n_before + prepared.n)
+        engine.check_capacity(engine.settings, len(store) + prepared.n)
         if not prepared.n:
             return []
         arrivals = store.stage(prepared)
         with store.changes as changes:
             slots = store.hold(arrivals)
             changes.undo = [(store.remove, slots)]
-            self._learn(slots, n_before)
+            self._learn(slots)
         self._settle()
         return list(arrivals.names)
 
@@ -234,7 +209,7 @@ class Model(Keepable):
         UnknownIdError
             (a KeyError) when an id is not held; nothing has changed.
         """
-        self._check_is_fitted()
+        self.check_is_fitted()
         store = self.samples_
         slots = store.find([ids] if isinstance(ids, (str, int, np.integer)) else ids)
         if len(slots):
@@ -253,7 +228,7 @@ class Model(Keepable):
         InputError
             When the new content is refused; nothing has changed.
         """
-        self._check_is_fitted()
+        self.check_is_fitted()
         store = self.samples_
         subject, expiry, origin = store.subject(sample_id), store.expiry(sample_id), store.origin(sample_id)
         row = x if getattr(x, "ndim", 1) == 2 else [x]
@@ -266,11 +241,37 @@ class Model(Keepable):
             changes.undo = []
             self._unlearn(slots)
             changes.undo = None
-            n_before = len(store)
             slots = store.hold(store.stage(prepared))
-            self._learn(slots, n_before)
+            self._learn(slots)
             store.attach(int(slots[0]), subject, expiry, origin)
         self._settle()
+
+    def _learn(self, slots: Slots) -> None:
+        """Take samples into the trees that have just joined the others in the store; in a critical section."""
+        store, engine = self.samples_, self.engine_
+        leaving = engine.leaving(len(slots), slots.tolist()) if engine.keeps_order else None
+        departures = store.stage_removal(leaving) if leaving else None
+        engine.add(store.problem(), slots, lazy=self.lazy)
+        if departures is not None:
+            store.let_go(departures)
+
+    def _unlearn(self, slots: Slots) -> None:
+        """Take samples out of the trees, and out of the store; in a critical section."""
+        store, engine = self.samples_, self.engine_
+        if len(slots) == 1:
+            engine.delete(store.problem(), slots, lazy=self.lazy)
+            store.let_go_of_one(slots.item())
+        else:
+            departures = store.stage_removal(slots)
+            engine.delete(store.problem(), slots, lazy=self.lazy)
+            store.let_go(departures)
+
+    def _settle(self) -> None:
+        """Do what a change has put off that nobody has to wait for; what fails here, queries do later."""
+        if not self.lazy and self.engine_.n_tags:
+            # The samples are learned. Tags that there is no memory to resolve are left to the queries that meet them.
+            with suppress(MemoryError):
+                self.engine_.resolve(self.problem())
 
     def takes_long(self, adds: Prepared | None, deletes: Sequence[str], n_others: int, seconds: float) -> bool:
         """Whether a change may set off building for more than some seconds, and had better be made on a copy.
@@ -282,67 +283,56 @@ class Model(Keepable):
         n_others : how many other samples come or go before.
         seconds : what is not long yet, roughly.
         """
-        return False
+        if self.lazy:
+            return False
+        n_changed = (0 if adds is None else adds.n) + len(deletes) + n_others
+
+        def row() -> tuple[npt.NDArray[Any], npt.NDArray[np.uint64]]:
+            return self._encode_queries([self._features_of(adds, deletes)])
+
+        return self.engine_.takes_long(n_changed, row, self.problem, seconds)
+
+    def _features_of(self, adds: Prepared | None, deletes: Sequence[str]) -> list[Any]:
+        """The features of the first sample that is to come or go."""
+        if adds is None:
+            return self.samples_.get(deletes[0]).features
+        row: list[Any] = adds.cells[0].tolist()
+        for column, texts in adds.texts.items():
+            row[column] = texts[0]
+        return row
 
     def leaving(self, n_new: int) -> list[str]:
         """The ids that leave by themselves when so many samples are added: those that slide out of a window."""
-        return []
+        return [self.samples_.id_of(slot) for slot in self.engine_.leaving(n_new)]
 
-    # -- what a kind says -----------------------------------------------------------------------
+    def resolve(self, max_tags: int | None = None) -> int:
+        """Rebuild what was put off and return how many tags there were; or work on `max_tags` of them at most.
 
-    @abstractmethod
-    def _read_settings(self, schema: Schema) -> Any:
-        """Check the parameters; InputError names the one that does not fit."""
-
-    @staticmethod
-    @abstractmethod
-    def _check_capacity(settings: Any, n_samples: int, n_slots: int = 0) -> None:
-        """CapacityError when so many samples, or slots, are too many."""
-
-    @abstractmethod
-    def _begin_trees(self, settings: Any) -> None:
-        """Make empty trees for the samples in the store, to be grown or restored."""
-
-    @abstractmethod
-    def grow_all(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Grow the trees from nothing on the samples in the store."""
-
-    @abstractmethod
-    def _learn(self, slots: npt.NDArray[np.int64], n_before: int) -> None:
-        """Take samples into the trees that have just joined the `n_before` others in the store.
-
-        Called in a critical section that can be taken back: a kind adds to `samples_.changes.undo` what undoes its
-        own preparations, and sets it to None before the first write that nothing undoes.
+        Queries do this by themselves, for their own paths. Resolving ahead keeps them fast. With `max_tags` each call
+        is short, if the kind can work on a part of a tag: then it may leave tags further down, and there are none left
+        when `n_lazy_tags_` is 0.
         """
+        self.check_is_fitted()
+        return self.engine_.resolve(self.problem(), max_tags)
 
-    def _learn_one(self, slot: int, n_before: int) -> None:
-        """Take in a sample of a class that others have."""
-        self._learn(np.array([slot]), n_before)
-
-    @abstractmethod
-    def _unlearn(self, slots: npt.NDArray[np.int64]) -> None:
-        """Take samples out of the trees, and out of the store; in a critical section, as `_learn` is."""
-
-    def _settle(self) -> None:
-        """Do what a change leaves to be done that nobody has to wait for; what fails here, queries do later."""
-
-    @abstractmethod
-    def _trees_nbytes(self) -> int:
-        """Bytes of the trees."""
-
-    # -- reading --------------------------------------------------------------------------------
-
-    @abstractmethod
     def wipe(self) -> None:
-        """Overwrite what is kept of samples no longer held; resolves all tags.
+        """Overwrite what is kept of samples no longer held: the working space; resolves all tags.
 
-        That is the working space. What a sample leaves in slots, tables, leaves and pools is overwritten when it
-        goes.
+        What a sample leaves in slots, tables, leaves and pools is overwritten when it goes. Splits that were chosen
+        with it stay in a model that is not exact, until `scrub`.
         """
+        self.resolve()
+        self.engine_.wipe()
 
-    @abstractmethod
     def scrub(self) -> None:
-        """Leave no trace of samples that were deleted, not even in the choice of splits; resolves all tags."""
+        """Leave no trace of samples that were deleted, not even in the choice of splits; resolves all tags.
+
+        A model that is not exact is built anew.
+        """
+        self.check_is_fitted()
+        if self.guarantee != "exact":
+            self.refit()
+        self.wipe()
 
     def shred(self) -> None:
         """Overwrite the samples and trees of a model that is about to be let go of: it cannot be used afterwards.
@@ -351,14 +341,12 @@ class Model(Keepable):
         share nothing with it that is overwritten.
         """
         if self.__sklearn_is_fitted__():
-            store = self.samples_
+            store, engine = self.samples_, self.engine_
             del self.samples_, self.schema_  # whoever uses it all the same is told that it is not fitted
-            self._shred_trees()
+            engine.shred()
             store.shred()
 
-    @abstractmethod
-    def _shred_trees(self) -> None:
-        """Overwrite the arrays of the trees that belong to this model alone."""
+    # -- reading --------------------------------------------------------------------------------
 
     @abstractmethod
     def query(self, X: Any, *, frozen: bool = False) -> QueryResult:
@@ -379,24 +367,23 @@ class Model(Keepable):
             With no samples left.
         """
 
-    def _targets(self) -> npt.NDArray[np.int64]:
-        """The targets by slot, as the kernels count them: class codes unless a kind says otherwise."""
-        return self.samples_.class_codes
+    def _answers(self, X: Any, frozen: bool) -> npt.NDArray[np.float64]:
+        """Probabilities of the classes held, in their order, float64[n, n_classes]; or values, float64[n]."""
+        cells, category_hashes = self._encode_queries(X)
+        order = self.samples_.classes.order()
+        return self.engine_.predict(cells, category_hashes, order, self.problem, frozen=frozen)
+
+    def problem(self) -> Problem:
+        """The samples as engines read them; anew after each change."""
+        return self.samples_.problem()
 
     def data(self) -> Data:
-        """The samples as the kernels read them; anew after each mutation."""
-        store = self.samples_
-        return Data(
-            store.cells, self._targets(), store.id_hashes, store.categories.hashes, self.schema_.categorical_mask
-        )
-
-    def class_order(self) -> npt.NDArray[np.int64]:
-        """Codes of the classes held, in the order of their values."""
-        return self.samples_.classes.order()
+        """The samples as kernels read them; anew after each change."""
+        return self.problem().data
 
     def _encode_queries(self, X: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint64]]:
         """Encode rows to be predicted; see `SampleStore.encode_queries`."""
-        self._check_is_fitted()
+        self.check_is_fitted()
         encoded = self.samples_.encode_queries(X)
         if len(self.samples_) == 0:
             raise EmptyModelError("the model holds no samples: add some before predicting")
@@ -405,27 +392,37 @@ class Model(Keepable):
     @property
     def n_samples_(self) -> int:
         """Number of samples held."""
-        self._check_is_fitted()
+        self.check_is_fitted()
         return len(self.samples_)
 
     @property
-    @abstractmethod
     def n_lazy_tags_(self) -> int:
         """Number of tagged nodes."""
+        self.check_is_fitted()
+        return self.engine_.n_tags
+
+    @property
+    def n_mutations_since_scrub_(self) -> int:
+        """Samples added and deleted since the last `fit` or `scrub`; of a model that is not exact."""
+        self.check_is_fitted()
+        return self.engine_.n_mutations
 
     @property
     def nbytes_(self) -> int:
         """Bytes of trees and samples, unused capacity included."""
-        self._check_is_fitted()
-        return self._trees_nbytes() + self.samples_.nbytes
+        self.check_is_fitted()
+        return self.engine_.nbytes + self.samples_.nbytes
 
-    # -- checking -------------------------------------------------------------------------------
+    @property
+    def feature_importances_(self) -> npt.NDArray[np.float64]:
+        """Share of each feature in what all splits gain, float64[d]; resolves all tags. O(model)."""
+        self.resolve()
+        return self.engine_.importances()
 
-    @abstractmethod
-    def verify(self) -> Verification:
-        """Check all that is kept against the samples held; resolves all tags."""
+    def seconds_to_verify(self) -> float:
+        """How long `verify` takes, roughly."""
+        return self.engine_.seconds_to_verify(self.problem())
 
-    @abstractmethod
     def check_invariants(self) -> None:
         """Check samples and trees for internal soundness; slow, for tests.
 
@@ -434,3 +431,7 @@ class Model(Keepable):
         AssertionError
             Naming what is broken.
         """
+        self.check_is_fitted()
+        store, engine = self.samples_, self.engine_
+        store.check_invariants()
+        engine.check_invariants(self.problem(), store.slots_in_order() if engine.keeps_order else store.slots())

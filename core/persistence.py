@@ -23,6 +23,7 @@ import safetensors
 
 from oubli.core.bounds import Anything, Fields, Scalar, Text, Whole, parse_json, require
 from oubli.core.errors import FileError, NewerFormatError, OubliError
+from oubli.core.registry import KINDS
 from oubli.core.tensors import check_tensors, read_tensor, write_tensors
 
 FORMAT = "oubli"
@@ -166,8 +167,6 @@ def _check_header(metadata: Mapping[str, str] | None) -> dict[str, Any]:
 
 
 def _estimator_of(document: Mapping[str, Any]) -> Any:
-    from oubli.core.registry import KINDS  # the estimators import this module
-
     kind, task = document.get("kind"), document.get("task")
     key: Any = (kind, task)  # a task is equal to its name
     if type(kind) is not str or type(task) is not str or key not in KINDS:
@@ -290,8 +289,6 @@ def _load(path: str | PathLike[str], *, is_own: bool, regrow: str) -> Loaded:
 
 def _model_of(document: dict[str, Any], arrays: Arrays, version: int, is_own: bool, regrow: str) -> Loaded:
     """Make the model that a file describes; FileError when its parts do not fit together."""
-    from oubli.core.registry import KINDS  # the estimators import this module
-
     if version < FIRST_READABLE_TREES:
         regrow = OLDER_FORMAT
     estimator = KINDS[_estimator_of(document)]

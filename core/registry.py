@@ -2,45 +2,88 @@
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
 
-from oubli.core.data.schema import Task
-from oubli.core.model import Model
+from oubli.core.data.values import Task
+from oubli.core.parameters import Parameter
 
-# Where an estimator is, and its name. Its kernels are many: they are imported when the kind is first asked for.
-_PLACES = {
-    ("forest", Task.CLASSIFICATION): ("oubli.core.forest.estimator", "DynamicForestClassifier"),
-    ("forest", Task.REGRESSION): ("oubli.core.forest.estimator", "DynamicForestRegressor"),
-    ("tree", Task.CLASSIFICATION): ("oubli.core.tree.estimator", "DynamicTreeClassifier"),
-    ("online-boosting", Task.CLASSIFICATION): ("oubli.core.boosting.online.estimator", "OnlineBoostingClassifier"),
-    ("online-boosting", Task.REGRESSION): ("oubli.core.boosting.online.estimator", "OnlineBoostingRegressor"),
-    ("incremental-boosting", Task.CLASSIFICATION): (
-        "oubli.core.boosting.incremental",
-        "IncrementalBoostingClassifier",
+if TYPE_CHECKING:
+    from oubli.core.model import Model
+
+
+class Kind(NamedTuple):
+    """Where a kind of model is; what takes long to import, such as its kernels, is imported when it is asked for.
+
+    Attributes
+    ----------
+    parameters : module of its table, `PARAMETERS`.
+    estimators : module and name of the estimator of each task.
+    """
+
+    parameters: str
+    estimators: Mapping[Task, tuple[str, str]]
+
+
+def _kind(folder: str, module: str, parameters: str, **names: str) -> Kind:
+    places = {Task(task): (f"oubli.core.{folder}.{module}", name) for task, name in names.items()}
+    return Kind(f"oubli.core.{folder}.{parameters}", places)
+
+
+PLACES: dict[str, Kind] = {
+    "forest": _kind(
+        "forest",
+        "estimator",
+        "parameters",
+        classification="DynamicForestClassifier",
+        regression="DynamicForestRegressor",
     ),
-    ("incremental-boosting", Task.REGRESSION): ("oubli.core.boosting.incremental", "IncrementalBoostingRegressor"),
+    "tree": _kind("tree", "estimator", "parameters", classification="DynamicTreeClassifier"),
+    "online-boosting": _kind(
+        "boosting.online",
+        "estimator",
+        "parameters",
+        classification="OnlineBoostingClassifier",
+        regression="OnlineBoostingRegressor",
+    ),
+    "incremental-boosting": _kind(
+        "boosting",
+        "incremental",
+        "incremental_parameters",
+        classification="IncrementalBoostingClassifier",
+        regression="IncrementalBoostingRegressor",
+    ),
 }
+"""Every kind, by its name in settings and model files."""
 
 
-class _Kinds(Mapping[tuple[str, Task], type[Model]]):
+def parameters_of(kind: str) -> tuple[Parameter, ...]:
+    """Return the table of what can be set of a kind."""
+    table: tuple[Parameter, ...] = import_module(PLACES[kind].parameters).PARAMETERS
+    return table
+
+
+class _Kinds(Mapping[tuple[str, Task], "type[Model]"]):
     """Estimators by kind and task, imported when they are looked up."""
 
-    def __getitem__(self, key: tuple[str, Task]) -> type[Model]:
-        module, name = _PLACES[key]
+    def __getitem__(self, key: tuple[str, Task]) -> "type[Model]":
+        kind, task = key
+        module, name = PLACES[kind].estimators[task]
         estimator: type[Model] = getattr(import_module(module), name)
         return estimator
 
     def __contains__(self, key: object) -> bool:
-        return key in _PLACES
+        return isinstance(key, tuple) and len(key) == 2 and key[0] in PLACES and key[1] in PLACES[key[0]].estimators
 
     def __iter__(self) -> Iterator[tuple[str, Task]]:
-        return iter(_PLACES)
+        return ((kind, task) for kind, place in PLACES.items() for task in place.estimators)
 
     def __len__(self) -> int:
-        return len(_PLACES)
+        return sum(len(place.estimators) for place in PLACES.values())
 
 
-KINDS: Mapping[tuple[str, Task], type[Model]] = _Kinds()
+KINDS: "Mapping[tuple[str, Task], type[Model]]" = _Kinds()
 """The estimator of every kind and task."""
 
-ESTIMATORS = {name: module for module, name in _PLACES.values()}
+
+ESTIMATORS = {name: module for place in PLACES.values() for module, name in place.estimators.values()}
 """The module of each estimator, by its name."""

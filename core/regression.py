@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.data.schema import Task
 from oubli.core.data.targets import encode_targets
-from oubli.core.model import Model
+from oubli.core.data.values import Task
+from oubli.core.model import Model, QueryResult
 
 
 class Regressor(Model):
@@ -16,6 +16,9 @@ class Regressor(Model):
 
     task = Task.REGRESSION
     _estimator_type = "regressor"
+
+    def query(self, X: Any, *, frozen: bool = False) -> QueryResult:  # noqa: D102 - inherited
+        return QueryResult(self._answers(X, frozen), None, None)
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Predict the target of each row, float64[n]."""

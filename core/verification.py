@@ -1,6 +1,11 @@
-"""What `verify` answers: the live model beside what the samples held say."""
+"""The digest of a model, and what `verify` answers: the live model beside what the samples held say."""
 
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -12,7 +17,7 @@ class TreeComparison:
     tree : int
         Number of the tree.
     live_digest, fresh_digest : str
-        Hashes of their canonical forms.
+        Hashes of their canonical forms; empty where one model has fewer trees.
     """
 
     tree: int
@@ -59,3 +64,28 @@ class Verification:
     def ok(self) -> bool:
         """Whether the live model is the other one, down to the last counter, and what it says it is."""
         return self.live_digest == self.fresh_digest and not self.wrong_counters and not self.broken_promises
+
+
+def compare_trees(live: Sequence[str], fresh: Sequence[str]) -> list[TreeComparison]:
+    """Put the digests of trees beside each other."""
+    return [TreeComparison(tree, a, b) for tree, (a, b) in enumerate(zip_longest(live, fresh, fillvalue=""))]
+
+
+def canonical_text(value: Any) -> str:
+    """Text of a label that tells any two values of a type apart on every platform."""
+    return value.hex() if isinstance(value, float) else str(value)
+
+
+def named_classes(values: Iterable[Any]) -> list[list[str]]:
+    """Classes by type and text, for a header."""
+    return [[type(value).__name__, canonical_text(value)] for value in values]
+
+
+def model_digest(header: dict[str, Any], tree_digests: Sequence[str]) -> str:
+    """SHA-256 of the header's canonical JSON and the trees' digests, hexadecimal.
+
+    header : all but the trees that decides a prediction.
+    """
+    text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    lines = [text, *tree_digests]
+    return hashlib.sha256("\n".join(lines).encode("ascii")).hexdigest()

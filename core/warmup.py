@@ -12,29 +12,17 @@ import numpy as np
 
 from oubli.core.data.encoding import convert, is_clean
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
-from oubli.core.registry import KINDS
+from oubli.core.registry import KINDS, parameters_of
 from oubli.core.rng import mix
 
 STEPS = ("encode", "grow", "predict", "add", "delete", "resolve", "check", "load")
 _N_SAMPLES = 64  # so many that one more is learned in place and not by planting anew
-# Small models, in which a few changes make every kernel run: one after the other.
-_BOOSTED = {"n_estimators": 3, "random_state": 0}
-_PARAMETERS: dict[str, list[dict[str, Any]]] = {
-    "forest": [{"n_estimators": 2, "random_state": 0}],
-    "tree": [{}],
-    "online-boosting": [_BOOSTED, {**_BOOSTED, "split_sampling": 1.0, "robustness": 0.0, "min_child_weight": 0.0}],
-    "incremental-boosting": [{**_BOOSTED, "min_child_weight": 0.0}],
-}
-# Parameters that decide which kernels a model uses.
-_CHOOSING = {"incremental-boosting": "quantization"}
 
 
 def variant_of(kind: str, parameters: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return those of a model's parameters that decide which kernels it uses; for `warm_up`."""
-    name = _CHOOSING.get(kind)
-    if name is None or parameters is None or parameters.get(name, "auto") is not None:
-        return {}
-    return {name: None}
+    names = [parameter.name for parameter in parameters_of(kind) if parameter.chooses_kernels]
+    return {name: None for name in names if parameters is not None and parameters.get(name, "auto") is None}
 
 
 def warm_up(
@@ -61,10 +49,10 @@ def warm_up(
     estimator = KINDS[kind, task]
     variant = variant_of(kind, parameters)
     # With more than two classes there is a tree for each where trees are boosted.
-    n_targets = (2, 3) if task is Task.CLASSIFICATION and kind.endswith("boosting") else (2,)
+    n_targets = (2, 3) if task is Task.CLASSIFICATION and estimator.is_boosted else (2,)
     histories = [
         _steps(estimator(**small, **variant), task, np.dtype(cell_dtype), n)
-        for small in _PARAMETERS[kind]
+        for small in estimator.small_parameters
         for n in n_targets
     ]
     for done, step in enumerate(STEPS):
@@ -97,12 +85,12 @@ def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) ->
 
     def add() -> None:
         model.add(rows[:1], labels[:1])
-        if model.kind.endswith("boosting"):  # what was best is not any more: trees are retrained, bins merged
+        if model.is_boosted:  # what was best is not any more: trees are retrained, bins merged
             model.add(rows[::4], [1 - min(label, 1) for label in labels[::4]])
 
     def delete() -> None:
         model.delete("0")
-        if model.kind.endswith("boosting"):
+        if model.is_boosted:
             model.delete(model.samples_.ids()[2:20])
             model.delete("1")
             model.add(rows[:20], labels[:20])
@@ -134,17 +122,18 @@ def warm_up_influence(
     from oubli.core.influence import influence  # takes long to import, and many programs never ask
 
     task = Task(task)
-    small = {**_PARAMETERS[kind][0], **variant_of(kind, parameters)}
+    estimator = KINDS[kind, task]
+    small = {**estimator.small_parameters[0], **variant_of(kind, parameters)}
     for n_targets in (2, 3) if task is Task.CLASSIFICATION else (2,):
-        model: Any = KINDS[kind, task](**small)
+        model: Any = estimator(**small)
         steps = _steps(model, task, np.dtype(cell_dtype), n_targets)
         steps["grow"]()
         rows = [[float(i), str(i % 3)] for i in range(24)]
         labels = [i % 2 for i in range(24)]
-        if model.guarantee == "exact":
-            for some in (1, 24):  # a forest is only read for a few rows
-                influence(model, rows[:some], labels[:some], method="leave-one-out")
-        if kind.endswith("boosting"):
-            for method in ("leaf-influence", "leaf-refit"):
-                for update_set in ("all", "single", 2):
-                    influence(model, rows[:2], labels[:2], method=method, update_set=update_set)
+        for method in estimator.influence_methods:
+            if method == "leave-one-out":
+                for some in (1, 24):  # a forest is only read for a few rows
+                    influence(model, rows[:some], labels[:some], method=method)
+                continue
+            for update_set in ("all", "single", 2):
+                influence(model, rows[:2], labels[:2], method=method, update_set=update_set)

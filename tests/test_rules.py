@@ -62,7 +62,7 @@ def test_no_print(path: Path) -> None:
 def test_every_kernel_goes_through_the_one_decorator() -> None:
     users = {name(path) for path in CODE if any(module.split(".")[0] == "numba" for module in imported(path))}
     # They keep kernels, call one, and make an instruction.
-    others = {"core/jit/cache.py", "core/jit/direct.py", "core/jit/prefetch.py"}
+    others = {"core/jit/direct.py", "core/jit/prefetch.py"}
     assert users == {"core/jit/policy.py"} | others
 
 
@@ -80,7 +80,7 @@ def test_no_compiler_option_that_breaks_exactness_or_threads(option: str) -> Non
 @pytest.mark.parametrize("module", ["pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"])
 def test_nothing_reads_a_format_that_can_run_code(module: str) -> None:
     # What the kernel cache holds is run, in whatever format it is kept.
-    allowed = ["core/jit/cache.py"] if module == "pickle" else []
+    allowed = ["core/jit/policy.py"] if module == "pickle" else []
     assert [name(path) for path in CODE if module in set(imported(path))] == allowed
 
 
@@ -121,3 +121,52 @@ def test_the_locks_agree() -> None:
 
 def test_the_changelog_has_the_version() -> None:
     assert f"## [{VERSION}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+# Names that the language gives named tuples, and private names of libraries that have no public ones.
+PUBLIC_ALL_THE_SAME = {"_asdict", "_fields", "_make", "_replace"}
+OF_OTHER_LIBRARIES = {
+    "core/influence/readers/from_scikit_learn.py": {"_bin_mapper", "_predictors", "_preprocess_X"},
+    "core/jit/policy.py": {"_cache", "_defn", "_rebuild", "_reduce"},
+}
+
+
+def private_attributes(path: Path) -> Iterator[ast.Attribute]:
+    """Every private attribute that a file asks of an object other than `self` and `cls`."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+            owner = ast.unparse(node.value)
+            if owner not in {"self", "cls", "super()"} and node.attr not in PUBLIC_ALL_THE_SAME:
+                yield node
+
+
+@pytest.mark.parametrize("path", CORE, ids=name)
+def test_core_asks_no_other_object_for_a_private_attribute(path: Path) -> None:
+    allowed = OF_OTHER_LIBRARIES.get(name(path), set())
+    found = [f"{node.lineno}: {ast.unparse(node)}" for node in private_attributes(path) if node.attr not in allowed]
+    assert found == [], "take what is needed as an argument, or make the attribute public"
+
+
+COMPILED = {"inner", "intrinsic", "kernel", "pasted", "spliced"}
+
+
+def untyped(node: ast.AST) -> Iterator[str]:
+    """The functions below a node that are not compiled and lack a type."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef):
+            if COMPILED & {ast.unparse(decorator).partition("(")[0] for decorator in child.decorator_list}:
+                continue
+            given = child.args
+            several = [one for one in (given.vararg, given.kwarg) if one is not None]
+            arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs, *several]
+            if child.returns is None or any(
+                one.annotation is None and one.arg not in {"self", "cls"} for one in arguments
+            ):
+                yield f"{child.lineno}: {child.name}"
+        yield from untyped(child)
+
+
+@pytest.mark.parametrize("path", CORE, ids=name)
+def test_only_compiled_functions_have_no_types(path: Path) -> None:
+    """Mypy cannot tell them apart: it is told to let all functions without types pass where there are kernels."""
+    assert list(untyped(ast.parse(path.read_text(encoding="utf-8")))) == []

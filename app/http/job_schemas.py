@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
 from oubli.app.http.schemas import Shape
 from oubli.app.service.jobs import Job
+from oubli.core.registry import PLACES
 
+if TYPE_CHECKING:
+    Kind = str
+else:
+    Kind = Literal[tuple(PLACES)]
 Parameter = str | int | float | bool | list[float] | None
 
 
 class FitRequest(Shape):
     """How to fit anew. What is left out stays as it is."""
 
-    kind: Literal["forest", "tree", "online-boosting", "incremental-boosting"] | None = None
+    kind: Kind | None = None
     """The kind of model."""
     parameters: dict[str, Parameter] | None = None
     """As `GET /model` lists them."""

@@ -25,7 +25,7 @@ import numpy as np
 from oubli.app.progress import Progress, silent, within
 from oubli.app.storage.models import ServedModel
 from oubli.core.data.schema import Schema, Task
-from oubli.core.jit.cache import NotKeptError, only_kept
+from oubli.core.jit.policy import NotKeptError, only_kept
 from oubli.core.persistence import read_metadata
 from oubli.core.warmup import variant_of, warm_up, warm_up_influence
 

@@ -13,8 +13,6 @@ from typing import Any
 
 from oubli.app.errors import ServiceError
 
-LEAF_METHODS = ("leaf-influence", "leaf-refit")
-
 # Seconds, measured on one core of 2.6 GHz with Adult. Of a cell, a sample in a tree:
 _ROUTING = 3e-8  # finding its leaf, once for each question
 _DERIVATIVE = 6e-9  # a sample's derivative, all its changes followed
@@ -42,11 +40,7 @@ def method_for(model: Any, method: str | None, update_set: Any) -> str:
     UnfitError
         When it does not go with the kind of the model.
     """
-    fits: list[str] = []
-    if model.kind.endswith("boosting"):
-        fits += LEAF_METHODS
-    if model.guarantee == "exact":
-        fits.append("leave-one-out")
+    fits = model.influence_methods
     if not fits:
         raise UnfitError(f"there is no influence for a model of kind {model.kind}: fit another kind first")
     method = method or fits[0]
@@ -75,7 +69,7 @@ def seconds_for(model: Any, method: str, update_set: Any, n_rows: int) -> float:
 
 def _seconds_without_one(model: Any, n_rows: int) -> float:
     if model.kind == "forest":
-        settings = model.ensemble_.settings
+        settings = model.settings_
         by_tree = _READ * n_rows if n_rows <= _FEW_ROWS else _UNLEARNED
         return by_tree * int(settings.occurrences) + _A_ROW * n_rows * int(settings.n_trees)
     by_tree = _WITH_GRIDS if model.settings_.is_quantised else _REBUILT * int(model.n_samples_)

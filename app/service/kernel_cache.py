@@ -1,6 +1,6 @@
 """Where compiled kernels are kept, so that only the first start compiles.
 
-The files say themselves what they were compiled from (see `oubli.core.jit.cache`): one directory serves every version,
+The files say themselves what they were compiled from (see `oubli.core.jit.policy`): one directory serves every version,
 and holds nothing but compiled code. Deleting it costs the time to compile again.
 """
 

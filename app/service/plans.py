@@ -20,7 +20,7 @@ from oubli.app.errors import ConflictError, ErasedLatelyError, NotHeldError
 from oubli.app.service.results import Keep, NewSamples, Replacement
 from oubli.app.storage.models import ServedModel
 from oubli.app.storage.records import AddBody, Body, DeleteBody, ReplaceBody
-from oubli.core.samples.ids import canonical_number
+from oubli.core.samples.slots import canonical_number
 from oubli.core.samples.store import Prepared
 
 T = TypeVar("T")

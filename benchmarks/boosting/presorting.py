@@ -81,7 +81,7 @@ def grow_straightforward(model: Any) -> tuple[float, str]:
     other.begin(model.schema_, model.settings_, model.samples_.copy())
     other.engine_ = StraightforwardTrees(model.settings_)
     problem, slots = other.problem(), other.samples_.slots()
-    return cpu_seconds(lambda: other.engine_.grow(problem, slots)), other.digest()
+    return cpu_seconds(lambda: other.engine_.fit(problem, slots)), other.digest()
 
 
 def _fresh(model: Any) -> tuple[float, str]:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from oubli.core.boosting.incremental_parameters import IncrementalSettings
 from oubli.core.boosting.presorted.boost import write_words
+from oubli.core.boosting.presorted.engine import PresortedTrees
 from oubli.core.boosting.presorted.split import (
     MISSING_LEFT,
     MORE,
@@ -29,9 +30,10 @@ from oubli.core.boosting.presorted.split import (
 )
 from oubli.core.boosting.presorted.words import begin, leaf_value
 from oubli.core.boosting.presorted.workspace import make_derivatives
-from oubli.core.boosting.problem import Problem, n_groups
+from oubli.core.boosting.problem import n_groups
 from oubli.core.boosting.state import LEAF, NODE, Trees, no_trees
 from oubli.core.rng import MISSING_CATEGORY
+from oubli.core.samples.arrays import Problem
 from oubli.core.tree.split import midpoint
 
 compiled = numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -193,14 +195,14 @@ def _boost(columns, categorical, category_hashes, loss, max_depth, derivatives, 
     return size
 
 
-class StraightforwardTrees:
-    """An engine of which only `grow` is needed: `trees` are those of `PresortedTrees` (without early stopping)."""
+class StraightforwardTrees(PresortedTrees):
+    """An engine of which only `fit` is needed: `trees` are those of `PresortedTrees` (without early stopping)."""
 
     def __init__(self, settings: IncrementalSettings, *_: Any) -> None:
         self.settings = settings
         self.trees = no_trees()
 
-    def grow(self, problem: Problem, slots: npt.NDArray[np.int64]) -> None:
+    def fit(self, problem: Problem, slots: npt.NDArray[np.int64], progress: Any = None) -> None:
         """Train on the samples of some slots."""
         settings, data = self.settings, problem.data
         groups = n_groups(problem, len(slots))

@@ -1,103 +1,145 @@
-"""What the estimators ask of an engine: whoever grows the trees and keeps them up to date."""
+"""What the engines of boosting share: their trees are read alike, however they are kept up to date."""
 
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.boosting.problem import Problem
+from oubli.core.boosting.digest import base_texts, tree_digests
+from oubli.core.boosting.loss import sigmoids, softmaxes
+from oubli.core.boosting.predict import answer_one, raw_scores
 from oubli.core.boosting.state import Trees
-from oubli.core.changes import Changes
+from oubli.core.engine import Counterpart, Engine, Slots
+from oubli.core.errors import CapacityError
+from oubli.core.samples.arrays import Problem
 
-Arrays = dict[str, npt.NDArray[Any]]
-Slots = npt.NDArray[np.int64]
+MAX_SAMPLES = 2**24 - 1  # what sums in fixed point have room for
+_LARGEST = float(np.finfo(np.float64).max)
+_HUGE = 2.0**900  # units from which on, of a regression on the largest numbers, a sum of leaves may overflow
+_CELLS_A_SECOND = 200_000_000  # of a sample in a tree, summed and divided by training, roughly
+_READ_A_SECOND = 1_000_000  # cells read one by one
 
 
-class Shape(NamedTuple):
-    """How much a file says that there is, before anything is made of it.
+class BoostedEngine(Engine):
+    """Boosted trees over the samples of some slots; every tree depends on those before it."""
 
-    Attributes
-    ----------
-    n_slots : one more than the largest slot.
-    n_samples : samples held.
-    groups : trees an iteration, if there are any.
-    categorical : bool[d], which columns are.
-    is_classification : whether classes are predicted.
-    """
+    prefix = "boosting."
+    format = 1
 
-    n_slots: int
-    n_samples: int
-    groups: int
+    n_features: int
     categorical: npt.NDArray[np.bool_]
     is_classification: bool
 
-
-class Engine(Protocol):
-    """Boosted trees over the samples of some slots; knows nothing of ids, labels and categories.
-
-    Whatever is raised before `add` or `delete` sets `changes.undo` to None has changed nothing, and `grow` changes
-    nothing before it has come to its end.
-    """
-
-    changes: Changes  # those of the samples' store, or its own
-
     @property
+    @abstractmethod
     def trees(self) -> Trees:
         """What predictions read."""
-        ...
-
-    @staticmethod
-    def bytes_asked(settings: Any, shape: Shape, arrays: Arrays) -> int:
-        """Bytes of the engine that is made of the arrays of a file, roughly; of a new one when there are no arrays."""
-        ...
 
     @property
+    @abstractmethod
     def n_trees(self) -> int:
         """Trees held, those that predictions leave out included."""
-        ...
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays, working space included."""
-        ...
-
-    def grow(self, problem: Problem, slots: Slots, progress: Callable[[int, int], None] | None = None) -> None:
-        """Forget everything and train on the samples of some slots."""
-        ...
-
-    def add(self, problem: Problem, slots: Slots) -> None:
-        """Learn samples that have just joined the others."""
-        ...
-
-    def delete(self, problem: Problem, slots: Slots) -> None:
-        """Unlearn samples that are about to leave; their cells and labels are still in place."""
-        ...
-
-    def importances(self) -> npt.NDArray[np.float64]:
+    @abstractmethod
+    def gains(self) -> npt.NDArray[np.float64]:
         """Sum of the gains of all splits by feature, float64[d]."""
-        ...
 
-    def copy(self) -> Self:
-        """An independent copy; O(size)."""
-        ...
-
-    def shred(self) -> None:
-        """Overwrite the arrays that no copy shares; the trees cannot be used afterwards."""
-        ...
-
-    def wipe(self) -> None:
-        """Overwrite the working space, so that it holds nothing of any sample."""
-        ...
-
-    def arrays(self) -> Arrays:
-        """The trees as arrays for a file; nothing of unused capacity or of samples that have left."""
-        ...
-
-    def recount(self, problem: Problem, slots: Slots) -> list[str]:
+    @abstractmethod
+    def find_differences(self, problem: Problem, slots: Slots) -> list[str]:
         """Name the counters kept that the samples of `slots`, which are all, do not confirm."""
-        ...
 
-    def check_invariants(self, problem: Problem, slots: Slots) -> None:
-        """Check everything kept for internal soundness; AssertionError names what is broken."""
-        ...
+    @staticmethod
+    def check_capacity(settings: Any, n_samples: int, n_slots: int = 0) -> None:  # noqa: D102 - inherited
+        if n_samples > MAX_SAMPLES:
+            raise CapacityError(f"a boosted model holds at most {MAX_SAMPLES} samples")
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def predict(  # noqa: D102 - inherited
+        self,
+        cells: npt.NDArray[Any],
+        category_hashes: npt.NDArray[np.uint64],
+        class_order: npt.NDArray[np.int64],
+        problem: Callable[[], Problem],
+        *,
+        frozen: bool,
+    ) -> npt.NDArray[np.float64]:
+        trees = self.trees
+        is_regression = not self.is_classification
+        n_outputs = 1 if is_regression else len(class_order)
+        answers = np.empty((len(cells), n_outputs))
+        if trees.n_groups == 0:
+            answers.fill(1.0)
+        elif len(cells) == 1:
+            answer_one(
+                trees.nodes, trees.roots, trees.base, trees.unit, cells, category_hashes, is_regression, answers[0]
+            )
+        else:
+            scores = answers if trees.n_groups == n_outputs else np.empty((len(cells), trees.n_groups))
+            raw_scores(trees.nodes, trees.roots, trees.base, trees.unit, cells, category_hashes, scores)
+            if not is_regression:
+                (sigmoids if trees.n_groups == 1 else softmaxes)(scores, answers)
+        if trees.unit >= _HUGE:
+            answers = _saturated(answers)
+        return answers[:, 0] if is_regression else answers
+
+    def raw_scores(self, cells: npt.NDArray[Any], category_hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
+        """Raw scores F of each row, float64[n, groups]."""
+        trees = self.trees
+        scores = np.empty((len(cells), trees.n_groups))
+        if trees.n_groups:
+            raw_scores(trees.nodes, trees.roots, trees.base, trees.unit, cells, category_hashes, scores)
+        return scores if trees.unit < _HUGE else _saturated(scores)
+
+    def importances(self) -> npt.NDArray[np.float64]:  # noqa: D102 - inherited
+        gains = self.gains()
+        total = gains.sum()
+        return gains / total if total > 0 else gains
+
+    def header(self) -> dict[str, Any]:  # noqa: D102 - inherited
+        trees = self.trees
+        return {**self.settings.to_dict(), "base": base_texts(trees.base), "unit": trees.unit.hex()}
+
+    def digests(self, class_order: npt.NDArray[np.int64]) -> list[str]:  # noqa: D102 - inherited
+        return tree_digests(self.trees)
+
+    # -- what it costs --------------------------------------------------------------------------
+
+    def seconds_to_fit(self, problem: Problem) -> float:
+        """How long it takes to train from nothing, roughly."""
+        groups = problem.n_classes if problem.n_classes > 2 else 1
+        n_trees: int = self.settings.n_estimators * groups
+        return problem.n_samples * self.n_features * n_trees / _CELLS_A_SECOND
+
+    def seconds_to_verify(self, problem: Problem) -> float:  # noqa: D102 - inherited
+        return problem.n_samples * self.n_features / _READ_A_SECOND + 10 * self.seconds_to_fit(problem)
+
+    def seconds_to_change(self, n_changed: int, problem: Problem) -> float:
+        """How long it may take to make so many samples come or go, roughly."""
+        # Mostly a small part of it, but how far a change goes on is not known before it is made.
+        return self.seconds_to_fit(problem)
+
+    def takes_long(  # noqa: D102 - inherited
+        self,
+        n_changed: int,
+        row: Callable[[], tuple[npt.NDArray[Any], npt.NDArray[np.uint64]]],
+        problem: Callable[[], Problem],
+        seconds: float,
+    ) -> bool:
+        return self.seconds_to_change(n_changed, problem()) > seconds
+
+    # -- checking -------------------------------------------------------------------------------
+
+    def recount(self, problem: Problem, slots: Slots, fresh: Counterpart | None = None) -> list[str]:
+        """Name the counters kept that the samples do not confirm, and what is no number."""
+        wrong, trees = self.find_differences(problem, slots), self.trees
+        if not all(np.isfinite(values).all() for values in (trees.base, trees.unit, trees.nodes["value"])):
+            wrong.append("a leaf, or where boosting starts, is not a finite number")
+        return wrong
+
+
+def _saturated(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Values that lie beyond the largest number, as that number."""
+    return np.clip(values, -_LARGEST, _LARGEST, out=values)

@@ -1,15 +1,17 @@
 """Incremental boosting, as users meet it."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
+from oubli.core.boosting.estimator import BoostedModel
 from oubli.core.boosting.incremental_parameters import IncrementalSettings, read_settings
-from oubli.core.boosting.model import BoostedClassifier, BoostedModel, BoostedRegressor
 from oubli.core.boosting.presorted.engine import PresortedTrees
 from oubli.core.boosting.quantised.engine import QuantisedTrees
+from oubli.core.classification import Classifier
+from oubli.core.regression import Regressor
+
+if TYPE_CHECKING:
+    from oubli.core.data.schema import Schema
 
 IncrementalTrees = QuantisedTrees | PresortedTrees
 
@@ -19,9 +21,8 @@ class IncrementalBoosting(BoostedModel):
 
     kind = "incremental-boosting"
     guarantee = "exact"
-
-    engine_: IncrementalTrees
-    settings_: IncrementalSettings
+    influence_methods = ("leaf-influence", "leaf-refit", "leave-one-out")
+    small_parameters = ({"n_estimators": 3, "random_state": 0, "min_child_weight": 0.0},)
 
     def __init__(
         self,
@@ -38,42 +39,20 @@ class IncrementalBoosting(BoostedModel):
         validation_fraction: float = 0.1,
         random_state: Any = None,
     ) -> None:
-        self.n_estimators = n_estimators
-        self.learning_rate = learning_rate
-        self.max_depth = max_depth
-        self.l2_regularization = l2_regularization
-        self.min_child_weight = min_child_weight
-        self.split_sampling = split_sampling
-        self.max_bins = max_bins
-        self.quantization = quantization
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
+        self._keep(locals())
 
     @classmethod
-    def read_parameters(cls, parameters: Mapping[str, Any]) -> IncrementalSettings:  # noqa: D102 - inherited
+    def read_settings(  # noqa: D102 - inherited
+        cls, parameters: Mapping[str, Any], schema: "Schema"
+    ) -> IncrementalSettings:
         return read_settings(parameters)
 
     @staticmethod
-    def _engine_type(settings: IncrementalSettings) -> type[IncrementalTrees]:
+    def engine_type(settings: IncrementalSettings) -> type[IncrementalTrees]:  # noqa: D102 - inherited
         return QuantisedTrees if settings.is_quantised else PresortedTrees
 
-    def _is_grown_with(self, slots: npt.NDArray[np.int64]) -> bool:
-        return self.engine_.n_trees == 0 or self._changes_classes(slots)
 
-    def _is_grown_without(self, slots: npt.NDArray[np.int64]) -> bool:
-        return len(slots) == len(self.samples_) or self.engine_.n_trees == 0 or self._changes_classes(slots)
-
-    def _seconds_of(self, n_changed: int) -> float:
-        # Mostly a small part of it, but how far a change goes on is not known before it is made.
-        return self._seconds_of_growing()
-
-    def scrub(self) -> None:
-        """Leave no trace of samples that were deleted: `wipe`, since the trees are those of a fresh fit anyway."""
-        self.wipe()
-
-
-class IncrementalBoostingClassifier(IncrementalBoosting, BoostedClassifier):
+class IncrementalBoostingClassifier(IncrementalBoosting, Classifier):
     """Gradient boosting that equals retraining after any history of adds and deletes, bit for bit.
 
     With `quantization` (the default) gradients and leaf values lie on coarse grids, with an offset that is a hash of
@@ -139,7 +118,7 @@ class IncrementalBoostingClassifier(IncrementalBoosting, BoostedClassifier):
     """
 
 
-class IncrementalBoostingRegressor(IncrementalBoosting, BoostedRegressor):
+class IncrementalBoostingRegressor(IncrementalBoosting, Regressor):
     """Gradient boosting for numbers that equals retraining after any history of adds and deletes, bit for bit.
 
     Squared error. For what `quantization` is good for, see `IncrementalBoostingClassifier`.

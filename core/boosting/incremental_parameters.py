@@ -4,13 +4,52 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from oubli.core.base import check_number, draw_seed
+from oubli.core.boosting.parameters import MAX_TREES, shared
 from oubli.core.errors import InputError
+from oubli.core.parameters import Parameter, check_number, check_parameters, draw_seed, random_state
 
 MAX_DEPTH = 8  # of a leaf: the leaves of a tree are numbered by one byte
 MAX_BINS = 255
 MAX_SAMPLES = 2**24  # what sums of derivatives in fixed point have room for
-MAX_TREES = 100_000
+
+PARAMETERS = (
+    shared("n_estimators", 100),
+    shared("learning_rate", 0.1),
+    Parameter("max_depth", int, 5, "Greatest depth of a tree.", low=1, limit=MAX_DEPTH),
+    shared("max_bins", 255, limit=MAX_BINS),
+    shared("split_sampling", 1.0),
+    shared("l2_regularization", 1.0),
+    shared("min_child_weight", 1.0),
+    Parameter(
+        "quantization",
+        [float, float],
+        "auto",
+        "Grids of gradients and leaf values of `incremental-boosting`: `auto`, `none`, or two numbers: `0.25,0.25`.",
+        choices=("auto",),
+        optional=True,
+        none_word="none",
+        chooses_kernels=True,
+    ),
+    Parameter(
+        "early_stopping",
+        int,
+        None,
+        "Iterations without a lower validation loss after which `incremental-boosting` stops; never when left out.",
+        low=1,
+        limit=MAX_TREES,
+        optional=True,
+    ),
+    Parameter(
+        "validation_fraction",
+        float,
+        0.1,
+        "Share of the samples that validate; with `early_stopping`.",
+        low=0,
+        high=0.5,
+        opens="low",
+    ),
+    random_state("Seed of every random choice; the same seed and samples give the same model."),
+)
 
 # The grids of quantization="auto".
 GRADIENT_GRID = 0.25
@@ -54,8 +93,8 @@ class IncrementalSettings:
         """Whether gradients and leaf values lie on grids."""
         return self.gradient_grid > 0.0
 
-    def parameters(self) -> dict[str, Any]:
-        """What `read_settings` makes these settings of; JSON-able."""
+    def to_dict(self) -> dict[str, Any]:
+        """What `read_settings` makes these settings of, as a model file has it."""
         values = asdict(self)
         grids = (values.pop("gradient_grid"), values.pop("leaf_grid"))
         patience, seed = values.pop("patience"), values.pop("seed")
@@ -79,17 +118,8 @@ def read_settings(params: Mapping[str, Any]) -> IncrementalSettings:
     InputError
         Naming the parameter, its value and the rule.
     """
-    check_number("n_estimators", params["n_estimators"], low=1, high=MAX_TREES)
-    check_number("learning_rate", params["learning_rate"], low=0, high=1, integral=False, is_open=True)
-    check_number("max_depth", params["max_depth"], low=1, high=MAX_DEPTH)
-    check_number("l2_regularization", params["l2_regularization"], low=0, high=1e9, integral=False)
-    check_number("min_child_weight", params["min_child_weight"], low=0, high=1e9, integral=False)
-    check_number("split_sampling", params["split_sampling"], low=0, high=1, integral=False, is_open=True)
-    check_number("max_bins", params["max_bins"], low=2, high=MAX_BINS)
-    check_number("validation_fraction", params["validation_fraction"], low=0, high=0.5, integral=False, is_open=True)
+    check_parameters(PARAMETERS, params)
     patience = params["early_stopping"]
-    if patience is not None:
-        check_number("early_stopping", patience, low=1, high=MAX_TREES)
     gradient_grid, leaf_grid = _read_grids(params["quantization"])
     return IncrementalSettings(
         n_estimators=int(params["n_estimators"]),

@@ -1,21 +1,7 @@
-"""The samples held, as boosting reads them."""
-
-from typing import NamedTuple
-
-import numpy as np
-import numpy.typing as npt
+"""How many trees there are, and whether their nodes can be numbered."""
 
 from oubli.core.errors import CapacityError
-from oubli.core.samples.arrays import Data
-
-
-class Problem(NamedTuple):
-    """Samples with their labels, by slot; engines only read them."""
-
-    data: Data  # `targets`: class codes; not read in a regression
-    ranks: npt.NDArray[np.int32]  # int32[n_codes]: place of a class code in the order of the classes; -1: not held
-    n_classes: int  # classes held; 0 in a regression
-    y: npt.NDArray[np.float64]  # float64[n_slots]: targets of a regression; empty otherwise
+from oubli.core.samples.arrays import Problem
 
 
 def n_groups(problem: Problem, n_samples: int) -> int:

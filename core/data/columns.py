@@ -2,13 +2,11 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.data.schema import Column, ColumnType
-from oubli.core.data.tables import RawColumn
 from oubli.core.data.values import (
     FLOAT32_BITS,
     FLOAT32_EXACT,
@@ -19,12 +17,17 @@ from oubli.core.data.values import (
     NOT_EXACT_64,
     NOT_FINITE,
     OUT_OF_RANGE,
+    Column,
+    ColumnType,
     RefusedError,
     boolean,
     category_text,
     number,
 )
 from oubli.core.errors import InputError
+
+if TYPE_CHECKING:
+    from oubli.core.data.tables import RawColumn
 
 PLAIN_NUMBERS = frozenset({float, int, type(None)})
 _TEXTS = frozenset({str, type(None)})
@@ -137,7 +140,7 @@ def canonical_cells(columns: Sequence[Column], cells: npt.NDArray[Any]) -> npt.N
     return result
 
 
-def encode_numbers(raw: RawColumn, column: Column) -> npt.NDArray[Any]:
+def encode_numbers(raw: "RawColumn", column: Column) -> npt.NDArray[Any]:
     """Encode a numeric column."""
     values, missing = raw.values, raw.missing
     if isinstance(values, list):
@@ -163,7 +166,7 @@ def encode_numbers(raw: RawColumn, column: Column) -> npt.NDArray[Any]:
     return result
 
 
-def encode_booleans(raw: RawColumn, column: Column) -> npt.NDArray[Any]:
+def encode_booleans(raw: "RawColumn", column: Column) -> npt.NDArray[Any]:
     """Encode a boolean column."""
     values, missing = raw.values, raw.missing
     if isinstance(values, list):
@@ -181,7 +184,7 @@ def encode_booleans(raw: RawColumn, column: Column) -> npt.NDArray[Any]:
     return result
 
 
-def encode_categories(raw: RawColumn, column: Column) -> list[str | None]:
+def encode_categories(raw: "RawColumn", column: Column) -> list[str | None]:
     """Encode a categorical column: the text of each row's category, None when missing."""
     values, missing = raw.values, raw.missing
     if isinstance(values, list):

@@ -10,7 +10,7 @@ An error leaves nothing behind and names the first refused cell it finds by row 
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +25,13 @@ from oubli.core.data.columns import (
     round_numbers,
     scalar_encoder,
 )
-from oubli.core.data.schema import ColumnType, Schema
 from oubli.core.data.tables import Frame, Matrix, RawColumn, Rows, only_row, read_table
-from oubli.core.data.values import FLOAT32_EXACT, FLOAT32_LIMIT, MISSING, RefusedError, category_text
+from oubli.core.data.values import FLOAT32_EXACT, FLOAT32_LIMIT, MISSING, ColumnType, RefusedError, category_text
 from oubli.core.errors import FeatureCountError, InputError
 from oubli.core.jit.policy import kernel
+
+if TYPE_CHECKING:
+    from oubli.core.data.schema import Schema
 
 # What `convert` reports.
 CLEAN = 0
@@ -100,7 +102,7 @@ class Encoder:
         Name of the estimator, for messages.
     """
 
-    def __init__(self, schema: Schema, owner: str = "the model") -> None:
+    def __init__(self, schema: "Schema", owner: str = "the model") -> None:
         self.schema = schema
         self.owner = owner
         self.n_features = schema.n_features
@@ -155,6 +157,23 @@ class Encoder:
             row = None if same else odd
             raise FeatureCountError(len(table.values[odd]), self.n_features, owner=self.owner, row=row)
         return self._encode_rows(table.values)
+
+    def write_plain(self, row: list[Any], cells: npt.NDArray[Any]) -> bool:
+        """Write a row of numbers, codes for categories, to `cells` of shape (1, d), blank; False leaves it blank.
+
+        False when the row takes a closer look.
+        """
+        if not PLAIN_NUMBERS.issuperset(map(type, row)):
+            return False
+        source = np.empty((1, len(row)))
+        try:
+            source[0] = row
+        except OverflowError:
+            return False
+        if convert(source, cells, self.limit) == CLEAN:
+            return True
+        cells.fill(0)
+        return False
 
     def encode_plain(self, X: Any) -> npt.NDArray[Any] | None:
         """Return X itself when it is a clean matrix already, None when `encode` has to look at it.

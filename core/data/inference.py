@@ -13,19 +13,22 @@ A numeric column is float32, and float64 when it holds an integer that float32 c
 (in a column of floats: when all of them are integers), or a finite value beyond float32's range.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from oubli.core.data.columns import inexact_integers
-from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task, read_member
 from oubli.core.data.tables import Frame, RawColumn, Rows, read_table
 from oubli.core.data.targets import read_label_column
 from oubli.core.data.values import (
     FLOAT32_LIMIT,
+    Column,
+    ColumnType,
+    LabelType,
     RefusedError,
+    Task,
     category_text,
     is_boolean,
     is_integer,
@@ -35,37 +38,16 @@ from oubli.core.data.values import (
 from oubli.core.errors import FeatureCountError, InputError
 
 
-def infer_schema(
-    X: Any,
-    y: Any,
-    *,
-    task: Task | str,
-    categorical_features: Sequence[Any] | npt.NDArray[Any] | None = None,
-    label_name: str = "label",
-) -> Schema:
-    """Infer the types of columns and label.
+def infer_columns(X: Any, categorical_features: Any = None) -> tuple[tuple[Column, ...], bool]:
+    """Infer the types of the columns of X; also whether X says their names.
 
-    Parameters
-    ----------
-    X, y
-        As for `fit`.
-    task : Task
-        Classification or regression.
-    categorical_features : sequence of int or str, or bool mask, optional
-        Columns that are categorical whatever they hold.
-    label_name : str
-        Name of the label.
-
-    Returns
-    -------
-    Schema
+    categorical_features : names, positions or a mask of columns that are categorical whatever they hold.
 
     Raises
     ------
     InputError
-        When X or y cannot be used at all, or a name or position in `categorical_features` is wrong.
+        When X cannot be used at all, or a name or position in `categorical_features` is wrong.
     """
-    task = read_member(Task, task, "the task")
     table = read_table(X)
     if table.n_columns == 0:
         raise InputError(
@@ -83,16 +65,11 @@ def infer_schema(
     given_names = table.names if isinstance(table, Frame) else None
     names = given_names or [f"x{j}" for j in range(table.n_columns)]
     forced = _categorical_positions(categorical_features, names)
-    return Schema(
-        columns=tuple(
-            Column(name, ColumnType.CATEGORICAL) if j in forced else _infer_column(raw, name)
-            for j, (raw, name) in enumerate(zip(columns, names, strict=True))
-        ),
-        task=task,
-        label_type=infer_label_type(y, task, label_name),
-        label_name=label_name,
-        named=given_names is not None,
+    inferred = tuple(
+        Column(name, ColumnType.CATEGORICAL) if j in forced else _infer_column(raw, name)
+        for j, (raw, name) in enumerate(zip(columns, names, strict=True))
     )
+    return inferred, given_names is not None
 
 
 def _categorical_positions(spec: Any, names: list[str]) -> set[int]:

@@ -13,89 +13,17 @@ of schema files; `dtype` and the label's name may be left out):
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.data.values import RefusedError, require_utf8
+from oubli.core.data.inference import infer_columns, infer_label_type
+from oubli.core.data.values import Column, ColumnType, LabelType, Task, check_name, read_member
 from oubli.core.errors import InputError
 
-DTYPES = ("float32", "float64")
-
-_E = TypeVar("_E", bound=StrEnum)
-
-
-class ColumnType(StrEnum):
-    """How the values of a column are understood."""
-
-    NUMERIC = "numeric"
-    CATEGORICAL = "categorical"
-    BOOLEAN = "boolean"
-
-
-class LabelType(StrEnum):
-    """What labels are; SCALAR keeps any mix of text, integers, floats and booleans as it is."""
-
-    STRING = "string"
-    INTEGER = "integer"
-    NUMBER = "number"
-    BOOLEAN = "boolean"
-    SCALAR = "scalar"
-
-
-class Task(StrEnum):
-    """What is predicted: a class or a number."""
-
-    CLASSIFICATION = "classification"
-    REGRESSION = "regression"
-
-
-def read_member(kind: type[_E], value: Any, what: str, field: str | None = None) -> _E:
-    """Return the member of an enumeration that a text names, or raise InputError."""
-    try:
-        return kind(value)
-    except ValueError:
-        known = ", ".join(repr(str(member)) for member in kind)
-        raise InputError(f"{what} must be one of {known}", field=field, value=value) from None
-
-
-def _check_name(name: Any, what: str) -> None:
-    if not isinstance(name, str) or not name:
-        raise InputError(f"{what} must be text and not empty", value=name)
-    try:
-        require_utf8(name)
-    except RefusedError as refused:
-        raise InputError(f"{what} {refused.rule}", value=name) from None
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """Name and type of one feature.
-
-    Attributes
-    ----------
-    name : str
-        Unique in the schema.
-    type : ColumnType
-        Numeric, categorical or boolean.
-    dtype : {"float32", "float64"}
-        Precision of a numeric column; float32 for the others.
-    """
-
-    name: str
-    type: ColumnType
-    dtype: str = "float32"
-
-    def __post_init__(self) -> None:
-        _check_name(self.name, "the name of a column")
-        object.__setattr__(self, "type", read_member(ColumnType, self.type, "the type of a column", self.name))
-        if self.dtype not in DTYPES:
-            raise InputError("dtype must be 'float32' or 'float64'", field=self.name, value=self.dtype)
-        if self.dtype != "float32" and self.type is not ColumnType.NUMERIC:
-            raise InputError("only a numeric column can be float64: leave dtype out", field=self.name)
+__all__ = ["Column", "ColumnType", "LabelType", "Schema", "Task"]
 
 
 @dataclass(frozen=True)
@@ -127,7 +55,7 @@ class Schema:
         object.__setattr__(self, "columns", tuple(self.columns))
         object.__setattr__(self, "task", read_member(Task, self.task, "the task"))
         object.__setattr__(self, "label_type", read_member(LabelType, self.label_type, "the type of the label"))
-        _check_name(self.label_name, "the name of the label")
+        check_name(self.label_name, "the name of the label")
         if not self.columns:
             raise InputError("a schema needs at least one column")
         seen: set[str] = set()
@@ -232,11 +160,28 @@ class Schema:
         task: Task | str,
         categorical_features: Sequence[Any] | npt.NDArray[Any] | None = None,
         label_name: str = "label",
-    ) -> "Schema":
-        """Infer a schema from data; see `oubli.core.data.inference.infer_schema`."""
-        from oubli.core.data.inference import infer_schema  # it builds schemas, so it imports this module
+    ) -> Self:
+        """Infer the types of columns and label.
 
-        return infer_schema(X, y, task=task, categorical_features=categorical_features, label_name=label_name)
+        Parameters
+        ----------
+        X, y
+            As for `fit`.
+        task : Task
+            Classification or regression.
+        categorical_features : sequence of int or str, or bool mask, optional
+            Columns that are categorical whatever they hold.
+        label_name : str
+            Name of the label.
+
+        Raises
+        ------
+        InputError
+            When X or y cannot be used at all, or a name or position in `categorical_features` is wrong.
+        """
+        task = read_member(Task, task, "the task")
+        columns, named = infer_columns(X, categorical_features)
+        return cls(columns, task, infer_label_type(y, task, label_name), label_name, named)
 
 
 def _object(value: Any, what: str, *, required: set[str], optional: set[str]) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.data.values import FLOAT32_EXACT
 from oubli.core.errors import InputError, shorten
 
+_FLOAT32_EXACT = 2**24  # as in `values.py`
 NO_ROWS = "X has no rows: pass at least one"
 ONE_DIMENSION = (
     "Expected 2D array, got 1D array instead: X must hold one row for each sample. Reshape your data either "
@@ -255,7 +255,7 @@ def only_row(X: Any, names: Sequence[str]) -> list[Any] | None:
         value = cell.item() if isinstance(cell, np.generic) else cell
         kind = type(value)
         if kind is float or kind is int:
-            if may_be_cast and abs(value) > FLOAT32_EXACT:
+            if may_be_cast and abs(value) > _FLOAT32_EXACT:
                 return None
             row.append(None if value != value else value)
         elif kind is str or value is None:

@@ -11,24 +11,14 @@
 The targets of a regression are of type NUMBER.
 """
 
-import math
 import warnings
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.data.schema import LabelType
 from oubli.core.data.tables import COMPLEX, RawColumn, read_series, read_vector
-from oubli.core.data.values import (
-    RefusedError,
-    is_boolean,
-    is_integer,
-    is_missing,
-    plain_text,
-    require_utf8,
-    significant_bits,
-)
+from oubli.core.data.values import INT64, Label, LabelType, canonical_label, is_missing
 from oubli.core.errors import DataConversionWarning, InputError, for_scikit_learn
 
 LABEL_MISSING = "must not be missing: give every sample a label"
@@ -40,9 +30,6 @@ _RULES = {
     LabelType.SCALAR: "must be text, an integer, a finite number, true or false",
 }
 _FLOAT64_EXACT = 2**53
-_INT64 = range(-(2**63), 2**63)
-
-Label = str | int | float | bool
 
 
 def read_label_column(y: Any, name: str, *, warn: bool = True) -> RawColumn:
@@ -156,7 +143,7 @@ def _is_canonical(value: Any, label_type: LabelType) -> bool:
     if kind is str:
         return label_type is LabelType.STRING and value.isascii()
     if kind is int:
-        return label_type is LabelType.INTEGER and value in _INT64
+        return label_type is LabelType.INTEGER and value in INT64
     return kind is bool and label_type is LabelType.BOOLEAN
 
 
@@ -180,44 +167,3 @@ def _refuse(value: Any, label_type: LabelType, row: int, name: str) -> None:
     if isinstance(value, complex):
         raise InputError(COMPLEX, row=row, field=name)
     raise InputError(_RULES[label_type], row=row, field=name, value=value)
-
-
-def canonical_label(value: Any, label_type: LabelType) -> Label | None:
-    """Convert one label to its canonical value; None when that would lose something."""
-    if is_boolean(value):
-        return bool(value) if label_type in {LabelType.BOOLEAN, LabelType.SCALAR} else None
-    if isinstance(value, str):
-        return _text_label(value, label_type)
-    if is_integer(value):
-        return _integer_label(int(value), label_type)
-    if isinstance(value, (float, np.floating)) and math.isfinite(value):
-        return _float_label(float(value), label_type)
-    return None
-
-
-def _text_label(value: str, label_type: LabelType) -> Label | None:
-    if label_type not in {LabelType.STRING, LabelType.SCALAR}:
-        return None
-    try:
-        require_utf8(value)
-    except RefusedError:
-        return None
-    return plain_text(value)
-
-
-def _integer_label(value: int, label_type: LabelType) -> Label | None:
-    if label_type is LabelType.BOOLEAN:
-        return bool(value) if value in {0, 1} else None
-    if label_type is LabelType.NUMBER:
-        return float(value) if value.bit_length() <= 1024 and significant_bits(value) <= 53 else None
-    if value not in _INT64:
-        return None
-    return str(value) if label_type is LabelType.STRING else value
-
-
-def _float_label(value: float, label_type: LabelType) -> Label | None:
-    if label_type in {LabelType.NUMBER, LabelType.SCALAR}:
-        return value + 0.0
-    if not value.is_integer() or label_type is LabelType.STRING:
-        return None
-    return _integer_label(int(value), label_type)

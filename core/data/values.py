@@ -6,9 +6,11 @@ with a rule that names no data; callers add the row and the field and raise `Inp
 """
 
 import math
+from dataclasses import dataclass
 from decimal import Decimal
+from enum import StrEnum
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -221,3 +223,128 @@ def normalise_id(value: object, *, field: str = "id", row: int | None = None) ->
         return id_text(value)
     except RefusedError as refused:
         raise InputError(refused.rule, row=row, field=field, value=value) from None
+
+
+# -- types of columns and labels ---------------------------------------------------------------------
+
+INT64 = range(-(2**63), 2**63)
+Label = str | int | float | bool
+
+DTYPES = ("float32", "float64")
+
+_E = TypeVar("_E", bound=StrEnum)
+
+
+class ColumnType(StrEnum):
+    """How the values of a column are understood."""
+
+    NUMERIC = "numeric"
+    CATEGORICAL = "categorical"
+    BOOLEAN = "boolean"
+
+
+class LabelType(StrEnum):
+    """What labels are; SCALAR keeps any mix of text, integers, floats and booleans as it is."""
+
+    STRING = "string"
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    SCALAR = "scalar"
+
+
+class Task(StrEnum):
+    """What is predicted: a class or a number."""
+
+    CLASSIFICATION = "classification"
+    REGRESSION = "regression"
+
+
+def read_member(kind: type[_E], value: Any, what: str, field: str | None = None) -> _E:
+    """Return the member of an enumeration that a text names, or raise InputError."""
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(repr(str(member)) for member in kind)
+        raise InputError(f"{what} must be one of {known}", field=field, value=value) from None
+
+
+def check_name(name: Any, what: str) -> None:
+    """Refuse a name that is not text, or empty."""
+    if not isinstance(name, str) or not name:
+        raise InputError(f"{what} must be text and not empty", value=name)
+    try:
+        require_utf8(name)
+    except RefusedError as refused:
+        raise InputError(f"{what} {refused.rule}", value=name) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Name and type of one feature.
+
+    Attributes
+    ----------
+    name : str
+        Unique in the schema.
+    type : ColumnType
+        Numeric, categorical or boolean.
+    dtype : {"float32", "float64"}
+        Precision of a numeric column; float32 for the others.
+    """
+
+    name: str
+    type: ColumnType
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "the name of a column")
+        object.__setattr__(self, "type", read_member(ColumnType, self.type, "the type of a column", self.name))
+        if self.dtype not in DTYPES:
+            raise InputError("dtype must be 'float32' or 'float64'", field=self.name, value=self.dtype)
+        if self.dtype != "float32" and self.type is not ColumnType.NUMERIC:
+            raise InputError("only a numeric column can be float64: leave dtype out", field=self.name)
+
+
+# -- labels ------------------------------------------------------------------------------------------
+
+
+def canonical_label(value: Any, label_type: LabelType) -> Label | None:
+    """Convert one label to its canonical value; None when that would lose something."""
+    if is_boolean(value):
+        return bool(value) if label_type in {LabelType.BOOLEAN, LabelType.SCALAR} else None
+    if isinstance(value, str):
+        return _text_label(value, label_type)
+    if is_integer(value):
+        return _integer_label(int(value), label_type)
+    if isinstance(value, (float, np.floating)) and math.isfinite(value):
+        return _float_label(float(value), label_type)
+    return None
+
+
+def _text_label(value: str, label_type: LabelType) -> Label | None:
+    if label_type not in {LabelType.STRING, LabelType.SCALAR}:
+        return None
+    try:
+        require_utf8(value)
+    except RefusedError:
+        return None
+    return plain_text(value)
+
+
+def _integer_label(value: int, label_type: LabelType) -> Label | None:
+    if label_type is LabelType.BOOLEAN:
+        return bool(value) if value in {0, 1} else None
+    if label_type is LabelType.NUMBER:
+        return float(value) if value.bit_length() <= 1024 and significant_bits(value) <= 53 else None
+    if value not in INT64:
+        return None
+    return str(value) if label_type is LabelType.STRING else value
+
+
+def _float_label(value: float, label_type: LabelType) -> Label | None:
+    if label_type in {LabelType.NUMBER, LabelType.SCALAR}:
+        return value + 0.0
+    if not value.is_integer() or label_type is LabelType.STRING:
+        return None
+    return _integer_label(int(value), label_type)

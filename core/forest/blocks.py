@@ -31,7 +31,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.forest.candidates import most_cells
 from oubli.core.forest.state import FREE_BLOCK, N_BLOCKS, N_FREE_BLOCKS, NIL
 from oubli.core.forest.workspace import (
     ATTRIBUTES_AT,
@@ -95,6 +94,11 @@ class Layout(NamedTuple):
     categories_at: int  # keys
     categories_stride: int  # keys an attribute, 0 without categorical columns
     size: int  # longs
+
+
+def most_cells(n_thresholds: int) -> int:
+    """Upper bound of the cells between two ends, both counted."""
+    return int(1.5 * max(1.0, 0.8 * n_thresholds)) + 2
 
 
 def layout_of(

@@ -29,11 +29,6 @@ _THIRD = 0x5555555555555  # fraction bits of 4/3
 _EXACT = 9007199254740992.0  # 2**53: cells beyond have no exact number
 
 
-def most_cells(n_thresholds: int) -> int:
-    """Upper bound of the cells between two ends, both counted."""
-    return int(1.5 * max(1.0, 0.8 * n_thresholds)) + 2
-
-
 @pasted
 def missing_goes_left(key, cell):
     """The coin of a candidate for missing values; `key` is the attribute's, `cell` the candidate m."""

@@ -6,12 +6,12 @@ the splits are the best ones is not asked here: that is what `verify` is for.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.errors import FileError
+from oubli.core.bounds import require_sound
 from oubli.core.forest.blocks import (
     AT_HI,
     AT_LO,
@@ -23,8 +23,9 @@ from oubli.core.forest.blocks import (
     NEXT_FREE,
     layout_of,
 )
-from oubli.core.forest.engine import MAX_ENTRIES, Ensemble
 from oubli.core.forest.leaves import count_in
+from oubli.core.forest.parameters import MAX_ENTRIES
+from oubli.core.forest.serialise import PREFIX
 from oubli.core.forest.split import goes_right, number_goes_right
 from oubli.core.forest.state import (
     FREE_BLOCK,
@@ -56,17 +57,14 @@ from oubli.core.jit.prefetch import prefetch_to_read, prefetch_to_write
 from oubli.core.rng import draw_trees, restore_order
 from oubli.core.samples.arrays import Data
 
+if TYPE_CHECKING:
+    from oubli.core.forest.ensemble import Ensemble
+
 Arrays = Mapping[str, npt.NDArray[Any]]
 IntArray = npt.NDArray[np.int64]
 
 _CELLS_A_LINE = 16  # of float32; of rows in float64 every second line is asked for
 _SLOTS = 2  # row of the lanes' working space, after NODES and OWNERS: the samples
-_PREFIX = "forest."  # of the arrays that are the trees', see `storing.py`
-
-
-def _require(condition: Any, what: str) -> None:
-    if not condition:
-        raise FileError(f"the file is not sound ({what}): restore another file")
 
 
 # -- before anything is made of the parts ---------------------------------------------------------
@@ -85,15 +83,13 @@ def check_description(document: Mapping[str, Any], arrays: Arrays, *, n_slots: i
     settings, task, width = document["settings"], document["task"], document["n_classes"]
     slots, codes = arrays["samples.slots"], arrays["class_table.codes"]
     is_regression = task == "regression"
-    _require(document["schema"]["task"] == task, "the schema is for another task")
-    _require(settings["is_regression"] is is_regression, "the settings are for another task")
-    _require(settings["occurrences"] <= settings["n_trees"], "the settings contradict each other")
-    _require(type(width) is int and 2 <= width < 2**31, "the number of classes is out of range")
-    _require(document["n_samples"] == len(slots), "the number of samples is wrong")
-    _require(len(slots) * settings["occurrences"] <= MAX_ENTRIES, "there are too many samples")
+    require_sound(settings["is_regression"] is is_regression, "the settings are for another task")
+    require_sound(settings["occurrences"] <= settings["n_trees"], "the settings contradict each other")
+    require_sound(type(width) is int and 2 <= width < 2**31, "the number of classes is out of range")
+    require_sound(len(slots) * settings["occurrences"] <= MAX_ENTRIES, "there are too many samples")
     if n_slots is not None:
-        _require((slots < n_slots).all(), "there are slots that the trees have no room for")
-        _require((codes < width).all(), "there are classes that the trees have no room for")
+        require_sound((slots < n_slots).all(), "there are slots that the trees have no room for")
+        require_sound((codes < width).all(), "there are classes that the trees have no room for")
 
 
 def check_parts(document: Mapping[str, Any], arrays: Arrays) -> None:
@@ -105,20 +101,20 @@ def check_parts(document: Mapping[str, Any], arrays: Arrays) -> None:
         When they do not fit together.
     """
     settings, width = document["settings"], document["n_classes"]
-    check_description(document, arrays, n_slots=len(arrays[_PREFIX + "places"]) // settings["occurrences"])
+    check_description(document, arrays, n_slots=len(arrays[PREFIX + "places"]) // settings["occurrences"])
     for name, (dtype, shape) in _expected_types(document, settings, width).items():
-        array = arrays[_PREFIX + name]
+        array = arrays[PREFIX + name]
         fits = array.dtype == np.dtype(dtype) and array.ndim == len(shape)
         fits = fits and all(size in {None, given} for size, given in zip(shape, array.shape, strict=True))
-        _require(fits, f"{name} has another type or shape than the settings say")
+        require_sound(fits, f"{name} has another type or shape than the settings say")
     for group in ("nodes.", "leaves."):
-        lengths = {len(array) for name, array in arrays.items() if name.startswith(_PREFIX + group)}
-        _require(len(lengths) == 1, f"the arrays of {group[:-1]} differ in length")
+        lengths = {len(array) for name, array in arrays.items() if name.startswith(PREFIX + group)}
+        require_sound(len(lengths) == 1, f"the arrays of {group[:-1]} differ in length")
     # Every tree has a root and a leaf, and the split search has a block: what is as wide as the settings say is there.
     n_trees = settings["n_trees"]
-    _require(len(arrays[_PREFIX + "nodes.child"]) >= n_trees, "there are fewer nodes than trees")
-    _require(len(arrays[_PREFIX + "leaves.starts"]) >= n_trees, "there are fewer leaves than trees")
-    _require(len(arrays[_PREFIX + "blocks"]) >= 1, "there is no room for the split search")
+    require_sound(len(arrays[PREFIX + "nodes.child"]) >= n_trees, "there are fewer nodes than trees")
+    require_sound(len(arrays[PREFIX + "leaves.starts"]) >= n_trees, "there are fewer leaves than trees")
+    require_sound(len(arrays[PREFIX + "blocks"]) >= 1, "there is no room for the split search")
 
 
 def _expected_types(
@@ -155,7 +151,7 @@ def _expected_types(
 # -- before the trees are used --------------------------------------------------------------------
 
 
-def check_forest(ensemble: Ensemble, data: Data, slots: IntArray) -> None:
+def check_forest(ensemble: "Ensemble", data: Data, slots: IntArray) -> None:
     """Check that the trees hold the samples of `slots`, each where the splits lead it, and no others.
 
     `Ensemble.restore` has looked at the bounds of every index before.
@@ -174,7 +170,7 @@ def check_forest(ensemble: Ensemble, data: Data, slots: IntArray) -> None:
     leaves = ~child[~is_inner]
     blocks = records["block"][records["block"] != NIL].astype(np.int64)
     _check_splits(records[is_inner], data.categorical)
-    _require((records["block"][~is_inner] == NIL).all(), "a leaf keeps counters")
+    require_sound((records["block"][~is_inner] == NIL).all(), "a leaf keeps counters")
     first_pair = n_trees + n_trees % 2
     pairs = range(first_pair, len(trees.nodes), 2)
     taken = child[is_inner]
@@ -191,19 +187,21 @@ def check_forest(ensemble: Ensemble, data: Data, slots: IntArray) -> None:
     by_tree = np.argsort(drawn.ravel(), kind="stable")  # one tree fits the processor's cache, a forest does not
     lanes = np.empty((3, N_LANES), np.int32)
     route_members(trees, data, ensemble.parameters, slots, drawn, by_tree, lanes, counts, statistics, owners)
-    _require(np.array_equal(counts[used], records["n_samples"]), "a node counts other samples than its own")
-    _require((counts[used[n_trees:]] > 0).all(), "a node has no samples")
-    _require(np.array_equal(statistics, trees.statistics), "a leaf counts other samples than its own")
-    _require(
+    require_sound(np.array_equal(counts[used], records["n_samples"]), "a node counts other samples than its own")
+    require_sound((counts[used[n_trees:]] > 0).all(), "a node has no samples")
+    require_sound(np.array_equal(statistics, trees.statistics), "a leaf counts other samples than its own")
+    require_sound(
         is_listed(trees, owners, leaves, records["n_samples"][~is_inner].astype(np.int64)),
         "a leaf lists other samples than its own",
     )
-    _require(are_rooms_apart(trees, leaves, np.zeros(len(trees.members), np.bool_)), "the rooms of the leaves overlap")
+    require_sound(
+        are_rooms_apart(trees, leaves, np.zeros(len(trees.members), np.bool_)), "the rooms of the leaves overlap"
+    )
     if len(blocks):
         _check_blocks(ensemble, levels)
 
 
-def _check_blocks(ensemble: Ensemble, levels: list[IntArray]) -> None:
+def _check_blocks(ensemble: "Ensemble", levels: list[IntArray]) -> None:
     """Check that the counters of a node add up to its samples, which are those of its leaves.
 
     Counting the samples themselves again would take as long as growing: that is what `verify` is for.
@@ -215,13 +213,13 @@ def _check_blocks(ensemble: Ensemble, levels: list[IntArray]) -> None:
     rows = trees.nodes["block"][nodes].astype(np.int64)
     longs = ensemble.blocks.longs[rows]
     is_counted = longs[:, IS_COUNTED]
-    _require(((is_counted == 0) | (is_counted == 1)).all(), "counters are neither right nor wrong")
+    require_sound(((is_counted == 0) | (is_counted == 1)).all(), "counters are neither right nor wrong")
     longs, expected = longs[is_counted == 1], statistics[nodes][is_counted == 1]
     halves = longs.view(np.int32)
     counters = longs if settings.is_regression else halves
     width, p, n_counters = ensemble.width, settings.max_features, layout.n_counters
     totals = counters[:, layout.totals_at : layout.totals_at + width]
-    _require(np.array_equal(totals, expected), "the counters of a node do not add up to its samples")
+    require_sound(np.array_equal(totals, expected), "the counters of a node do not add up to its samples")
     n_samples = totals[:, :1] if settings.is_regression else totals.sum(axis=1, keepdims=True)
     tables = counters[:, layout.counters_at : layout.counters_at + p * layout.counters_stride]
     tables = tables.reshape(len(longs), p, layout.counters_stride)[:, :, : n_counters * width]
@@ -231,12 +229,12 @@ def _check_blocks(ensemble: Ensemble, levels: list[IntArray]) -> None:
     is_used = np.arange(p) < longs[:, N_ATTRIBUTES, np.newaxis]
     sums = tables.sum(axis=2, dtype=np.int64)
     adds_up = (sums == totals[:, np.newaxis]).all(axis=2)
-    _require((adds_up | (n_cells == 0) | ~is_used).all(), "the counters of a column do not add up to the samples")
+    require_sound((adds_up | (n_cells == 0) | ~is_used).all(), "the counters of a column do not add up to the samples")
     sizes = tables[..., 0] if settings.is_regression else tables.sum(axis=3)
-    _require(((sizes >= 0) & (sizes <= n_samples[:, np.newaxis])).all(), "a counter is out of range")
+    require_sound(((sizes >= 0) & (sizes <= n_samples[:, np.newaxis])).all(), "a counter is out of range")
     for place in (AT_LO, AT_HI, MISSING):
         values = halves[:, attributes + place]
-        _require(((values >= 0) & (values <= n_samples)).all(), "a counter of a range is out of range")
+        require_sound(((values >= 0) & (values <= n_samples)).all(), "a counter of a range is out of range")
 
 
 def _sum_leaves(trees: Trees, levels: list[IntArray]) -> npt.NDArray[Any]:
@@ -266,7 +264,7 @@ def _list_levels(trees: Trees, n_trees: int) -> list[IntArray]:
         # `restore` has seen to it that there is a row behind each left child.
         is_new = (left >= first_pair).all() and ((left - first_pair) % 2 == 0).all() and (parents[left] == NIL).all()
         parents[left] = parent
-        _require(is_new and (parents[left] == parent).all(), "a node has two parents")
+        require_sound(is_new and (parents[left] == parent).all(), "a node has two parents")
         level = np.concatenate([left, left + 1])
     return levels
 
@@ -274,7 +272,9 @@ def _list_levels(trees: Trees, n_trees: int) -> list[IntArray]:
 def _check_splits(inner_nodes: npt.NDArray[Any], categorical: npt.NDArray[np.bool_]) -> None:
     kind = inner_nodes["kind"]
     is_categorical = categorical[inner_nodes["attribute"]]
-    _require((kind <= SUBSET).all() and ((kind > MISSING_LEFT) == is_categorical).all(), "a split is of another kind")
+    require_sound(
+        (kind <= SUBSET).all() and ((kind > MISSING_LEFT) == is_categorical).all(), "a split is of another kind"
+    )
 
 
 def _check_free(
@@ -285,12 +285,12 @@ def _check_free(
     is_free[rows.start :: rows.step] = True
     is_free[taken] = False
     free = set(np.flatnonzero(is_free).tolist())
-    _require(len(free) == len(rows) - len(taken) == trees.meta[count], f"the {what} in use are not counted right")
+    require_sound(len(free) == len(rows) - len(taken) == trees.meta[count], f"the {what} in use are not counted right")
     row = int(trees.meta[first])
     while row in free:
         free.remove(row)
         row = int(following[row])
-    _require(row == NIL and not free, f"the free {what} are not listed right")
+    require_sound(row == NIL and not free, f"the free {what} are not listed right")
 
 
 @kernel
@@ -397,7 +397,7 @@ def is_listed(trees: Trees, owners: npt.NDArray[np.int32], leaves: IntArray, siz
 
 
 @inner
-def _claim(trees, start, room, is_taken):  # type: ignore[no-untyped-def]
+def _claim(trees, start, room, is_taken):
     """Mark a room as taken; False when it is not all there or partly taken before."""
     end = start + (np.int64(1) << room)
     if start < 0 or end > trees.members.shape[0]:

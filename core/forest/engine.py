@@ -1,611 +1,320 @@
-"""The trees as one object: owns the arrays, makes them grow, calls the kernels.
+"""The engine of the forest: DynFrs with exact adds and deletes.
 
-Kernels never allocate. When a pool is full they stop in a consistent state and say so; the methods
-here enlarge the pool and call again. Nothing here knows ids, labels or categories.
+Paper: "DynFrs: An Efficient Framework for Machine Unlearning in Random Forest". After any history of adds and deletes
+the trees are those that a fit on the samples held gives. `ensemble.py` owns them; the algorithm is in the kernels
+beside this file.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Self
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.changes import Changes
+from oubli.core.engine import Arrays, Counterpart, Engine, Progress, Shape, Slots
 from oubli.core.errors import CapacityError
-from oubli.core.forest import state as nodes
-from oubli.core.forest import workspace as inputs
-from oubli.core.forest.blocks import (
-    ATTRIBUTE,
-    ATTRIBUTE_SIZE,
-    N_ATTRIBUTES,
-    N_CELLS,
-    NEXT_FREE,
-    Blocks,
-    Layout,
-    blocks_over,
-    layout_of,
-    relaid,
-)
-from oubli.core.forest.grow import FULL
-from oubli.core.forest.predict import ROWS_AT_A_TIME, sum_leaves, sum_leaves_frozen
-from oubli.core.forest.resolve import resolve_paths, resolve_tree
-from oubli.core.forest.state import NIL, Trees, empty_trees
-from oubli.core.forest.update import ADD, DELETE, count_members, plant, update_samples
-from oubli.core.forest.workspace import Parameters, Scratch, UpdateScratch, empty_scratch
+from oubli.core.forest import check, leftovers, quantisation, serialise
+from oubli.core.forest.compare import compare_forests
+from oubli.core.forest.digest import tree_digest
+from oubli.core.forest.ensemble import Ensemble
+from oubli.core.forest.importances import feature_importances
+from oubli.core.forest.invariants import check_invariants
+from oubli.core.forest.parameters import MAX_ENTRIES, MAX_SAMPLES, ForestSettings, places_of
 from oubli.core.jit import aligned
-from oubli.core.jit.direct import Direct
-from oubli.core.rng import mix
-from oubli.core.samples.arrays import Data
+from oubli.core.samples.arrays import Data, Problem
 
-_NO_LIMIT = 2**62
-_WHOLE_BELOW = 512  # samples below which a subtree is grown in one step, well under a millisecond
-_SHORT_WORK = 8192  # samples looked at, a level counting anew, in one short piece of resolving
-# A mutation waits for the memory of every block that it passes, so a large tree has them only at its largest nodes:
-# those that hold such a share of its samples, or so many that counting them again is no short piece of work.
-_SHARE_WITH_BLOCK = 1 / 50
-_SURELY_WITH_BLOCK = 2048
-MAX_ENTRIES = 2**31 - 1  # entries, places in `members`, nodes and leaves are int32
-MAX_SAMPLES = 2**26  # sums of squared counts are exact in float64, see `scores.py`
+# A batch above this share of the samples held costs more to take out one by one than to plant the
+# rest anew.
+_REPLANT_SHARE = 0.08
+_CELLS_A_SECOND = 20_000_000  # counted by training, at each level of a tree, roughly
+_CELLS_OF_READING = 20  # what reading a cell of a sample from Python takes, in such
+_LARGEST_EXPONENT = 1024  # of targets next to the largest number
 
 
-@dataclass(frozen=True)
-class ForestSettings:
-    """The parameters of a forest, all defaults resolved to numbers."""
+class Targets(NamedTuple):
+    """The targets of a regression in fixed point, see `quantisation.py`."""
 
-    n_trees: int
-    occurrences: int
-    max_depth: int
-    min_samples_split: int
-    n_thresholds: int
-    max_features: int
-    criterion: int
-    seed: int
-    is_regression: bool
+    scale: quantisation.TargetScale
+    exponent: int  # that of the scale
+    numbers: npt.NDArray[np.int64]  # int64[n_slots]; 0 in slots that hold no sample
 
 
-def places_of(settings: ForestSettings, n_samples: int) -> int:
-    """Places that the leaves of so many samples may take in `members`; there are fewer nodes than that.
-
-    A room is less than twice as large as what is in it, that of an empty leaf has one place, and before leaves move
-    there has to be room for some times the largest tree (`reserve`, `has_many_pieces`).
-    """
-    occurrences = settings.occurrences
-    return 2 * n_samples * occurrences + settings.n_trees + 8 * (n_samples + 16) + 64 * occurrences
+def _targets_of(y: npt.NDArray[np.float64], slots: Slots) -> Targets:
+    scale = quantisation.TargetScale()
+    scale.count(y[slots], 1)
+    return Targets(scale, scale.exponent, quantisation.quantise(y, scale.exponent))
 
 
-class Ensemble:
-    """T dynamic trees over the samples of a store.
+class ForestEngine(Engine):
+    """A forest, with the targets as its kernels count them: class codes, or values in fixed point."""
 
-    Parameters
-    ----------
-    settings : the forest's parameters.
-    n_features : columns of the cells.
-    n_classes : room for class codes; ignored for regression.
-    cell_dtype : float32 or float64.
-    has_categories : whether any column is categorical.
-    """
+    prefix = serialise.PREFIX
+    format = 2
 
-    def __init__(
-        self,
-        settings: ForestSettings,
-        n_features: int,
-        n_classes: int,
-        cell_dtype: npt.DTypeLike,
-        has_categories: bool,
-    ) -> None:
-        self.settings = settings
-        self.n_features = n_features
-        self.cell_dtype = np.dtype(cell_dtype)
-        self.has_categories = has_categories
-        self.width: int = 2 if settings.is_regression else n_classes
-        self._smallest_block: int | None = None
-        self._n_planted = 0  # samples of the largest tree when the trees were planted
-        # The types of all that these are given are those of the forest.
-        self._update_samples, self._resolve_tree_of = Direct(update_samples), Direct(resolve_tree)
-        self._resolve_paths, self._sum_leaves_of = Direct(resolve_paths), Direct(sum_leaves)
-        self._is_planted = False  # whether the pools have yet to be made as large as the trees will be
-        self.parameters = self._parameters()
-        self.trees = self._empty_trees()
-        self.blocks = self._empty_blocks(2)
-        self._scratch = self._empty_scratch(64, 0)
-        self._update_scratch = UpdateScratch.part_of(self._scratch)
+    settings: ForestSettings
 
-    def _parameters(self) -> Parameters:
-        settings = self.settings
-        values = np.zeros(inputs.PARAMETERS_SIZE, np.int64)
-        values[inputs.N_TREES] = settings.n_trees
-        values[inputs.OCCURRENCES] = settings.occurrences
-        values[inputs.MAX_DEPTH] = settings.max_depth
-        values[inputs.MIN_SAMPLES_SPLIT] = settings.min_samples_split
-        values[inputs.MAX_FEATURES] = settings.max_features
-        values[inputs.CRITERION] = settings.criterion
-        values[inputs.IS_REGRESSION] = settings.is_regression
-        values[inputs.BLOCK_MINIMUM] = self._block_minimum()
-        layout = self.layout
-        values[inputs.WIDTH] = self.width
-        values[inputs.N_THRESHOLDS] = settings.n_thresholds
-        values[inputs.N_COUNTERS] = layout.n_counters
-        values[inputs.TOTALS_AT] = layout.totals_at
-        values[inputs.SKIPPED_AT] = layout.skipped_at
-        values[inputs.ATTRIBUTES_AT] = layout.attributes_at
-        values[inputs.COUNTERS_AT] = layout.counters_at
-        values[inputs.COUNTERS_STRIDE] = layout.counters_stride
-        values[inputs.CATEGORIES_AT] = layout.categories_at
-        values[inputs.CATEGORIES_STRIDE] = layout.categories_stride
-        seed_key = np.empty(1, np.uint64)
-        seed_key[0] = mix(np.uint64(settings.seed))
-        return Parameters(values, seed_key)
-
-    @property
-    def layout(self) -> Layout:
-        """Where things are in a block."""
-        settings = self.settings
-        return layout_of(
-            settings.max_features,
-            settings.n_thresholds,
-            self.n_features,
-            self.width,
-            is_regression=settings.is_regression,
-            has_categories=self.has_categories,
-        )
-
-    def _block_minimum(self) -> int:
-        """Samples from which on a node keeps counters: below, counting again is cheaper than keeping."""
-        if self._smallest_block is not None:
-            return self._smallest_block
-        smallest = max(96, 3 * (self.settings.n_thresholds + 2) * self.width)
-        return max(smallest, min(int(_SHARE_WITH_BLOCK * self._n_planted), _SURELY_WITH_BLOCK))
-
-    def _set_block_minimum(self, n_planted: int) -> None:
-        self._n_planted = n_planted
-        self.parameters = self._parameters()
-
-    def keep_blocks_like(self, other: "Ensemble") -> None:
-        """Keep counters for nodes as small as the smallest of another forest that has some.
-
-        Whether a node keeps them never shows in the model; `compare.py` wants both to have them.
-        """
-        records = other.trees.nodes[: other.trees.meta[nodes.N_NODES]]
-        with_block = records["n_samples"][records["block"] != NIL]
-        if len(with_block):
-            self._smallest_block = max(2, int(with_block.min()))
-            self.parameters = self._parameters()
-
-    @property
-    def _counter_dtype(self) -> type[np.int32] | type[np.int64]:
-        return np.int64 if self.settings.is_regression else np.int32
-
-    def _empty_trees(self) -> Trees:
-        return empty_trees(self.settings.n_trees, self.width, self._counter_dtype)
-
-    def _blocks_over(self, longs: npt.NDArray[np.int64]) -> Blocks:
-        return blocks_over(longs, is_regression=self.settings.is_regression)
-
-    def _empty_blocks(self, capacity: int) -> Blocks:
-        return self._blocks_over(aligned.zeros((capacity, self.layout.size), np.int64))
-
-    def _empty_scratch(self, n_rows: int, n_codes: int) -> Scratch:
-        return empty_scratch(
-            n_rows,
-            n_codes,
-            self.layout.n_counters,
-            self.n_features,
-            self.settings.n_trees,
-            self.width,
-            self.cell_dtype,
-        )
-
-    # -- sizes ----------------------------------------------------------------------------------
-
-    @property
-    def n_tags(self) -> int:
-        """Number of tagged nodes."""
-        return int(self.trees.meta[nodes.N_TAGS])
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays, unused capacity included."""
-        arrays = [*self.trees, self.blocks.longs, *self._scratch]
-        return int(sum(array.nbytes for array in arrays if isinstance(array, np.ndarray)))
-
-    def _largest_tree(self) -> int:
-        roots: npt.NDArray[np.int32] = self.trees.nodes["n_samples"][: self.settings.n_trees]
-        return int(roots.max())
-
-    def _reserve_entries(self, n_slots: int) -> None:
-        needed = n_slots * self.settings.occurrences
-        capacity = len(self.trees.places)
-        if needed > capacity:
-            enlarged = _enlarged(self.trees.places, max(needed, capacity + capacity // 4))
-            self.trees = self.trees._replace(places=enlarged)
-
-    def _reserve_members(self, n_members: int) -> None:
-        """Make sure that so many places for entries have never been taken."""
-        needed = int(self.trees.meta[nodes.N_MEMBERS]) + n_members
-        capacity = len(self.trees.members)
-        if needed > capacity:
-            if needed > MAX_ENTRIES:
-                raise CapacityError(
-                    f"the lists of leaves would exceed {MAX_ENTRIES} places: fit anew, or lower `occurrence` or "
-                    "`n_estimators`"
-                )
-            enlarged = _enlarged(self.trees.members, min(max(needed, capacity + capacity // 8), MAX_ENTRIES))
-            self.trees = self.trees._replace(members=enlarged)
-
-    def _reserve_scratch(self, data: Data) -> None:
-        """Working space for the largest tree and all categories, never less than before."""
-        n_rows, n_codes = len(self._scratch.entries), len(self._scratch.category_places) - 1
-        needed = self._largest_tree()
-        if needed > n_rows or len(data.category_hashes) != n_codes:
-            if needed > n_rows:
-                n_rows = max(needed, n_rows + n_rows // 4)
-            self._scratch = self._empty_scratch(n_rows, len(data.category_hashes))
-
-    def _cleared_scratch(self) -> Scratch:
-        return self._empty_scratch(len(self._scratch.entries), len(self._scratch.category_places) - 1)
-
-    def _reserve(self, n_nodes: int, n_leaves: int, n_blocks: int) -> None:
-        trees = self.trees
-        if n_nodes > len(trees.nodes):
-            enlarged = _enlarged(trees.nodes, n_nodes)
-            trees = trees._replace(nodes=enlarged)
-        if n_leaves > len(trees.starts):
-            trees = trees._replace(
-                starts=_enlarged(trees.starts, n_leaves),
-                rooms=_enlarged(trees.rooms, n_leaves),
-                statistics=_enlarged(trees.statistics, n_leaves),
-            )
-        self.trees = trees
-        if n_blocks > len(self.blocks.longs):
-            self.blocks = self._blocks_over(_enlarged(self.blocks.longs, n_blocks))
-
-    def _grow_pools(self) -> None:
-        """Enlarge by a quarter whatever is nearly used up."""
-        meta = self.trees.meta
-        sizes = []
-        for used, capacity, n_free in (
-            (meta[nodes.N_NODES], len(self.trees.nodes), 2 * meta[nodes.N_FREE_PAIRS]),
-            (meta[nodes.N_LEAVES], len(self.trees.starts), meta[nodes.N_FREE_LEAVES]),
-            (meta[nodes.N_BLOCKS], len(self.blocks.longs), meta[nodes.N_FREE_BLOCKS]),
-        ):
-            is_scarce = capacity - used + n_free < max(256, capacity // 16)
-            sizes.append(int(capacity + max(512, capacity // 4)) if is_scarce else capacity)
-        self._reserve(*sizes)
-        self._reserve_members(2 * self._largest_tree() + 4)
+    def __init__(self, settings: ForestSettings, *columns: Any) -> None:
+        super().__init__(settings, *columns)
+        self.ensemble = Ensemble(settings, self.n_features, 2, self.cell_dtype, bool(self.categorical.any()))
+        self.targets = None if self.is_classification else _targets_of(np.zeros(0), np.zeros(0, np.int64))
 
     # -- learning -------------------------------------------------------------------------------
 
+    @staticmethod
+    def check_capacity(settings: ForestSettings, n_samples: int, n_slots: int = 0) -> None:  # noqa: D102 - inherited
+        # Slots that are free have entries, too.
+        if places_of(settings, n_samples if n_samples > n_slots else n_slots) > MAX_ENTRIES:
+            raise CapacityError(
+                f"{max(n_samples, n_slots)} samples in {settings.occurrences} trees each exceed {MAX_ENTRIES} "
+                "places in the lists of leaves: lower `occurrence` or `n_estimators`"
+            )
+        if n_samples > MAX_SAMPLES:
+            raise CapacityError(f"a forest holds at most {MAX_SAMPLES} samples")
+        if settings.is_regression and n_samples > quantisation.MAX_SAMPLES:
+            raise CapacityError(f"a regression holds at most {quantisation.MAX_SAMPLES} samples")
+
+    def data(self, problem: Problem) -> Data:
+        """The samples as the kernels read them."""
+        data, targets = problem.data, self.targets
+        if targets is None:
+            return data
+        return Data(data.cells, targets.numbers, data.id_hashes, data.category_hashes, data.categorical)
+
+    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:  # noqa: D102 - inherited
+        other = self._aside()
+        ensemble = other.ensemble = self.ensemble.aside()
+        ensemble.widen(len(problem.ranks))
+        if other.targets is not None:
+            other.targets = _targets_of(problem.y, slots)
+        ensemble.fit(other.data(problem), slots, progress)
+        self.ensemble, self.targets = ensemble, other.targets
+
     def _aside(self) -> Self:
-        """Another ensemble with the same arrays, to be given new ones; see `become`."""
         other: Self = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         return other
 
-    def become(self, other: "Ensemble") -> None:
-        """Take over everything from an ensemble that `planted` made of this one, in one step."""
-        self.__dict__.update(other.__dict__)
-
-    def planted(self, data: Data, slots: npt.NDArray[np.int64]) -> Self:
-        """An ensemble with the samples of `slots` in the roots of its trees, to be grown; this one stays as it is."""
-        other = self._aside()
-        other.plant(data, slots)
-        return other
-
-    def plant(self, data: Data, slots: npt.NDArray[np.int64]) -> None:
-        """Forget all trees and put the samples of `slots` into their roots, to be grown."""
-        self.trees = self._empty_trees()
-        self.blocks = self._empty_blocks(2)
-        self._reserve_entries(int(slots.max()) + 1 if len(slots) else 0)
-        counts = np.zeros(self.settings.n_trees, np.int64)
-        count_members(data, self.parameters, self._scratch, slots, counts)
-        self._set_block_minimum(int(counts.max()))
-        self._reserve_members(int(2 * counts.sum()) + len(counts))
-        plant(self.trees, data, self.parameters, self._scratch, slots, counts)
-        self._is_planted = True
-
-    def fit(
-        self,
-        data: Data,
-        slots: npt.NDArray[np.int64],
-        progress: Callable[[int, int], None] | None = None,
-    ) -> None:
-        """Grow all trees from nothing on the samples of `slots`, calling progress(done, total)."""
-        self.plant(data, slots)
-        n_trees = self.settings.n_trees
-        for tree in range(n_trees):
-            self._resolve_whole_tree(data, tree)
-            if progress is not None:
-                progress(tree + 1, n_trees)
-
-    def has_many_pieces(self, n_new: int) -> bool:
-        """Whether free rooms of sizes that nobody asks for have used up the places that can be numbered.
-
-        Rooms are cut in halves and never put together again; planting anew does that.
-        """
-        n_spare = 3 * self._n_planted + 16 * n_new * self.settings.occurrences + 64
-        return len(self.trees.members) + 2 * n_spare > MAX_ENTRIES
-
-    def reserve(self, slots: npt.NDArray[np.int64]) -> None:
-        """Make room for the samples in `slots`, so that `add` needs to make none, unless nearly all leaves are full."""
-        n, trees, occurrences = len(slots), self.trees, self.settings.occurrences
-        top = slots.item() + 1 if n == 1 else int(slots.max()) + 1
-        if top * occurrences > len(trees.places):
-            self._reserve_entries(top)
-        n_spare = 3 * self._n_planted + 16 * n * occurrences + 64
-        if len(trees.members) - trees.meta.item(nodes.N_MEMBERS) < n_spare:
-            self._reserve_members(n_spare + n_spare // 2)
-
-    def add(self, data: Data, slots: npt.NDArray[np.int64]) -> None:
-        """Learn the samples in `slots`; in a critical section, after `reserve`."""
-        self._update(data, slots, ADD)
-
-    def delete(self, data: Data, slots: npt.NDArray[np.int64]) -> None:
-        """Unlearn the samples in `slots`, whose cells, targets and id hashes are still in place; in a section."""
-        self._update(data, slots, DELETE)
-
-    def _update(self, data: Data, slots: npt.NDArray[np.int64], sign: int) -> None:
-        done = 0
-        scratch = self._update_scratch
-        if scratch.permutation is not self._scratch.permutation:
-            scratch = self._update_scratch = UpdateScratch.part_of(self._scratch)
-        while done < len(slots) * self.settings.occurrences:
-            done = self._update_samples.call(self.trees, data, self.parameters, scratch, self.blocks, slots, sign, done)
-            if done < len(slots) * self.settings.occurrences:
-                self._reserve_members(4 * self._largest_tree() + 64)
-
-    def widen(self, n_classes: int) -> None:
-        """Make room for class codes up to `n_classes`; O(model)."""
-        if self.settings.is_regression or n_classes <= self.width:
+    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+        # Tags are left in any case: what a mutation has to do is never more than counting.
+        ensemble, changes = self.ensemble, self.changes
+        ensemble.widen(len(problem.ranks))
+        scale_moved = self.targets is not None and self._take_targets(self.targets, problem.y, slots)
+        n_before = problem.n_samples - len(slots)
+        if scale_moved or len(slots) > _REPLANT_SHARE * n_before or ensemble.has_many_pieces(len(slots)):
+            planted = ensemble.planted(self.data(problem), problem.slots())
+            changes.undo = None
+            ensemble.become(planted)
             return
-        old_layout, old_width = self.layout, self.width
-        wider = self._aside()
-        wider.width = n_classes
-        wider.parameters = wider._parameters()
-        wider.trees = self.trees._replace(statistics=_widened(self.trees.statistics, n_classes))
-        n_attributes = self.settings.max_features
-        longs = relaid(self.blocks.longs, old_layout, wider.layout, n_attributes, old_width, n_classes)
-        wider.blocks = self._blocks_over(longs)
-        wider._scratch = wider._cleared_scratch()
-        self.become(wider)
+        ensemble.reserve(slots)
+        data = self.data(problem)
+        changes.undo = None
+        try:
+            ensemble.add(data, slots)
+        except MemoryError:
+            # Planting needs nothing of what has been left halfway, and gives the same trees in the end.
+            ensemble.become(ensemble.planted(data, problem.slots()))
 
-    # -- resolving ------------------------------------------------------------------------------
+    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+        targets = self.targets
+        if len(slots) > _REPLANT_SHARE * problem.n_samples:
+            self._plant_without(problem, slots)
+        elif targets is None:
+            self.changes.undo = None
+            self.ensemble.delete(problem.data, slots)
+        elif _scale_moves_without(targets, problem.y[slots]):
+            self._plant_without(problem, slots)
+        else:
+            data = self.data(problem)
+            self.changes.undo = None
+            self.ensemble.delete(data, slots)
+            targets.scale.count(problem.y[slots], -1)
+            targets.numbers[slots] = 0
 
-    def _resolve_tree(self, data: Data, tree: int, max_tags: int, max_work: int, whole_below: int) -> int:
-        self._reserve_scratch(data)
-        total = 0
-        while True:
-            status, n_resolved = self._resolve_tree_of.call(
-                self.trees, data, self.parameters, self._scratch, self.blocks, tree,
-                max_tags - total, max_work, whole_below,
-            )  # fmt: skip
-            total += int(n_resolved)
-            if status != FULL:
-                return total
-            self._grow_pools()
+    def _plant_without(self, problem: Problem, slots: Slots) -> None:
+        """Unlearn samples by planting the others anew."""
+        data, targets, ensemble = problem.data, self.targets, self.ensemble
+        if targets is not None:
+            y, scale = problem.y.copy(), targets.scale.copy()
+            scale.count(y[slots], -1)
+            y[slots] = 0.0
+            targets = Targets(scale, scale.exponent, quantisation.quantise(y, scale.exponent))
+            data = data._replace(targets=targets.numbers)
+        stays = problem.held.copy()
+        stays[slots] = False
+        planted = ensemble.planted(data, np.flatnonzero(stays))
+        self.changes.undo = None
+        self.targets = targets
+        ensemble.become(planted)
 
-    def _resolve_whole_tree(self, data: Data, tree: int) -> None:
-        pools = [nodes.N_NODES, nodes.N_LEAVES, nodes.N_BLOCKS]
-        before = self.trees.meta[pools]
-        self._resolve_tree(data, tree, _NO_LIMIT, _NO_LIMIT, _NO_LIMIT)
-        if self._is_planted:
-            # The others will be of the same size: growing the pools bit by bit would copy them many times.
-            self._is_planted = False
-            used = self.trees.meta[pools]
-            needed = used + np.ceil(1.1 * self.settings.n_trees * (used - before)).astype(np.int64)
-            self._reserve(*(int(size) + 512 for size in needed))
+    def _take_targets(self, old: Targets, y: npt.NDArray[np.float64], slots: Slots) -> bool:
+        """Take in the targets of new samples; whether the scale of all has moved. Adds to `changes.undo`."""
+        scale, numbers = old.scale.copy(), old.numbers
+        scale.count(y[slots], 1)
+        exponent = scale.exponent
+        has_moved = exponent != old.exponent
+        if has_moved:
+            numbers = quantisation.quantise(y, exponent)
+        elif len(numbers) < len(y):
+            numbers = np.zeros(len(y), np.int64)
+            numbers[: len(old.numbers)] = old.numbers
+        new = quantisation.quantise(y[slots], exponent)
+        if self.changes.undo is not None:
+            self.changes.undo += [(self._set_targets, old), (self._blank_targets, slots)]
+        self.targets = Targets(scale, exponent, numbers)
+        numbers[slots] = new
+        return has_moved
 
-    def resolve(self, data: Data, max_tags: int | None = None) -> int:
-        """Resolve all tags and return how many there were; or work on `max_tags`, or fewer, and return how many.
+    def _set_targets(self, targets: Targets) -> None:
+        self.targets = targets
 
-        With `max_tags` no single call is long: it ends when it has looked at some thousand samples, and big
-        nodes are grown by one level, which leaves tags on their children.
+    def _blank_targets(self, slots: Slots) -> None:
+        if self.targets is not None:
+            self.targets.numbers[slots] = 0
+
+    @property
+    def n_tags(self) -> int:  # noqa: D102 - inherited
+        return self.ensemble.n_tags
+
+    def resolve(self, problem: Problem, max_tags: int | None = None) -> int:
+        """Resolve all tags and return how many there were; or work on `max_tags` of them at most.
+
+        With `max_tags` each call is short: it ends early when it has looked at some thousand samples, and may leave
+        tags further down. Then the return value is the number of tags worked on.
         """
-        if max_tags is None:
-            n_tags = self.n_tags
-            for tree in np.flatnonzero(self.trees.tree_tags):
-                self._resolve_whole_tree(data, int(tree))
-            return n_tags
-        done, max_tags = 0, int(max_tags)
-        self._scratch.work[0] = 0
-        for tree in np.flatnonzero(self.trees.tree_tags):
-            if done >= max_tags or self._scratch.work[0] >= _SHORT_WORK:
-                break
-            done += self._resolve_tree(data, int(tree), max_tags - done, _SHORT_WORK, _WHOLE_BELOW)
-        return done
+        return self.ensemble.resolve(self.data(problem), max_tags)
 
     # -- reading --------------------------------------------------------------------------------
 
-    def sum_leaves(
+    def predict(  # noqa: D102 - inherited
         self,
-        data: Data,
-        cells: npt.NDArray[np.floating],
+        cells: npt.NDArray[Any],
         category_hashes: npt.NDArray[np.uint64],
+        class_order: npt.NDArray[np.int64],
+        problem: Callable[[], Problem],
         *,
         frozen: bool,
-    ) -> tuple[npt.NDArray[np.float64], int]:
-        """Sum over the non-empty trees what each query's leaf says; also the number of such trees.
+    ) -> npt.NDArray[np.float64]:
+        ensemble, targets = self.ensemble, self.targets
+        if ensemble.n_tags == 0:
+            sums, n_planted = ensemble.sum_resolved_leaves(cells, category_hashes)
+        else:
+            sums, n_planted = ensemble.sum_leaves(self.data(problem()), cells, category_hashes, frozen=frozen)
+        if targets is None:
+            probabilities: npt.NDArray[np.float64] = sums.take(class_order, axis=1)
+            probabilities /= n_planted
+            return probabilities
+        means = sums[:, 0] / n_planted
+        if targets.exponent < _LARGEST_EXPONENT:
+            return quantisation.restore(means, targets.exponent)
+        with np.errstate(over="ignore"):  # rounded up to a power of two, the largest number is none
+            values = quantisation.restore(means, targets.exponent)
+        largest = np.finfo(np.float64).max
+        return values.clip(-largest, largest)
 
-        Returns float64[n, n_classes] sums of class shares by class code, or float64[n, 1] sums of
-        means of quantised targets. `frozen` writes nothing but working space; otherwise the tags
-        on the queries' paths are resolved first.
-        """
-        if self.n_tags > 0:
-            if frozen:
-                return self._sum_leaves_frozen(data, cells, category_hashes)
-            self._resolve_for(data, cells, category_hashes)
-        return self.sum_resolved_leaves(cells, category_hashes)
+    def importances(self) -> npt.NDArray[np.float64]:  # noqa: D102 - inherited
+        return feature_importances(self.ensemble.trees, self.n_features, self.settings.criterion)
 
-    def _sum_leaves_frozen(
-        self, data: Data, cells: npt.NDArray[np.floating], category_hashes: npt.NDArray[np.uint64]
-    ) -> tuple[npt.NDArray[np.float64], int]:
-        self._reserve_scratch(data)
-        sums = np.zeros((len(cells), 1 if self.settings.is_regression else self.width))
-        n_planted = sum_leaves_frozen(
-            self.trees, data, self.parameters, self._scratch, self.blocks, cells,
-            category_hashes, sums,
-        )  # fmt: skip
-        return sums, n_planted
+    def header(self) -> dict[str, Any]:  # noqa: D102 - inherited
+        header = self.settings.to_dict()
+        del header["is_regression"]
+        header["n_estimators"] = header.pop("n_trees")
+        header["exponent"] = 0 if self.targets is None else self.targets.exponent
+        return header
 
-    def sum_resolved_leaves(
-        self, cells: npt.NDArray[np.floating], category_hashes: npt.NDArray[np.uint64]
-    ) -> tuple[npt.NDArray[np.float64], int]:
-        """The same for a forest without tags."""
-        is_regression = self.settings.is_regression
-        sums = np.zeros((len(cells), 1 if is_regression else self.width))
-        hashes = np.empty((min(len(cells), ROWS_AT_A_TIME) if self.has_categories else 0, self.n_features), np.uint64)
-        n_planted = self._sum_leaves_of.call(
-            self.trees.nodes, self.trees.statistics, self.settings.n_trees, is_regression, cells,
-            category_hashes, hashes, np.empty((3, inputs.N_LANES), np.int32), sums,
-        )  # fmt: skip
-        return sums, n_planted
+    def digests(self, class_order: npt.NDArray[np.int64]) -> list[str]:  # noqa: D102 - inherited
+        settings = self.settings
+        return [
+            tree_digest(self.ensemble.trees, tree, settings.is_regression, class_order)
+            for tree in range(settings.n_trees)
+        ]
 
-    def _resolve_for(
-        self, data: Data, cells: npt.NDArray[np.floating], category_hashes: npt.NDArray[np.uint64]
-    ) -> None:
-        # Many queries meet most tags; growing subtrees whole is then cheaper than path by path.
-        if 4 * len(cells) > self._largest_tree():
-            self.resolve(data)
-            return
-        self._reserve_scratch(data)
-        row = 0
-        while row < len(cells):
-            row = self._resolve_paths.call(
-                self.trees, data, self.parameters, self._scratch, self.blocks, cells,
-                category_hashes, row,
-            )  # fmt: skip
-            if row < len(cells):
-                self._grow_pools()
+    @property
+    def nbytes(self) -> int:  # noqa: D102 - inherited
+        return self.ensemble.nbytes
+
+    def seconds_to_verify(self, problem: Problem) -> float:  # noqa: D102 - inherited
+        settings, n = self.settings, problem.n_samples
+        n_counted = n * settings.occurrences * settings.max_features * (2 + math.log2(n + 1))
+        return (n_counted + n * self.n_features * _CELLS_OF_READING) / _CELLS_A_SECOND
 
     # -- keeping --------------------------------------------------------------------------------
 
-    def wipe_working_space(self) -> None:
-        """Overwrite what the split search left behind, so that it holds nothing of any sample."""
-        self._scratch = self._cleared_scratch()
-        self.blocks.longs[0] = 0
-
-    def shred(self) -> None:
-        """Overwrite all arrays; the trees cannot be used afterwards."""
-        self.wipe_working_space()
-        aligned.shred((*self.trees, self.blocks.longs))
-
-    def copy(self) -> "Ensemble":
-        """An independent copy; O(size)."""
-        other = Ensemble(self.settings, self.n_features, max(self.width, 2), self.cell_dtype, self.has_categories)
-        other.trees = Trees(*map(aligned.copy, self.trees))
-        other.blocks = self._blocks_over(aligned.copy(self.blocks.longs))
-        other._is_planted = self._is_planted
-        other._set_block_minimum(self._n_planted)
-        other._scratch = self._cleared_scratch()
+    def copy(self) -> Self:  # noqa: D102 - inherited
+        other = self._aside()
+        other.changes = Changes()
+        other.ensemble = self.ensemble.copy()
+        if self.targets is not None:
+            scale, exponent, numbers = self.targets
+            other.targets = Targets(scale.copy(), exponent, numbers.copy())
         return other
 
-    def state(self) -> dict[str, npt.NDArray[Any]]:
-        """The arrays in use, by name, for `oubli.core.persistence`; all tags must have been resolved."""
-        self.wipe_working_space()
-        trees, meta = self.trees, self.trees.meta
-        records = trees.nodes[: meta[nodes.N_NODES]]
-        arrays: dict[str, npt.NDArray[Any]] = {
-            f"nodes.{field}": np.ascontiguousarray(records[field])
-            for field in ("category", "child", "attribute", "n_samples", "block", "kind")
-        }
-        arrays["leaves.statistics"] = trees.statistics[: meta[nodes.N_LEAVES]]
-        arrays["leaves.starts"] = trees.starts[: meta[nodes.N_LEAVES]]
-        arrays["leaves.rooms"] = trees.rooms[: meta[nodes.N_LEAVES]]
-        arrays["members"] = trees.members[: meta[nodes.N_MEMBERS]]
-        arrays["places"] = trees.places
-        arrays["meta"] = meta
-        arrays["blocks"] = self.blocks.longs[: meta[nodes.N_BLOCKS]]
-        return arrays
+    def counterpart(self) -> Self:
+        """An empty forest that keeps candidate counters for every node for which this one keeps some."""
+        other = super().counterpart()
+        other.ensemble.keep_blocks_like(self.ensemble)
+        return other
 
-    def restore(self, arrays: dict[str, npt.NDArray[Any]], n_slots: int) -> None:
-        """Take over arrays that `state` gave; `n_slots` is the number of slots of the samples.
+    def wipe(self) -> None:
+        """Overwrite the working space.
 
-        Raises
-        ------
-        ValueError
-            When an index points out of bounds, which a kernel would follow blindly.
+        What a sample leaves in slots, tables, leaves and pools is overwritten when it goes, and what its ranges and
+        thresholds leave behind, when the tags that it leaves are resolved. O(largest tree).
         """
-        trees = self._empty_trees()
-        n_nodes = len(arrays["nodes.child"])
-        records = aligned.zeros(n_nodes, nodes.NODE_DTYPE)
-        for field in ("category", "child", "attribute", "n_samples", "block", "kind"):
-            records[field] = arrays[f"nodes.{field}"]
-        self.trees = trees._replace(
-            nodes=records,
-            statistics=np.array(arrays["leaves.statistics"], self._counter_dtype),
-            starts=np.array(arrays["leaves.starts"], np.int32),
-            rooms=np.array(arrays["leaves.rooms"], np.uint8),
-            members=np.array(arrays["members"], np.int32),
-            places=np.array(arrays["places"], np.int32),
-            meta=np.array(arrays["meta"], np.int64),
-        )
-        self.blocks = self._blocks_over(aligned.copy(arrays["blocks"], np.int64))
-        self._check_bounds(n_slots)
-        self._set_block_minimum(self._largest_tree())
+        self.ensemble.wipe_working_space()
 
-    def _check_bounds(self, n_slots: int) -> None:
-        trees, settings = self.trees, self.settings
-        records, meta = trees.nodes, trees.meta
-        n_nodes, n_leaves, n_blocks = len(records), len(trees.starts), len(self.blocks.longs)
-        n_entries, n_members = len(trees.places), len(trees.members)
-        child = records["child"].astype(np.int64)
-        sound = (
-            n_nodes >= settings.n_trees
-            and n_entries >= n_slots * settings.occurrences
-            and trees.statistics.shape == (n_leaves, self.width)
-            and (child < n_nodes - 1).all()
-            and (~child < n_leaves).all()
-            and _within(records["attribute"], 0, self.n_features)
-            and _within(records["block"], NIL, n_blocks)
-            and _within(trees.starts, NIL, max(n_leaves, n_members))
-            and _within(trees.rooms, 0, nodes.MAX_ROOM + 1)
-            and _within(trees.members, 0, max(n_entries, n_members + 1))
-            and _within(trees.places, 0, max(n_members, 1))
-            and meta[nodes.N_NODES] == n_nodes
-            and meta[nodes.N_LEAVES] == n_leaves
-            and meta[nodes.N_MEMBERS] == n_members
-            and meta[nodes.N_BLOCKS] == n_blocks
-            and meta[nodes.N_TAGS] == 0
-            and _within(meta[nodes.FREE_PAIR], NIL, n_nodes)
-            and _within(meta[nodes.FREE_LEAF], NIL, n_leaves)
-            and _within(meta[nodes.FREE_BLOCK], NIL, n_blocks)
-            and _within(meta[nodes.FREE_ROOMS :], NIL, n_members)
-            and self._has_sound_blocks()
-        )
-        if not sound:
-            raise ValueError("an index points out of bounds")
+    def shred(self) -> None:  # noqa: D102 - inherited
+        self.ensemble.shred()
+        if self.targets is not None:
+            aligned.shred([self.targets.numbers])
 
-    def _has_sound_blocks(self) -> bool:
-        """Whether the numbers that kernels use as indices are within the blocks."""
-        layout, settings = self.layout, self.settings
-        longs = self.blocks.longs
-        if longs.shape[1] != layout.size:
-            return False
-        p = settings.max_features
-        at = 2 * (layout.attributes_at + ATTRIBUTE_SIZE * np.arange(p))
-        halves = self.blocks.halves
-        return (
-            _within(longs[:, N_ATTRIBUTES], 0, p + 1)
-            and _within(longs[:, NEXT_FREE], NIL, len(longs))
-            and _within(halves[:, at + ATTRIBUTE], 0, self.n_features)
-            and _within(halves[:, at + N_CELLS], 0, layout.n_counters)
-        )
+    def arrays(self) -> Arrays:  # noqa: D102 - inherited
+        return self.ensemble.state()
+
+    def notes(self) -> dict[str, Any]:  # noqa: D102 - inherited
+        return {"n_classes": self.ensemble.width}
+
+    def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:  # noqa: D102 - inherited
+        ensemble = self.ensemble
+        ensemble.widen(arrays["leaves.statistics"].shape[1])
+        ensemble.restore(arrays, n_slots=len(problem.held))
+        if self.targets is not None:
+            self.targets = _targets_of(problem.y, slots)
+        check.check_forest(ensemble, self.data(problem), slots)
+        leftovers.check_leftovers(ensemble, slots)
+
+    @staticmethod
+    def bytes_asked(settings: ForestSettings, shape: Shape, arrays: Arrays) -> int:  # noqa: D102 - inherited
+        return serialise.bytes_asked(settings, shape, arrays)
+
+    @classmethod
+    def check_file(  # noqa: D102 - inherited
+        cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool
+    ) -> None:
+        if with_trees:
+            check.check_parts(document, arrays)
+        else:
+            check.check_description(document, arrays)
+
+    # -- checking -------------------------------------------------------------------------------
+
+    def recount(self, problem: Problem, slots: Slots, fresh: Counterpart | None = None) -> list[str]:
+        """Compare every counter, range and membership that is kept for later mutations with a fresh fit's."""
+        if fresh is None:
+            return []
+        live = self.ensemble, slots, problem.class_order()
+        return compare_forests(live, (fresh.engine.ensemble, fresh.slots, fresh.problem.class_order()))
+
+    def check_invariants(self, problem: Problem, slots: Slots) -> None:  # noqa: D102 - inherited
+        check_invariants(self.ensemble, self.data(problem), slots)
 
 
-def _within(values: Any, low: int, end: int) -> bool:
-    """Whether all values are in [low, end)."""
-    values = np.asarray(values)
-    return bool(((values >= low) & (values < end)).all())
-
-
-def _enlarged(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:
-    """Copy an array into one with more rows; the new ones are zero."""
-    larger = aligned.zeros((capacity, *array.shape[1:]), array.dtype)
-    larger[: len(array)] = array
-    return larger
-
-
-def _widened(array: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
-    """Copy an array into one with more columns in its last axis; the new ones are zero."""
-    wider = np.zeros((*array.shape[:-1], width), array.dtype)
-    wider[..., : array.shape[-1]] = array
-    return wider
+def _scale_moves_without(targets: Targets, y: npt.NDArray[np.float64]) -> bool:
+    """Whether the scale of all targets moves when samples with these leave."""
+    # A target far below the scale cannot move it.
+    if float(np.abs(y).max()) * 2.0**quantisation.EXPONENT_STEP < 2.0 ** min(targets.exponent, 1023):
+        return False
+    scale = targets.scale.copy()
+    scale.count(y, -1)
+    return scale.exponent != targets.exponent

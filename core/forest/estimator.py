@@ -1,23 +1,36 @@
 """The forest's estimators, as users meet them."""
 
-from typing import Any, Self
-
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from oubli.core.classification import Classifier
-from oubli.core.forest import quantisation
-from oubli.core.forest.model import DynamicForest
-from oubli.core.jit import aligned
-from oubli.core.model import QueryResult
+from oubli.core.forest.engine import ForestEngine
+from oubli.core.forest.parameters import ForestSettings, read_settings
+from oubli.core.model import Model
 from oubli.core.regression import Regressor
 
-_LARGEST_EXPONENT = 1024  # of targets next to the largest number
+if TYPE_CHECKING:
+    from oubli.core.data.schema import Schema
 
-__all__ = ["DynamicForestClassifier", "DynamicForestRegressor", "QueryResult"]
+
+class _Forest(Model):
+    """What the classifier and the regressor share."""
+
+    kind = "forest"
+    guarantee = "exact"
+    influence_methods = ("leave-one-out",)
+    small_parameters = ({"n_estimators": 2, "random_state": 0},)
+
+    @staticmethod
+    def engine_type(settings: ForestSettings) -> type[ForestEngine]:
+        return ForestEngine
+
+    @classmethod
+    def read_settings(cls, parameters: Mapping[str, Any], schema: "Schema") -> ForestSettings:
+        return read_settings(parameters, schema.n_features, cls.task)
 
 
-class DynamicForestClassifier(DynamicForest, Classifier):
+class DynamicForestClassifier(_Forest, Classifier):
     """A forest of extremely randomized trees that learns and unlearns single samples exactly.
 
     After any history of `add` and `delete` the trees, the digest and every prediction are those of
@@ -73,8 +86,6 @@ class DynamicForestClassifier(DynamicForest, Classifier):
     True
     """
 
-    _criteria = ("gini", "entropy")
-
     def __init__(
         self,
         n_estimators: int = 100,
@@ -88,26 +99,10 @@ class DynamicForestClassifier(DynamicForest, Classifier):
         lazy: bool = True,
         random_state: Any = None,
     ) -> None:
-        super().__init__(
-            n_estimators,
-            occurrence,
-            max_depth,
-            min_samples_split,
-            n_thresholds,
-            max_features,
-            criterion,
-            lazy,
-            random_state,
-        )
-
-    def _probabilities(self, X: Any, frozen: bool) -> npt.NDArray[np.float64]:
-        sums, n_planted = self._sum_leaves(X, frozen)
-        probabilities: npt.NDArray[np.float64] = sums.take(self.class_order(), axis=1)
-        probabilities /= n_planted
-        return probabilities
+        self._keep(locals())
 
 
-class DynamicForestRegressor(DynamicForest, Regressor):
+class DynamicForestRegressor(_Forest, Regressor):
     """The regression counterpart of `DynamicForestClassifier`: variance reduction, mean leaves.
 
     Targets are held in float64 and summed in fixed point (`core/forest/quantisation.py`), with an
@@ -125,12 +120,6 @@ class DynamicForestRegressor(DynamicForest, Regressor):
     criterion : "squared_error"
     """
 
-    _criteria = ("squared_error",)
-
-    _quantised: npt.NDArray[np.int64]
-    _scale: quantisation.TargetScale
-    _quantised_exponent: int  # that of the scale
-
     def __init__(
         self,
         n_estimators: int = 100,
@@ -144,91 +133,4 @@ class DynamicForestRegressor(DynamicForest, Regressor):
         lazy: bool = True,
         random_state: Any = None,
     ) -> None:
-        super().__init__(
-            n_estimators,
-            occurrence,
-            max_depth,
-            min_samples_split,
-            n_thresholds,
-            max_features,
-            criterion,
-            lazy,
-            random_state,
-        )
-
-    def exponent(self) -> int:  # noqa: D102 - inherited
-        return self._quantised_exponent
-
-    def _targets(self) -> npt.NDArray[np.int64]:
-        return self._quantised
-
-    def refresh_targets(self) -> None:  # noqa: D102 - inherited
-        scale = quantisation.TargetScale()
-        scale.count(self.samples_.y[self.samples_.slots()], 1)
-        self._set_targets((scale, scale.exponent, quantisation.quantise(self.samples_.y, scale.exponent)))
-
-    def _copy_targets(self, other: Self) -> None:
-        self._set_targets((other._scale.copy(), other._quantised_exponent, other._quantised.copy()))
-
-    def _shred_targets(self) -> None:
-        aligned.shred([self._quantised])
-
-    def _set_targets(self, targets: Any) -> None:
-        # One statement: no exception comes between its parts.
-        self._scale, self._quantised_exponent, self._quantised = targets
-
-    def _numbers_of(self, targets: Any) -> npt.NDArray[np.int64]:
-        numbers: npt.NDArray[np.int64] = targets[2]
-        return numbers
-
-    def _take_targets(self, slots: npt.NDArray[np.int64]) -> bool:
-        store, old = self.samples_, (self._scale, self._quantised_exponent, self._quantised)
-        y = store.y[slots]
-        scale, quantised = self._scale.copy(), self._quantised
-        scale.count(y, 1)
-        exponent = scale.exponent
-        has_moved = exponent != self._quantised_exponent
-        if has_moved:
-            quantised = quantisation.quantise(store.y, exponent)
-        elif len(quantised) < len(store.y):
-            quantised = np.zeros(len(store.y), np.int64)
-            quantised[: len(self._quantised)] = self._quantised
-        numbers = quantisation.quantise(y, exponent)
-        if store.changes.undo is not None:
-            store.changes.undo += [(self._set_targets, old), (self._wipe_quantised, slots)]
-        self._set_targets((scale, exponent, quantised))
-        quantised[slots] = numbers
-        return has_moved
-
-    def _wipe_quantised(self, slots: npt.NDArray[np.int64]) -> None:
-        self._quantised[slots] = 0
-
-    def _scale_moves_without(self, slots: npt.NDArray[np.int64]) -> bool:
-        y = self.samples_.y[slots]
-        # A target far below the scale cannot move it.
-        if float(np.abs(y).max()) * 2.0**quantisation.EXPONENT_STEP < 2.0 ** min(self._quantised_exponent, 1023):
-            return False
-        scale = self._scale.copy()
-        scale.count(y, -1)
-        return scale.exponent != self._quantised_exponent
-
-    def _let_go_of_targets(self, slots: npt.NDArray[np.int64]) -> None:
-        self._scale.count(self.samples_.y[slots], -1)
-        self._quantised[slots] = 0
-
-    def _targets_without(self, slots: npt.NDArray[np.int64]) -> Any:
-        y = self.samples_.y.copy()
-        scale = self._scale.copy()
-        scale.count(y[slots], -1)
-        y[slots] = 0.0
-        return scale, scale.exponent, quantisation.quantise(y, scale.exponent)
-
-    def query(self, X: Any, *, frozen: bool = False) -> QueryResult:  # noqa: D102 - inherited
-        sums, n_planted = self._sum_leaves(X, frozen)
-        means = sums[:, 0] / n_planted
-        if self._quantised_exponent < _LARGEST_EXPONENT:
-            return QueryResult(quantisation.restore(means, self._quantised_exponent), None, None)
-        with np.errstate(over="ignore"):  # rounded up to a power of two, the largest number is none
-            values = quantisation.restore(means, self._quantised_exponent)
-        largest = np.finfo(np.float64).max
-        return QueryResult(values.clip(-largest, largest), None, None)
+        self._keep(locals())

@@ -4,20 +4,22 @@ Checks the structure by itself. Whether the counters are right is for `compare.p
 splits are, for the digest.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from oubli.core.forest import state as n
 from oubli.core.forest.blocks import ATTRIBUTE, ATTRIBUTE_SIZE, IS_COUNTED, N_ATTRIBUTES, NEXT_FREE
-from oubli.core.forest.engine import Ensemble
 from oubli.core.forest.split import side_of
 from oubli.core.rng import draw_trees
 from oubli.core.samples.arrays import Data
 
+if TYPE_CHECKING:
+    from oubli.core.forest.ensemble import Ensemble
 
-def check_invariants(ensemble: Ensemble, data: Data, slots: npt.NDArray[np.int64]) -> None:
+
+def check_invariants(ensemble: "Ensemble", data: Data, slots: npt.NDArray[np.int64]) -> None:
     """Check that the trees hold the samples of `slots` and nothing else, and are sound.
 
     Raises
@@ -49,7 +51,7 @@ def _require(condition: Any, rule: str) -> None:
         raise AssertionError(rule)
 
 
-def _expected_members(ensemble: Ensemble, data: Data, slots: npt.NDArray[np.int64]) -> list[set[int]]:
+def _expected_members(ensemble: "Ensemble", data: Data, slots: npt.NDArray[np.int64]) -> list[set[int]]:
     """For each tree, the entries of the samples that drew it."""
     settings = ensemble.settings
     expected: list[set[int]] = [set() for _ in range(settings.n_trees)]
@@ -63,7 +65,7 @@ def _expected_members(ensemble: Ensemble, data: Data, slots: npt.NDArray[np.int6
 
 
 def _check_tree(
-    ensemble: Ensemble, data: Data, tree: int, reached: set[int], leaves: set[int], blocks: set[int]
+    ensemble: "Ensemble", data: Data, tree: int, reached: set[int], leaves: set[int], blocks: set[int]
 ) -> tuple[set[int], int]:
     """Check one tree; returns its entries and the number of its tags."""
     records = ensemble.trees.nodes
@@ -104,7 +106,7 @@ def _check_tree(
     return members, n_tags
 
 
-def _check_block(ensemble: Ensemble, node: int, block: int) -> None:
+def _check_block(ensemble: "Ensemble", node: int, block: int) -> None:
     kept, layout = ensemble.blocks, ensemble.layout
     n_samples = int(ensemble.trees.nodes["n_samples"][node])
     totals = kept.counters[block, layout.totals_at : layout.totals_at + ensemble.width]
@@ -116,7 +118,7 @@ def _check_block(ensemble: Ensemble, node: int, block: int) -> None:
     _require(attribute in kept.halves[block, places], f"block {block} must have node {node}'s attribute")
 
 
-def _check_leaf(ensemble: Ensemble, data: Data, node: int, path: list[tuple[int, int]], leaves: set[int]) -> set[int]:
+def _check_leaf(ensemble: "Ensemble", data: Data, node: int, path: list[tuple[int, int]], leaves: set[int]) -> set[int]:
     """Check a leaf's list and statistics; returns its entries."""
     trees, settings = ensemble.trees, ensemble.settings
     leaf = ~int(trees.nodes["child"][node])
@@ -145,7 +147,7 @@ def _check_leaf(ensemble: Ensemble, data: Data, node: int, path: list[tuple[int,
     return entries
 
 
-def _check_free_nodes(ensemble: Ensemble, reached: set[int]) -> None:
+def _check_free_nodes(ensemble: "Ensemble", reached: set[int]) -> None:
     """Every node is in a tree or on the free list, and a free one is zeroed."""
     trees = ensemble.trees
     free: set[int] = set()
@@ -166,7 +168,7 @@ def _check_free_nodes(ensemble: Ensemble, reached: set[int]) -> None:
         _require(not trees.nodes[field][trees.meta[n.N_NODES] :].any(), "nodes never used must be zero")
 
 
-def _check_free_leaves(ensemble: Ensemble, leaves: set[int]) -> None:
+def _check_free_leaves(ensemble: "Ensemble", leaves: set[int]) -> None:
     trees = ensemble.trees
     free: set[int] = set()
     leaf = int(trees.meta[n.FREE_LEAF])
@@ -181,7 +183,7 @@ def _check_free_leaves(ensemble: Ensemble, leaves: set[int]) -> None:
     _check_rooms(ensemble, leaves)
 
 
-def _check_rooms(ensemble: Ensemble, leaves: set[int]) -> None:
+def _check_rooms(ensemble: "Ensemble", leaves: set[int]) -> None:
     """Every place is in the room of one leaf or in one free room, and a free one is zeroed."""
     trees = ensemble.trees
     rooms = [(int(trees.starts[leaf]), 1 << int(trees.rooms[leaf])) for leaf in leaves]
@@ -199,7 +201,7 @@ def _check_rooms(ensemble: Ensemble, leaves: set[int]) -> None:
     _require(not trees.members[end:].any(), "places never used must be zero")
 
 
-def _check_free_blocks(ensemble: Ensemble, blocks: set[int]) -> None:
+def _check_free_blocks(ensemble: "Ensemble", blocks: set[int]) -> None:
     meta, longs = ensemble.trees.meta, ensemble.blocks.longs
     free: set[int] = set()
     block = int(meta[n.FREE_BLOCK])

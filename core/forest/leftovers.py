@@ -4,20 +4,22 @@ Kernels rely on it where they take rows from the free lists, and so does the pro
 deleted samples.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.errors import FileError
+from oubli.core.bounds import require_sound
 from oubli.core.forest.blocks import ATTRIBUTE, ATTRIBUTE_SIZE, IS_COUNTED, N_ATTRIBUTES, NEXT_FREE
-from oubli.core.forest.engine import Ensemble
 from oubli.core.forest.state import FREE_ROOMS, NIL, Trees
+
+if TYPE_CHECKING:
+    from oubli.core.forest.ensemble import Ensemble
 
 _SPLIT = ("category", "attribute", "kind")
 
 
-def check_leftovers(ensemble: Ensemble, slots: npt.NDArray[np.int64]) -> None:
+def check_leftovers(ensemble: "Ensemble", slots: npt.NDArray[np.int64]) -> None:
     """Check that what is free is zero; `soundness.check_forest` has been there before.
 
     Raises
@@ -29,18 +31,13 @@ def check_leftovers(ensemble: Ensemble, slots: npt.NDArray[np.int64]) -> None:
     used = _used_nodes(trees, ensemble.settings.n_trees)
     child = trees.nodes["child"].astype(np.int64)
     is_leaf = used & (child < 0)
-    _require(not _any(trees.nodes, _SPLIT, is_leaf), "a leaf keeps a split")
-    _require(not _any(trees.nodes, (*_SPLIT, "n_samples"), ~used), "a free node is not zeroed")
+    require_sound(not _any(trees.nodes, _SPLIT, is_leaf), "a leaf keeps a split")
+    require_sound(not _any(trees.nodes, (*_SPLIT, "n_samples"), ~used), "a free node is not zeroed")
     is_free = np.ones(len(trees.starts), np.bool_)
     is_free[~child[is_leaf]] = False
-    _require(not trees.statistics[is_free].any(), "a free leaf is not zeroed")
+    require_sound(not trees.statistics[is_free].any(), "a free leaf is not zeroed")
     _check_members(ensemble, slots)
     _check_blocks(ensemble, np.flatnonzero(used & (trees.nodes["block"] != NIL)))
-
-
-def _require(condition: Any, what: str) -> None:
-    if not condition:
-        raise FileError(f"the file is not sound ({what}): restore another file")
 
 
 def _any(nodes: Any, fields: tuple[str, ...], rows: npt.NDArray[np.bool_]) -> bool:
@@ -60,7 +57,7 @@ def _used_nodes(trees: Trees, n_trees: int) -> npt.NDArray[np.bool_]:
     return used
 
 
-def _check_members(ensemble: Ensemble, slots: npt.NDArray[np.int64]) -> None:
+def _check_members(ensemble: "Ensemble", slots: npt.NDArray[np.int64]) -> None:
     """Check that a place without an entry is zero, unless it is the first of a free room and names the next one."""
     trees, k = ensemble.trees, ensemble.settings.occurrences
     entries = (slots[:, np.newaxis] * k + np.arange(k)).ravel()
@@ -70,20 +67,20 @@ def _check_members(ensemble: Ensemble, slots: npt.NDArray[np.int64]) -> None:
     named = trees.members[linking].astype(np.int64) - 1
     first = trees.meta[FREE_ROOMS:]
     named = np.concatenate([named, first[first != NIL]])
-    _require(len(np.unique(named)) == len(named), "a free room is named twice")
-    _require(np.isin(linking, named).all(), "an unused place is not zeroed")
+    require_sound(len(np.unique(named)) == len(named), "a free room is named twice")
+    require_sound(np.isin(linking, named).all(), "an unused place is not zeroed")
 
 
-def _check_blocks(ensemble: Ensemble, nodes: npt.NDArray[np.int64]) -> None:
+def _check_blocks(ensemble: "Ensemble", nodes: npt.NDArray[np.int64]) -> None:
     trees, layout, longs = ensemble.trees, ensemble.layout, ensemble.blocks.longs
     rows = trees.nodes["block"][nodes].astype(np.int64)
     is_free = np.ones(len(longs), np.bool_)
     is_free[rows] = False
     free = longs[is_free]
-    _require(not np.delete(free, NEXT_FREE, axis=1).any(), "free counters are not zeroed")
-    _require((longs[rows, IS_COUNTED] == 1).all(), "counters are not those of their samples")
+    require_sound(not np.delete(free, NEXT_FREE, axis=1).any(), "free counters are not zeroed")
+    require_sound((longs[rows, IS_COUNTED] == 1).all(), "counters are not those of their samples")
     p = ensemble.settings.max_features
     attributes = ensemble.blocks.halves[rows][:, 2 * (layout.attributes_at + ATTRIBUTE_SIZE * np.arange(p)) + ATTRIBUTE]
     is_used = np.arange(p) < longs[rows, N_ATTRIBUTES][:, np.newaxis]
     chosen = trees.nodes["attribute"][nodes][:, np.newaxis]
-    _require(((attributes == chosen) & is_used).any(axis=1).all(), "counters lack the column of the split")
+    require_sound(((attributes == chosen) & is_used).any(axis=1).all(), "counters lack the column of the split")

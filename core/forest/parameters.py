@@ -1,17 +1,111 @@
-"""The forest's constructor parameters, checked and turned into numbers."""
+"""What can be set of a forest, and the numbers that it comes to."""
 
 import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
-
-from oubli.core.base import check_number, draw_seed
 from oubli.core.errors import InputError
-from oubli.core.forest.engine import ForestSettings
-from oubli.core.forest.scores import CRITERIA
-from oubli.core.forest.workspace import UNLIMITED_DEPTH
+from oubli.core.parameters import REGRESSION, Parameter, check_parameters, draw_seed, random_state
 
 MAX_TREES = 2**15
+MAX_ENTRIES = 2**31 - 1  # entries, places in `members`, nodes and leaves are int32
+MAX_SAMPLES = 2**26  # sums of squared counts are exact in float64, see `scores.py`
+UNLIMITED_DEPTH = 2**31 - 1
+CRITERIA = {"gini": 0, "entropy": 1, "squared_error": 2}  # as `scores.py` numbers them
+
+PARAMETERS = (
+    Parameter(
+        "n_estimators", int, 100, "Number of trees of a forest, or of iterations of boosting.", low=1, limit=MAX_TREES
+    ),
+    Parameter(
+        "occurrence",
+        float,
+        0.7,
+        "Share of the trees that learn each sample (q); smaller makes adding and deleting cheaper.",
+        low=0,
+        high=1,
+        opens="low",
+        regression={"default": 0.5},
+    ),
+    Parameter(
+        "max_depth",
+        int,
+        None,
+        "Greatest depth of a tree; without it trees grow until their leaves are pure or small.",
+        low=1,
+        limit=UNLIMITED_DEPTH,
+        optional=True,
+    ),
+    Parameter(
+        "min_samples_split",
+        int,
+        2,
+        "Samples that a node needs to be split.",
+        low=2,
+        limit=2**31 - 1,
+        regression={"default": 5},
+    ),
+    Parameter(
+        "n_thresholds",
+        int,
+        20,
+        "Candidate splits drawn for each attribute of a node (s).",
+        low=1,
+        limit=2**15,
+        regression={"default": 30},
+    ),
+    Parameter(
+        "max_features",
+        (int, float, str),
+        "sqrt",
+        "Attributes tried at each node (p): a number, a share between 0 and 1, `sqrt`, `log2` or `all`.",
+        choices=("sqrt", "log2"),
+        optional=True,
+        none_word="all",
+        regression={"default": 1.0},
+    ),
+    Parameter(
+        "criterion",
+        str,
+        "gini",
+        "What makes a split good: `gini` or `entropy` for classes, `squared_error` for numbers.",
+        choices=("gini", "entropy"),
+        regression={"default": "squared_error", "choices": ("squared_error",)},
+    ),
+    Parameter("lazy", bool, True, "Put rebuilding off until a query needs it.", is_setting=False),
+    random_state("Seed of every random choice; the same seed and samples give the same model."),
+)
+
+
+@dataclass(frozen=True)
+class ForestSettings:
+    """The parameters of a forest, all defaults resolved to numbers."""
+
+    n_trees: int
+    occurrences: int
+    max_depth: int
+    min_samples_split: int
+    n_thresholds: int
+    max_features: int
+    criterion: int
+    seed: int
+    is_regression: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as a model file has them."""
+        return asdict(self)
+
+
+def places_of(settings: ForestSettings, n_samples: int) -> int:
+    """Places that the leaves of so many samples may take in `members`; there are fewer nodes than that.
+
+    A room is less than twice as large as what is in it, that of an empty leaf has one place, and before leaves move
+    there has to be room for some times the largest tree (`reserve`, `has_many_pieces`).
+    """
+    occurrences = settings.occurrences
+    return 2 * n_samples * occurrences + settings.n_trees + 8 * (n_samples + 16) + 64 * occurrences
 
 
 def count_occurrences(occurrence: float, n_estimators: int) -> int:
@@ -37,49 +131,40 @@ def count_features(max_features: Any, n_features: int) -> int:
             return max(1, int(math.sqrt(n_features)))
         if max_features == "log2":
             return max(1, int(math.log2(n_features)))
-    elif isinstance(max_features, int | np.integer) and not isinstance(max_features, bool):
-        if max_features >= 1:
+    elif isinstance(max_features, Integral) and not isinstance(max_features, bool):
+        if int(max_features) >= 1:
             return min(int(max_features), n_features)
-    elif isinstance(max_features, float | np.floating) and 0.0 < max_features <= 1.0:
-        return max(1, int(max_features * n_features))
+    elif isinstance(max_features, Real) and not isinstance(max_features, bool) and 0.0 < float(max_features) <= 1.0:
+        return max(1, int(float(max_features) * n_features))
     raise InputError(
         f"max_features={max_features!r} must be 'sqrt', 'log2', None, a share in (0.0, 1.0] or a "
         "number of features of at least 1"
     )
 
 
-def read_settings(params: dict[str, Any], n_features: int, criteria: tuple[str, ...]) -> ForestSettings:
+def read_settings(params: Mapping[str, Any], n_features: int, task: str) -> ForestSettings:
     """Check a forest's parameters.
 
     Parameters
     ----------
     params : the constructor's parameters by name.
     n_features : number of columns.
-    criteria : the criteria that the estimator offers.
+    task : classification or regression.
 
     Raises
     ------
     InputError
         Naming the parameter, its value and the rule.
     """
-    check_number("n_estimators", params["n_estimators"], low=1, high=MAX_TREES)
-    occurrence = params["occurrence"]
-    check_number("occurrence", occurrence, low=0.0, high=1.0, integral=False, is_open=True)
-    if params["max_depth"] is not None:
-        check_number("max_depth", params["max_depth"], low=1, high=UNLIMITED_DEPTH)
-    check_number("min_samples_split", params["min_samples_split"], low=2, high=2**31 - 1)
-    check_number("n_thresholds", params["n_thresholds"], low=1, high=2**15)
-    criterion = params["criterion"]
-    if not isinstance(criterion, str) or criterion not in criteria:
-        raise InputError(f"criterion={criterion!r} must be one of {', '.join(map(repr, criteria))}")
+    check_parameters(PARAMETERS, params, task)
     return ForestSettings(
         n_trees=int(params["n_estimators"]),
-        occurrences=count_occurrences(float(occurrence), int(params["n_estimators"])),
+        occurrences=count_occurrences(float(params["occurrence"]), int(params["n_estimators"])),
         max_depth=UNLIMITED_DEPTH if params["max_depth"] is None else int(params["max_depth"]),
         min_samples_split=int(params["min_samples_split"]),
         n_thresholds=int(params["n_thresholds"]),
         max_features=count_features(params["max_features"], n_features),
-        criterion=CRITERIA[criterion],
+        criterion=CRITERIA[params["criterion"]],
         seed=draw_seed(params["random_state"]),
-        is_regression=criterion == "squared_error",
+        is_regression=task == REGRESSION,
     )

@@ -42,7 +42,7 @@ class TargetScale:
     def copy(self) -> "TargetScale":
         """An independent copy."""
         other = TargetScale()
-        other._counts[:] = self._counts
+        other.__dict__.update(_counts=self._counts.copy())
         return other
 
 

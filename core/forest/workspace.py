@@ -5,8 +5,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.forest.state import NIL, NODE_DTYPE
-
 # Slots of the parameter array, int64.
 N_TREES = 0
 OCCURRENCES = 1  # k, trees a sample
@@ -28,8 +26,6 @@ COUNTERS_STRIDE = 15
 CATEGORIES_AT = 16
 CATEGORIES_STRIDE = 17
 PARAMETERS_SIZE = 18
-
-UNLIMITED_DEPTH = 2**31 - 1
 
 # Every walk over a subtree puts off the child with more samples and takes the other first, which has
 # at most half of the node's. So at most log2(n) children are put off, and n < 2**31.
@@ -146,6 +142,7 @@ def empty_scratch(
     n_trees: int,
     width: int,
     cell_dtype: npt.DTypeLike,
+    node_dtype: npt.DTypeLike,
 ) -> Scratch:
     """Make working space for up to `n_rows` samples a tree and `n_codes` codes of categories."""
     # No power of two lies between two columns: they would evict each other from the cache.
@@ -178,7 +175,7 @@ def empty_scratch(
         number=number,
         number_bits=number.view(np.int64),
         places=np.zeros(n_padded, np.int32),
-        category_places=np.full(n_codes + 1, NIL, np.int32),
+        category_places=np.full(n_codes + 1, -1, np.int32),
         category_codes=np.zeros(n_codes + 1, np.int32),
         category_keys=np.zeros(n_codes + 1, np.uint64),
         category_statistics=np.zeros((n_codes + 1, width), np.int64),
@@ -195,7 +192,7 @@ def empty_scratch(
         score_bits=scores.view(np.int64),
         leaf=np.zeros((1, width), np.int64),
         choice=np.zeros(1, SPLIT_DTYPE),
-        node=np.zeros(1, NODE_DTYPE),
+        node=np.zeros(1, node_dtype),
         work=np.zeros(1, np.int64),
         stack=np.zeros((STACK_SIZE, 4), np.int64),
         keys=np.zeros(STACK_SIZE, np.uint64),

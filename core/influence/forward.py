@@ -11,7 +11,7 @@ from oubli.core.influence.update_sets import ALL
 from oubli.core.jit.policy import kernel, pasted
 
 if TYPE_CHECKING:
-    from oubli.core.influence.view import View
+    from oubli.core.influence.views import View
 
 Reals = npt.NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from oubli.core.influence.forward import Change, Forward, choose_leaves
 from oubli.core.influence.reverse import score_slope, weight_slope
 from oubli.core.influence.start import start_slopes
 from oubli.core.influence.update_sets import AllPoints, UpdateSet
-from oubli.core.influence.view import View
+from oubli.core.influence.views import View
 from oubli.core.jit.policy import kernel, pasted
 
 

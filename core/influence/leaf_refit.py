@@ -18,7 +18,7 @@ from oubli.core.influence.forward import Change, Forward, choose_leaves
 from oubli.core.influence.start import start_scores
 from oubli.core.influence.trace import leaf_value, make_space, move_scores, rule_of, sum_weight
 from oubli.core.influence.update_sets import UpdateSet
-from oubli.core.influence.view import View
+from oubli.core.influence.views import View
 from oubli.core.jit.policy import kernel, pasted
 
 

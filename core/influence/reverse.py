@@ -26,7 +26,7 @@ import numpy.typing as npt
 from oubli.core.influence.derivatives import BLOCK, SOFTMAX_LOG_LOSS, SQUARED_ERROR, fill_levels, gradient, hessian
 from oubli.core.influence.start import start_slopes
 from oubli.core.influence.trace import make_space, move_scores, rule_of
-from oubli.core.influence.view import View
+from oubli.core.influence.views import View
 from oubli.core.jit.policy import kernel, pasted
 
 Reals = npt.NDArray[np.float64]

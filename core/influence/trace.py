@@ -13,7 +13,7 @@ from oubli.core.influence.derivatives import BLOCK, fill_levels, gradient, hessi
 from oubli.core.jit.policy import kernel, pasted
 
 if TYPE_CHECKING:
-    from oubli.core.influence.view import View
+    from oubli.core.influence.views import View
 
 Reals = npt.NDArray[np.float64]
 

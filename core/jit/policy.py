@@ -22,15 +22,355 @@ Of all three:
 * `_nrt=False`: no reference counting. Kernels allocate nothing and return numbers only; the arrays
   that they and their views read belong to the caller. Counting references to some forty arrays, with
   an atomic operation each, took a third of a fit and half of the compile time.
-* a cache on the disk: the second process does not compile (see `oubli.core.jit.cache`).
+* a cache on the disk: the second process does not compile.
+
+The cache is on the disk: one file for each kernel and each set of argument types.
+
+    oubli.core.rng.mix-4f0c...e1.kernel     named after the hash of its key
+        magic, checksum of what follows
+        key       what the code was compiled from and for; compared before anything else is read
+        types     of the arguments; compared as well
+        code
+
+The key holds everything that the machine code depends on: the bytecode of the kernel and of all kernels that it calls,
+the constants that they use, the options of the compiler, the versions of Python, NumPy, Numba and llvmlite, and the
+processor. So an edit of a callee in another file is a miss, and an edit elsewhere keeps the code.
+
+A file that is damaged, foreign, unreadable or missing is a miss: the kernel is compiled. A file that cannot be written
+is left out: the next process compiles again. Neither is ever an error of the call that needed the kernel. A file is
+written beside its place and moved there, so that processes which write at the same time need no lock.
+
+Loading runs what the files hold: their directory must belong to the user.
 """
 
-from collections.abc import Callable
+import hashlib
+import logging
+import os
+import pickle
+import platform
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from enum import Enum
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+import llvmlite
+import numba
+import numpy as np
 from numba import config, njit
+from numba.core.caching import NullCache
+from numba.core.compiler import CompileResult
+from numba.core.dispatcher import Dispatcher
+from numba.core.extending import _Intrinsic
+from numba.core.serialize import dumps
+from numba.core.sigutils import normalize_signature
+from numba.misc.appdirs import AppDirs
 
-from oubli.core.jit.cache import KernelCache
+VARIABLE = "NUMBA_CACHE_DIR"
+SUFFIX = ".kernel"
+_TEMPORARY = ".writing"
+_MAGIC = b"oubli kernel 1\n"
+_DIGEST_SIZE = 32
+# What changes compiled code and stands in no key of Numba's.
+_FLAGS = ("BOUNDSCHECK", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "ENABLE_AVX", "DEBUGINFO_DEFAULT", "FULL_TRACEBACKS")
+_DAY = 86_400.0
+_KEPT_DAYS = 30  # files of a kernel that nobody has loaded for so long are removed when it is compiled anew
+
+log = logging.getLogger("oubli.kernels")
+_told: set[str] = set()
+_here = threading.local()
+
+
+class NotKeptError(Exception):
+    """A kernel is not in the cache, and is not to be compiled here."""
+
+
+@contextmanager
+def only_kept() -> Iterator[None]:
+    """Load kernels in this thread and compile none: `NotKeptError` when one is not in the cache."""
+    _here.only_kept = True
+    try:
+        yield
+    finally:
+        _here.only_kept = False
+
+
+class KernelCache(NullCache):  # type: ignore[misc]
+    """What Numba asks for compiled code of one kernel, and gives it to.
+
+    Parameters
+    ----------
+    dispatcher
+        The kernel. Its key is made when it is first compiled: by then all its callees are defined.
+    """
+
+    def __init__(self, dispatcher: Any) -> None:
+        self._dispatcher = dispatcher
+        self._name = f"{dispatcher.py_func.__module__}.{dispatcher.py_func.__qualname__}".replace("<", "").replace(
+            ">", ""
+        )
+        self._origin: bytes | None = None
+        self.own: tuple[bytes, list[Any]] | None = None  # see `_own_origin`
+        self._enabled = True
+
+    @property
+    def cache_path(self) -> str:
+        """The first directory that is looked into."""
+        return str(next(self._directories()))
+
+    def enable(self) -> None:
+        """Look into the cache from now on."""
+        self._enabled = True
+
+    def disable(self) -> None:
+        """Compile, whatever the cache holds."""
+        self._enabled = False
+
+    def flush(self) -> None:
+        """Remove all files of this kernel."""
+        for directory in self._directories():
+            for path in self._files_in(directory):
+                with suppress(OSError):
+                    path.unlink()
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the kernel compiled for a signature, None when the cache does not have it."""
+        if not self._enabled:
+            return None
+        target_context.refresh()
+        types = _argument_types(sig)
+        try:
+            key = self._key(types, target_context.codegen())
+            for directory in self._directories():
+                payload = _read(directory / self._file_name(key), key, types)
+                if payload is not None:
+                    return CompileResult._rebuild(target_context, *payload)
+        except Exception as error:  # whatever is wrong with a cache: compiling does not need it
+            _tell(f"compiled code could not be loaded ({type(error).__name__}): it is compiled again")
+        if getattr(_here, "only_kept", False):
+            raise NotKeptError(self._name)
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep a kernel that was compiled for a signature."""
+        if not self._enabled or data.lifted or data.library.has_dynamic_globals:
+            return
+        types = _argument_types(sig)
+        try:
+            key = self._key(types, data.codegen)
+            content = _packed(key, types, data._reduce())
+        except Exception as error:
+            _tell(f"compiled code could not be kept ({type(error).__name__}): the next process compiles again")
+            return
+        refusal = "no directory"
+        for directory in self._directories():
+            try:
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _write(directory / self._file_name(key), content)
+            except (OSError, MemoryError) as error:
+                refusal = f"{directory}: {getattr(error, 'strerror', None) or type(error).__name__}"
+                continue
+            self._remove_old(directory)
+            return
+        _tell(f"compiled code could not be kept ({refusal}): the next process compiles again")
+
+    # --- names
+
+    def _directories(self) -> Iterator[Path]:
+        """Where compiled code may be: where the user says, else in the user's cache, else beside the source."""
+        named = os.environ.get(VARIABLE) or config.CACHE_DIR
+        if named:
+            yield Path(named)
+            return
+        with suppress(RuntimeError):  # a user without a home directory
+            yield Path(AppDirs("oubli", False).user_cache_dir).expanduser() / "kernels"
+        yield Path(self._dispatcher.py_func.__code__.co_filename).parent / "__pycache__"
+
+    def _file_name(self, key: bytes) -> str:
+        return f"{self._name}-{hashlib.blake2b(key, digest_size=16).hexdigest()}{SUFFIX}"
+
+    def _files_in(self, directory: Path) -> Iterable[Path]:
+        return directory.glob(f"{self._name}-*")
+
+    def _key(self, types: Any, codegen: Any) -> bytes:
+        if self._origin is None:
+            self._origin = origin_of(self._dispatcher)
+        return b"\0".join((self._origin, _platform(), repr(codegen.magic_tuple()).encode(), str(types).encode()))
+
+    def _remove_old(self, directory: Path) -> None:
+        """Remove what nobody has loaded for long, and what was left half written."""
+        now = time.time()
+        for path in self._files_in(directory):
+            days = 1 if path.name.endswith(_TEMPORARY) else _KEPT_DAYS
+            with suppress(OSError):
+                if path.stat().st_mtime < now - days * _DAY:
+                    path.unlink()
+
+
+def origin_of(dispatcher: Any) -> bytes:
+    """Return a hash of all that a kernel is compiled from: its own code, and what its names lead to."""
+    waiting, seen = [dispatcher], {id(dispatcher): dispatcher}
+    digest = hashlib.blake2b(digest_size=_DIGEST_SIZE)
+    while waiting:
+        own, callees = _own_origin(waiting.pop())
+        digest.update(own)
+        fresh = [callee for callee in callees if id(callee) not in seen]
+        seen.update((id(callee), callee) for callee in fresh)
+        waiting += fresh
+    return digest.digest()
+
+
+def _own_origin(dispatcher: Any) -> tuple[bytes, list[Any]]:
+    """Return a hash of a kernel's own code and constants, and the kernels that it calls."""
+    cache = dispatcher._cache
+    known = getattr(cache, "own", None)
+    if known is not None:
+        return known  # type: ignore[no-any-return]
+    digest = hashlib.blake2b(digest_size=_DIGEST_SIZE)
+    callees: dict[int, Any] = {}
+    digest.update(repr(sorted(dispatcher.targetoptions.items(), key=str)).encode())
+    _describe(dispatcher.py_func, digest, callees, set())
+    found = digest.digest(), list(callees.values())
+    if isinstance(cache, KernelCache):
+        cache.own = found
+    return found
+
+
+def _describe(value: Any, digest: Any, callees: dict[int, Any], seen: set[int]) -> None:
+    """Take a value that a kernel uses into a hash; kernels are listed by name, to be described by themselves."""
+    if isinstance(value, Dispatcher):
+        callees[id(value)] = value
+        digest.update(f"kernel {value.py_func.__module__}.{value.py_func.__qualname__}".encode())
+    elif isinstance(value, _Intrinsic):
+        _describe(value._defn, digest, callees, seen)
+    elif isinstance(value, FunctionType):
+        _describe_function(value, digest, callees, seen)
+    elif isinstance(value, ModuleType):
+        digest.update(f"module {value.__name__}".encode())
+    elif isinstance(value, np.ndarray):
+        digest.update(f"array {value.dtype.descr} {value.shape}".encode())
+        digest.update(np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, type):
+        digest.update(f"type {value.__module__}.{value.__qualname__} {getattr(value, '_fields', '')}".encode())
+    elif isinstance(value, np.generic):
+        digest.update(f"{value.dtype.str} {value!r}".encode())
+    elif isinstance(value, tuple | list):
+        digest.update(f"{type(value).__name__} {len(value)}".encode())
+        for item in value:
+            _describe(item, digest, callees, seen)
+    elif isinstance(value, Enum) or value is None or type(value) in (bool, int, float, complex, str, bytes):
+        digest.update(f"{type(value).__name__} {value!r}".encode())
+    else:
+        digest.update(dumps(value))
+    digest.update(b"\0")
+
+
+def _describe_function(function: Any, digest: Any, callees: dict[int, Any], seen: set[int]) -> None:
+    digest.update(f"function {function.__module__}.{function.__qualname__}".encode())
+    if id(function) in seen:
+        return
+    seen.add(id(function))
+    _describe(function.__defaults__, digest, callees, seen)
+    for cell in function.__closure__ or ():
+        _describe(cell.cell_contents, digest, callees, seen)
+    for name in _describe_code(function.__code__, digest):
+        value = function.__globals__.get(name)
+        if value is not None:
+            digest.update(f"{name}=".encode())
+            _describe(value, digest, callees, seen)
+        if isinstance(value, ModuleType) and value.__name__.partition(".")[0] == __name__.partition(".")[0]:
+            # A module of ours: whatever is named may be one of its own.
+            for own in function.__code__.co_names:
+                if own in vars(value):
+                    digest.update(f"{own}=".encode())
+                    _describe(vars(value)[own], digest, callees, seen)
+
+
+def _describe_code(code: CodeType, digest: Any) -> list[str]:
+    """Take bytecode into a hash; return the names that it looks up, without repetition."""
+    digest.update(code.co_code)
+    shape = (code.co_argcount, code.co_varnames, code.co_names, code.co_freevars, code.co_cellvars)
+    digest.update(repr(shape).encode())
+    names = list(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            names += _describe_code(constant, digest)
+        elif isinstance(constant, frozenset):
+            digest.update(repr(sorted(map(repr, constant))).encode())
+        else:
+            digest.update(f"{type(constant).__name__} {constant!r}".encode())
+    return list(dict.fromkeys(names))
+
+
+def _platform() -> bytes:
+    flags = [(name, str(getattr(config, name, None))) for name in _FLAGS]
+    versions = (numba.__version__, llvmlite.__version__, np.__version__, sys.implementation.cache_tag, sys.version)
+    return repr((versions, platform.system(), platform.machine(), flags)).encode()
+
+
+def _argument_types(sig: Any) -> Any:
+    return tuple(normalize_signature(sig)[0])
+
+
+# --- files
+
+
+def _packed(key: bytes, types: Any, payload: Any) -> bytes:
+    body = b"".join(len(part).to_bytes(8, "little") + part for part in (key, dumps(types), dumps(payload)))
+    return _MAGIC + hashlib.blake2b(body, digest_size=_DIGEST_SIZE).digest() + body
+
+
+def _read(path: Path, key: bytes, types: Any) -> Any:
+    """Return the code in a file, None unless it is whole and for this key and these types."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    start = len(_MAGIC) + _DIGEST_SIZE
+    body = content[start:]
+    checksum = hashlib.blake2b(body, digest_size=_DIGEST_SIZE).digest()
+    if content[:start] != _MAGIC + checksum:
+        return None
+    parts = []
+    while body:
+        size = int.from_bytes(body[:8], "little")
+        parts.append(body[8 : 8 + size])
+        body = body[8 + size :]
+    if len(parts) != 3 or parts[0] != key or pickle.loads(parts[1]) != types:  # noqa: S301 - see the top of this file
+        return None
+    with suppress(OSError):
+        now = time.time()
+        if path.stat().st_mtime < now - _DAY:
+            os.utime(path)  # says that it is of use
+    return pickle.loads(parts[2])  # noqa: S301
+
+
+def _write(path: Path, content: bytes) -> None:
+    descriptor, name = tempfile.mkstemp(prefix=f"{path.name}.", suffix=_TEMPORARY, dir=path.parent)
+    os.close(descriptor)
+    temporary = Path(name)
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def _tell(text: str) -> None:
+    """Log a text once in a process."""
+    if text not in _told:
+        _told.add(text)
+        log.warning(text)
+
+
+# -- the decorators ---------------------------------------------------------------------------------
 
 _POLICY = {"nogil": True, "error_model": "numpy", "_nrt": False}
 _NO_WRAPPERS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}

@@ -7,10 +7,6 @@ is, it takes the long way from its beginning, so that the rules and the errors a
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from oubli.core.data.columns import PLAIN_NUMBERS
-from oubli.core.data.encoding import CLEAN, convert
 from oubli.core.rng import hash_text
 
 if TYPE_CHECKING:
@@ -22,13 +18,13 @@ def admit(store: "SampleStore", row: Any, y: Any) -> int | None:
 
     None when that takes a closer look; then nothing has changed.
     """
-    encoder, slot_of, name = store._encoder, store._slot_of, str(store._next_id)
+    encoder, slot_of, name = store.encoder, store.slot_of, str(store.next_id)
     if type(row) is not list or len(row) != encoder.n_features or not encoder.is_plain or name in slot_of:
         return None
-    if type(y) is not list or len(y) != 1 or store._is_fresh_copy:
+    if type(y) is not list or len(y) != 1 or store.is_fresh_copy:
         return None
-    is_reused = bool(store._free)
-    slot = store._free[-1] if is_reused else store._top
+    is_reused = bool(store.free)
+    slot = store.free[-1] if is_reused else store.top
     if slot == store.capacity:
         return None
     label = y[0]
@@ -47,28 +43,20 @@ def admit(store: "SampleStore", row: Any, y: Any) -> int | None:
                 return None
             row[column] = code
             codes.append(code)
-    if not PLAIN_NUMBERS.issuperset(map(type, row)):
-        return None
-    source = np.empty((1, len(row)))
-    try:
-        source[0] = row
-    except OverflowError:
-        return None
     # A free slot: nobody looks at it before it is held.
-    if convert(source, store.cells[slot : slot + 1], encoder.limit) != CLEAN:
-        store.cells[slot] = 0.0
+    if not encoder.write_plain(row, store.cells[slot : slot + 1]):
         return None
     if is_reused:
-        store._free.pop()
+        store.free.pop()
     else:
-        store._top += 1
+        store.top += 1
     for code in codes:
         store.categories.counts[code] += 1
     store.classes.counts[class_code] += 1
     store.class_codes[slot] = class_code
     store.id_hashes[slot] = hash_text(name)
     store.held[slot] = True
-    store._ids[slot] = name
+    store.id_at[slot] = name
     slot_of[name] = slot
-    store._next_id += 1
+    store.next_id += 1
     return slot

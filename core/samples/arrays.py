@@ -1,4 +1,4 @@
-"""The samples held, as every kind's kernels read them."""
+"""The samples held, as engines and their kernels read them."""
 
 from typing import Any, NamedTuple
 
@@ -14,3 +14,46 @@ class Data(NamedTuple):
     id_hashes: npt.NDArray[np.uint64]  # uint64[n_slots]
     category_hashes: npt.NDArray[np.uint64]  # uint64[n_codes]
     categorical: npt.NDArray[np.bool_]  # bool[d]
+
+
+class Problem(NamedTuple):
+    """Samples with their labels, by slot; engines only read them. Out of date with the next change."""
+
+    data: Data  # `targets`: class codes; empty in a regression
+    ranks: npt.NDArray[np.int32]  # int32[n_codes]: place of a class code in the order of the classes; -1: not held
+    n_classes: int  # classes held; 0 in a regression
+    y: npt.NDArray[np.float64]  # float64[n_slots]: targets of a regression; empty otherwise
+    held: npt.NDArray[np.bool_]  # bool[n_slots]: which slots hold samples, those that are about to leave included
+    n_samples: int  # how many do
+    class_counts: npt.NDArray[np.int64]  # int64[n_codes]: samples of each class
+
+    def slots(self) -> npt.NDArray[np.int64]:
+        """Return the slots that hold samples, ascending."""
+        return np.flatnonzero(self.held)
+
+    def class_order(self) -> npt.NDArray[np.int64]:
+        """Return the codes of the classes held, in the order of the classes."""
+        codes = np.flatnonzero(self.ranks >= 0)
+        return codes[np.argsort(self.ranks[codes])]
+
+    def changes_classes(self, slots: npt.NDArray[np.int64]) -> bool:
+        """Whether a class has only the samples of some slots: it has come with them, or leaves with them."""
+        if not self.n_classes:
+            return False
+        codes, counts = np.unique(self.data.targets[slots], return_counts=True)
+        return bool((self.class_counts[codes] == counts).any())
+
+    def without(self, slots: npt.NDArray[np.int64]) -> "tuple[Problem, npt.NDArray[np.int64]]":
+        """Return the problem as it is when the samples of some slots have left, and the slots of the others."""
+        held = self.held.copy()
+        held[slots] = False
+        rest = np.flatnonzero(held)
+        if not self.n_classes:
+            return self._replace(held=held, n_samples=len(rest)), rest
+        counts = np.bincount(self.data.targets[rest], minlength=len(self.ranks))
+        order = self.class_order()
+        order = order[counts[order] > 0]
+        ranks = np.full(len(self.ranks), -1, np.int32)
+        ranks[order] = np.arange(len(order), dtype=np.int32)
+        rest_of = self._replace(ranks=ranks, n_classes=len(order), held=held, n_samples=len(rest), class_counts=counts)
+        return rest_of, rest

@@ -271,9 +271,11 @@ class CategoryTable:
         other.hashes = self.hashes.copy()
         other.counts = self.counts.copy()
         other.columns = self.columns.copy()
-        other._values = copied_list(self._values)
-        other._codes = {column: copied_dict(codes) for column, codes in self._codes.items()}
-        other._free = copied_list(self._free)
+        other.__dict__.update(
+            _values=copied_list(self._values),
+            _codes={column: copied_dict(codes) for column, codes in self._codes.items()},
+            _free=copied_list(self._free),
+        )
         return other
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
@@ -299,6 +301,11 @@ class CategoryTable:
             When the arrays do not fit each other.
         """
         table = cls(columns)
+        table.fill(columns, arrays, cells)
+        return table
+
+    def fill(self, columns: Sequence[int], arrays: Mapping[str, npt.NDArray[Any]], cells: npt.NDArray[Any]) -> None:
+        """Put what `state` gave into an empty table; see `from_state`."""
         damaged = FileError("the table of categories does not fit the samples: restore another file")
         codes = arrays["categories.codes"]
         owners = arrays["categories.columns"]
@@ -307,17 +314,17 @@ class CategoryTable:
             raise damaged
         if len(codes) and (codes.min() < 0 or codes.max() >= FLOAT32_EXACT or not set(owners.tolist()) <= set(columns)):
             raise damaged
-        capacity = max(table.capacity, int(codes.max()) + 1 if len(codes) else 0)
-        table.hashes = np.zeros(capacity, np.uint64)
-        table.columns = np.full(capacity, -1, np.int32)
-        table._values = [None] * capacity
+        capacity = max(self.capacity, int(codes.max()) + 1 if len(codes) else 0)
+        self.hashes = np.zeros(capacity, np.uint64)
+        self.columns = np.full(capacity, -1, np.int32)
+        self._values = [None] * capacity
         for code, column, value in zip(codes.tolist(), owners.tolist(), values, strict=True):
-            table._values[code] = value
-            table._codes[column][value] = code
-            table.columns[code] = column
-            table.hashes[code] = hash_text(value)
-        table._free = [code for code in range(capacity - 1, -1, -1) if table._values[code] is None]
-        table.counts = np.zeros(capacity, np.int64)
+            self._values[code] = value
+            self._codes[column][value] = code
+            self.columns[code] = column
+            self.hashes[code] = hash_text(value)
+        self._free = [code for code in range(capacity - 1, -1, -1) if self._values[code] is None]
+        self.counts = np.zeros(capacity, np.int64)
         for column in columns:
             present = cells[:, column][~np.isnan(cells[:, column])]
             if (present >= capacity).any():
@@ -325,12 +332,11 @@ class CategoryTable:
             used = present.astype(np.int64)
             if (used != present).any() or (used < 0).any() or (used >= capacity).any():
                 raise damaged
-            if (table.columns[used] != column).any():
+            if (self.columns[used] != column).any():
                 raise damaged
-            table.counts += np.bincount(used, minlength=capacity)
-        if sum(map(len, table._codes.values())) != len(codes) or (table.counts[codes] == 0).any():
+            self.counts += np.bincount(used, minlength=capacity)
+        if sum(map(len, self._codes.values())) != len(codes) or (self.counts[codes] == 0).any():
             raise damaged
-        return table
 
     def check_invariants(self, cells: npt.NDArray[Any]) -> None:
         """Check the table against the cells of all samples held; AssertionError names what is broken."""

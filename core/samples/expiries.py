@@ -33,10 +33,15 @@ def checked_moment(moment: int | None) -> int | None:
 
 
 class ExpiryIndex:
-    """Expiries by slot."""
+    """Expiries by slot.
+
+    Attributes
+    ----------
+    moments : int64[as many slots as there has been need for], when the sample in each has to go; NEVER: never
+    """
 
     def __init__(self) -> None:
-        self._moments = np.zeros(0, np.int64)  # as long as there has been need
+        self.moments = np.zeros(0, np.int64)
         self._n = 0
         self._soonest: int | None = NEVER  # None: to be looked for
 
@@ -46,11 +51,11 @@ class ExpiryIndex:
     @property
     def nbytes(self) -> int:
         """Bytes of the array."""
-        return self._moments.nbytes
+        return self.moments.nbytes
 
     def get(self, slot: int) -> int | None:
         """Return when the sample in a slot has to go."""
-        moment = int(self._moments[slot]) if slot < len(self._moments) else NEVER
+        moment = int(self.moments[slot]) if slot < len(self.moments) else NEVER
         return None if moment == NEVER else moment
 
     def set(self, slot: int, moment: int | None) -> None:
@@ -72,43 +77,38 @@ class ExpiryIndex:
             return
         self._reserve(int(slots.max()) + 1)
         self._let_go(slots)
-        self._moments[slots] = moments
+        self.moments[slots] = moments
         self._n += len(slots)
         if self._soonest is not None:
             self._soonest = min(self._soonest, int(moments.min()))
 
     def forget(self, slots: Sequence[int]) -> None:
         """Forget when the samples in slots, each named once, have to go, if they have to."""
-        n = len(self._moments)
+        n = len(self.moments)
         self._let_go(np.array([slot for slot in slots if slot < n], np.int64))
 
     def _let_go(self, slots: npt.NDArray[np.int64]) -> None:
-        held = self._moments[slots]
+        held = self.moments[slots]
         held = held[held != NEVER]
         if len(held) == 0:
             return
-        self._moments[slots] = NEVER
+        self.moments[slots] = NEVER
         self._n -= len(held)
         if self._soonest is not None and int(held.min()) == self._soonest:
             self._soonest = None
 
     def _reserve(self, n_slots: int) -> None:
-        n = len(self._moments)
+        n = len(self.moments)
         if n_slots > n:
             moments = np.full(max(n_slots, 2 * n), NEVER, np.int64)
-            moments[:n] = self._moments
-            self._moments = moments
-
-    @property
-    def moments(self) -> npt.NDArray[np.int64]:
-        """When the sample in each slot has to go; the largest integer stands for never."""
-        return self._moments
+            moments[:n] = self.moments
+            self.moments = moments
 
     def soonest(self) -> int | None:
         """Return when the first sample has to go; None when none has to."""
         soonest = self._soonest
         if soonest is None:
-            self._soonest = soonest = int(self._moments.min(initial=NEVER))
+            self._soonest = soonest = int(self.moments.min(initial=NEVER))
         return None if soonest == NEVER else soonest
 
     def due(self, now: int, limit: int) -> list[int]:
@@ -117,29 +117,28 @@ class ExpiryIndex:
         if soonest is None or soonest > now:
             return []
         # The largest integer of 64 bits stands for never.
-        slots = np.flatnonzero(self._moments <= min(now, NEVER - 1))
-        order = np.argsort(self._moments[slots], kind="stable")[:limit]
+        slots = np.flatnonzero(self.moments <= min(now, NEVER - 1))
+        order = np.argsort(self.moments[slots], kind="stable")[:limit]
         due: list[int] = slots[order].tolist()
         return due
 
     def items(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return the slots of samples that have to go, ascending, and when."""
-        slots = np.flatnonzero(self._moments != NEVER)
-        return slots, self._moments[slots]
+        slots = np.flatnonzero(self.moments != NEVER)
+        return slots, self.moments[slots]
 
     def copy(self) -> "ExpiryIndex":
         """Return an independent copy."""
         other = ExpiryIndex()
-        other._moments = self._moments.copy()
-        other._n, other._soonest = self._n, self._soonest
+        other.__dict__.update(self.__dict__, moments=self.moments.copy())
         return other
 
     def check_invariants(self, held: npt.NDArray[np.bool_]) -> None:
         """Check against the slots in use, bool[capacity]; AssertionError names what is broken."""
-        slots = np.flatnonzero(self._moments != NEVER)
+        slots = np.flatnonzero(self.moments != NEVER)
         if len(slots) != self._n:
             raise AssertionError("the number of expiries is wrong")
         if len(slots) and (slots[-1] >= len(held) or not held[slots].all()):
             raise AssertionError("a free slot has an expiry")
-        if self._soonest not in (None, int(self._moments.min(initial=NEVER))):
+        if self._soonest not in (None, int(self.moments.min(initial=NEVER))):
             raise AssertionError("the soonest expiry is wrong")

@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.bounds import parse_json
-from oubli.core.data.schema import LabelType
-from oubli.core.data.targets import Label, canonical_label
+from oubli.core.data.values import Label, LabelType, canonical_label
 from oubli.core.errors import CapacityError, FileError
 
 _MAX_CLASSES = 2**31 - 1
@@ -53,6 +52,7 @@ class ClassTable:
         self._free = [1, 0]
         self._order = np.zeros(0, np.int64)
         self._array: npt.NDArray[Any] | None = None
+        self._ranks: npt.NDArray[np.int32] | None = None
         self._plain_type = _PLAIN_TYPES.get(label_type)
         # 1, 1.0 and True are different classes, but equal as keys.
         self._typed = label_type is LabelType.SCALAR
@@ -95,6 +95,15 @@ class ClassTable:
     def order(self) -> npt.NDArray[np.int64]:
         """Return the codes of the held classes in canonical order; not to be written to."""
         return self._order
+
+    def ranks(self) -> npt.NDArray[np.int32]:
+        """Return the place of each code in the order, -1 for free ones; int32[capacity], not to be written to."""
+        ranks = self._ranks
+        if ranks is None or len(ranks) != self.capacity:
+            ranks = np.full(self.capacity, -1, np.int32)
+            ranks[self._order] = np.arange(len(self._order), dtype=np.int32)
+            self._ranks = ranks  # only now: another thread may take it at once
+        return ranks
 
     def classes_array(self) -> npt.NDArray[Any]:
         """Return the held classes in canonical order, in the array that np.unique would make of them.
@@ -165,7 +174,7 @@ class ClassTable:
             self._codes[self._key(value)] = code
         if moving.changed:
             del self._free[-len(moving.changed) :]
-            self._order, self._array = moving.order, None
+            self._order, self._array, self._ranks = moving.order, None, None
         self.counts += moving.counts
 
     def acquire(self, values: Sequence[Label]) -> npt.NDArray[np.int64]:
@@ -184,7 +193,7 @@ class ClassTable:
 
     def _sort(self) -> None:
         self._order = self._sorted((code, self.value(code)) for code in self._codes.values())
-        self._array = None
+        self._array = self._ranks = None
 
     @staticmethod
     def _sorted(held: Iterable[tuple[int, Label]]) -> npt.NDArray[np.int64]:
@@ -213,7 +222,7 @@ class ClassTable:
         if moving.changed:
             # A dictionary keeps the hash of a number, which is the number, where an entry was.
             self._codes = {key: code for key, code in self._codes.items()}  # noqa: C416 - a copy would copy that too
-            self._order, self._array = moving.order, None
+            self._order, self._array, self._ranks = moving.order, None, None
 
     def release(self, codes: npt.NDArray[np.int64]) -> None:
         """Count one sample less for each code; classes without samples are overwritten and freed."""
@@ -229,11 +238,8 @@ class ClassTable:
     def copy(self) -> "ClassTable":
         """Return an independent copy."""
         other = ClassTable(self.label_type)
-        other.counts = self.counts.copy()
-        other._values = self._values.copy()
-        other._codes = self._codes.copy()
-        other._free = self._free.copy()
-        other._order = self._order.copy()
+        for name in ("counts", "_values", "_codes", "_free", "_order"):
+            setattr(other, name, getattr(self, name).copy())
         return other
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
@@ -257,27 +263,31 @@ class ClassTable:
             When the arrays do not fit each other.
         """
         table = cls(label_type)
+        table.fill(arrays, codes)
+        return table
+
+    def fill(self, arrays: Mapping[str, npt.NDArray[Any]], codes: npt.NDArray[np.int64]) -> None:
+        """Put what `state` gave into an empty table; see `from_state`."""
         held = arrays["class_table.codes"].tolist()
         values = parse_json(arrays["class_table.values"].tobytes(), "the table of classes")
         sound = isinstance(values, list) and len(values) == len(held) == len(set(held))
         sound = sound and all(0 <= code < _MAX_CLASSES for code in held)
         if sound:
-            sound = all(type(v) is not list and _same(canonical_label(v, label_type), v) for v in values)
+            sound = all(type(v) is not list and _same(canonical_label(v, self.label_type), v) for v in values)
         # Counted, not sorted, for there are many samples; the largest code first, for a count is as long.
         sound = sound and (not len(codes) or (codes.min() >= 0 and codes.max() <= max(held, default=-1)))
         if not sound or np.flatnonzero(np.bincount(codes)).tolist() != sorted(held):
             raise FileError("the table of classes does not fit the samples: restore another file")
         capacity = max([2, *(code + 1 for code in held)])
-        table._values = [None] * capacity
+        self._values = [None] * capacity
         for code, value in zip(held, values, strict=True):
-            table._values[code] = value
-            table._codes[table._key(value)] = code
-        if len(table._codes) != len(held):
+            self._values[code] = value
+            self._codes[self._key(value)] = code
+        if len(self._codes) != len(held):
             raise FileError("the table of classes holds a class twice: restore another file")
-        table.counts = np.bincount(codes, minlength=capacity).astype(np.int64)
-        table._free = [code for code in range(capacity - 1, -1, -1) if table._values[code] is None]
-        table._sort()
-        return table
+        self.counts = np.bincount(codes, minlength=capacity).astype(np.int64)
+        self._free = [code for code in range(capacity - 1, -1, -1) if self._values[code] is None]
+        self._sort()
 
     def check_invariants(self, codes: npt.NDArray[np.int64]) -> None:
         """Check the table against the class codes of all samples held; AssertionError names what is broken."""

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.data.targets import Label
+from oubli.core.data.values import Label
+from oubli.core.samples.categories import Arriving, Leaving
+from oubli.core.samples.labels import Moving
 from oubli.core.samples.slots import refuse_repeated
 
 
@@ -107,3 +109,25 @@ class Prepared:
             labels=labels,
             ids=ids,
         )
+
+
+class Arrivals(NamedTuple):
+    """What `SampleStore.hold` writes."""
+
+    prepared: Prepared
+    names: list[str]
+    slots: npt.NDArray[np.int64]
+    next_id: int
+    hashes: Any  # of the ids: uint64[n], or a number for one row
+    categories: Arriving | None  # of one row, looked up when it is held
+    classes: Moving | None
+
+
+class Departures(NamedTuple):
+    """What `SampleStore.let_go` does."""
+
+    slots: list[int]
+    where: npt.NDArray[np.int64] | None  # the same; of one sample None, as all that follows
+    categories: Leaving | None
+    classes: Moving | None
+    kept: tuple[dict[str, int], list[str | None]] | None  # slots by id and ids by slot, when most samples leave

@@ -23,18 +23,17 @@ import numpy.typing as npt
 
 from oubli.core.bounds import LARGEST_COUNTER
 from oubli.core.data.columns import canonical_cells
-from oubli.core.data.schema import ColumnType, Schema, Task
-from oubli.core.data.values import ID_LENGTH, RefusedError, id_text
+from oubli.core.data.values import ID_LENGTH, ColumnType, RefusedError, Task, id_text
 from oubli.core.errors import FileError
 from oubli.core.rng import hash_text
 from oubli.core.samples.categories import CategoryTable, pack_texts, unpack_texts
 from oubli.core.samples.expiries import NEVER
-from oubli.core.samples.ids import hash_ids
 from oubli.core.samples.labels import ClassTable
-from oubli.core.samples.slots import MAX_SLOTS
+from oubli.core.samples.slots import MAX_SLOTS, hash_ids
 from oubli.core.slices import cut
 
 if TYPE_CHECKING:
+    from oubli.core.data.schema import Schema
     from oubli.core.samples.store import SampleStore
 
 _KEYS = {
@@ -69,12 +68,12 @@ def dump(store: "SampleStore") -> dict[str, npt.NDArray[Any]]:
     slots = store.slots_in_order()
     ids, id_offsets = pack_texts(store.names(slots))
     # By subject, in the order in which samples were linked, which `ids_of_subject` keeps.
-    subjects, linked = store._subjects.links()
+    subjects, linked = store.subjects.links()
     subject_texts, subject_offsets = pack_texts(subjects)
     row_of = np.zeros(store.capacity, np.int64)
     row_of[slots] = np.arange(len(slots))
     targets = store.class_codes if store.schema.task is Task.CLASSIFICATION else store.y
-    expiry_slots, expiries = store._expiries.items()
+    expiry_slots, expiries = store.expiries.items()
     origin_slots = np.flatnonzero(store.origins)
     return {
         "samples.slots": slots,
@@ -95,7 +94,9 @@ def dump(store: "SampleStore") -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def canonical_parts(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[dict[str, npt.NDArray[Any]], bool]:
+def canonical_parts(
+    schema: "Schema", arrays: Mapping[str, npt.NDArray[Any]]
+) -> tuple[dict[str, npt.NDArray[Any]], bool]:
     """Return the arrays of a model with the numbers of its samples in the form that `add` gives them.
 
     Returns
@@ -116,8 +117,8 @@ def canonical_parts(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> t
     return {**arrays, **changed}, not changed
 
 
-def store_bytes(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> int:
-    """Bytes of the store that `load` makes, roughly: slots and codes may be few and yet have large numbers."""
+def store_bytes(schema: "Schema", arrays: Mapping[str, npt.NDArray[Any]]) -> int:
+    """Bytes of the store that `fill` makes, roughly: slots and codes may be few and yet have large numbers."""
     slots, codes = arrays["samples.slots"], arrays["categories.codes"]
     classes = arrays["class_table.codes"]
     n_slots, n_codes, n_classes = (int(array.max(initial=-1)) + 1 for array in (slots, codes, classes))
@@ -126,23 +127,21 @@ def store_bytes(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> int:
     return n_slots * slot_bytes + _CODE_BYTES * (n_codes + n_classes) + texts
 
 
-def load(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]], owner: str) -> "SampleStore":
-    """Rebuild a store; FileError when the arrays do not fit the schema or each other.
+def fill(store: "SampleStore", arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Put what `dump` gave into an empty store; FileError when the arrays do not fit the schema or each other.
 
     As in a copy, ids are not indexed yet, see `SlotTable`. Other threads are not kept waiting.
     """
-    from oubli.core.samples.store import SampleStore
-
+    schema = store.schema
     parts = _checked_parts(schema, arrays)
     names = unpack_texts(parts["samples.ids"], parts["samples.id_offsets"], "ids")
     slots, cells, targets = parts["samples.slots"], parts["samples.cells"], parts["samples.targets"]
     n = len(slots)
     hashes = hash_ids(names)
     _check_samples(schema, names, hashes, slots, cells, targets)
-    store = SampleStore(schema, owner)
     top = int(slots.max()) + 1 if n else 0
-    store._grow(top)
-    store._top = top
+    store.grow(top)
+    store.top = top
     store.cells[slots] = cells
     store.held[slots] = True
     store.id_hashes[slots] = hashes
@@ -153,24 +152,23 @@ def load(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]], owner: str) -> 
         store.y[slots] = targets
     categorical = np.flatnonzero(schema.categorical_mask).tolist()
     store.categories = CategoryTable.from_state(categorical, parts, cells)
-    ids = store._ids
+    ids = store.id_at
     for part in cut(n):
         for slot, name in zip(slots[part].tolist(), names[part], strict=True):
             ids[slot] = name
-    del store._slot_of
-    store._order = slots.astype(np.int64)
-    store._is_fresh_copy = True
-    store._free = np.flatnonzero(~store.held[:top])[::-1].tolist()
-    store._pass_numbers(names)
-    if store._next_id > int(parts["samples.next_id"][0]):
+    del store.slot_of
+    store.unindexed = slots.astype(np.int64)
+    store.is_fresh_copy = True
+    store.free = np.flatnonzero(~store.held[:top])[::-1].tolist()
+    store.pass_numbers(names)
+    if store.next_id > int(parts["samples.next_id"][0]):
         raise FileError(f"the counter of ids is behind the ids held: {_REMEDY}")
-    store._next_id = int(parts["samples.next_id"][0])
+    store.next_id = int(parts["samples.next_id"][0])
     _link_subjects(store, parts)
     _attach_numbers(store, parts)
-    return store
 
 
-def _checked_parts(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+def _checked_parts(schema: "Schema", arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
     parts = {}
     if arrays.keys().isdisjoint(_LATER_KEYS):
         arrays = {**arrays, **dict.fromkeys(_LATER_KEYS, np.zeros(0, np.int64))}
@@ -201,7 +199,7 @@ def _checked_parts(schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> di
 
 
 def _check_samples(
-    schema: Schema,
+    schema: "Schema",
     names: list[str],
     hashes: npt.NDArray[np.uint64],
     slots: npt.NDArray[Any],
@@ -255,7 +253,7 @@ def _link_subjects(store: "SampleStore", parts: dict[str, npt.NDArray[Any]]) -> 
     for part in cut(len(rows)):
         slots = parts["samples.slots"][rows[part]].tolist()
         for slot, subject in zip(slots, subjects[part], strict=True):
-            store._subjects.link(slot, subject)
+            store.subjects.link(slot, subject)
 
 
 def _attach_numbers(store: "SampleStore", parts: dict[str, npt.NDArray[Any]]) -> None:
@@ -268,28 +266,28 @@ def _attach_numbers(store: "SampleStore", parts: dict[str, npt.NDArray[Any]]) ->
         sound = len(slots) == len(values) and _are_distinct(slots)
         if not sound or not np.isin(slots, parts["samples.slots"]).all() or (values == NEVER).any():
             raise FileError(f"the {what} do not fit the samples: {_REMEDY}")
-    store._expiries.set_many(parts["samples.expiry_slots"], parts["samples.expiries"])
+    store.expiries.set_many(parts["samples.expiry_slots"], parts["samples.expiries"])
     store.origins[parts["samples.origin_slots"]] = parts["samples.origins"]
 
 
 def check(store: "SampleStore") -> None:
     """Walk all of a store; AssertionError names what is broken."""
-    capacity, top = store.capacity, store._top
+    capacity, top = store.capacity, store.top
     classification = store.schema.task is Task.CLASSIFICATION
     targets = store.class_codes if classification else store.y
     _require(store.cells.shape == (capacity, store.schema.n_features), "shape of cells")
     _require(store.cells.flags.c_contiguous and store.cells.dtype == store.schema.cell_dtype, "layout of cells")
-    _require(len(targets) == len(store.id_hashes) == len(store._ids) == capacity, "lengths of the arrays differ")
+    _require(len(targets) == len(store.id_hashes) == len(store.id_at) == capacity, "lengths of the arrays differ")
     held = store.slots()
     _require(len(store) == len(held), "the number of samples is wrong")
     _require(not store.held[top:].any(), "a slot above the top is held")
-    _require(sorted(store._slot_of.values()) == held.tolist(), "ids and held slots differ")
+    _require(sorted(store.slot_of.values()) == held.tolist(), "ids and held slots differ")
     free = np.flatnonzero(~store.held)
-    _require(sorted(store._free) == free[free < top].tolist(), "the list of free slots is wrong")
-    for name, slot in store._slot_of.items():
-        _require(store._ids[slot] == name, "an id is listed under another slot")
+    _require(sorted(store.free) == free[free < top].tolist(), "the list of free slots is wrong")
+    for name, slot in store.slot_of.items():
+        _require(store.id_at[slot] == name, "an id is listed under another slot")
         _require(int(store.id_hashes[slot]) == hash_text(name), "the hash of an id is wrong")
-    _require(all(store._ids[slot] is None for slot in free.tolist()), "a free slot has an id")
+    _require(all(store.id_at[slot] is None for slot in free.tolist()), "a free slot has an id")
     for what, array in (
         ("cells", store.cells),
         ("targets", targets),
@@ -302,8 +300,8 @@ def check(store: "SampleStore") -> None:
     _require(not np.signbit(cells[cells == 0]).any(), "a negative zero is held")
     store.categories.check_invariants(cells)
     store.classes.check_invariants(store.class_codes[held] if classification else np.zeros(0, np.int64))
-    store._expiries.check_invariants(store.held)
-    store._subjects.check_invariants(set(held.tolist()))
+    store.expiries.check_invariants(store.held)
+    store.subjects.check_invariants(set(held.tolist()))
 
 
 def _require(condition: bool, what: str) -> None:

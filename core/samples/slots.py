@@ -9,22 +9,24 @@
     targets      1       0        0       1       0      class codes, or y of a regression
 
 A sample keeps its slot. A slot that is freed is overwritten at once and reused before a new one is
-taken; slots from `_top` on have never been used.
+taken; slots from `top` on have never been used.
 """
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.data.schema import Schema, Task
-from oubli.core.data.values import normalise_id
-from oubli.core.errors import CapacityError, DuplicateIdError, UnknownIdError
-from oubli.core.samples.ids import end_of_numbers, read_ids
+from oubli.core.data.values import ID_LENGTH, RefusedError, Task, id_text, normalise_id
+from oubli.core.errors import CapacityError, DuplicateIdError, InputError, UnknownIdError
 from oubli.core.samples.lazy import MadeOf
 from oubli.core.slices import copied_list, cut, integers
+
+if TYPE_CHECKING:
+    from oubli.core.data.schema import Schema
 
 _SMALLEST = 16
 # Kernels keep slots in int32.
@@ -48,7 +50,7 @@ def _no_order() -> npt.NDArray[np.int64]:
 
 def _slots_by_id(table: "SlotTable", order: npt.NDArray[np.int64]) -> dict[str, int]:
     slot_of: dict[str, int] = {}
-    ids = cast("list[str]", table._ids)  # of slots that are held
+    ids = cast("list[str]", table.id_at)  # of slots that are held
     for part in cut(len(order)):
         numbers = order[part].tolist()
         slot_of.update(zip([ids[slot] for slot in numbers], numbers, strict=True))
@@ -66,18 +68,18 @@ class SlotTable:
 
     # Slots by id, in the order of the ids; of a copy, made when an id is first looked up. A dictionary of many entries
     # cannot be copied, nor let go of, without keeping other threads waiting; and many copies only go to a file.
-    _slot_of: dict[str, int] = MadeOf("_order", _slots_by_id, _no_order)  # type: ignore[assignment]
+    slot_of: dict[str, int] = MadeOf("unindexed", _slots_by_id, _no_order)  # type: ignore[assignment]
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: "Schema") -> None:
         self.schema = schema
         self._classification = schema.task is Task.CLASSIFICATION
-        self._slot_of = {}
-        self._order = _no_order()  # of a copy, until its ids are indexed: the slots in the order of the ids
-        self._ids: list[str | None] = []
-        self._free: list[int] = []
-        self._top = 0
-        self._next_id = 0
-        self._set_arrays(self._empty_arrays(0))
+        self.slot_of = {}
+        self.unindexed = _no_order()  # of a copy, until its ids are indexed: the slots in the order of the ids
+        self.id_at: list[str | None] = []
+        self.free: list[int] = []
+        self.top = 0
+        self.next_id = 0
+        self.set_arrays(self._empty_arrays(0))
 
     def _empty_arrays(self, capacity: int) -> _Arrays:
         labelled, targets = (capacity, 0) if self._classification else (0, capacity)
@@ -90,35 +92,37 @@ class SlotTable:
             held=np.zeros(capacity, np.bool_),
         )
 
-    def _set_arrays(self, arrays: _Arrays) -> None:
-        ids = self._ids + [None] * (len(arrays.held) - len(self._ids))
+    def set_arrays(self, arrays: _Arrays) -> None:
+        """Take over other arrays, in one step."""
+        ids = self.id_at + [None] * (len(arrays.held) - len(self.id_at))
         # One statement: no exception comes between its parts.
-        self.cells, self.class_codes, self.y, self.id_hashes, self.origins, self.held, self._ids = *arrays, ids
+        self.cells, self.class_codes, self.y, self.id_hashes, self.origins, self.held, self.id_at = *arrays, ids
 
     def _arrays(self) -> _Arrays:
         return _Arrays(self.cells, self.class_codes, self.y, self.id_hashes, self.origins, self.held)
 
     def _copied_arrays(self, capacity: int) -> _Arrays:
         arrays = self._empty_arrays(capacity)
-        top = self._top
+        top = self.top
         for old, new in zip(self._arrays(), arrays, strict=True):
             new[:top] = old[:top]
         return arrays
 
-    def _grow(self, capacity: int) -> None:
-        self._set_arrays(self._copied_arrays(capacity))
+    def grow(self, capacity: int) -> None:
+        """Make room for so many slots."""
+        self.set_arrays(self._copied_arrays(capacity))
 
     @property
     def _is_indexed(self) -> bool:
-        return "_slot_of" in self.__dict__
+        return "slot_of" in self.__dict__
 
     def _containers_nbytes(self) -> int:
-        order = self._order
-        index = self._slot_of if self._is_indexed else order
-        return sum(map(sys.getsizeof, (index, self._ids, self._free)))
+        order = self.unindexed
+        index = self.slot_of if self._is_indexed else order
+        return sum(map(sys.getsizeof, (index, self.id_at, self.free)))
 
     def __len__(self) -> int:
-        return self._top - len(self._free)
+        return self.top - len(self.free)
 
     def __contains__(self, sample_id: object) -> bool:
         return self.contains(sample_id)
@@ -131,26 +135,21 @@ class SlotTable:
     @property
     def n_slots(self) -> int:
         """Number of slots that have ever been used; those that are free are used again first."""
-        return self._top
-
-    @property
-    def next_id(self) -> int:
-        """The counter behind generated ids; only grows."""
-        return self._next_id
+        return self.top
 
     def slots(self) -> npt.NDArray[np.int64]:
         """Return the slots in use, ascending."""
-        return np.flatnonzero(self.held[: self._top])
+        return np.flatnonzero(self.held[: self.top])
 
     def slots_in_order(self) -> npt.NDArray[np.int64]:
         """Return the slots in use, in the order in which their samples were added."""
-        order = self._order
-        return integers(self._slot_of.values(), len(self)) if self._is_indexed else order.copy()
+        order = self.unindexed
+        return integers(self.slot_of.values(), len(self)) if self._is_indexed else order.copy()
 
     def ids(self) -> list[str]:
         """Return the ids held, in the order in which they were added."""
-        order = self._order
-        return list(self._slot_of) if self._is_indexed else list(self.names(order))
+        order = self.unindexed
+        return list(self.slot_of) if self._is_indexed else list(self.names(order))
 
     def names(self, slots: npt.NDArray[np.int64]) -> Iterator[str]:
         """Yield the ids of the samples in slots."""
@@ -159,11 +158,11 @@ class SlotTable:
 
     def contains(self, sample_id: object) -> bool:
         """Tell whether an id is held."""
-        return normalise_id(sample_id) in self._slot_of
+        return normalise_id(sample_id) in self.slot_of
 
     def id_of(self, slot: int) -> str:
         """Return the id of the sample in a slot."""
-        name = self._ids[slot]
+        name = self.id_at[slot]
         if name is None:
             raise IndexError(f"slot {slot} is free")
         return name
@@ -178,7 +177,7 @@ class SlotTable:
         DuplicateIdError
             When one is named twice.
         """
-        held = self._slot_of
+        held = self.slot_of
         if type(ids) is list and len(ids) == 1 and type(ids[0]) is str and (slot := held.get(ids[0])) is not None:
             return np.array((slot,), np.int64)  # mostly; what is held is an id
         names = read_ids(ids)
@@ -191,13 +190,13 @@ class SlotTable:
 
     def _slot(self, sample_id: object) -> int:
         name = normalise_id(sample_id)
-        slot = self._slot_of.get(name)
+        slot = self.slot_of.get(name)
         if slot is None:
             raise UnknownIdError([name])
         return slot
 
     def _refuse_held(self, names: Sequence[str]) -> None:
-        held = self._slot_of
+        held = self.slot_of
         for row, name in enumerate(names):
             if name in held:
                 raise DuplicateIdError(
@@ -209,51 +208,51 @@ class SlotTable:
 
         A journal can record them and `prepare` again with them: the counter moves all the same.
         """
-        if n == 1 and (name := str(self._next_id)) not in self._slot_of:
+        if n == 1 and (name := str(self.next_id)) not in self.slot_of:
             return [name]
-        names = list(map(str, range(self._next_id, self._next_id + n)))
-        if not self._slot_of or self._slot_of.keys().isdisjoint(names):
+        names = list(map(str, range(self.next_id, self.next_id + n)))
+        if not self.slot_of or self.slot_of.keys().isdisjoint(names):
             return names
         names = []
-        candidate = self._next_id
+        candidate = self.next_id
         while len(names) < n:
             name = str(candidate)
-            if name not in self._slot_of:
+            if name not in self.slot_of:
                 names.append(name)
             candidate += 1
         return names
 
     def _reserve_slots(self, n: int) -> None:
         """Make room for `n` further samples."""
-        needed = self._top + max(0, n - len(self._free))
+        needed = self.top + max(0, n - len(self.free))
         if needed > self.capacity:
             if needed > MAX_SLOTS:
                 raise CapacityError(f"more than {MAX_SLOTS} samples cannot be held at a time")
-            self._grow(min(max(needed, 2 * self.capacity, _SMALLEST), MAX_SLOTS))
+            self.grow(min(max(needed, 2 * self.capacity, _SMALLEST), MAX_SLOTS))
 
     def _next_slots(self, n: int) -> npt.NDArray[np.int64]:
         """Return the slots that the next `n` samples will take."""
-        reused = min(n, len(self._free))
+        reused = min(n, len(self.free))
         slots = np.empty(n, np.int64)
         if reused:
-            slots[:reused] = self._free[-1 : -reused - 1 : -1]
-        slots[reused:] = np.arange(self._top, self._top + n - reused)
+            slots[:reused] = self.free[-1 : -reused - 1 : -1]
+        slots[reused:] = np.arange(self.top, self.top + n - reused)
         return slots
 
     def _take_slots(self, n: int) -> None:
         """Take those out of what is free."""
-        reused = min(n, len(self._free))
+        reused = min(n, len(self.free))
         if reused:
-            del self._free[-reused:]
-        self._top += n - reused
+            del self.free[-reused:]
+        self.top += n - reused
 
-    def _pass_numbers(self, names: Sequence[str]) -> None:
+    def pass_numbers(self, names: Sequence[str]) -> None:
         """Move the counter past every number among given ids, so that it is never generated."""
-        self._next_id = max(self._next_id, end_of_numbers(names))
+        self.next_id = max(self.next_id, end_of_numbers(names))
 
     def _ids_without(self, gone: npt.NDArray[np.bool_]) -> tuple[dict[str, int], list[str | None]]:
         """Slots by id, and ids by slot, without some slots; faster than one by one when they are many."""
-        slots = np.fromiter(self._slot_of.values(), np.int64, len(self._slot_of))
+        slots = np.fromiter(self.slot_of.values(), np.int64, len(self.slot_of))
         kept = slots[~gone[slots]].tolist()
         names = list(map(self.id_of, kept))
         ids: list[str | None] = [None] * self.capacity
@@ -263,13 +262,13 @@ class SlotTable:
 
     def _copy_slots_to(self, other: "SlotTable") -> None:
         """Make another table, of the same schema, an independent copy of this one."""
-        del other._slot_of
-        other._order = self.slots_in_order()
-        other._ids = copied_list(self._ids)
-        other._free = copied_list(self._free)
-        other._top = self._top
-        other._next_id = self._next_id
-        other._set_arrays(self._copied_arrays(self.capacity))
+        del other.slot_of
+        other.unindexed = self.slots_in_order()
+        other.id_at = copied_list(self.id_at)
+        other.free = copied_list(self.free)
+        other.top = self.top
+        other.next_id = self.next_id
+        other.set_arrays(self._copied_arrays(self.capacity))
 
 
 def refuse_repeated(names: Sequence[str]) -> None:
@@ -279,3 +278,72 @@ def refuse_repeated(names: Sequence[str]) -> None:
         if name in seen:
             raise DuplicateIdError("is repeated in this call: name every id once", row=row, field="id", value=name)
         seen.add(name)
+
+
+# -- ids ---------------------------------------------------------------------------------------------
+
+# Numbers from here on are not exact in JavaScript, nor needed: the counter never gets there.
+COUNTER_LIMIT = 2**53
+_COUNTER_DIGITS = len(str(COUNTER_LIMIT))
+
+
+def read_ids(ids: Any) -> list[str]:
+    """Return ids as texts.
+
+    Raises
+    ------
+    InputError
+        For a single text (a list of ids is meant), and with the row for what is not an id.
+    """
+    if type(ids) is list:
+        values = ids.copy()
+    elif isinstance(ids, (str, bytes, dict)) or not isinstance(ids, Iterable):
+        raise InputError("ids must be a list: pass [id] for a single one", field="id")
+    elif isinstance(ids, np.ndarray) and ids.ndim != 1:
+        raise InputError("ids must be a 1d array or a list", field="id")
+    else:
+        values = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+    if _are_plain(values):
+        return values
+    names: list[str] = []
+    for row, value in enumerate(values):
+        try:
+            names.append(id_text(value))
+        except RefusedError as refused:
+            raise InputError(refused.rule, row=row, field="id", value=value) from None
+    return names
+
+
+def _are_plain(values: list[Any]) -> bool:
+    """Whether all are texts that need no closer look to be ids."""
+    if len(values) == 1:
+        (value,) = values
+        return type(value) is str and 0 < len(value) <= ID_LENGTH and value.isascii()
+    if set(map(type, values)) != {str}:
+        return not values
+    lengths = set(map(len, values))
+    return min(lengths) > 0 and max(lengths) <= ID_LENGTH and "".join(values).isascii()
+
+
+def hash_ids(names: Iterable[str]) -> npt.NDArray[np.uint64]:
+    """Hash ids as `oubli.core.rng.hash_text` does."""
+    digests = [blake2b(data, digest_size=8).digest() for data in map(str.encode, names)]
+    return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
+
+
+def end_of_numbers(names: Iterable[str]) -> int:
+    """Return one more than the largest number that the counter could reach and whose decimal text is among ids.
+
+    0 when there is none.
+    """
+    texts = [name for name in names if name.isdecimal() and len(name) <= _COUNTER_DIGITS]
+    if not "".join(texts).isascii():
+        texts = [text for text in texts if text.isascii()]
+    numbers = [int(text) for text in texts if text[0] != "0" or text == "0"]
+    return max((number for number in numbers if number < COUNTER_LIMIT), default=-1) + 1
+
+
+def canonical_number(name: str) -> int | None:
+    """Return the number whose decimal text an id is, when the counter could reach it."""
+    end = end_of_numbers([name])
+    return end - 1 if end else None

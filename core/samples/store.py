@@ -4,7 +4,7 @@
     encoding.py    X -> cells           targets.py    y -> canonical labels
     categories.py  values <-> codes     labels.py     classes <-> codes
     subjects.py    whom samples belong to      expiries.py   when samples have to go
-    sample_state.py  to arrays and back, and the check of every invariant
+    owners.py      the methods that say so     serialise.py  to arrays and back, and the check of every invariant
 
 Ids, subjects, expiries, category values and class values leave with the last sample that has them:
 they are overwritten before `remove` returns.
@@ -16,27 +16,28 @@ journal. A removal has two: `stage_removal` and `let_go`. `commit` and `remove` 
 
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.changes import Changes
 from oubli.core.data.encoding import Encoder
-from oubli.core.data.schema import ColumnType, Schema
-from oubli.core.data.targets import Label, encode_labels, encode_targets
-from oubli.core.data.values import normalise_id
+from oubli.core.data.targets import encode_labels, encode_targets
+from oubli.core.data.values import ColumnType, Label, normalise_id
 from oubli.core.errors import InputError
 from oubli.core.jit import aligned
 from oubli.core.rng import hash_text
 from oubli.core.samples.admission import admit
-from oubli.core.samples.categories import Arriving, CategoryTable, Leaving
-from oubli.core.samples.expiries import ExpiryIndex, checked_moment
-from oubli.core.samples.ids import end_of_numbers, hash_ids, read_ids
-from oubli.core.samples.labels import ClassTable, Moving
-from oubli.core.samples.records import HeldSample, Prepared
-from oubli.core.samples.slots import SlotTable, refuse_repeated
-from oubli.core.samples.subjects import SubjectIndex
+from oubli.core.samples.arrays import Data, Problem
+from oubli.core.samples.categories import CategoryTable
+from oubli.core.samples.labels import ClassTable
+from oubli.core.samples.owners import OwnedSlots
+from oubli.core.samples.records import Arrivals, Departures, HeldSample, Prepared
+from oubli.core.samples.serialise import check, dump, fill
+from oubli.core.samples.slots import end_of_numbers, hash_ids, read_ids, refuse_repeated
+
+if TYPE_CHECKING:
+    from oubli.core.data.schema import Schema
 
 __all__ = ["HeldSample", "Prepared", "SampleStore", "normalise_id"]
 
@@ -46,29 +47,7 @@ _TEXT_BYTES = sys.getsizeof("0123456789")
 _SUBJECT_TEXTS = 4
 
 
-class Arrivals(NamedTuple):
-    """What `SampleStore.hold` writes."""
-
-    prepared: Prepared
-    names: list[str]
-    slots: npt.NDArray[np.int64]
-    next_id: int
-    hashes: Any  # of the ids: uint64[n], or a number for one row
-    categories: Arriving | None  # of one row, looked up when it is held
-    classes: Moving | None
-
-
-class Departures(NamedTuple):
-    """What `SampleStore.let_go` does."""
-
-    slots: list[int]
-    where: npt.NDArray[np.int64] | None  # the same; of one sample None, as all that follows
-    categories: Leaving | None
-    classes: Moving | None
-    kept: tuple[dict[str, int], list[str | None]] | None  # slots by id and ids by slot, when most samples leave
-
-
-class SampleStore(SlotTable):
+class SampleStore(OwnedSlots):
     """The samples of one model.
 
     Parameters
@@ -94,16 +73,13 @@ class SampleStore(SlotTable):
     The arrays are replaced when the store grows; take them anew after every `commit`.
     """
 
-    def __init__(self, schema: Schema, owner: str = "the model") -> None:
+    def __init__(self, schema: "Schema", owner: str = "the model") -> None:
         super().__init__(schema)
-        self._encoder = Encoder(schema, owner)
-        self._categorical = self._encoder.categorical
+        self.encoder = Encoder(schema, owner)
+        self._categorical = self.encoder.categorical
         self.classes = ClassTable(schema.label_type)
         self.categories = CategoryTable(self._categorical)
-        self._subjects = SubjectIndex()
-        self._expiries = ExpiryIndex()
-        self._is_fresh_copy = False
-        self.changes = Changes()
+        self.is_fresh_copy = False
         self._blank = np.zeros(schema.n_features, schema.cell_dtype)  # copied in a third of the time of a scalar
 
     # What is held ---------------------------------------------------------------------------------
@@ -111,14 +87,14 @@ class SampleStore(SlotTable):
     @property
     def owner(self) -> str:
         """Name of the estimator in messages."""
-        return self._encoder.owner
+        return self.encoder.owner
 
     @property
     def nbytes(self) -> int:
         """Bytes in memory: exact for arrays, an estimate for texts."""
-        tables = self.classes.nbytes + self.categories.nbytes + self._expiries.nbytes
+        tables = self.classes.nbytes + self.categories.nbytes + self.expiries.nbytes
         containers = self._containers_nbytes()
-        texts = len(self) + _SUBJECT_TEXTS * len(self._subjects) + len(self.categories)
+        texts = len(self) + _SUBJECT_TEXTS * len(self.subjects) + len(self.categories)
         return sum(array.nbytes for array in self._arrays()) + tables + containers + texts * _TEXT_BYTES
 
     def get(self, sample_id: object) -> HeldSample:
@@ -141,15 +117,21 @@ class SampleStore(SlotTable):
                 features.append(self.categories.value(int(cell)))
             else:
                 features.append(bool(cell) if column.type is ColumnType.BOOLEAN else cell)
-        subject, expires_ms = self._subjects.get(slot), self._expiries.get(slot)
+        subject, expires_ms = self.subjects.get(slot), self.expiries.get(slot)
         return HeldSample(self.id_of(slot), features, self._label(slot), subject, expires_ms)
+
+    def problem(self) -> Problem:
+        """The samples as engines read them; anew after each change."""
+        classes = self.classes
+        data = Data(self.cells, self.class_codes, self.id_hashes, self.categories.hashes, self.schema.categorical_mask)
+        return Problem(data, classes.ranks(), len(classes), self.y, self.held, len(self), classes.counts)
 
     def _label(self, slot: int) -> Label:
         return self.classes.value(int(self.class_codes[slot])) if self._classification else float(self.y[slot])
 
     def same_content(self, sample_id: object, prepared: Prepared, row: int) -> bool:
         """Tell whether a prepared row has the features and the label of the sample held under an id."""
-        slot = self._slot_of.get(normalise_id(sample_id))
+        slot = self.slot_of.get(normalise_id(sample_id))
         if slot is None:
             return False
         label, other = self._label(slot), prepared.labels[row]
@@ -184,7 +166,7 @@ class SampleStore(SlotTable):
         InputError
             For whatever does not fit the schema; DuplicateIdError for an id given twice, or held.
         """
-        cells, texts = self._encoder.encode(X)
+        cells, texts = self.encoder.encode(X)
         n = len(cells)
         name = self.schema.label_name
         labels: list[Label] | npt.NDArray[np.float64]
@@ -231,7 +213,7 @@ class SampleStore(SlotTable):
             When an id has been added since `prepare`.
         """
         n = prepared.n
-        if self._is_fresh_copy:
+        if self.is_fresh_copy:
             self.build_index()  # what is changed is going to be asked
         names = prepared.ids
         if names is None:
@@ -239,16 +221,16 @@ class SampleStore(SlotTable):
             next_id = int(names[-1]) + 1
         else:
             self._refuse_held(names)
-            next_id = max(self._next_id, end_of_numbers(names))
+            next_id = max(self.next_id, end_of_numbers(names))
         if n == 1:
             texts, labels = prepared.texts, prepared.labels
             if (
-                not self._free
+                not self.free
                 or not self.categories.has_room(len(texts))
                 or (type(labels) is list and not self.classes.has_room_for(labels[0]))
             ):
                 self.reserve(prepared)
-            slot = self._free[-1] if self._free else self._top
+            slot = self.free[-1] if self.free else self.top
             return Arrivals(prepared, names, np.array([slot], np.int64), next_id, hash_text(names[0]), None, None)
         hashes = hash_ids(names)
         self.reserve(prepared)
@@ -263,7 +245,7 @@ class SampleStore(SlotTable):
         else:
             self._hold_many(arrivals)
         arrivals.prepared.ids = arrivals.names
-        self._next_id = arrivals.next_id
+        self.next_id = arrivals.next_id
         return arrivals.slots
 
     def admit(self, row: Any, y: Any) -> int | None:
@@ -282,11 +264,11 @@ class SampleStore(SlotTable):
     def _hold_one(self, arrivals: Arrivals) -> None:
         prepared, name = arrivals.prepared, arrivals.names[0]
         texts, labels = prepared.texts, prepared.labels
-        if self._free:
-            slot = self._free.pop()
+        if self.free:
+            slot = self.free.pop()
         else:
-            slot = self._top
-            self._top += 1
+            slot = self.top
+            self.top += 1
         self.cells[slot] = prepared.cells[0]
         if texts:
             row = self.cells[slot]
@@ -298,8 +280,8 @@ class SampleStore(SlotTable):
             self.y[slot] = labels[0]
         self.id_hashes[slot] = arrivals.hashes
         self.held[slot] = True
-        self._slot_of[name] = slot
-        self._ids[slot] = name
+        self.slot_of[name] = slot
+        self.id_at[slot] = name
 
     def _hold_many(self, arrivals: Arrivals) -> None:
         prepared, names, slots = arrivals.prepared, arrivals.names, arrivals.slots
@@ -320,12 +302,12 @@ class SampleStore(SlotTable):
             self.y[where] = prepared.labels
         self.id_hashes[where] = arrivals.hashes
         self.held[where] = True
-        self._slot_of.update(zip(names, numbers, strict=True))
+        self.slot_of.update(zip(names, numbers, strict=True))
         if isinstance(where, slice):
-            self._ids[where] = names
+            self.id_at[where] = names
         else:
             for slot, name in zip(numbers, names, strict=True):
-                self._ids[slot] = name
+                self.id_at[slot] = name
 
     # Removing -------------------------------------------------------------------------------------
 
@@ -360,14 +342,14 @@ class SampleStore(SlotTable):
         """
         if len(slots := slots if isinstance(slots, np.ndarray) else list(map(int, slots))) == 1:
             slot = int(slots[0])
-            if not 0 <= slot < self._top or self._ids[slot] is None:
+            if not 0 <= slot < self.top or self.id_at[slot] is None:
                 raise IndexError(f"slot {slot} is free")
             return Departures([slot], None, None, None, None)
         where = np.asarray(slots, np.int64)
         gone = np.zeros(self.capacity, np.bool_)
         if len(where) == 0:
             return Departures([], None, None, None, None)
-        if where.min() < 0 or where.max() >= self._top or not self.held[where].all():
+        if where.min() < 0 or where.max() >= self.top or not self.held[where].all():
             raise IndexError("a slot is free or named twice")
         gone[where] = True
         if np.count_nonzero(gone) != len(where):
@@ -401,13 +383,13 @@ class SampleStore(SlotTable):
         self.id_hashes[slot] = 0
         self.origins[slot] = 0
         self.held[slot] = False
-        if self._subjects:
-            self._subjects.unlink(slot)
-        if self._expiries:
-            self._expiries.forget([slot])
-        del self._slot_of[name]
-        self._ids[slot] = None
-        self._free.append(slot)
+        if self.subjects:
+            self.subjects.unlink(slot)
+        if self.expiries:
+            self.expiries.forget([slot])
+        del self.slot_of[name]
+        self.id_at[slot] = None
+        self.free.append(slot)
 
     def _let_go_of_many(self, departures: Departures, where: npt.NDArray[np.int64]) -> None:
         if departures.categories is not None:
@@ -422,115 +404,19 @@ class SampleStore(SlotTable):
         self.id_hashes[where] = 0
         self.origins[where] = 0
         slots = departures.slots
-        if self._subjects:
+        if self.subjects:
             for slot in slots:
-                self._subjects.unlink(slot)
-        if self._expiries:
-            self._expiries.forget(slots)
+                self.subjects.unlink(slot)
+        if self.expiries:
+            self.expiries.forget(slots)
         if departures.kept is not None:
-            self._slot_of, self._ids = departures.kept
+            self.slot_of, self.id_at = departures.kept
         else:
-            ids, slot_of = self._ids, self._slot_of
+            ids, slot_of = self.id_at, self.slot_of
             for slot in slots:
                 del slot_of[self.id_of(slot)]
                 ids[slot] = None
-        self._free.extend(slots)
-
-    # Subjects -------------------------------------------------------------------------------------
-
-    def set_subject(self, sample_id: object, subject: object | None) -> None:
-        """Say whom a sample belongs to; None takes it back.
-
-        Raises
-        ------
-        UnknownIdError, InputError
-            When the id is not held, or the subject is not text like an id.
-        """
-        self.changes.check()
-        text = None if subject is None else normalise_id(subject, field="subject")
-        slot = self._slot(sample_id)
-        with self.changes:
-            self._subjects.unlink(slot)
-            if text is not None:
-                self._subjects.link(slot, text)
-
-    def subject(self, sample_id: object) -> str | None:
-        """Return whom a sample belongs to.
-
-        Raises
-        ------
-        UnknownIdError
-            When the id is not held.
-        """
-        return self._subjects.get(self._slot(sample_id))
-
-    def ids_of_subject(self, subject: object) -> list[str]:
-        """Return the ids of a subject's samples, in the order in which they were linked."""
-        return list(map(self.id_of, self._subjects.slots(normalise_id(subject, field="subject"))))
-
-    # Expiries and origins -------------------------------------------------------------------------
-
-    def set_expiry(self, sample_id: object, expires_ms: int | None) -> None:
-        """Say when a sample has to go, in milliseconds since 1970 UTC; None takes it back.
-
-        Raises
-        ------
-        UnknownIdError, InputError
-            When the id is not held, or the time is not an integer of 64 bits.
-        """
-        self.changes.check()
-        slot = self._slot(sample_id)
-        moment = checked_moment(expires_ms)
-        with self.changes:
-            self._expiries.set(slot, moment)
-
-    def expiry(self, sample_id: object) -> int | None:
-        """Return when a sample has to go.
-
-        Raises
-        ------
-        UnknownIdError
-            When the id is not held.
-        """
-        return self._expiries.get(self._slot(sample_id))
-
-    def next_expiry(self) -> int | None:
-        """Return when the first sample has to go; None when none has to."""
-        return self._expiries.soonest()
-
-    def due(self, now_ms: int, limit: int) -> list[str]:
-        """Return the ids of up to `limit` samples that have to be gone by now, the soonest first."""
-        return list(map(self.id_of, self._expiries.due(now_ms, limit)))
-
-    def set_origins(self, ids: Iterable[object], value: int) -> None:
-        """Keep a number with samples, which is 0 until then.
-
-        Raises
-        ------
-        UnknownIdError, DuplicateIdError
-            When an id is not held, or named twice.
-        """
-        self.changes.check()
-        slots = self.find(ids)
-        with self.changes:
-            self.origins[slots] = value
-
-    def attach(self, slot: int, subject: str | None, expires_ms: int | None, origin: int) -> None:
-        """Give a sample that was just held what another one had; in a critical section."""
-        if subject is not None:
-            self._subjects.link(slot, subject)
-        self._expiries.set(slot, expires_ms)
-        self.origins[slot] = origin
-
-    def origin(self, sample_id: object) -> int:
-        """Return the number kept with a sample.
-
-        Raises
-        ------
-        UnknownIdError
-            When the id is not held.
-        """
-        return int(self.origins[self._slot(sample_id)])
+        self.free.extend(slots)
 
     # Queries --------------------------------------------------------------------------------------
 
@@ -545,13 +431,13 @@ class SampleStore(SlotTable):
             Hashes by code. The store's own table, or a longer copy in which categories that are not
             held have temporary codes.
         """
-        encoder = self._encoder
+        encoder = self.encoder
         known = None if type(X) is list else encoder.encode_plain(X)
         if known is None:
             known = encoder.encode_known_row(encoder.only_row(X), self.categories.tables)
         if known is not None:
             return known, self.categories.hashes
-        cells, texts = self._encoder.encode(X)
+        cells, texts = self.encoder.encode(X)
         if not texts:
             return cells, self.categories.hashes
         return cells, self.categories.encode_queries(cells, texts)
@@ -564,21 +450,21 @@ class SampleStore(SlotTable):
         other = SampleStore(self.schema, self.owner)
         other.classes = self.classes.copy()
         other.categories = self.categories.copy()
-        other._subjects = self._subjects.copy()
-        other._expiries = self._expiries.copy()
-        other._is_fresh_copy = True
+        other.subjects = self.subjects.copy()
+        other.expiries = self.expiries.copy()
+        other.is_fresh_copy = True
         self._copy_slots_to(other)
         return other
 
     def shred(self) -> None:
         """Overwrite the arrays that hold samples: the store is about to be let go of, and nobody reads it any more."""
-        aligned.shred((*self._arrays(), self.categories.hashes, self._expiries.moments))
+        aligned.shred((*self._arrays(), self.categories.hashes, self.expiries.moments))
 
     def build_index(self) -> None:
         """Get ready to look up ids and subjects; in a copy the first look-up does this, which takes a while."""
-        _ = self._slot_of
-        self._subjects.build_index()
-        self._is_fresh_copy = False
+        _ = self.slot_of
+        self.subjects.build_index()
+        self.is_fresh_copy = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Pickles and deep copies hold what is held, nothing of unused capacity.
@@ -586,14 +472,12 @@ class SampleStore(SlotTable):
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return everything held as arrays, and nothing else; see `oubli.core.samples.serialise`."""
-        from oubli.core.samples.serialise import dump
-
         self.changes.check()
         return dump(self)
 
     @classmethod
     def from_state(
-        cls, schema: Schema, arrays: Mapping[str, npt.NDArray[Any]], owner: str = "the model"
+        cls, schema: "Schema", arrays: Mapping[str, npt.NDArray[Any]], owner: str = "the model"
     ) -> "SampleStore":
         """Rebuild a store from `state`; slots stay as they are.
 
@@ -602,12 +486,10 @@ class SampleStore(SlotTable):
         FileError
             When the arrays do not fit the schema or each other.
         """
-        from oubli.core.samples.serialise import load
-
-        return load(schema, arrays, owner)
+        store = cls(schema, owner)
+        fill(store, arrays)
+        return store
 
     def check_invariants(self) -> None:
         """Walk all of the store; AssertionError names what is broken."""
-        from oubli.core.samples.serialise import check
-
         check(self)

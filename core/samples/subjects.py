@@ -99,9 +99,8 @@ class SubjectIndex:
     def copy(self) -> "SubjectIndex":
         """Return an independent copy."""
         other = SubjectIndex()
-        del other._index
-        other._unindexed = self.links()
-        other._n = self._n
+        other.__dict__.pop("_index")
+        other.__dict__.update(_unindexed=self.links(), _n=self._n)
         return other
 
     def check_invariants(self, held: set[int]) -> None:

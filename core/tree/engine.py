@@ -1,386 +1,281 @@
-"""The tree as one object: owns the arrays, makes them grow, calls the kernels.
+"""The engine of the fully dynamic decision tree (FuDyADT): a tree, the order of arrival, and what is promised."""
 
-Kernels never allocate. When the pool of nodes is full a build stops and says so; the methods here enlarge
-the pool and let it go on. Nothing here knows ids, labels or categories.
-"""
-
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from oubli.core.changes import Changes
-from oubli.core.jit import aligned
-from oubli.core.samples.arrays import Data
-from oubli.core.tree import arrays as packing
-from oubli.core.tree import state as nodes
-from oubli.core.tree.digest import tree_digest
-from oubli.core.tree.foresight import count_built, count_short_updates
-from oubli.core.tree.grow import FULL, OK
-from oubli.core.tree.importances import feature_importances
-from oubli.core.tree.invariants import check_invariants
-from oubli.core.tree.predict import end_of, ends_of, list_tags
-from oubli.core.tree.split import MAX_SAMPLES
-from oubli.core.tree.state import NIL, ROOT, TreeArrays, empty_tree, zeroed_nodes
-from oubli.core.tree.update import GO_ON, LEAVE_OFF, list_samples, run_updates
-from oubli.core.tree.workspace import STACK_SIZE, WorkingSpace, make_room
+from oubli.core.engine import Arrays, Counterpart, Engine, Progress, Shape, Slots
+from oubli.core.errors import CapacityError
+from oubli.core.samples.arrays import Problem
+from oubli.core.tree import check
+from oubli.core.tree.feasibility import find_broken_promises
+from oubli.core.tree.parameters import MAX_SAMPLES, TreeParameters
+from oubli.core.tree.tree import Tree
+from oubli.core.tree.window import Window
 
-__all__ = ["MAX_DEPTH", "MAX_SAMPLES", "Tree", "TreeSettings"]
-
-MAX_DEPTH = nodes.MAX_DEPTH
-
-# Working space for so many list entries is kept from one update to the next; more is given back.
-_KEPT_ENTRIES = 2**20
-
-_NO_SLOTS = np.zeros(0, np.int64)
+# A batch that is larger than both, in samples and as a share of those held, costs more to take in or out one by
+# one than to build the tree anew.
+_REBUILD_SHARE = 0.1
+_REBUILD_SIZE = 1000
+_CELLS_OF_READING = 20  # what reading a cell of a sample from Python takes, in such
+_CELLS_A_SECOND = 10_000_000  # sorted and divided by a build, roughly: numeric columns, half the speed of some machine
 
 
-@dataclass(frozen=True)
-class TreeSettings:
-    """The parameters of a tree, all defaults resolved to numbers.
+class TreeEngine(Engine):
+    """A tree that depends on its history within the bounds of its guarantee, until it is built anew."""
 
-    Attributes
-    ----------
-    max_depth : h, from 0 to MAX_DEPTH.
-    pruning_size : k, at least 1; a node with at most k samples is a leaf.
-    alpha : a node with a Gini index of at most alpha / 2 is a leaf.
-    epsilon : share of a node's samples that may come and go before it is built anew.
-    """
+    prefix = check.PREFIX
+    format = 1
 
-    max_depth: int
-    pruning_size: int
-    alpha: float
-    epsilon: float
+    settings: TreeParameters
 
-
-class Tree:
-    """A fully dynamic decision tree over the samples of a store.
-
-    Parameters
-    ----------
-    settings : the tree's parameters.
-    n_features : columns of the cells.
-    n_classes : room for class codes, at least 1.
-    cell_dtype : float32 or float64.
-    categorical_mask : bool[n_features]
-    changes : those of the samples' store; its own when left out.
-    """
-
-    def __init__(
-        self,
-        settings: TreeSettings,
-        n_features: int,
-        n_classes: int,
-        cell_dtype: npt.DTypeLike,
-        categorical_mask: npt.NDArray[np.bool_],
-        changes: Changes | None = None,
-    ) -> None:
-        self.settings = settings
-        self.changes = Changes() if changes is None else changes
-        self.n_features = n_features
-        self.cell_dtype = np.dtype(cell_dtype)
-        self.categorical_mask = np.array(categorical_mask, np.bool_)
-        self.arrays_ = empty_tree(max(n_classes, 2))
-        self._rule = np.array(
-            [min(settings.max_depth, MAX_DEPTH), settings.pruning_size, settings.alpha / 2, settings.epsilon],
-            np.float64,
-        )
-        self._space = self._make_room(0, 0)
-
-    # -- reading what is there ------------------------------------------------------------------
+    def __init__(self, settings: TreeParameters, *columns: Any) -> None:
+        self.tree = Tree(settings.tree, columns[0], 2, *columns[1:3])
+        super().__init__(settings, *columns)
+        self.window: Window | None = None if settings.window is None else Window(settings.window)
 
     @property
-    def width(self) -> int:
-        """Room for class codes."""
-        return int(self.arrays_.counts.shape[1])
+    def changes(self) -> Changes:
+        """Those of the tree, which opens a section of its own when it is built anew for a query."""
+        return self.tree.changes
 
-    @property
-    def n_samples(self) -> int:
-        """Samples in the tree."""
-        return int(self.arrays_.nodes["n_samples"][ROOT])
-
-    @property
-    def n_tags(self) -> int:
-        """Subtrees that are to be rebuilt before a query may pass."""
-        return int(self.arrays_.meta[nodes.N_TAGS])
-
-    @property
-    def n_nodes(self) -> int:
-        """Nodes of the tree, tagged ones counted as the leaves they are for now."""
-        meta = self.arrays_.meta
-        return int(meta[nodes.N_NODES] - 2 * meta[nodes.N_FREE_PAIRS]) - 1
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays, working space included."""
-        return sum(array.nbytes for array in self.arrays_) + self._space.nbytes
-
-    # -- room -----------------------------------------------------------------------------------
-
-    def _make_room(self, n_rows: int, n_codes: int) -> WorkingSpace:
-        return make_room(n_rows, n_codes, self.width, self.cell_dtype, self.categorical_mask, self._rule)
-
-    def _reserve_rows(self, n_rows: int) -> None:
-        """Make room for building on so many samples; on all there are, unless that would be kept for nothing."""
-        kept = min(self.n_samples + self.n_samples // 2, _KEPT_ENTRIES // self.n_features)
-        n_rows = max(n_rows, kept)
-        if n_rows > self._space.n_rows:
-            self._space = self._make_room(n_rows, self._space.n_codes)
-
-    def reserve_slots(self, data: Data) -> None:
-        """Make room for the lists of all samples."""
-        links = self.arrays_.links
-        if len(data.targets) > len(links):
-            enlarged = np.full((len(data.targets), 2), NIL, np.int32)
-            enlarged[: len(links)] = links
-            self.arrays_ = self.arrays_._replace(links=enlarged)
-
-    def _enlarge_pool(self) -> None:
-        old_nodes, old_counts = self.arrays_.nodes, self.arrays_.counts
-        capacity = 2 * len(old_nodes)
-        enlarged = zeroed_nodes(capacity)
-        enlarged[: len(old_nodes)] = old_nodes
-        counts = np.zeros((capacity, self.width), np.int32)
-        counts[: len(old_counts)] = old_counts
-        self.arrays_ = self.arrays_._replace(nodes=enlarged, counts=counts)
-
-    def widen(self, n_classes: int) -> None:
-        """Make room for class codes up to `n_classes`; O(model)."""
-        if n_classes <= self.width:
-            return
-        counts = np.zeros((len(self.arrays_.counts), n_classes), np.int32)
-        counts[:, : self.width] = self.arrays_.counts
-        space = make_room(0, 0, n_classes, self.cell_dtype, self.categorical_mask, self._rule)
-        old = self._space
-        # One statement: no exception comes between its parts.
-        self.arrays_, self._space = self.arrays_._replace(counts=counts), space
-        _overwrite(old)
+    @changes.setter
+    def changes(self, changes: Changes) -> None:
+        self.tree.changes = changes
 
     # -- learning -------------------------------------------------------------------------------
 
-    def _empty(self, n_classes: int) -> Self:
-        """A tree of the same parameters that holds nothing."""
-        return type(self)(
-            self.settings, self.n_features, n_classes, self.cell_dtype, self.categorical_mask, self.changes
-        )
+    @staticmethod
+    def check_capacity(settings: TreeParameters, n_samples: int, n_slots: int = 0) -> None:  # noqa: D102 - inherited
+        if n_samples > MAX_SAMPLES:
+            raise CapacityError(f"a tree holds at most {MAX_SAMPLES} samples")
 
-    def planted(self, data: Data, slots: npt.NDArray[np.int64]) -> Self:
-        """Another tree: the samples of `slots` under one tag at the root."""
-        other = self._empty(self.width)
-        other.plant(data, slots)
-        return other
+    @property
+    def keeps_order(self) -> bool:  # type: ignore[override]  # noqa: D102 - inherited
+        return self.settings.window is not None
 
-    def built(self, data: Data, slots: npt.NDArray[np.int64], n_classes: int) -> Self:
-        """Another tree, with room for so many classes, built on the samples of `slots`: a pure function of them."""
-        other = self._empty(max(n_classes, self.width))
-        other.build(data, slots)
-        return other
+    def enqueue(self, slots: Slots) -> Slots:  # noqa: D102 - inherited
+        size = self.settings.window
+        if size is None:
+            return slots[:0]
+        self.window = Window(size, slots[-size:].tolist())
+        return slots[:-size]
 
-    def plant(self, data: Data, slots: npt.NDArray[np.int64]) -> None:
-        """Forget the tree and put the samples of `slots` under one tag at the root."""
-        arrays = empty_tree(self.width, n_slots=len(data.targets))
-        list_samples(arrays, data.targets, slots)
-        self.arrays_ = arrays
+    def leaving(self, n_new: int, slots: Sequence[int] = ()) -> list[int]:  # noqa: D102 - inherited
+        return [] if self.window is None else self.window.leaving(n_new, slots)
 
-    def build(self, data: Data, slots: npt.NDArray[np.int64]) -> None:
-        """Build the tree from nothing on the samples of `slots`: a pure function of them."""
-        self.plant(data, slots)
-        shortage = self._run(data, _NO_SLOTS, 0, False, ROOT)
-        if shortage is not None:
-            raise shortage
+    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:  # noqa: D102 - inherited
+        tree = self.tree.built(problem.data, slots, len(problem.ranks))
+        # One statement: no exception comes between its parts.
+        self.tree, self.n_mutations = tree, 0
+        if progress is not None:
+            progress(1, 1)
 
-    def add(self, data: Data, slots: npt.NDArray[np.int64], *, lazy: bool = False) -> None:
-        """Learn the samples in `slots`, one after the other; `lazy` leaves tags instead of rebuilding."""
-        self.exchange(data, slots, len(slots), lazy=lazy)
+    def _is_built_anew(self, n_changed: int, n_samples: int) -> bool:
+        """Whether the tree is built anew when so many of the samples held have come, or will go.
 
-    def delete(self, data: Data, slots: npt.NDArray[np.int64], *, lazy: bool = False) -> None:
-        """Unlearn the samples in `slots`, one after the other; their cells and targets are still in place."""
-        self.exchange(data, slots, 0, lazy=lazy)
-
-    def exchange(self, data: Data, slots: npt.NDArray[np.int64], n_added: int, *, lazy: bool = False) -> None:
-        """Learn the samples in slots[:n_added] and unlearn those in the others, one after the other.
-
-        The same as `add` and `delete` in one call, which for two samples takes less time. In a critical section.
+        With an epsilon of 0 that comes to the same as learning them one by one, each of which builds the tree anew.
         """
-        if len(data.targets) > len(self.arrays_.links):
-            self.reserve_slots(data)
-        self._run(data, slots, n_added, lazy, NIL)
+        if n_changed == 1:
+            return False
+        is_large = n_changed > _REBUILD_SIZE and n_changed > _REBUILD_SHARE * n_samples
+        return is_large or self.settings.tree.epsilon == 0.0
 
-    def _build_below(self, data: Data, node: int) -> None:
-        """Build the subtree of a tagged leaf; without memory for that, MemoryError, and tags stay."""
-        with self.changes:
-            shortage = self._run(data, _NO_SLOTS, 0, False, node)
-        if shortage is not None:
-            raise shortage
+    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+        tree, window, data = self.tree, self.window, problem.data
+        tree.widen(len(problem.ranks))
+        planted = None
+        if self._is_built_anew(len(slots), problem.n_samples):
+            planted = self._planted_without(problem, self.leaving(len(slots), slots.tolist()))
+        elif len(data.targets) > len(tree.arrays_.links):
+            tree.reserve_slots(data)
+        tree.changes.undo = None
+        n_mutations = len(slots)
+        if window is None and planted is None:
+            tree.add(data, slots, lazy=lazy)
+        # Into a full window samples come one by one, each of which takes the place of the oldest.
+        for slot in slots.tolist() if window is not None else ():
+            oldest = window.append(slot)  # type: ignore[union-attr]
+            n_mutations += oldest is not None
+            if planted is None:
+                moved = [slot] if oldest is None else [slot, oldest]
+                tree.exchange(data, np.array(moved, np.int64), 1, lazy=lazy)
+        if planted is not None:
+            self.tree = planted
+        self.n_mutations += n_mutations
 
-    def _run(self, data: Data, slots: npt.NDArray[np.int64], n_added: int, lazy: bool, node: int) -> MemoryError | None:
-        """Run the kernel, with more room whenever it asks for some.
+    def _planted_without(self, problem: Problem, leaving: Any) -> Tree:
+        stays = problem.held.copy()
+        stays[leaving] = False
+        return self.tree.planted(problem.data, np.flatnonzero(stays))
 
-        When there is no memory for that, the rest of `slots` is learned and unlearned lazily, and the tags stay; the
-        error is returned.
-        """
-        done = 0
-        shortage: MemoryError | None = None
-        if len(data.category_hashes) > self._space.n_codes:
-            try:
-                self._space = self._make_room(self._space.n_rows, len(data.category_hashes))
-            except MemoryError as error:
-                shortage, lazy, node = error, True, NIL
-        while True:
-            space = self._space
-            status, done, node = run_updates(
-                *self.arrays_, data.cells, data.targets, data.category_hashes, space.lists, space.keys, space.arena,
-                slots, n_added, lazy, done, node,
-            )  # fmt: skip
-            if status == OK:
-                break
-            try:
-                if status == FULL:
-                    self._enlarge_pool()
-                    node = GO_ON
-                else:
-                    self._reserve_rows(int(self.arrays_.nodes["n_samples"][node]))
-            except MemoryError as error:
-                shortage, lazy = error, True
-                node = LEAVE_OFF if status == FULL else NIL
-        if self._space.lists.size > 4 * _KEPT_ENTRIES:
-            with suppress(MemoryError):
-                self.wipe_working_space()
-        return shortage
+    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+        tree, planted = self.tree, None
+        if self._is_built_anew(len(slots), problem.n_samples):
+            planted = self._planted_without(problem, slots)
+        tree.changes.undo = None
+        if self.window is not None:
+            self.window.remove(slots.tolist())
+        if planted is None:
+            tree.delete(problem.data, slots, lazy=lazy)
+        else:
+            self.tree = planted
+        self.n_mutations += len(slots)
 
-    def resolve(self, data: Data, max_tags: int | None = None) -> int:
-        """Rebuild the subtrees of all tags, or of `max_tags` at most, and return of how many."""
-        tags = np.empty(self.n_tags if max_tags is None else min(max_tags, self.n_tags), np.int64)
-        list_tags(self.arrays_.nodes, np.empty(STACK_SIZE, np.int64), tags)
-        for node in tags.tolist():
-            self._build_below(data, node)
-        return len(tags)
+    @property
+    def n_tags(self) -> int:  # noqa: D102 - inherited
+        return self.tree.n_tags
 
-    def n_short_updates(self, n_samples: int) -> int:
-        """How many samples may come and go until one builds some `n_samples` or more anew; see `foresight.py`."""
-        walk = np.empty(STACK_SIZE, np.int64)
-        return int(count_short_updates(self.arrays_.nodes, self.settings.epsilon, n_samples, walk))
-
-    def n_built_by(self, cells: npt.NDArray[Any], category_hashes: npt.NDArray[np.uint64]) -> int:
-        """How many samples, roughly, are built anew when one with the features of a row, `cells`, comes or goes."""
-        return int(count_built(self.arrays_.nodes, self.settings.epsilon, cells, 0, category_hashes))
+    def resolve(self, problem: Problem, max_tags: int | None = None) -> int:
+        """Build the subtrees of all tags and return how many there were; or those of `max_tags` at most."""
+        return self.tree.resolve(problem.data, max_tags)
 
     # -- reading --------------------------------------------------------------------------------
 
     def counts(
         self,
-        data: Data,
         cells: npt.NDArray[Any],
         category_hashes: npt.NDArray[np.uint64],
+        class_order: npt.NDArray[np.int64],
+        problem: Callable[[], Problem],
         *,
-        frozen: bool = False,
-    ) -> npt.NDArray[np.int64]:
-        """Class counts, by class code, of the leaf of each row, or of its nearest ancestor that has samples.
+        frozen: bool,
+    ) -> npt.NDArray[np.integer[Any]]:
+        """Class counts of each row's leaf in the order of the classes, int[n, n_classes]; int[n_classes] for one row.
 
-        Tags that the rows meet are resolved first; when `frozen`, in a copy, so that nothing is written and
-        the answer is the same.
-
-        Parameters
-        ----------
-        data : the samples held.
-        cells : float32/64[n, d], the rows.
-        category_hashes : the hashes that categorical cells of the rows index.
-
-        Returns
-        -------
-        int64[n, width]; zeros when the tree has no samples.
+        Arrays of one dimension are so much faster that a single row is worth the exception.
         """
-        if frozen and self.n_tags > 0:
-            return self.copy().counts(data, cells, category_hashes)
-        ends = np.empty(len(cells), np.int32)
-        done = ends_of(self.arrays_.nodes, cells, category_hashes, 0, ends)
-        while done < len(cells):
-            self._build_below(data, int(ends[done]))
-            done = ends_of(self.arrays_.nodes, cells, category_hashes, done, ends)
-        return self.arrays_.counts[ends].astype(np.int64)
+        tree = self.tree
+        if len(cells) == 1 and not (frozen and tree.n_tags):
+            return tree.count_one(lambda: problem().data, cells, category_hashes)[class_order]
+        counts = tree.counts(problem().data, cells, category_hashes, frozen=frozen)
+        return counts[0, class_order] if len(cells) == 1 else counts.take(class_order, axis=1)
 
-    def count_one(
-        self, data: Callable[[], Data], cells: npt.NDArray[Any], category_hashes: npt.NDArray[np.uint64]
-    ) -> npt.NDArray[Any]:
-        """Class counts for the one row of `cells`, as `counts` gives them; a view, only to be read.
+    def predict(  # noqa: D102 - inherited
+        self,
+        cells: npt.NDArray[Any],
+        category_hashes: npt.NDArray[np.uint64],
+        class_order: npt.NDArray[np.int64],
+        problem: Callable[[], Problem],
+        *,
+        frozen: bool,
+    ) -> npt.NDArray[np.float64]:
+        counts = self.counts(cells, category_hashes, class_order, problem, frozen=frozen)
+        shares: npt.NDArray[np.float64]
+        if counts.ndim == 1:
+            shares = (counts / counts.sum())[np.newaxis]
+        else:
+            shares = counts / counts.sum(axis=1, keepdims=True)
+        return shares
 
-        data : returns the samples held; only asked when there is a tag to be resolved.
-        """
-        node = end_of(self.arrays_.nodes, cells, 0, category_hashes)
-        while node < 0:
-            self._build_below(data(), ~node)
-            node = end_of(self.arrays_.nodes, cells, 0, category_hashes)
-        counts: npt.NDArray[Any] = self.arrays_.counts[node]
-        return counts
+    def importances(self) -> npt.NDArray[np.float64]:  # noqa: D102 - inherited
+        return self.tree.importances()
 
-    def importances(self) -> npt.NDArray[np.float64]:
-        """Share of each feature in the decrease of the Gini index; all tags must have been resolved."""
-        return feature_importances(self.arrays_, self.n_features)
+    def header(self) -> dict[str, Any]:  # noqa: D102 - inherited
+        return dict(vars(self.settings.tree))
 
-    def digest(self, class_order: npt.NDArray[np.int64]) -> str:
-        """SHA-256 of what predictions read, hexadecimal; all tags must have been resolved.
+    def digests(self, class_order: npt.NDArray[np.int64]) -> list[str]:  # noqa: D102 - inherited
+        return [self.tree.digest(class_order)]
 
-        class_order : codes of the classes held, in canonical order.
-        """
-        return tree_digest(self.arrays_, self.n_nodes, class_order)
+    @property
+    def nbytes(self) -> int:  # noqa: D102 - inherited
+        return self.tree.nbytes
+
+    def seconds_to_verify(self, problem: Problem) -> float:  # noqa: D102 - inherited
+        depth = min(self.settings.tree.max_depth, 32)
+        return problem.n_samples * self.n_features * (depth + _CELLS_OF_READING) / _CELLS_A_SECOND
+
+    def takes_long(  # noqa: D102 - inherited
+        self,
+        n_changed: int,
+        row: Callable[[], tuple[npt.NDArray[Any], npt.NDArray[np.uint64]]],
+        problem: Callable[[], Problem],
+        seconds: float,
+    ) -> bool:
+        n_rows = int(seconds * _CELLS_A_SECOND / self.n_features)
+        if 2 * self.tree.n_samples <= n_rows:
+            return False
+        n_updates = n_changed if self.window is None else 2 * n_changed
+        if self.tree.n_short_updates(n_rows) >= max(n_updates, 1):
+            return False
+        return n_updates != 1 or self.tree.n_built_by(*row()) > n_rows
 
     # -- keeping --------------------------------------------------------------------------------
 
-    def wipe_working_space(self) -> None:
-        """Overwrite what updates left behind, so that it holds nothing of any sample."""
-        old, self._space = self._space, self._make_room(0, 0)
-        _overwrite(old)
-
-    def shred(self) -> None:
-        """Overwrite all arrays; the tree cannot be used afterwards."""
-        self.wipe_working_space()
-        aligned.shred(self.arrays_)
-
-    def copy(self) -> "Tree":
-        """An independent copy, tags included; O(size)."""
-        other = Tree(self.settings, self.n_features, self.width, self.cell_dtype, self.categorical_mask)
-        other.arrays_ = TreeArrays(*(array.copy() for array in self.arrays_))
+    def copy(self) -> Self:  # noqa: D102 - inherited
+        other: Self = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.tree = self.tree.copy()
+        if self.window is not None:
+            other.window = Window(self.window.size, self.window.slots())
         return other
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The tree as arrays for a file, see `packing.py`; tags included, nothing of unused capacity."""
-        return packing.pack(self.arrays_, self.n_nodes)
+    def wipe(self) -> None:
+        """Overwrite the working space.
+
+        What a sample leaves in slots, tables, leaves and pools is overwritten when it goes; splits that were chosen
+        with it stay, until the tree is built anew.
+        """
+        self.tree.wipe_working_space()
+
+    def shred(self) -> None:  # noqa: D102 - inherited
+        self.tree.shred()
+
+    def arrays(self) -> Arrays:
+        """The tree, see `serialise.py`, and what is known from the samples.
+
+        held          bool[slots]: which slots hold samples
+        class_counts  int64[classes]: samples by class code
+
+        They say how much room a tree takes, and make a file that asks for more room than it has samples for as large as
+        that.
+        """
+        arrays = self.tree.arrays()
+        members = arrays["members"]
+        held = np.zeros(int(members.max()) + 1 if len(members) else 0, np.bool_)
+        held[members] = True
+        return {**arrays, "held": held, "class_counts": self.tree.class_counts()}
+
+    def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:  # noqa: D102 - inherited
+        width = len(arrays["class_counts"])
+        self.tree = Tree.from_arrays(self.settings.tree, width, arrays, problem.data, slots)
+
+    @staticmethod
+    def bytes_asked(settings: TreeParameters, shape: Shape, arrays: Arrays) -> int:
+        """Bytes of the tree that is made of a file, roughly: each node counts all classes that there is room for."""
+        if not arrays:
+            return 0
+        n_nodes, width = len(arrays["child"]), len(arrays["class_counts"])
+        return 2 * n_nodes * (4 * width + 64) + 32 * width + 32 * shape.n_codes
 
     @classmethod
-    def from_arrays(
-        cls,
-        settings: TreeSettings,
-        n_classes: int,
-        arrays: dict[str, npt.NDArray[Any]],
-        data: Data,
-        slots: npt.NDArray[np.int64],
-    ) -> Self:
-        """Undo `arrays`, over the samples of `slots`.
+    def check_file(  # noqa: D102 - inherited
+        cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool
+    ) -> None:
+        check.check_description(document, arrays, with_trees=with_trees)
 
-        Raises
-        ------
-        ValueError
-            When the arrays are not a tree of these samples, saying what is wrong.
-        """
-        tree = cls(settings, data.cells.shape[1], n_classes, data.cells.dtype, data.categorical)
-        tree.arrays_ = packing.unpack(arrays, tree.width, settings.max_depth, data, slots)
-        return tree
+    # -- checking -------------------------------------------------------------------------------
 
-    def check_invariants(self, data: Data, slots: npt.NDArray[np.int64]) -> None:
-        """Check that the tree holds the samples of `slots` and nothing else, and is sound; slow, for tests.
+    def recount(self, problem: Problem, slots: Slots, fresh: Counterpart | None = None) -> list[str]:
+        """Name the counters that differ when they are counted anew on the samples."""
+        tree, wrong = self.tree, []
+        try:
+            recounted = Tree.from_arrays(tree.settings, tree.width, tree.arrays(), problem.data, slots)
+        except ValueError as error:
+            wrong = [str(error)]
+        else:
+            wrong = check.compare(tree.arrays_, recounted.arrays_)
+        return wrong + check.check_updates(tree.arrays_, tree.settings.epsilon)
 
-        Raises
-        ------
-        AssertionError
-            Naming the node or slot and the rule that is broken.
-        """
-        check_invariants(self.arrays_, self.settings, data, slots)
+    def broken_promises(self, problem: Problem, slots: Slots) -> list[str]:  # noqa: D102 - inherited
+        if not self.settings.is_feasible:
+            return []
+        return find_broken_promises(self.tree.arrays_, self.settings, problem.data, slots)
 
-
-def _overwrite(space: WorkingSpace) -> None:
-    """Leave nothing of any sample in working space that is given up; its replacement is in use already."""
-    for array in (space.lists, space.keys, space.arena):
-        array.fill(0)
+    def check_invariants(self, problem: Problem, slots: Slots) -> None:  # noqa: D102 - inherited
+        self.tree.check_invariants(problem.data, slots)
+        if self.window is not None and self.window.slots() != slots.tolist():
+            raise AssertionError("the window has other samples, or in another order, than the store")

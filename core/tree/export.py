@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from oubli.core.base import check_number
-from oubli.core.data.schema import ColumnType
+from oubli.core.data.values import ColumnType
 from oubli.core.errors import InputError
+from oubli.core.parameters import check_number
 from oubli.core.rng import MISSING_CATEGORY
 from oubli.core.tree.state import MISSING_LEFT, MISSING_RIGHT, NIL, ROOT
 
@@ -39,7 +39,7 @@ class _Reader:
     """Reads nodes of a tree that has no tags."""
 
     def __init__(self, model: "DynamicTreeClassifier", names: Sequence[str], decimals: int) -> None:
-        self.arrays = model.tree_.arrays_
+        self.arrays = model.engine_.tree.arrays_
         self.schema = model.schema_
         self.order = model.class_order()
         self.classes = [str(value) for value in model.samples_.classes.values(self.order)]

@@ -4,8 +4,7 @@ import numpy as np
 
 from oubli.core.jit.policy import kernel
 from oubli.core.tree.split import goes_right
-from oubli.core.tree.state import NIL, ROOT, TAGGED
-from oubli.core.tree.update import size_class
+from oubli.core.tree.state import NIL, ROOT, TAGGED, size_class
 
 NEVER = np.iinfo(np.int64).max
 

@@ -14,7 +14,7 @@ from oubli.core.tree.split import side_of
 from oubli.core.tree.state import NIL, TreeArrays
 
 if TYPE_CHECKING:
-    from oubli.core.tree.engine import TreeSettings
+    from oubli.core.tree.parameters import TreeSettings
 
 
 def _require(condition: Any, rule: str) -> None:

@@ -1,14 +1,87 @@
-"""The tree's constructor parameters, checked and turned into numbers; and what they promise."""
+"""What can be set of a tree, the numbers that it comes to, and what they promise."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from oubli.core.base import check_number, draw_seed
 from oubli.core.errors import InputError
-from oubli.core.tree.engine import MAX_DEPTH, MAX_SAMPLES, TreeSettings
+from oubli.core.parameters import Parameter, check_parameters, draw_seed, random_state
 
+MAX_DEPTH = 64
+MAX_SAMPLES = 2**26  # 2^52 is exact in float64, see `split.py`
 EXACT_BELOW = 2**31 - 1
+
+PARAMETERS = (
+    Parameter(
+        "max_depth",
+        int,
+        10,
+        "Greatest depth of a tree; without it trees grow until their leaves are pure or small.",
+        low=0,
+        limit=MAX_DEPTH,
+        optional=True,
+    ),
+    Parameter(
+        "pruning_size", int, 1, "Samples up to which a node of a `tree` is a leaf (k).", low=1, limit=EXACT_BELOW
+    ),
+    Parameter(
+        "alpha",
+        float,
+        0.0,
+        "Gini index of a `tree`'s node below which it need not be split.",
+        low=0,
+        high=1,
+        opens="high",
+    ),
+    Parameter(
+        "beta",
+        float,
+        0.0,
+        "How far the gain of a `tree`'s split may be from the best one's; with `alpha` it bounds `epsilon`.",
+        low=0,
+        high=1,
+        opens="high",
+    ),
+    Parameter(
+        "epsilon",
+        float,
+        0.1,
+        "Share of a `tree`'s node that may change before it is built anew, or `derived` from `alpha` and `beta`.",
+        low=0,
+        optional=True,
+        none_word="derived",
+    ),
+    Parameter(
+        "window",
+        int,
+        None,
+        "Most samples that a `tree` holds: each one more makes it delete the oldest.",
+        low=1,
+        limit=MAX_SAMPLES,
+        optional=True,
+    ),
+    Parameter("lazy", bool, False, "Put building anew off until a query needs it.", is_setting=False),
+    random_state("Draws nothing; every kind has it."),
+)
+
+
+@dataclass(frozen=True)
+class TreeSettings:
+    """The parameters that the kernels read.
+
+    Attributes
+    ----------
+    max_depth : h, from 0 to MAX_DEPTH.
+    pruning_size : k, at least 1; a node with at most k samples is a leaf.
+    alpha : a node with a Gini index of at most alpha / 2 is a leaf.
+    epsilon : share of a node's samples that may come and go before it is built anew.
+    """
+
+    max_depth: int
+    pruning_size: int
+    alpha: float
+    epsilon: float
 
 
 @dataclass(frozen=True)
@@ -27,6 +100,10 @@ class TreeParameters:
     beta: float
     window: int | None
     seed: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as a model file has them."""
+        return asdict(self)
 
     @property
     def is_feasible(self) -> bool:
@@ -59,7 +136,7 @@ def epsilon_bound(alpha: float, beta: float, pruning_size: int) -> float:
     return min(1 / (pruning_size + 1), alpha / 5, beta / 12.5)
 
 
-def read_parameters(params: dict[str, Any]) -> TreeParameters:
+def read_settings(params: Mapping[str, Any]) -> TreeParameters:
     """Check a tree's parameters.
 
     Parameters
@@ -71,16 +148,8 @@ def read_parameters(params: dict[str, Any]) -> TreeParameters:
     InputError
         Naming the parameter, its value and the rule.
     """
+    check_parameters(PARAMETERS, params)
     depth, window = params["max_depth"], params["window"]
-    if depth is not None:
-        check_number("max_depth", depth, low=0, high=MAX_DEPTH)
-    check_number("pruning_size", params["pruning_size"], low=1, high=EXACT_BELOW)
-    for name in ("alpha", "beta"):
-        check_number(name, params[name], low=0, high=1, integral=False)
-        if params[name] == 1:
-            raise InputError(f"{name}={params[name]!r} must be below 1")
-    if window is not None:
-        check_number("window", window, low=1, high=MAX_SAMPLES)
     alpha, beta, pruning_size = float(params["alpha"]), float(params["beta"]), int(params["pruning_size"])
     tree = TreeSettings(
         max_depth=MAX_DEPTH if depth is None else int(depth),
@@ -93,11 +162,8 @@ def read_parameters(params: dict[str, Any]) -> TreeParameters:
 
 
 def _read_epsilon(epsilon: Any, bound: float) -> float:
-    """Check epsilon; None stands for the largest number below the bound."""
+    """The number that epsilon stands for; None stands for the largest below the bound."""
     if epsilon is not None:
-        check_number("epsilon", epsilon, low=0, integral=False)
-        if not math.isfinite(epsilon):
-            raise InputError("epsilon must be finite: max_depth=0 makes a tree that is never built anew")
         return float(epsilon)
     if bound == 0.0:
         raise InputError("epsilon=None is derived from alpha and beta: make both greater than 0, or give epsilon")

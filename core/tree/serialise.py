@@ -1,79 +1,236 @@
-"""A tree as a description and plain arrays, and back; for model files and pickles.
+"""The tree as plain arrays for a file, and back, checked.
 
-    settings          the parameters as numbers
-    n_mutations       added and deleted since the last fit or scrub
-    tree.*            the tree, see `packing.py`
-    tree.held         bool[slots]: which slots hold samples
-    tree.class_counts int64[classes]: samples by class code
+Packed nodes are in path order and in pairs, as in memory, without free ones; `members` lists the slots of all
+samples, leaf by leaf in path order. What can be counted anew (sizes, class counts, depths) is not in it.
 
-The last two are known from the samples. They say how much room a tree takes, and make a file that asks for more
-room than it has samples for as large as that.
+    child, attribute, kind, threshold / category, touched, built, flags      by node
+    sizes                                                                    samples by leaf
+    members                                                                  slots
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.samples.store import SampleStore
-from oubli.core.tree.engine import Tree, TreeSettings
-from oubli.core.tree.parameters import TreeParameters
+from oubli.core.jit.policy import kernel
+from oubli.core.samples.arrays import Data
+from oubli.core.tree.split import goes_right
+from oubli.core.tree.state import (
+    FREE_PAIR,
+    MAX_DEPTH,
+    MISSING_LEFT,
+    N_NODES,
+    N_TAGS,
+    NEXT,
+    NIL,
+    ONE_VS_REST,
+    ROOT,
+    TAGGED,
+    TreeArrays,
+    append_member,
+    empty_tree,
+)
+from oubli.core.tree.workspace import STACK_SIZE
 
-if TYPE_CHECKING:
-    from oubli.core.tree.estimator import DynamicTreeClassifier
-
-Arrays = dict[str, npt.NDArray[Any]]
-
-PREFIX = "tree."
-
-
-def take_apart(model: "DynamicTreeClassifier") -> tuple[dict[str, Any], Arrays]:
-    """Describe the tree, which has no tags, by JSON-able values and arrays."""
-    store = model.samples_
-    arrays = {PREFIX + name: array for name, array in model.tree_.arrays().items()}
-    slots = store.slots()
-    held = np.zeros(int(slots[-1]) + 1 if len(slots) else 0, np.bool_)
-    held[slots] = True
-    arrays[PREFIX + "held"] = held
-    arrays[PREFIX + "class_counts"] = np.bincount(store.class_codes[slots], minlength=model.tree_.width)
-    return {"settings": asdict(model.parameters_), "n_mutations": model.n_mutations_since_scrub_}, arrays
-
-
-def tree_bytes(arrays: Mapping[str, npt.NDArray[Any]]) -> int:
-    """Bytes of the tree that `put_together` makes, roughly: each node counts all classes that there is room for."""
-    n_nodes, width = len(arrays[PREFIX + "child"]), len(arrays[PREFIX + "class_counts"])
-    n_codes = int(arrays["categories.codes"].max(initial=-1)) + 1
-    return 2 * n_nodes * (4 * width + 64) + 32 * width + 32 * n_codes
-
-
-def read_settings(settings: Mapping[str, Any]) -> TreeParameters:
-    """Undo `asdict`."""
-    return TreeParameters(**{**settings, "tree": TreeSettings(**settings["tree"])})
+_FIELDS = ("category", "touched", "child", "attribute", "built", "kind", "flags")
+_DTYPES: dict[str, Any] = {
+    "category": np.uint64,
+    "touched": np.int64,
+    "child": np.int32,
+    "attribute": np.int32,
+    "built": np.int32,
+    "kind": np.uint8,
+    "flags": np.uint8,
+    "sizes": np.int32,
+    "members": np.int32,
+}
 
 
-def put_together(
-    model: "DynamicTreeClassifier",
-    document: Mapping[str, Any],
-    arrays: Mapping[str, npt.NDArray[Any]],
-    store: SampleStore,
-    *,
-    with_trees: bool,
-) -> None:
-    """Give an estimator the samples of a store and the tree that `take_apart` described, or build that anew.
+@kernel
+def order_nodes(nodes, walk, rows, children):
+    """Write the rows of a tree's nodes in path order, pair by pair, and the children they have then.
+
+    rows, children  int64[nodes of the tree + 1]; row 1 is the root's partner, which is no node
+
+    A pair comes when its parent does: the parent's left subtree follows, then the right one.
+    """
+    rows[0], rows[1] = ROOT, ROOT + 1
+    children[1] = NIL
+    walk[0] = 0
+    n_waiting = 1
+    size = 2
+    while n_waiting > 0:
+        n_waiting -= 1
+        place = walk[n_waiting]
+        child = np.int64(nodes[rows[place]]["child"])
+        children[place] = NIL
+        if child == NIL:
+            continue
+        children[place] = size
+        rows[size], rows[size + 1] = child, child + 1
+        walk[n_waiting] = size + 1
+        walk[n_waiting + 1] = size
+        n_waiting += 2
+        size += 2
+    return size
+
+
+@kernel
+def list_members(tree, rows, children, sizes, members):
+    """Write the samples of the leaves rows[i], in the order of the rows; returns the number of leaves."""
+    n_leaves = 0
+    n_members = 0
+    for place in range(rows.shape[0]):
+        if children[place] != NIL or place == ROOT + 1:
+            continue
+        sizes[n_leaves] = tree.nodes[rows[place]]["n_samples"]
+        n_leaves += 1
+        slot = np.int64(tree.nodes[rows[place]]["head"])
+        while slot != NIL:
+            members[n_members] = slot
+            n_members += 1
+            slot = np.int64(tree.links[slot, NEXT])
+    return n_leaves
+
+
+def pack(tree: TreeArrays, n_nodes: int) -> dict[str, npt.NDArray[Any]]:
+    """Return a tree of `n_nodes` nodes as arrays by name."""
+    rows, children = np.empty(n_nodes + 1, np.int64), np.empty(n_nodes + 1, np.int64)
+    order_nodes(tree.nodes, np.empty(STACK_SIZE, np.int64), rows, children)
+    sizes = np.zeros(n_nodes, np.int32)
+    members = np.zeros(int(tree.nodes["n_samples"][ROOT]), np.int32)
+    n_leaves = list_members(tree, rows, children, sizes, members)
+    arrays = {field: tree.nodes[field][rows] for field in _FIELDS}
+    arrays["child"] = children.astype(np.int32)
+    arrays["sizes"] = sizes[:n_leaves]
+    arrays["members"] = members
+    return arrays
+
+
+# -- and back -------------------------------------------------------------------------------------
+
+
+def _require(condition: Any, what: str) -> None:
+    if not condition:
+        raise ValueError(what)
+
+
+def _check_shapes(arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    for name, dtype in _DTYPES.items():
+        _require(name in arrays, f"{name} is missing")
+        array = arrays[name]
+        _require(array.dtype == np.dtype(dtype) and array.ndim == 1, f"{name} has another type or shape")
+    lengths = {len(arrays[field]) for field in _FIELDS}
+    _require(len(lengths) == 1, "the arrays of the nodes differ in length")
+    length = lengths.pop()
+    _require(length >= 2 and length % 2 == 0, "the nodes are not in pairs")
+    n_leaves = int((arrays["child"] == NIL).sum()) - 1
+    _require(len(arrays["sizes"]) == n_leaves, "the sizes are not those of the leaves")
+
+
+def _check_nodes(arrays: Mapping[str, npt.NDArray[Any]], max_depth: int, data: Data) -> None:
+    """Check that links form a tree in path order and that splits and counters are possible ones."""
+    child = arrays["child"]
+    is_inner = child != NIL
+    _require(is_in_path_order(child, np.empty(STACK_SIZE, np.int64), np.empty(STACK_SIZE, np.int64), max_depth),
+             "the nodes do not form a tree")  # fmt: skip
+    attribute, kind, flags = arrays["attribute"], arrays["kind"], arrays["flags"]
+    _require(((attribute >= 0) & (attribute < data.cells.shape[1])).all(), "a split reads a column that is not there")
+    _require((kind[is_inner] <= ONE_VS_REST).all(), "a split is of an unknown kind")
+    is_categorical = data.categorical[attribute[is_inner]]
+    _require(((kind[is_inner] == ONE_VS_REST) == is_categorical).all(), "a split does not fit its column's type")
+    thresholds = np.ascontiguousarray(arrays["category"]).view(np.float64)[is_inner & (kind <= MISSING_LEFT)]
+    _require((np.isfinite(thresholds) | (thresholds == np.inf)).all(), "a threshold is no number")
+    leaf_rest = arrays["category"][~is_inner].any() or attribute[~is_inner].any() or kind[~is_inner].any()
+    _require(not leaf_rest, "a leaf has a split")
+    _require((flags <= TAGGED).all() and not flags[is_inner].any() and flags[ROOT + 1] == 0, "a tag is out of place")
+    _require((arrays["touched"] >= 0).all() and (arrays["built"] >= 0).all(), "a counter is negative")
+
+
+@kernel
+def is_in_path_order(child, walk, depths, max_depth):
+    """Whether child links are those that `order_nodes` writes, and no leaf is too deep."""
+    walk[0], depths[0] = ROOT, 0
+    n_waiting = 1
+    size = 2
+    if child[ROOT + 1] != NIL:
+        return False
+    while n_waiting > 0:
+        n_waiting -= 1
+        place, depth = walk[n_waiting], depths[n_waiting]
+        if child[place] == NIL:
+            continue
+        if child[place] != size or size + 2 > child.shape[0] or depth >= max_depth:
+            return False
+        walk[n_waiting], depths[n_waiting] = size + 1, depth + 1
+        walk[n_waiting + 1], depths[n_waiting + 1] = size, depth + 1
+        n_waiting += 2
+        size += 2
+    return size == child.shape[0]
+
+
+@kernel
+def count_samples(tree, data, sizes, members):
+    """Take the samples of each leaf down from the root, count them on the way, and list them in their leaf.
+
+    Returns False when a sample arrives elsewhere. Nodes have their splits, and no samples.
+    """
+    nodes = tree.nodes
+    n_leaves = 0
+    first = 0
+    for leaf in range(nodes.shape[0]):
+        if nodes[leaf]["child"] != NIL or leaf == ROOT + 1:
+            continue
+        for i in range(first, first + np.int64(sizes[n_leaves])):
+            slot = np.int64(members[i])
+            node = np.int64(ROOT)
+            target = data.targets[slot]
+            nodes[node]["n_samples"] += 1
+            tree.counts[node, target] += 1
+            while nodes[node]["child"] != NIL:
+                node = np.int64(nodes[node]["child"]) + goes_right(nodes, node, data.cells, slot, data.category_hashes)
+                nodes[node]["n_samples"] += 1
+                tree.counts[node, target] += 1
+            if node != leaf:
+                return False
+            append_member(tree, node, slot)
+        first += np.int64(sizes[n_leaves])
+        n_leaves += 1
+    return True
+
+
+def unpack(
+    arrays: Mapping[str, npt.NDArray[Any]], width: int, max_depth: int, data: Data, slots: npt.NDArray[np.int64]
+) -> TreeArrays:
+    """Make a tree of the arrays that `pack` gave, over the samples of `slots`.
 
     Raises
     ------
     ValueError
-        When the parts do not fit together.
+        When they are no tree, or not of these samples.
     """
-    model.begin(store.schema, read_settings(document["settings"]), store)
-    if not with_trees:
-        model.grow_all()
-        return
-    parts = {name[len(PREFIX) :]: array for name, array in arrays.items() if name.startswith(PREFIX)}
-    width = len(parts["class_counts"])
-    model.tree_ = Tree.from_arrays(model.parameters_.tree, width, parts, model.data(), store.slots())
-    model.tree_.changes = store.changes
-    model.n_mutations_since_scrub_ = document["n_mutations"]
+    _check_shapes(arrays)
+    _check_nodes(arrays, min(max_depth, MAX_DEPTH), data)
+    members = arrays["members"]
+    _require((arrays["sizes"] >= 0).all(), "a leaf has a negative size")
+    _require(int(arrays["sizes"].astype(np.int64).sum()) == len(members), "the sizes do not add up to the samples")
+    _require(np.array_equal(np.sort(members), np.sort(slots)), "the leaves do not list the samples held")
+    _require(((data.targets[slots] >= 0) & (data.targets[slots] < width)).all(), "a class has no room")
+    tree = empty_tree(width, len(arrays["child"]), int(slots.max()) + 1 if len(slots) else 0)
+    for field in _FIELDS:
+        tree.nodes[field] = arrays[field]
+    _set_depths(tree)
+    tree.meta[N_NODES] = len(arrays["child"])
+    tree.meta[FREE_PAIR] = NIL
+    tree.meta[N_TAGS] = int((arrays["flags"] & TAGGED).sum())
+    _require(count_samples(tree, data, arrays["sizes"], members), "a sample is not where the splits lead")
+    return tree
+
+
+def _set_depths(tree: TreeArrays) -> None:
+    child, depth = tree.nodes["child"], tree.nodes["depth"]
+    # Parents come before their children.
+    for node in np.flatnonzero(child != NIL).tolist():
+        depth[child[node] : child[node] + 2] = depth[node] + 1

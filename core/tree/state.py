@@ -197,3 +197,14 @@ def empty_tree(n_classes: int, capacity: int = 64, n_slots: int = 0) -> TreeArra
         links=np.full((n_slots, 2), NIL, np.int32),
         meta=meta,
     )
+
+
+@pasted
+def size_class(n):
+    """Smallest power of two that is at least n; 0 for 0."""
+    if n <= 0:
+        return np.int64(0)
+    bound = np.int64(1)
+    while bound < n:
+        bound *= 2
+    return bound

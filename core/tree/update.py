@@ -15,27 +15,16 @@ Differs from the paper:
 
 import numpy as np
 
-from oubli.core.jit.policy import inner, kernel, pasted
+from oubli.core.jit.policy import inner, kernel
 from oubli.core.tree.collapse import collapse
 from oubli.core.tree.grow import OK, build, go_on, leave_off
 from oubli.core.tree.split import goes_right
-from oubli.core.tree.state import NIL, ROOT, TAGGED, TreeArrays, append_member, remove_member, set_tag
+from oubli.core.tree.state import NIL, ROOT, TAGGED, TreeArrays, append_member, remove_member, set_tag, size_class
 from oubli.core.tree.workspace import EPSILON, PATH, Samples, scratch_of
 
 # Instead of a node to be built: a build that found the pool full goes on, or leaves tags where it came to.
 GO_ON = -2
 LEAVE_OFF = -3
-
-
-@pasted
-def size_class(n):
-    """Smallest power of two that is at least n; 0 for 0."""
-    if n <= 0:
-        return np.int64(0)
-    bound = np.int64(1)
-    while bound < n:
-        bound *= 2
-    return bound
 
 
 @inner

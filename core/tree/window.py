@@ -1,7 +1,7 @@
 """A sliding window: the samples in the order of their arrival, so that the oldest can leave."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import chain, islice
 
 
@@ -26,13 +26,9 @@ class Window:
         """Return the slots, the oldest first."""
         return list(self._slots)
 
-    def oldest(self, n_new: int) -> list[int]:
-        """Return the slots that have to leave when so many come."""
-        return list(islice(self._slots, max(0, len(self._slots) + n_new - self.size)))
-
-    def leaving(self, slots: Sequence[int]) -> list[int]:
-        """Return the slots that will have left when some have come, in their order; some of those perhaps."""
-        return list(islice(chain(self._slots, slots), max(0, len(self._slots) + len(slots) - self.size)))
+    def leaving(self, n_new: int, slots: Iterable[int] = ()) -> list[int]:
+        """Return the slots that have to leave when so many come; `slots`: those that come, which may leave at once."""
+        return list(islice(chain(self._slots, slots), max(0, len(self._slots) + n_new - self.size)))
 
     def append(self, slot: int) -> int | None:
         """Take in the newest sample, and return the slot of the one that has to leave, if any."""

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 import oubli.app.service.compiling
-import oubli.core.jit.cache
+import oubli.core.jit.policy
 from oubli.app.service.compiling import prepare_kernels
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
-from oubli.core.jit.cache import NotKeptError
+from oubli.core.jit.policy import NotKeptError
 from oubli.core.registry import KINDS
 from tests.serving import Running, serving
 
@@ -221,7 +221,7 @@ def test_what_is_not_kept_is_compiled_by_another_process_and_else_here(
     def warm_up(task: Task, dtype: Any, *, kind: str, parameters: Any) -> None:
         assert (task, dtype, kind, parameters) == (Task.REGRESSION, np.float64, "incremental-boosting",
                                                    {"quantization": None})  # fmt: skip
-        kept = not getattr(oubli.core.jit.cache._here, "only_kept", False)
+        kept = not getattr(oubli.core.jit.policy._here, "only_kept", False)
         steps.append("compile" if kept else "load")
         if not kept:
             raise NotKeptError("a kernel")

@@ -13,12 +13,17 @@ from oubli.app.service.influence_methods import UnfitError, method_for, seconds_
 def boosted(n: int = 1_000, n_trees: int = 100, *, kind: str = "incremental-boosting", grids: bool = True) -> Any:
     guarantee = "exact" if kind.startswith("incremental") else "approximate"
     settings = SimpleNamespace(is_quantised=grids)
-    return SimpleNamespace(kind=kind, guarantee=guarantee, n_samples_=n, n_trees_=n_trees, settings_=settings)
+    methods = ("leaf-influence", "leaf-refit") + ("leave-one-out",) * (guarantee == "exact")
+    return SimpleNamespace(
+        kind=kind, guarantee=guarantee, n_samples_=n, n_trees_=n_trees, settings_=settings, influence_methods=methods
+    )
 
 
 def forest(n: int = 1_000, n_trees: int = 100, occurrences: int = 100) -> Any:
-    ensemble = SimpleNamespace(settings=SimpleNamespace(n_trees=n_trees, occurrences=occurrences))
-    return SimpleNamespace(kind="forest", guarantee="exact", n_samples_=n, ensemble_=ensemble)
+    settings = SimpleNamespace(n_trees=n_trees, occurrences=occurrences)
+    return SimpleNamespace(
+        kind="forest", guarantee="exact", n_samples_=n, settings_=settings, influence_methods=("leave-one-out",)
+    )
 
 
 @pytest.mark.parametrize(

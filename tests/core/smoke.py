@@ -17,7 +17,7 @@ import numpy as np
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier, load
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.forest import model as dynamic_forest
-from oubli.core.forest.engine import Ensemble
+from oubli.core.forest.ensemble import Ensemble
 
 
 def rows(n: int, dtype: str, seed: int) -> list[list[Any]]:

@@ -50,7 +50,7 @@ def facts(store: SampleStore) -> list[Any]:
     """Everything there is to know."""
     parts = [array.tobytes() for array in store._arrays()]
     parts += [array.tobytes() for array in (store.classes.counts, store.classes.order(), store.categories.counts)]
-    return [*parts, store.ids(), store.next_id, store.slots_in_order().tolist(), sorted(store._free), store._top]
+    return [*parts, store.ids(), store.next_id, store.slots_in_order().tolist(), sorted(store.free), store.top]
 
 
 def long_way(store: SampleStore, X: Any, y: Any) -> Any:
@@ -130,7 +130,7 @@ def test_a_full_store_and_a_copy_take_the_long_way() -> None:
 
 def test_a_number_that_is_an_id_is_passed_over() -> None:
     store = store_of(Schema(COLUMNS[2], Task.CLASSIFICATION, LabelType.STRING))
-    store._next_id = 5  # which is held
+    store.next_id = 5  # which is held
     assert store.admit(["u", 1.0, "v"], ["x"]) is None
 
 

@@ -19,9 +19,8 @@ import numpy as np
 import pytest
 from numba import config
 
-from oubli.core.jit import cache as kernel_cache
-from oubli.core.jit.cache import SUFFIX, origin_of
-from oubli.core.jit.policy import inner, kernel, spliced
+from oubli.core.jit import policy as kernel_cache
+from oubli.core.jit.policy import SUFFIX, inner, kernel, origin_of, spliced
 
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled")
 
@@ -338,8 +337,8 @@ def test_what_is_left_half_written_or_of_no_use_any_more_is_removed(directory: P
 
 WRITER = """
 import sys
-from oubli.core.jit import cache as kernel_cache
-from oubli.core.jit.cache import _packed, _read, _write
+from oubli.core.jit import policy as kernel_cache
+from oubli.core.jit.policy import _packed, _read, _write
 from pathlib import Path
 
 sys.stdin.readline()

@@ -141,7 +141,7 @@ def test_each_task_has_its_criteria() -> None:
     ],
 )
 def test_what_parameters_come_to(parameters: dict[str, Any], expected: dict[str, Any]) -> None:
-    settings = vars(fitted(**parameters).ensemble_.settings)
+    settings = fitted(**parameters).settings_.to_dict()
     assert {name: settings[name] for name in expected} == expected
     assert all(type(settings[name]) in {int, bool} for name in settings)
 
@@ -268,7 +268,7 @@ def test_an_interrupted_fit_leaves_the_model_as_it_was() -> None:
 def test_limits_of_the_data_structures_are_checked_before_anything_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = samples()
     model = fitted(occurrence=1.0)
-    monkeypatch.setattr("oubli.core.forest.model.MAX_ENTRIES", ensemble.places_of(model.ensemble_.settings, 60))
+    monkeypatch.setattr("oubli.core.forest.engine.MAX_ENTRIES", ensemble.places_of(model.engine_.ensemble.settings, 60))
     unchanged(model, lambda: model.add(X[:1], y[:1]), CapacityError, "61 samples in 4 trees .* lower `occurrence`")
     unchanged(model, lambda: model.fit(np.vstack([X, X]), [*y, *y]), CapacityError, "lower `occurrence`")
     model.replace("s0", X[1], y[1])
@@ -706,5 +706,5 @@ def test_nbytes_counts_samples_and_trees() -> None:
     small, large = fitted(n=20).nbytes_, fitted(n=60).nbytes_
     assert small < large
     model = fitted()
-    arrays = [*model.ensemble_.trees, model.samples_.cells, model.samples_.id_hashes]
+    arrays = [*model.engine_.ensemble.trees, model.samples_.cells, model.samples_.id_hashes]
     assert model.nbytes_ >= sum(array.nbytes for array in arrays)

@@ -163,7 +163,7 @@ def test_reading_again_does_not_make_it_again() -> None:
 def test_no_cached_property_is_made_of_what_changes() -> None:
     """`functools.cached_property` has no lock from 3.12 on: only what is the same for each thread may be one."""
     from oubli.core.boosting.online.retrain import Retraining
-    from oubli.core.influence.view import View
+    from oubli.core.influence.views import View
 
     allowed = {(Schema, "names"), (Schema, "cell_dtype"), (Schema, "categorical_mask"), (View, "trace"),
                (Retraining, "slots")}  # fmt: skip

@@ -20,7 +20,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from oubli.core.forest.engine import Ensemble
+from oubli.core.forest.ensemble import Ensemble
 from tests.core.mutated import MODELS, make, mutate, save, try_file
 
 SHORT = 40  # files of each model

@@ -20,7 +20,7 @@ from oubli.core import DynamicForestClassifier, DynamicForestRegressor, load, pe
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.errors import FileError
 from oubli.core.forest.blocks import ATTRIBUTE_SIZE, HI, LO, N_ATTRIBUTES, NEXT_FREE, layout_of
-from oubli.core.forest.engine import Ensemble
+from oubli.core.forest.ensemble import Ensemble
 from oubli.core.forest.state import FREE_ROOMS, MAX_ROOM, MISSING_LEFT, N_MEMBERS
 from tests.golden.make import HERE, rows
 from tests.golden.make import schema as golden_schema

@@ -47,7 +47,7 @@ def fingerprint(store):
     """Everything that a refused call must leave alone."""
     tables = [store.classes.counts.tolist(), store.classes.order().tolist(), store.categories.hashes.tolist()]
     arrays = [getattr(store, name).tobytes() for name in ("cells", "class_codes", "y", "id_hashes", "held")]
-    return tables, arrays, store.ids(), store.next_id, store.capacity, store._free.copy(), store._top
+    return tables, arrays, store.ids(), store.next_id, store.capacity, store.free.copy(), store.top
 
 
 def unchanged(store, call, error):
@@ -764,7 +764,7 @@ def test_memory_is_accounted_for():
         lambda s: s._ids.__setitem__(5, "x"),
         lambda s: s._ids.__setitem__(0, "x"),
         lambda s: s._slot_of.update(x=5),
-        lambda s: s._free.append(0),
+        lambda s: s.free.append(0),
         lambda s: s._subjects.link(5, "ann"),
         lambda s: s._expiries.set(5, 1),
         lambda s: s.origins.__setitem__(5, 1),

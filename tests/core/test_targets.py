@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oubli.core.data.schema import LabelType
-from oubli.core.data.targets import canonical_label, encode_labels, encode_targets, read_label_column
+from oubli.core.data.targets import encode_labels, encode_targets, read_label_column
+from oubli.core.data.values import canonical_label
 from oubli.core.errors import DataConversionWarning, InputError
 
 STRING, INTEGER, NUMBER, BOOLEAN, SCALAR = (

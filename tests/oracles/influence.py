@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from oubli.core.influence.losses import Loss
 from oubli.core.influence.start import StartRule
-from oubli.core.influence.view import LeafKind, View
+from oubli.core.influence.views import LeafKind, View
 
 Reals = npt.NDArray[np.float64]
 

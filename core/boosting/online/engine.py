@@ -15,14 +15,12 @@ Differs from the paper (bins and candidates do, too: see `discretise.py` and `ca
     e) a class that has lost its last sample takes its trees along.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.boosting.engine import Shape
+from oubli.core.boosting.engine import BoostedEngine
 from oubli.core.boosting.online import serialise
 from oubli.core.boosting.online.candidates import draw_candidates, no_candidates
 from oubli.core.boosting.online.classes import choose_classes, write_values
@@ -40,11 +38,12 @@ from oubli.core.boosting.online.labels import (
     tolerance_of,
     unit_of,
 )
+from oubli.core.boosting.online.limits import LastUpdate, is_too_much, room_for
 from oubli.core.boosting.online.measures import importances, leaf_score_error
 from oubli.core.boosting.online.parameters import OnlineSettings
 from oubli.core.boosting.online.recount import count_anew
 from oubli.core.boosting.online.retrain import Retraining, count_leaves, retrain
-from oubli.core.boosting.online.state import Forest, Rules, blank_forest
+from oubli.core.boosting.online.state import Forest, Labels, Rules, blank_forest
 from oubli.core.boosting.online.update import (
     DONE,
     GROUP,
@@ -52,90 +51,40 @@ from oubli.core.boosting.online.update import (
     N_CHECKED,
     NODE,
     Batch,
-    Labels,
     derive_all,
     make_batch,
     run_updates,
 )
 from oubli.core.boosting.online.workspace import Rows, choose_layout, gather_rows, no_layout
-from oubli.core.boosting.problem import Problem, check_size, n_groups
+from oubli.core.boosting.problem import check_size, n_groups
 from oubli.core.boosting.state import Trees, no_trees
-from oubli.core.changes import Changes
+from oubli.core.engine import Arrays, Progress, Shape, Slots
 from oubli.core.jit import aligned
 from oubli.core.rng import MISSING_CATEGORY, mix
+from oubli.core.samples.arrays import Problem
 
-Slots = npt.NDArray[np.int64]
 Work = tuple[Labels, Rules, Batch, Retraining]
 
 
-@dataclass
-class LastUpdate:
-    """What the last addition or deletion did.
-
-    Attributes
-    ----------
-    nodes_checked : nodes that were asked whether their split still has its place.
-    nodes_retrained : subtrees that were trained anew.
-    samples_retrained : the samples in them, added up.
-    grown : whether all trees were grown anew: the number of classes became 3, or was; the samples are more than twice
-        as many as when they were grown last; too many samples came or went at once; a target of a regression is out
-        of reach.
-    """
-
-    nodes_checked: int = 0
-    nodes_retrained: int = 0
-    samples_retrained: int = 0
-    grown: bool = False
-
-
-# A batch of more than one in so many samples held is too much: growing all anew takes no longer.
-MOST_CHANGED = 5
-# So is one of more than one in so many, when these are many. Growing anew takes some four times as long as an update in
-# place; but leaves that are behind by 4 % remember what was deleted, such as a trigger that all deleted samples had.
-MOST_OF_MANY = 60
-MANY = 100
+_FEW = 0.001  # share of the samples whose coming or going mostly leaves all splits where they are
+_SECONDS_A_PATH = 5e-6  # to take a sample through a tree, roughly
 # Working space for so many samples is kept from one update to the next; more is given back.
 _KEPT_ROWS = 2**14
 
 
-def is_too_much(n_moved: int, n_held: int) -> bool:
-    """Whether all trees are grown anew when so many samples come or go; n_held: afterwards."""
-    return MOST_CHANGED * n_moved > n_held or (n_moved > MANY and MOST_OF_MANY * n_moved > n_held)
+class OnlineTrees(BoostedEngine):
+    """Boosted trees updated in place, over the samples of a store."""
 
+    measures_distance = True
 
-class OnlineTrees:
-    """Boosted trees updated in place, over the samples of a store.
-
-    Parameters
-    ----------
-    settings : the parameters.
-    n_features : columns of the cells.
-    cell_dtype : float32 or float64.
-    categorical_mask : bool[n_features]
-    is_classification : whether the labels are classes.
-    """
-
-    def __init__(
-        self,
-        settings: OnlineSettings,
-        n_features: int,
-        cell_dtype: npt.DTypeLike,
-        categorical_mask: npt.NDArray[np.bool_],
-        is_classification: bool,
-    ) -> None:
-        self.settings = settings
-        self.n_features = n_features
-        self.cell_dtype = np.dtype(cell_dtype)
-        self.categorical_mask = np.array(categorical_mask, np.bool_)
-        self.is_classification = is_classification
-        self.changes = Changes()
+    def __init__(self, settings: OnlineSettings, *columns: Any) -> None:
+        super().__init__(settings, *columns)
         self.last_update = LastUpdate()
         self._forget(0)
 
     def _empty(self) -> Self:
-        """Trees of the same parameters that hold nothing."""
-        arguments = self.settings, self.n_features, self.cell_dtype, self.categorical_mask, self.is_classification
-        other = type(self)(*arguments)
+        """Trees of the same parameters that hold nothing, to take the place of these."""
+        other = self.counterpart()
         other.changes = self.changes
         return other
 
@@ -151,12 +100,12 @@ class OnlineTrees:
         self.scale = NO_SCALE
         self.ranks = np.zeros(0, np.int32)
         self.held = np.zeros(n_slots, np.bool_)
-        self.bins = no_bins(self.categorical_mask)
+        self.bins = no_bins(self.categorical)
         self.candidates = no_candidates(self.n_features)
         self.codes = np.zeros((n_slots, self.n_features), np.uint16)
         self.layout = no_layout()
         self.forest = self._blank_forest(n_slots)
-        self._space = self._make_space(0)
+        self.space = self.make_space(0)
 
     def _blank_forest(self, n_slots: int) -> Forest:
         n_trees = self.settings.n_estimators * self.groups
@@ -165,11 +114,12 @@ class OnlineTrees:
             is_classification=self.is_classification,
         )  # fmt: skip
 
-    def _make_space(self, n_rows: int) -> Space:
+    def make_space(self, n_rows: int) -> Space:
+        """Working space for so many samples."""
         return make_space(n_rows, self.candidates.n_bins, self.settings.max_leaf_nodes)
 
     @staticmethod
-    def bytes_asked(settings: OnlineSettings, shape: Shape, arrays: dict[str, npt.NDArray[Any]]) -> int:
+    def bytes_asked(settings: OnlineSettings, shape: Shape, arrays: Arrays) -> int:
         """Bytes of the engine that is made of the arrays of a file, roughly; of a new one when there are no arrays."""
         return serialise.bytes_asked(settings, shape, arrays)
 
@@ -196,11 +146,10 @@ class OnlineTrees:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays, working space included."""
-        parts = (self.forest, self.bins, self.candidates, self.layout, self._space)
+        parts = (self.forest, self.bins, self.candidates, self.layout, self.space)
         return sum(array.nbytes for part in parts for array in part) + self.codes.nbytes + self.held.nbytes
 
-    def importances(self) -> npt.NDArray[np.float64]:
-        """Sum of the gains of all splits by feature, float64[d]."""
+    def gains(self) -> npt.NDArray[np.float64]:  # noqa: D102 - inherited
         return importances(self.forest, self._rules(), self.n_features)
 
     def leaf_score_error(self, problem: Problem) -> float:
@@ -215,16 +164,17 @@ class OnlineTrees:
 
     # -- growing --------------------------------------------------------------------------------
 
-    def grow(self, problem: Problem, slots: Slots, progress: Callable[[int, int], None] | None = None) -> None:
+    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
         """Forget everything and train on the samples of some slots: a function of the set of them.
 
         progress : called after each tree with how many are done, and how many there will be.
         """
         other = self._empty()
-        other._grow(problem, slots, progress)
+        other.train_on(problem, slots, progress)
         self._become(other)
 
-    def _grow(self, problem: Problem, slots: Slots, progress: Callable[[int, int], None] | None) -> None:
+    def train_on(self, problem: Problem, slots: Slots, progress: Progress | None) -> None:
+        """Train on the samples of some slots, in trees that hold nothing."""
         slots = np.sort(slots)
         settings = self.settings
         self.last_update = LastUpdate(samples_retrained=len(slots), grown=True)
@@ -238,10 +188,10 @@ class OnlineTrees:
         self.restore_bins(problem, slots, make_bins(problem.data, slots, settings.max_bins))
         self._grow_trees(self._labels(problem), slots, progress)
 
-    def _grow_trees(self, labels: Labels, slots: Slots, progress: Callable[[int, int], None] | None) -> None:
+    def _grow_trees(self, labels: Labels, slots: Slots, progress: Progress | None) -> None:
         forest, bins, candidates, rules = self.forest, self.bins, self.candidates, self._rules()
         n = len(slots)
-        space = self._make_space(n)
+        space = self.make_space(n)
         rows = self._gather(slots, with_columns=True)
         sums, probabilities = np.zeros((self.groups, n)), np.zeros(self.groups)
         for iteration in range(self.settings.n_estimators):
@@ -266,7 +216,7 @@ class OnlineTrees:
 
     def restore(self, slots: Slots, groups: int, ranks: npt.NDArray[np.int32], n_grown: int, scale: Scale) -> None:
         """Begin again with the samples of some slots, trees yet to come."""
-        self._forget(_room_for(slots))
+        self._forget(room_for(slots))
         self.held[slots] = True
         self.groups, self.ranks, self.n_grown, self.scale = groups, ranks, n_grown, scale
 
@@ -280,7 +230,7 @@ class OnlineTrees:
         self._encode(problem, slots)
         self.layout = choose_layout(self.codes, slots, bins.first, self.candidates.first)
         self.forest = self._blank_forest(len(self.held))
-        self._space = self._make_space(0)
+        self.space = self.make_space(0)
 
     def restore_sums(self, slots: Slots) -> None:
         """Count in the trees, whose structure is known, what samples contribute."""
@@ -292,13 +242,22 @@ class OnlineTrees:
 
     # -- updating -------------------------------------------------------------------------------
 
-    def add(self, problem: Problem, slots: Slots) -> None:
-        """Learn samples that have just joined the others."""
+    def _fit_anew(self, problem: Problem, slots: Slots) -> None:
+        """Fit as a part of a change, which is counted all the same."""
+        n_mutations = self.n_mutations
+        self.fit(problem, slots)
+        self.n_mutations = n_mutations
+
+    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+        self._add(problem, slots)
+        self.n_mutations += len(slots)
+
+    def _add(self, problem: Problem, slots: Slots) -> None:
         n_after = self.n_held + len(slots)
         groups = n_groups(problem, n_after)
         check_size(self.settings.n_estimators, groups, 2 * self.settings.max_leaf_nodes - 1)
         if self._must_grow(problem, slots, n_after, groups):
-            self.grow(problem, np.concatenate([np.flatnonzero(self.held), slots]))
+            self._fit_anew(problem, np.concatenate([np.flatnonzero(self.held), slots]))
             return
         self._reserve(slots)
         if groups > self.groups:
@@ -343,39 +302,33 @@ class OnlineTrees:
         self.groups = groups
         write_values(self.forest, self._rules())
 
-    def delete(self, problem: Problem, slots: Slots) -> None:
-        """Unlearn samples that are about to leave; their cells and labels are still in place.
+    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+        self._delete(problem, slots)
+        self.n_mutations += len(slots)
 
-        When classes leave with them, `reclass` is to be called next.
-        """
+    def _delete(self, problem: Problem, slots: Slots) -> None:
         n_after = self.n_held - len(slots)
+        loses_classes = n_after > 0 and problem.changes_classes(slots)
+        after, rest = problem.without(slots) if loses_classes else (problem, slots)
         if n_after == 0:
             other = self._empty()
-            other.last_update = LastUpdate(grown=True)
+            other.n_mutations, other.last_update = self.n_mutations, LastUpdate(grown=True)
             self._become(other)
+        elif loses_classes and (groups := n_groups(after, n_after)) != self.groups and groups < 3:
+            self._fit_anew(after, rest)  # the loss is another one
         elif is_too_much(len(slots), n_after):
-            stays = self.held.copy()
-            stays[slots] = False
-            self._grow_on(problem, np.flatnonzero(stays))
+            self._fit_anew(*problem.without(slots))
         elif self.groups:
             is_new = np.zeros(self.groups, np.bool_)
             work = self._make_work(problem, slots, -1, n_after)
             self.changes.undo = None
             self.held[slots] = False
             self._update(work, slots, -1, is_new)
+            if loses_classes:
+                self.reclass(after, rest)
         else:
             self.changes.undo = None
             self.held[slots] = False
-
-    def _grow_on(self, problem: Problem, slots: Slots) -> None:
-        """Grow all trees anew on the samples that stay; classes may lose their last sample."""
-        if self.is_classification:
-            ranks = problem.ranks.copy()
-            ranks[np.setdiff1d(np.flatnonzero(ranks >= 0), problem.data.targets[slots])] = -1
-            order = np.argsort(ranks, kind="stable")[np.count_nonzero(ranks < 0) :]
-            ranks[order] = np.arange(len(order), dtype=np.int32)
-            problem = problem._replace(ranks=ranks, n_classes=len(order))
-        self.grow(problem, slots)
 
     def reclass(self, problem: Problem, slots: Slots) -> None:
         """Drop the trees of classes that no sample is of any more; with fewer than three left, grow all anew.
@@ -386,7 +339,7 @@ class OnlineTrees:
         if groups == self.groups:
             return
         if groups < 3:
-            self.grow(problem, slots)
+            self._fit_anew(problem, slots)
             return
         places = self._places_of_classes(problem.ranks, groups)
         self.forest = choose_classes(self.forest, self.groups, places)
@@ -398,7 +351,7 @@ class OnlineTrees:
         n_slots = int(slots.max()) + 1
         if n_slots <= len(self.held):
             return
-        n_more = _room_for(np.array([n_slots])) - len(self.held)
+        n_more = room_for(np.array([n_slots])) - len(self.held)
         forest = self.forest
         held = np.pad(self.held, (0, n_more))
         codes = np.pad(self.codes, ((0, n_more), (0, 0)))
@@ -421,7 +374,7 @@ class OnlineTrees:
         forest, (labels, rules, batch, retraining) = self.forest, work
         while True:
             status = run_updates(
-                forest, self.bins, self.candidates, rules, labels, self._space, self.codes, batch, is_new
+                forest, self.bins, self.candidates, rules, labels, self.space, self.codes, batch, is_new
             )
             if status == DONE:
                 break
@@ -430,8 +383,8 @@ class OnlineTrees:
         self.last_update = LastUpdate(int(batch.cursor[N_CHECKED]), retraining.n_nodes, retraining.n_samples)
         if sign < 0:
             self.codes[slots] = 0
-        if len(self._space.order) > _KEPT_ROWS:
-            self._space = self._make_space(0)
+        if len(self.space.order) > _KEPT_ROWS:
+            self.space = self.make_space(0)
 
     def _retrain(
         self, retraining: "Retraining", rules: Rules, labels: Labels, iteration: int, tree: int, place: int
@@ -440,29 +393,35 @@ class OnlineTrees:
         forest, settings = self.forest, self.settings
         members, n_leaves = retraining.list_members(forest, tree, place)
         n = len(members)
-        if n > len(self._space.order):
-            self._space = self._make_space(min(2 * n, len(retraining.slots)))
+        if n > len(self.space.order):
+            self.space = self.make_space(min(2 * n, len(retraining.slots)))
         sums = retraining.sums_of(forest, members, iteration, self.groups)
         budget = settings.max_leaf_nodes - count_leaves(forest, tree) + n_leaves
         rows = self._gather(members, with_columns=False)
         retrain(
-            forest, self.bins, self.candidates, self.layout, rules, labels, rows, self.codes, members, self._space,
+            forest, self.bins, self.candidates, self.layout, rules, labels, rows, self.codes, members, self.space,
             iteration, tree, place, budget, sums, retraining.stack, np.zeros(self.groups),
         )  # fmt: skip
         retraining.n_nodes += 1
         retraining.n_samples += n
 
+    def seconds_to_change(self, n_changed: int, problem: Problem) -> float:  # noqa: D102 - inherited
+        fitting = self.seconds_to_fit(problem)
+        if n_changed > _FEW * problem.n_samples:
+            return fitting  # some splits will lose their place, and in later trees more of them
+        return min(fitting, n_changed * self.n_trees * _SECONDS_A_PATH)
+
     # -- keeping --------------------------------------------------------------------------------
 
     def copy(self) -> Self:
         """An independent copy; O(size)."""
-        other = self._empty()
-        other.changes = Changes()
+        other = self.counterpart()
+        other.n_mutations = self.n_mutations
         other.groups, other.n_grown, other.scale = self.groups, self.n_grown, self.scale
         other.ranks, other.held, other.codes = self.ranks.copy(), self.held.copy(), self.codes.copy()
         other.bins, other.candidates, other.layout = self.bins.copy(), self.candidates, self.layout
         other.forest = self.forest.copy()
-        other._space = other._make_space(0)
+        other.space = other.make_space(0)
         other.last_update = self.last_update
         return other
 
@@ -473,26 +432,15 @@ class OnlineTrees:
 
     def wipe(self) -> None:
         """Overwrite the working space, so that it holds nothing of any sample."""
-        old, self._space = self._space, self._make_space(0)
+        old, self.space = self.space, self.make_space(0)
         for array in old:
             array.fill(0)
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """The trees as arrays for a file, see `serialise.py`."""
         return serialise.pack(self)
 
-    @classmethod
-    def from_arrays(
-        cls,
-        settings: OnlineSettings,
-        n_features: int,
-        cell_dtype: npt.DTypeLike,
-        categorical_mask: npt.NDArray[np.bool_],
-        is_classification: bool,
-        arrays: dict[str, npt.NDArray[Any]],
-        problem: Problem,
-        slots: Slots,
-    ) -> Self:
+    def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:
         """Undo `arrays`, over the samples of `slots`.
 
         Raises
@@ -500,14 +448,11 @@ class OnlineTrees:
         ValueError
             When the arrays are not trees of these samples, saying what is wrong.
         """
-        trees = cls(settings, n_features, cell_dtype, categorical_mask, is_classification)
-        serialise.unpack(trees, arrays, problem, slots)
-        return trees
+        serialise.unpack(self, arrays, problem, slots)
 
     # -- checking -------------------------------------------------------------------------------
 
-    def recount(self, problem: Problem, slots: Slots) -> list[str]:
-        """Name the counters kept that the samples of `slots`, which are all, do not confirm."""
+    def find_differences(self, problem: Problem, slots: Slots) -> list[str]:  # noqa: D102 - inherited
         if not np.array_equal(np.flatnonzero(self.held), np.sort(slots)):
             return ["the trees do not hold the samples"]
         return compare(self.forest, self._count_anew(np.sort(slots))) if self.groups else []
@@ -521,9 +466,3 @@ class OnlineTrees:
             Naming what is broken.
         """
         check_invariants(self, problem, slots)
-
-
-def _room_for(slots: Slots) -> int:
-    """Slots to make room for: some more than there are, so that adding one seldom moves everything."""
-    n_slots = int(slots.max()) + 1 if len(slots) else 0
-    return n_slots + n_slots // 16 + 16

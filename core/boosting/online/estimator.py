@@ -1,18 +1,16 @@
 """Online gradient boosting, as users meet it."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
-from oubli.core.boosting.model import BoostedClassifier, BoostedModel, BoostedRegressor
+from oubli.core.boosting.estimator import BoostedModel
 from oubli.core.boosting.online.engine import OnlineTrees
 from oubli.core.boosting.online.parameters import OnlineSettings, read_settings
-from oubli.core.boosting.problem import n_groups
+from oubli.core.classification import Classifier
+from oubli.core.regression import Regressor
 
-_FEW = 0.001  # share of the samples whose coming or going mostly leaves all splits where they are
-_SECONDS_A_PATH = 5e-6  # to take a sample through a tree, roughly
+if TYPE_CHECKING:
+    from oubli.core.data.schema import Schema
 
 
 class OnlineBoosting(BoostedModel):
@@ -20,9 +18,17 @@ class OnlineBoosting(BoostedModel):
 
     kind = "online-boosting"
     guarantee = "approximate"
-
-    engine_: OnlineTrees
-    settings_: OnlineSettings
+    influence_methods = ("leaf-influence", "leaf-refit")
+    small_parameters = (
+        {"n_estimators": 3, "random_state": 0},
+        {
+            "n_estimators": 3,
+            "random_state": 0,
+            "split_sampling": 1.0,
+            "robustness": 0.0,
+            "min_child_weight": 0.0,
+        },
+    )
 
     def __init__(
         self,
@@ -37,55 +43,20 @@ class OnlineBoosting(BoostedModel):
         min_child_weight: float = 0.03,
         random_state: Any = None,
     ) -> None:
-        self.n_estimators = n_estimators
-        self.learning_rate = learning_rate
-        self.max_leaf_nodes = max_leaf_nodes
-        self.max_bins = max_bins
-        self.split_sampling = split_sampling
-        self.robustness = robustness
-        self.l2_regularization = l2_regularization
-        self.min_child_weight = min_child_weight
-        self.random_state = random_state
+        self._keep(locals())
 
     @classmethod
-    def read_parameters(cls, parameters: Mapping[str, Any]) -> OnlineSettings:  # noqa: D102 - inherited
+    def read_settings(  # noqa: D102 - inherited
+        cls, parameters: Mapping[str, Any], schema: "Schema"
+    ) -> OnlineSettings:
         return read_settings(parameters)
 
     @staticmethod
-    def _engine_type(settings: OnlineSettings) -> type[OnlineTrees]:
+    def engine_type(settings: OnlineSettings) -> type[OnlineTrees]:  # noqa: D102 - inherited
         return OnlineTrees
 
-    def _is_grown_with(self, slots: npt.NDArray[np.int64]) -> bool:
-        return False  # the engine knows
 
-    def _is_grown_without(self, slots: npt.NDArray[np.int64]) -> bool:
-        """Whether classes leave with the samples, such that the loss is another one; else the engine knows."""
-        if not self._changes_classes(slots) or len(slots) == len(self.samples_):
-            return False
-        problem, rest = self._problem_without(slots)
-        groups = n_groups(problem, len(rest))
-        return groups != self.engine_.groups and groups < 3
-
-    def _after_losing_classes(self) -> None:
-        self.engine_.reclass(self.problem(), self.samples_.slots())
-
-    def _n_mutations_when_grown(self, n_gone: int) -> int:
-        return self.n_mutations_since_scrub_ + n_gone
-
-    def _seconds_of(self, n_changed: int) -> float:
-        growing = self._seconds_of_growing()
-        if n_changed > _FEW * len(self.samples_):
-            return growing  # some splits will lose their place, and in later trees more of them
-        return min(growing, n_changed * self.engine_.n_trees * _SECONDS_A_PATH)
-
-    def scrub(self) -> None:
-        """Train anew: the trees are then those of a fresh fit, and no deleted sample has any trace."""
-        self._check_is_fitted()
-        self.grow_all()
-        self.engine_.wipe()
-
-
-class OnlineBoostingClassifier(OnlineBoosting, BoostedClassifier):
+class OnlineBoostingClassifier(OnlineBoosting, Classifier):
     """Gradient boosting whose trees are updated in place when samples come and go (Online GBDT).
 
     Robust LogitBoost with best-first trees. An update touches the samples that come or go, not those held: every
@@ -144,7 +115,7 @@ class OnlineBoostingClassifier(OnlineBoosting, BoostedClassifier):
     """
 
 
-class OnlineBoostingRegressor(OnlineBoosting, BoostedRegressor):
+class OnlineBoostingRegressor(OnlineBoosting, Regressor):
     """Gradient boosting for numbers whose trees are updated in place when samples come and go (Online GBDT).
 
     Squared error. For what the guarantee means, see `OnlineBoostingClassifier`.
@@ -196,14 +167,4 @@ class OnlineBoostingRegressor(OnlineBoosting, BoostedRegressor):
         min_child_weight: float = 20.0,
         random_state: Any = None,
     ) -> None:
-        super().__init__(
-            n_estimators,
-            learning_rate=learning_rate,
-            max_leaf_nodes=max_leaf_nodes,
-            max_bins=max_bins,
-            split_sampling=split_sampling,
-            robustness=robustness,
-            l2_regularization=l2_regularization,
-            min_child_weight=min_child_weight,
-            random_state=random_state,
-        )
+        self._keep(locals())

@@ -11,7 +11,7 @@ from oubli.core.rng import MISSING_CATEGORY
 
 if TYPE_CHECKING:
     from oubli.core.boosting.online.engine import OnlineTrees
-    from oubli.core.boosting.problem import Problem
+    from oubli.core.samples.arrays import Problem
 
 Slots = npt.NDArray[np.int64]
 

@@ -6,9 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.boosting.online.parameters import OnlineSettings
-from oubli.core.boosting.online.state import G_BITS, G_SCALE, H_SCALE, SHIFT_OF_CLASSES, SHIFT_OF_NUMBERS, Rules
-from oubli.core.boosting.online.update import Labels
-from oubli.core.boosting.problem import Problem
+from oubli.core.boosting.online.state import G_BITS, G_SCALE, H_SCALE, SHIFT_OF_CLASSES, SHIFT_OF_NUMBERS, Labels, Rules
+from oubli.core.samples.arrays import Problem
 
 # All trees are grown anew when there are so many times the samples that they were grown on: bins and the scale of a
 # regression are made for those.

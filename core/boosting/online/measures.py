@@ -5,8 +5,8 @@ import numpy.typing as npt
 
 from oubli.core.boosting.online.derivatives import add_values
 from oubli.core.boosting.online.split import score_unsplit
-from oubli.core.boosting.online.state import Forest, Rules, unpack, value_of
-from oubli.core.boosting.online.update import Labels, derive_all
+from oubli.core.boosting.online.state import Forest, Labels, Rules, unpack, value_of
+from oubli.core.boosting.online.update import derive_all
 from oubli.core.boosting.state import LEAF
 from oubli.core.jit.policy import kernel
 

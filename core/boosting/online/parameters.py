@@ -4,12 +4,31 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from oubli.core.base import check_number, draw_seed
+from oubli.core.boosting.parameters import shared
+from oubli.core.parameters import Parameter, check_parameters, draw_seed, random_state
 
 MAX_LEAVES = 256  # the leaves of a tree are numbered by one byte
 MAX_BINS = 4096
 MAX_SAMPLES = 2**24  # what sums of derivatives in fixed point have room for
-MAX_TREES = 100_000
+
+PARAMETERS = (
+    shared("n_estimators", 100),
+    shared("learning_rate", 0.1),
+    Parameter("max_leaf_nodes", int, 20, "Leaves of a tree of `online-boosting` (J).", low=2, limit=MAX_LEAVES),
+    shared("max_bins", 1024, limit=MAX_BINS),
+    shared("split_sampling", 0.1, regression={"default": 0.3}),
+    Parameter(
+        "robustness",
+        float,
+        0.1,
+        "Share of the candidates among which a split of `online-boosting` may rank and stay (sigma).",
+        low=0,
+        high=1,
+    ),
+    shared("l2_regularization", 0.3, regression={"default": 1.0}),
+    shared("min_child_weight", 0.03, regression={"default": 20.0}),
+    random_state("Seed of every random choice; the same seed and samples give the same model."),
+)
 
 
 @dataclass(frozen=True)
@@ -39,8 +58,8 @@ class OnlineSettings:
     min_child_weight: float
     seed: int
 
-    def parameters(self) -> dict[str, Any]:
-        """What `read_settings` makes these settings of; JSON-able."""
+    def to_dict(self) -> dict[str, Any]:
+        """What `read_settings` makes these settings of, as a model file has it."""
         values = asdict(self)
         return {**values, "random_state": values.pop("seed")}
 
@@ -57,14 +76,7 @@ def read_settings(params: Mapping[str, Any]) -> OnlineSettings:
     InputError
         Naming the parameter, its value and the rule.
     """
-    check_number("n_estimators", params["n_estimators"], low=1, high=MAX_TREES)
-    check_number("learning_rate", params["learning_rate"], low=0, high=1, integral=False, is_open=True)
-    check_number("max_leaf_nodes", params["max_leaf_nodes"], low=2, high=MAX_LEAVES)
-    check_number("max_bins", params["max_bins"], low=2, high=MAX_BINS)
-    check_number("split_sampling", params["split_sampling"], low=0, high=1, integral=False, is_open=True)
-    check_number("robustness", params["robustness"], low=0, high=1, integral=False)
-    check_number("l2_regularization", params["l2_regularization"], low=0, high=1e9, integral=False)
-    check_number("min_child_weight", params["min_child_weight"], low=0, high=1e9, integral=False)
+    check_parameters(PARAMETERS, params)
     return OnlineSettings(
         n_estimators=int(params["n_estimators"]),
         learning_rate=float(params["learning_rate"]),

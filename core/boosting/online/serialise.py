@@ -16,20 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.boosting.engine import Shape
 from oubli.core.boosting.online.candidates import FEW, MANY_CATEGORIES
 from oubli.core.boosting.online.discretise import MOST_CODES, Bins
 from oubli.core.boosting.online.labels import MOST_GRADIENT, MOST_GROWTH, NO_SCALE, Scale
 from oubli.core.boosting.online.parameters import MAX_SAMPLES, OnlineSettings
 from oubli.core.boosting.online.state import NIL, STATE, Forest
-from oubli.core.boosting.problem import Problem, n_groups
+from oubli.core.boosting.problem import n_groups
 from oubli.core.boosting.state import LEAF, NODE
+from oubli.core.engine import Arrays, Shape
+from oubli.core.samples.arrays import Problem
 
 if TYPE_CHECKING:
     from oubli.core.boosting.online.engine import OnlineTrees
-
-Arrays = dict[str, npt.NDArray[Any]]
-
 
 _ROOM = 17 / 16  # of the slots, see `engine.py`
 _CANDIDATE_BYTES = 24  # of a code in an iteration while its candidates are drawn
@@ -245,7 +243,7 @@ def unpack(trees: "OnlineTrees", arrays: Arrays, problem: "Problem", slots: npt.
     _require(
         not trees.is_classification or (known and np.array_equal(ranks[held], problem.ranks[held])), "ranks are wrong"
     )
-    trees.restore_bins(problem, slots, _take_bins(arrays, trees.categorical_mask))
+    trees.restore_bins(problem, slots, _take_bins(arrays, trees.categorical))
     _take_structure(trees, arrays)
     gh = _take(arrays, "gh", trees.forest.gh.dtype, (trees.forest.n_trees, len(slots)))
     limit = scale.limit if scale.limit else np.iinfo(np.int16).max

@@ -186,3 +186,16 @@ def clear_stats(forest, tree, pair):
     stats = forest.stats[tree, pair]
     for i in range(stats.shape[0]):
         stats[i] = 0
+
+
+class Labels(NamedTuple):
+    """What derivatives are made of, besides scores."""
+
+    id_hashes: npt.NDArray[np.uint64]
+    targets: npt.NDArray[np.int64]  # class codes
+    ranks: npt.NDArray[np.int32]  # int32[n_codes]: number of each class code among the trees of an iteration
+    y: npt.NDArray[np.float64]  # float64[n_slots]: of a regression; else empty
+    base: npt.NDArray[np.float64]  # float64[K]
+    unit: float
+    scale: float  # of the gradients of a regression; 0.0: classification
+    limit: int  # largest gradient of a regression

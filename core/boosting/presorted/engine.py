@@ -11,14 +11,13 @@ F_0 depends on every sample, and so do all residuals: an update is a fit without
 column is still the best and says how many these are, but no check is cheaper than the search that a rebuild would make.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.boosting.engine import Shape
+from oubli.core.boosting.engine import BoostedEngine
 from oubli.core.boosting.incremental_parameters import IncrementalSettings
 from oubli.core.boosting.presorted import workspace as r
 from oubli.core.boosting.presorted.boost import boost
@@ -34,14 +33,11 @@ from oubli.core.boosting.presorted.orders import (
 from oubli.core.boosting.presorted.table import make_table
 from oubli.core.boosting.presorted.watch import Watch, mark_validating
 from oubli.core.boosting.presorted.words import Start, begin, targets_of_others
-from oubli.core.boosting.problem import Problem, check_size, n_groups
+from oubli.core.boosting.problem import check_size, n_groups
 from oubli.core.boosting.state import LEAF, NODE, Trees, no_trees
-from oubli.core.changes import Changes
+from oubli.core.engine import Arrays, Progress, Shape, Slots
 from oubli.core.jit import aligned
-from oubli.core.samples.arrays import Data
-
-Slots = npt.NDArray[np.int64]
-Arrays = dict[str, npt.NDArray[Any]]
+from oubli.core.samples.arrays import Data, Problem
 
 _NODES_A_CALL = 2**16  # of the trees grown by one call of the kernel, so that there is room for them
 _LEAST_ANEW = 512  # samples that come or go, from which on it may pay to begin from nothing
@@ -63,7 +59,7 @@ class LastUpdate:
     first_tree_changed: int = -1
 
 
-class PresortedTrees:
+class PresortedTrees(BoostedEngine):
     """Boosted trees whose splits are searched over all thresholds: the engine of `quantization=None`.
 
     Parameters
@@ -75,21 +71,11 @@ class PresortedTrees:
     is_classification : whether labels are classes.
     """
 
-    def __init__(
-        self,
-        settings: IncrementalSettings,
-        n_features: int,
-        cell_dtype: npt.DTypeLike,
-        categorical: npt.NDArray[np.bool_],
-        is_classification: bool,
-    ) -> None:
-        self.settings = settings
-        self.n_features = n_features
-        self.cell_dtype = np.dtype(cell_dtype)
-        self.categorical = np.array(categorical, np.bool_)
-        self.is_classification = is_classification
-        self.changes = Changes()
-        self._forget()
+    trees: Trees = no_trees()
+
+    def __init__(self, settings: IncrementalSettings, *columns: Any) -> None:
+        super().__init__(settings, *columns)
+        self.forget()
 
     def _aside(self) -> Self:
         """Another engine with the same columns and trees, to go on from them; see `_become`."""
@@ -99,102 +85,104 @@ class PresortedTrees:
 
     def _become(self, other: "PresortedTrees") -> None:
         """Take over everything from an engine that was made aside, in one step, and leave nothing of the columns."""
-        old = self._orders
+        old = self.orders
         self.changes.undo = None
         self.__dict__.update(other.__dict__)
-        if old is not self._orders:
+        if old is not self.orders:
             for array in old:
                 array.fill(0)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Hold no samples and no trees."""
         nothing = np.zeros(0, np.int64)
-        self._orders = Orders(nothing, np.zeros((self.n_features, 0), np.int32))
-        self._others = nothing
-        self._trees = no_trees()
-        self._gains = np.zeros(0)
+        self.orders = Orders(nothing, np.zeros((self.n_features, 0), np.int32))
+        self.others = nothing
+        self.trees = no_trees()
+        self.split_gains = np.zeros(0)
         self.last_update = LastUpdate()
 
     # -- reading what is there ------------------------------------------------------------------
 
     @property
-    def trees(self) -> Trees:
-        """What predictions read."""
-        return self._trees
-
-    @property
     def n_trees(self) -> int:
         """Trees held."""
-        return len(self._trees.roots)
+        return len(self.trees.roots)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        return self._orders.nbytes + self._others.nbytes + self._trees.nbytes + self._gains.nbytes
+        return self.orders.nbytes + self.others.nbytes + self.trees.nbytes + self.split_gains.nbytes
 
-    def importances(self) -> npt.NDArray[np.float64]:
-        """Sum of the gains of all splits by feature, float64[d]."""
-        feature = self._trees.nodes["feature"]
+    def gains(self) -> npt.NDArray[np.float64]:  # noqa: D102 - inherited
+        feature = self.trees.nodes["feature"]
         is_split = feature != LEAF
-        return np.bincount(feature[is_split], self._gains[is_split], self.n_features).astype(np.float64)
+        return np.bincount(feature[is_split], self.split_gains[is_split], self.n_features).astype(np.float64)
 
     # -- learning -------------------------------------------------------------------------------
 
-    def grow(self, problem: Problem, slots: Slots, progress: Callable[[int, int], None] | None = None) -> None:
-        """Forget everything and train on the samples of some slots."""
+    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:  # noqa: D102 - inherited
         other = self._aside()
-        other._forget()
-        other._take(problem, slots, progress)
+        other.forget()
+        other.n_mutations = 0
+        other.hold(problem, slots, progress)
         self._become(other)
 
-    def add(self, problem: Problem, slots: Slots) -> None:
-        """Learn samples that have just joined the others."""
+    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+        if self.n_trees == 0 or problem.changes_classes(slots):
+            self.fit(problem, problem.slots())
+            return
         other = self._aside()
-        other._add(problem, slots)
+        other.n_mutations += len(slots)
+        other.join(problem, slots)
         self._become(other)
 
-    def _add(self, problem: Problem, slots: Slots) -> None:
-        held = np.concatenate([self._orders.slots, self._others])
+    def join(self, problem: Problem, slots: Slots) -> None:
+        """Learn samples, in an engine that was made aside."""
+        held = np.concatenate([self.orders.slots, self.others])
         if len(slots) >= max(len(held), _LEAST_ANEW):
             self._take_anew(problem, np.concatenate([held, slots]))
             return
         validates = self._validates(problem.data, slots)
-        if self._validates(problem.data, self._orders.slots[:1]).all():
+        if self._validates(problem.data, self.orders.slots[:1]).all():
             # There were none, or all validate by their ids and train for want of others.
-            self._take(problem, np.concatenate([held, slots]))
+            self.hold(problem, np.concatenate([held, slots]))
             return
-        self._others = np.concatenate([self._others, slots[validates]])
-        self._orders = merge_samples(self._orders, problem.data, slots[~validates])
+        self.others = np.concatenate([self.others, slots[validates]])
+        self.orders = merge_samples(self.orders, problem.data, slots[~validates])
         self._boost(problem, None)
 
-    def delete(self, problem: Problem, slots: Slots) -> None:
-        """Unlearn samples that are about to leave; their cells and labels are still in place."""
+    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+        if self.n_trees == 0 or len(slots) == problem.n_samples or problem.changes_classes(slots):
+            self.fit(*problem.without(slots))
+            return
         other = self._aside()
-        other._delete(problem, slots)
+        other.n_mutations += len(slots)
+        other.leave(problem, slots)
         self._become(other)
 
-    def _delete(self, problem: Problem, slots: Slots) -> None:
-        held = np.concatenate([self._orders.slots, self._others])
+    def leave(self, problem: Problem, slots: Slots) -> None:
+        """Unlearn samples, in an engine that was made aside."""
+        held = np.concatenate([self.orders.slots, self.others])
         if len(slots) >= max(len(held) - len(slots), _LEAST_ANEW):
             self._take_anew(problem, held[~is_among(held, slots)])
             return
-        orders = remove_samples(self._orders, slots)
-        others = self._others[~is_among(self._others, slots)]
+        orders = remove_samples(self.orders, slots)
+        others = self.others[~is_among(self.others, slots)]
         if orders.n_samples == 0 and len(others) > 0:
-            self._take(problem, others)
+            self.hold(problem, others)
             return
-        self._orders, self._others = orders, others
+        self.orders, self.others = orders, others
         self._boost(problem, None)
 
     def _take_anew(self, problem: Problem, held: Slots) -> None:
         """As `_take`, where most samples have come or gone: hardly a node of the trees there were stands."""
-        self._trees = no_trees()
-        self._take(problem, held)
+        self.trees = no_trees()
+        self.hold(problem, held)
 
-    def _take(self, problem: Problem, held: Slots, progress: Callable[[int, int], None] | None = None) -> None:
+    def hold(self, problem: Problem, held: Slots, progress: Progress | None = None) -> None:
         """Hold these samples from now on, others than before of which train."""
-        training, self._others = self._divide(problem.data, held)
-        self._orders = sort_columns(problem.data, training)
+        training, self.others = self.divide(problem.data, held)
+        self.orders = sort_columns(problem.data, training)
         self._boost(problem, progress)
 
     def _validates(self, data: Data, slots: Slots) -> npt.NDArray[np.bool_]:
@@ -205,46 +193,47 @@ class PresortedTrees:
             mark_validating(data.id_hashes, slots, np.uint64(self.settings.seed), limit, validates)
         return validates
 
-    def _divide(self, data: Data, slots: Slots) -> tuple[Slots, Slots]:
+    def divide(self, data: Data, slots: Slots) -> tuple[Slots, Slots]:
         """Tell samples that train from those that validate; when none would train, all do."""
         validates = self._validates(data, slots)
         if validates.all():
             return slots, slots[:0]
         return slots[~validates], slots[validates]
 
-    def _begin(self, problem: Problem) -> Start:
+    def begin(self, problem: Problem) -> Start:
+        """Where boosting starts from."""
         s = self.settings
-        return begin(problem, self._orders.slots, s.learning_rate, s.l2_regularization, s.min_child_weight)
+        return begin(problem, self.orders.slots, s.learning_rate, s.l2_regularization, s.min_child_weight)
 
     def _watch(self, problem: Problem, start: Start) -> Watch:
         """What decides when training ends."""
-        others = self._others
+        others = self.others
         return Watch(
             self.settings.patience if len(others) else 0,
             others,
-            targets_of_others(problem, self._orders.slots, others),
+            targets_of_others(problem, self.orders.slots, others),
             np.repeat(start.first[:, np.newaxis], len(others), axis=1),
             np.zeros(self.settings.n_estimators, np.int64),
         )
 
-    def _boost(self, problem: Problem, progress: Callable[[int, int], None] | None) -> None:
+    def _boost(self, problem: Problem, progress: Progress | None) -> None:
         """Grow all trees on the presorted columns, comparing them with those there were."""
-        groups = n_groups(problem, self._orders.n_samples)
+        groups = n_groups(problem, self.orders.n_samples)
         if groups == 0:
-            self._trees, self._gains, self.last_update = no_trees(), np.zeros(0), LastUpdate()
+            self.trees, self.split_gains, self.last_update = no_trees(), np.zeros(0), LastUpdate()
             return
-        data, settings, old = problem.data, self.settings, self._trees
+        data, settings, old = problem.data, self.settings, self.trees
         check_size(settings.n_estimators, groups, 2 ** (settings.max_depth + 1) - 1)
-        start = self._begin(problem)
+        start = self.begin(problem)
         watch = self._watch(problem, start)
-        table = make_table(self._orders, data, settings.max_depth)
+        table = make_table(self.orders, data, settings.max_depth)
         room = r.make_room(table, settings.max_depth)
-        derivatives = r.make_derivatives(self._orders.n_samples, start.first)
+        derivatives = r.make_derivatives(self.orders.n_samples, start.first)
         counts = np.zeros(r.COUNTS_SIZE, np.int64)
         counts[r.FIRST_CHANGED] = r.NIL
         old_roots = old.roots if old.n_groups == groups else old.roots[:0]
         # No tree has more leaves than there are samples.
-        a_tree = 2 * min(2**settings.max_depth, self._orders.n_samples) - 1
+        a_tree = 2 * min(2**settings.max_depth, self.orders.n_samples) - 1
         step = 1 if progress is not None else max(1, _NODES_A_CALL // (a_tree * groups))
         nodes, gains = np.zeros(0, NODE), np.zeros(0)
         roots = np.zeros(settings.n_estimators * groups, np.int32)
@@ -262,8 +251,8 @@ class PresortedTrees:
                 break
         n_trees = groups * (best + 1 if watch.patience else done)
         n_nodes = size if n_trees == done * groups else int(roots[n_trees])
-        self._trees = Trees(nodes[:n_nodes].copy(), roots[:n_trees].copy(), start.base, start.unit)
-        self._gains = gains[:n_nodes].copy()
+        self.trees = Trees(nodes[:n_nodes].copy(), roots[:n_trees].copy(), start.base, start.unit)
+        self.split_gains = gains[:n_nodes].copy()
         self.last_update = LastUpdate(*counts.tolist()) if len(old_roots) else LastUpdate()
         for array in (
             *room,
@@ -285,40 +274,30 @@ class PresortedTrees:
 
     def shred(self) -> None:
         """Overwrite the arrays that no copy shares; the trees cannot be used afterwards."""
-        aligned.shred((*self._orders, self._others, self._trees.nodes, self._gains))
+        aligned.shred((*self.orders, self.others, self.trees.nodes, self.split_gains))
 
     def copy(self) -> Self:
         """An independent copy; O(size)."""
-        other = type(self)(self.settings, self.n_features, self.cell_dtype, self.categorical, self.is_classification)
-        orders, trees = self._orders, self._trees
-        other._orders = Orders(orders.slots.copy(), orders.order.copy())
-        other._others = self._others.copy()
-        other._trees = Trees(trees.nodes.copy(), trees.roots.copy(), trees.base.copy(), trees.unit)
-        other._gains = self._gains.copy()
+        other = self.counterpart()
+        other.n_mutations = self.n_mutations
+        orders, trees = self.orders, self.trees
+        other.orders = Orders(orders.slots.copy(), orders.order.copy())
+        other.others = self.others.copy()
+        other.trees = Trees(trees.nodes.copy(), trees.roots.copy(), trees.base.copy(), trees.unit)
+        other.split_gains = self.split_gains.copy()
         other.last_update = self.last_update
         return other
 
     def arrays(self) -> Arrays:
         """The trees as arrays for a file."""
-        return take_apart(self._trees.nodes, self._trees.roots, self._gains)
+        return take_apart(self.trees.nodes, self.trees.roots, self.split_gains)
 
     @staticmethod
     def bytes_asked(settings: IncrementalSettings, shape: Shape, arrays: Arrays) -> int:
         """Bytes of the engine that is made of a file, roughly, the arrays left out that are as large in the file."""
         return 16 * shape.n_samples * len(shape.categorical) + 8 * settings.n_estimators * shape.groups
 
-    @classmethod
-    def from_arrays(
-        cls,
-        settings: IncrementalSettings,
-        n_features: int,
-        cell_dtype: npt.DTypeLike,
-        categorical: npt.NDArray[np.bool_],
-        is_classification: bool,
-        arrays: Arrays,
-        problem: Problem,
-        slots: Slots,
-    ) -> Self:
+    def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:
         """Undo `arrays`, over the samples of `slots`; what follows from these is made anew.
 
         Raises
@@ -326,32 +305,30 @@ class PresortedTrees:
         ValueError
             When the arrays are not sound, saying what is wrong.
         """
-        engine = cls(settings, n_features, cell_dtype, categorical, is_classification)
-        nodes, roots, gains = put_together(arrays, settings.max_depth, engine.categorical)
-        training, engine._others = engine._divide(problem.data, slots)
+        settings = self.settings
+        nodes, roots, gains = put_together(arrays, settings.max_depth, self.categorical)
+        training, self.others = self.divide(problem.data, slots)
         groups = n_groups(problem, len(training))
         most, step = settings.n_estimators * groups, max(groups, 1)
-        least = step if groups > 0 and settings.patience > 0 and len(engine._others) > 0 else most
+        least = step if groups > 0 and settings.patience > 0 and len(self.others) > 0 else most
         if not least <= len(roots) <= most or len(roots) % step:
             raise ValueError("the number of trees (roots) is wrong")
-        engine._orders = sort_columns(problem.data, training)
+        self.orders = sort_columns(problem.data, training)
         if groups > 0:
-            start = engine._begin(problem)
-            engine._trees = Trees(nodes, roots, start.base, start.unit)
-            engine._gains = gains
-        return engine
+            start = self.begin(problem)
+            self.trees = Trees(nodes, roots, start.base, start.unit)
+            self.split_gains = gains
 
     # -- checking -------------------------------------------------------------------------------
 
-    def recount(self, problem: Problem, slots: Slots) -> list[str]:
-        """Name what is kept that the samples of `slots`, which are all, do not confirm."""
-        training, others = self._divide(problem.data, slots)
-        wrong = check_orders(self._orders, problem.data, training)
-        if not np.array_equal(np.sort(others), np.sort(self._others)):
+    def find_differences(self, problem: Problem, slots: Slots) -> list[str]:  # noqa: D102 - inherited
+        training, others = self.divide(problem.data, slots)
+        wrong = check_orders(self.orders, problem.data, training)
+        if not np.array_equal(np.sort(others), np.sort(self.others)):
             wrong.append("other samples should validate")
         if not wrong and n_groups(problem, len(training)) > 0:
-            start = self._begin(problem)
-            if not np.array_equal(start.base, self._trees.base) or start.unit != self._trees.unit:
+            start = self.begin(problem)
+            if not np.array_equal(start.base, self.trees.base) or start.unit != self.trees.unit:
                 wrong.append("boosting should begin elsewhere")
         return wrong
 
@@ -363,14 +340,14 @@ class PresortedTrees:
         AssertionError
             Naming what is broken.
         """
-        wrong = self.recount(problem, slots)
+        wrong = self.find_differences(problem, slots)
         if wrong:
             raise AssertionError(wrong[0])
-        groups = n_groups(problem, self._orders.n_samples)
-        if self._trees.n_groups != groups:
-            raise AssertionError(f"there are {self._trees.n_groups} trees an iteration instead of {groups}")
+        groups = n_groups(problem, self.orders.n_samples)
+        if self.trees.n_groups != groups:
+            raise AssertionError(f"there are {self.trees.n_groups} trees an iteration instead of {groups}")
         try:
-            check_trees(self._trees.nodes, self._trees.roots, self.settings.max_depth, self.categorical)
+            check_trees(self.trees.nodes, self.trees.roots, self.settings.max_depth, self.categorical)
         except ValueError as error:
             raise AssertionError(str(error)) from error
 

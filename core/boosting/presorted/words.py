@@ -25,9 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.boosting.loss import exp, log, sigmoid
-from oubli.core.boosting.problem import Problem
 from oubli.core.forest.quantisation import BITS, TargetScale, quantise
 from oubli.core.jit.policy import inner, kernel, pasted
+from oubli.core.samples.arrays import Problem
 
 SCORE_BITS = 30  # of a classification: unit = 2**-30
 LARGEST_STEP = 2.0 ** (SCORE_BITS + 5)  # of a leaf of a classification, in units

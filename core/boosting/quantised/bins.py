@@ -205,3 +205,14 @@ def make_bins(features: Features, data: Data, slots: npt.NDArray[np.int64]) -> B
     write_rows(codes, first_bin, common_bin, slots, rows, lengths)
     missing = np.where(features.categorical, -1, n_codes - 1).astype(np.int32)
     return Bins(codes, rows, first_bin, missing, common_bin)
+
+
+def count_categories(
+    features: Features, bins: Bins, categorical: npt.NDArray[np.bool_], slots: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Count the samples of some slots by category."""
+    counts = np.zeros(len(features.categories), np.int64)
+    for column in np.flatnonzero(categorical).tolist():
+        first, last = features.first_category[column : column + 2].tolist()
+        counts[first:last] = np.bincount(bins.codes[column, slots], minlength=last - first)
+    return counts

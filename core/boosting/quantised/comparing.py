@@ -18,28 +18,28 @@ _COMPARED = ("total", "first_total", "feature", "cut", "value", "count", "missin
 
 def live_codes(engine: "QuantisedTrees", column: int) -> npt.NDArray[np.int64]:
     """What each code of a column would be without dead bins."""
-    features = engine._features
+    features = engine.features
     if engine.categorical[column]:
         first, last = features.first_category[column : column + 2].tolist()
-        is_live = engine._live_categories[first:last]
+        is_live = engine.live_categories[first:last]
     else:
         first, last = features.first_edge[column : column + 2].tolist()
         # Values above the last edge and missing ones have a code each.
-        is_live = np.concatenate([engine._live_edges[first:last], [True, True]])
+        is_live = np.concatenate([engine.live_edges[first:last], [True, True]])
     return np.cumsum(is_live) - is_live
 
 
 def histogram(engine: "QuantisedTrees", tree: int, node: int) -> npt.NDArray[np.int64] | None:
     """A node's sums by live place, those of the bins that rows leave out included; None if it keeps none."""
-    forest, plans = engine._forest, engine._plans
+    forest, plans = engine.forest, engine.plans
     record = forest.nodes[tree, node]
     if record["block"] == s.NO_BLOCK:
         return None
-    iteration = tree // engine._groups
+    iteration = tree // engine.groups
     first, common = plans.first_place[iteration], plans.common_place[iteration]
     sums: npt.NDArray[np.int64] = forest.pool[record["block"], : first[-1]].copy()
     depth = int(node + 1).bit_length() - 1
-    total = record["first_total"] if depth < engine._rules.top else record["total"]
+    total = record["first_total"] if depth < engine.rules.top else record["total"]
     for feature in np.flatnonzero(common >= 0).tolist():
         sums[common[feature]] += total - sums[first[feature] : first[feature + 1]].sum()
     live = np.unique(plans.places[iteration][_is_live_bin(engine)])
@@ -52,21 +52,21 @@ def histogram(engine: "QuantisedTrees", tree: int, node: int) -> npt.NDArray[np.
 
 def _is_live_bin(engine: "QuantisedTrees") -> npt.NDArray[np.bool_]:
     """Which bins are live; bool[bins + 1], the one behind the last being none."""
-    features = engine._features
+    features = engine.features
     parts: list[npt.NDArray[np.bool_]] = []
     for column in range(engine.n_features):
         if engine.categorical[column]:
             first, last = features.first_category[column : column + 2].tolist()
-            parts.append(engine._live_categories[first:last])
+            parts.append(engine.live_categories[first:last])
         else:
             first, last = features.first_edge[column : column + 2].tolist()
-            parts += [engine._live_edges[first:last], np.ones(2, np.bool_)]
+            parts += [engine.live_edges[first:last], np.ones(2, np.bool_)]
     return np.concatenate([*parts, [False]])
 
 
 def _histograms_differ(ours: "QuantisedTrees", fresh: "QuantisedTrees") -> bool:
     for tree in range(fresh.n_trees):
-        for node in range(fresh._forest.nodes.shape[1]):
+        for node in range(fresh.forest.nodes.shape[1]):
             a, b = histogram(ours, tree, node), histogram(fresh, tree, node)
             if (a is None) != (b is None) or (a is not None and b is not None and not np.array_equal(a, b)):
                 return True
@@ -75,7 +75,7 @@ def _histograms_differ(ours: "QuantisedTrees", fresh: "QuantisedTrees") -> bool:
 
 def _live_nodes(engine: "QuantisedTrees") -> Any:
     """The nodes, with cuts as they would be without dead bins."""
-    nodes = engine._forest.nodes[: engine.n_trees].copy()
+    nodes = engine.forest.nodes[: engine.n_trees].copy()
     for column in range(engine.n_features):
         is_split = nodes["feature"] == column
         nodes["cut"][is_split] = live_codes(engine, column)[nodes["cut"][is_split]]
@@ -84,7 +84,7 @@ def _live_nodes(engine: "QuantisedTrees") -> Any:
 
 def _rows_are_right(engine: "QuantisedTrees", slots: npt.NDArray[np.int64]) -> bool:
     """Whether rows name the bins of all codes but the commonest."""
-    bins = engine._bins
+    bins = engine.bins
     expected = bins.codes[:, slots].astype(np.int64) + bins.first_bin[:-1, np.newaxis]
     expected[expected == bins.common_bin[:, np.newaxis]] = bins.first_bin[-1]
     ours = np.sort(bins.rows[slots].astype(np.int64), axis=1)
@@ -95,38 +95,38 @@ def _rows_are_right(engine: "QuantisedTrees", slots: npt.NDArray[np.int64]) -> b
 
 
 def _by_sample(engine: "QuantisedTrees", slots: npt.NDArray[np.int64]) -> dict[str, Any]:
-    bins, scores, n_trees = engine._bins, engine._scores, engine.n_trees
-    n_kept = engine._n_iterations // s.EVERY + 1
+    bins, scores, n_trees = engine.bins, engine.scores, engine.n_trees
+    n_kept = engine.n_iterations // s.EVERY + 1
     codes = [live_codes(engine, column)[bins.codes[column, slots]] for column in range(engine.n_features)]
     return {
-        "the roles of samples": engine._roles[slots],
-        "the labels of samples": engine._labels[slots],
-        "the rounding of samples": engine._rounding[slots],
-        "the derivatives at F_0": engine._first[:, slots],
+        "the roles of samples": engine.roles[slots],
+        "the labels of samples": engine.labels[slots],
+        "the rounding of samples": engine.rounding[slots],
+        "the derivatives at F_0": engine.first[:, slots],
         "the codes of samples": np.array(codes),
-        "the leaves of samples": engine._forest.leaf_of[:n_trees, slots],
+        "the leaves of samples": engine.forest.leaf_of[:n_trees, slots],
         "the scores kept": scores.kept[:n_kept][:, :, slots],
-        "the validation losses": scores.losses[: engine._n_iterations],
+        "the validation losses": scores.losses[: engine.n_iterations],
     }
 
 
 def differences(ours: "QuantisedTrees", fresh: "QuantisedTrees", slots: npt.NDArray[np.int64]) -> list[str]:
     """Name what an engine keeps that differs from what a fresh one does."""
-    if ours._groups != fresh._groups:
+    if ours.groups != fresh.groups:
         return ["the number of groups differs"]
-    if not ours._groups:
+    if not ours.groups:
         return []
     wrong: list[str] = []
-    ours_counted = (ours._n_iterations, ours._n_predicting, ours._n_training, ours._n_held)
-    if ours_counted != (fresh._n_iterations, fresh._n_predicting, fresh._n_training, fresh._n_held):
+    ours_counted = (ours.n_iterations, ours.n_predicting, ours.n_training, ours.n_held)
+    if ours_counted != (fresh.n_iterations, fresh.n_predicting, fresh.n_training, fresh.n_held):
         return ["the number of samples or of iterations differs"]
     counted: list[tuple[str, npt.NDArray[Any], npt.NDArray[Any]]] = [
-        ("the classes", ours._class_counts, fresh._class_counts),
-        ("the categories", ours._category_counts[ours._live_categories], fresh._category_counts),
-        ("F_0", ours._start.scores, fresh._start.scores),
+        ("the classes", ours.class_counts, fresh.class_counts),
+        ("the categories", ours.category_counts[ours.live_categories], fresh.category_counts),
+        ("F_0", ours.start.scores, fresh.start.scores),
     ]
     wrong += [f"{name}: counted wrong" for name, a, b in counted if not np.array_equal(a, b)]
-    for column, (mine, its) in enumerate(zip(ours._edges.columns, fresh._edges.columns, strict=True)):
+    for column, (mine, its) in enumerate(zip(ours.edges.columns, fresh.edges.columns, strict=True)):
         if mine is not None and its is not None and not mine.is_like(its):
             wrong.append(f"the edges of column {column}: counted wrong")
     mine_by_sample, its_by_sample = _by_sample(ours, slots), _by_sample(fresh, slots)
@@ -146,18 +146,18 @@ def differences(ours: "QuantisedTrees", fresh: "QuantisedTrees", slots: npt.NDAr
 
 def loose_ends(engine: "QuantisedTrees", slots: npt.NDArray[np.int64]) -> list[str]:
     """Name what is left of samples that are not held, and what is used twice or not given back."""
-    if not engine._groups:
+    if not engine.groups:
         return []
     wrong = []
-    absent = np.ones(engine._capacity, np.bool_)
+    absent = np.ones(engine.capacity, np.bool_)
     absent[slots] = False
-    forest, scores = engine._forest, engine._scores
+    forest, scores = engine.forest, engine.scores
     n_labels = 2**engine.settings.max_depth
     if (forest.leaf_of[:, absent] != n_labels).any():
         wrong.append("a slot that holds no sample has a leaf")
-    if engine._roles[absent].any() or engine._first[:, absent].any() or scores.kept[:, :, absent].any():
+    if engine.roles[absent].any() or engine.first[:, absent].any() or scores.kept[:, :, absent].any():
         wrong.append("a slot that holds no sample is not blank")
-    if engine._bins.codes[:, absent].any() or (engine._bins.rows[absent] != engine._bins.first_bin[-1]).any():
+    if engine.bins.codes[:, absent].any() or (engine.bins.rows[absent] != engine.bins.first_bin[-1]).any():
         wrong.append("a slot that holds no sample has codes")
     free = forest.free[: int(forest.meta[s.N_FREE])].tolist()
     used = forest.nodes["block"][forest.nodes["block"] != s.NO_BLOCK].tolist()
@@ -165,6 +165,6 @@ def loose_ends(engine: "QuantisedTrees", slots: npt.NDArray[np.int64]) -> list[s
         wrong.append("every histogram must be in use or free")
     if forest.pool[free].any():
         wrong.append("a free histogram must be blank")
-    if engine._work is not None and any(engine._work[name].any() for name in ("deltas", "totals", "counts")):
+    if engine.work is not None and any(engine.work[name].any() for name in ("deltas", "totals", "counts")):
         wrong.append("a difference was noted and not added")
     return wrong

@@ -124,34 +124,34 @@ class ColumnEdges:
     def __init__(self, level: int, held: dict[float, int], below: dict[float, int], max_edges: int) -> None:
         self.level = level
         self.max_edges = max_edges
-        self._held = held
-        self._below = below
+        self.held = held
+        self.below = below
         self.edges = self._list_edges()
 
     def _list_edges(self) -> npt.NDArray[np.float64]:
-        values = np.sort(np.fromiter(self._held, np.float64, len(self._held)))
+        values = np.sort(np.fromiter(self.held, np.float64, len(self.held)))
         return values if self.level else values[:-1]
 
     def count(self, values: npt.NDArray[Any], levels: npt.NDArray[np.uint8], sign: int) -> bool:
         """Take in (sign 1) or let go of (-1) samples of at least the level below; False when the level moves."""
         if self.level:
-            _move(self._below, values, sign)
-            if len(self._below) <= self.max_edges:
+            _move(self.below, values, sign)
+            if len(self.below) <= self.max_edges:
                 return False
-        if _move(self._held, values[levels >= self.level], sign):
-            if len(self._held) > self.max_edges:
+        if _move(self.held, values[levels >= self.level], sign):
+            if len(self.held) > self.max_edges:
                 return False
             self.edges = self._list_edges()
         return True
 
     def is_like(self, other: "ColumnEdges") -> bool:
         """Whether level, edges and all counts are the same."""
-        ours, theirs = (self.level, self._held, self._below), (other.level, other._held, other._below)
+        ours, theirs = (self.level, self.held, self.below), (other.level, other.held, other.below)
         return ours == theirs and np.array_equal(self.edges, other.edges)
 
     def copy(self) -> "ColumnEdges":
         """An independent copy."""
-        return ColumnEdges(self.level, self._held.copy(), self._below.copy(), self.max_edges)
+        return ColumnEdges(self.level, self.held.copy(), self.below.copy(), self.max_edges)
 
 
 def _move(counts: dict[float, int], values: npt.NDArray[Any], sign: int) -> bool:
@@ -189,7 +189,7 @@ class EdgeTable:
     def __init__(self, is_numeric: npt.NDArray[np.bool_], max_edges: int, seed: int) -> None:
         self.is_numeric = is_numeric
         self.max_edges = max_edges
-        self._seed = np.uint64(seed)
+        self.seed = np.uint64(seed)
         self.columns: list[ColumnEdges | None] = [None] * len(is_numeric)
 
     @property
@@ -215,7 +215,7 @@ class EdgeTable:
 
     def _levels(self, id_hashes: npt.NDArray[np.uint64], slots: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
         levels = np.zeros(len(slots), np.uint8)
-        draw_levels(id_hashes, slots, self._seed, levels)
+        draw_levels(id_hashes, slots, self.seed, levels)
         return levels
 
     def count(
@@ -243,6 +243,6 @@ class EdgeTable:
 
     def copy(self) -> "EdgeTable":
         """An independent copy."""
-        other = EdgeTable(self.is_numeric, self.max_edges, int(self._seed))
+        other = EdgeTable(self.is_numeric, self.max_edges, int(self.seed))
         other.columns = [None if column is None else column.copy() for column in self.columns]
         return other

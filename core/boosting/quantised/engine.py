@@ -13,18 +13,16 @@ What is trained is defined so that it hardly depends on any one sample, and yet 
 A sample more or less changes the sums along its own paths. Unless that moves a rounded number, nothing else happens.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.boosting.engine import Shape
 from oubli.core.boosting.incremental_parameters import IncrementalSettings
-from oubli.core.boosting.problem import Problem, check_size, n_groups
+from oubli.core.boosting.problem import check_size, n_groups
 from oubli.core.boosting.quantised import state as s
 from oubli.core.boosting.quantised.bins import (
+    count_categories,
     encode,
     find_categories,
     longest_row,
@@ -36,9 +34,10 @@ from oubli.core.boosting.quantised.candidates import make_plans
 from oubli.core.boosting.quantised.comparing import differences, loose_ends
 from oubli.core.boosting.quantised.edges import EdgeTable
 from oubli.core.boosting.quantised.entering import derive_first, enter
-from oubli.core.boosting.quantised.export import importances, make_trees
 from oubli.core.boosting.quantised.following import dismiss_categories, follow_edges, welcome_categories
 from oubli.core.boosting.quantised.gradients import Loss
+from oubli.core.boosting.quantised.kept import KeptTrees
+from oubli.core.boosting.quantised.report import LastUpdate, read_report
 from oubli.core.boosting.quantised.rules import loss_of_classes, loss_of_numbers, make_rules
 from oubli.core.boosting.quantised.start import Start, TargetSums, class_start
 from oubli.core.boosting.quantised.steadiness import Steadiness, regression_steadiness, steadiness
@@ -46,7 +45,9 @@ from oubli.core.boosting.quantised.training import DONE, NO_BLOCKS, TOO_MUCH, gr
 from oubli.core.boosting.quantised.update import reach, update_iterations
 from oubli.core.boosting.quantised.workspace import (
     drop_trees,
+    erase,
     longer,
+    new_change,
     new_forest,
     new_scores,
     new_space,
@@ -55,197 +56,148 @@ from oubli.core.boosting.quantised.workspace import (
     with_more_slots,
 )
 from oubli.core.boosting.state import Trees, no_trees
-from oubli.core.changes import Changes
-from oubli.core.jit import aligned
+from oubli.core.engine import Progress, Slots
 from oubli.core.rng import mix
-
-Slots = npt.NDArray[np.int64]
-
-_PLAN_BYTES = 12  # of a bin in an iteration
-_FIELDS = ("threshold", "category", "value", "feature", "left", "missing_left", "is_categorical")
+from oubli.core.samples.arrays import Problem
 
 
-@dataclass(frozen=True)
-class LastUpdate:
-    """What the last update did.
-
-    Attributes
-    ----------
-    nothing_changed : no split, no leaf's value; only sums.
-    first_tree : the first tree that changed; -1 when none did.
-    n_touched : samples held whose derivatives changed, over all trees.
-    n_trees_rebuilt : trees that changed.
-    n_nodes_rebuilt : nodes below which everything was grown anew.
-    n_members : samples in these.
-    grown_from : the iteration from which on all was grown anew; -1 when none was.
-    """
-
-    nothing_changed: bool = False
-    first_tree: int = 0
-    n_touched: int = 0
-    n_trees_rebuilt: int = 0
-    n_nodes_rebuilt: int = 0
-    n_members: int = 0
-    grown_from: int = 0
-
-
-class QuantisedTrees:
+class QuantisedTrees(KeptTrees):
     """Boosted trees on grids: the engine of `quantization`."""
 
-    def __init__(
-        self,
-        settings: IncrementalSettings,
-        n_features: int,
-        cell_dtype: npt.DTypeLike,
-        categorical: npt.NDArray[np.bool_],
-        is_classification: bool,
-    ) -> None:
-        self.settings = settings
-        self.n_features = n_features
-        self.categorical = np.array(categorical, np.bool_)
-        self.is_classification = is_classification
-        self._seed = np.uint64(settings.seed)
-        self._seed_key = np.uint64(mix(self._seed))
+    def __init__(self, settings: IncrementalSettings, *columns: Any) -> None:
+        super().__init__(settings, *columns)
+        self.seed = np.uint64(settings.seed)
+        self._seed_key = np.uint64(mix(self.seed))
         limit = int(settings.validation_fraction * 2.0**64) if settings.patience else 0
         self._validation_limit = np.uint64(min(limit, 2**64 - 1))
-        self._n_labels = 2**settings.max_depth
-        self.changes = Changes()
-        self._forget()
+        self.n_labels = 2**settings.max_depth
+        self.forget()
 
     def _become(self, other: "QuantisedTrees") -> None:
         """Take over everything from an engine that was made aside, in one step."""
         self.changes.undo = None
         self.__dict__.update(other.__dict__)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Hold no samples and no trees."""
-        self._groups = 0
-        self._n_iterations = 0
-        self._n_predicting = 0
+        self.groups = 0
+        self.n_iterations = 0
+        self.n_predicting = 0
         self._all_train = False
         self._has_other_candidates = False
-        self._n_training = self._n_held = 0
-        self._edges = EdgeTable(~self.categorical, self.settings.max_bins - 1, self.settings.seed)
-        self._sums = TargetSums()
-        self._class_counts = np.zeros(0, np.int64)
-        self._category_counts = np.zeros(0, np.int64)
+        self.n_training = self.n_held = 0
+        self.edges = EdgeTable(~self.categorical, self.settings.max_bins - 1, self.settings.seed)
+        self.sums = TargetSums()
+        self.class_counts = np.zeros(0, np.int64)
+        self.category_counts = np.zeros(0, np.int64)
         self._trees: Trees | None = no_trees()
-        self._work: dict[str, npt.NDArray[Any]] | None = None
+        self.work: dict[str, npt.NDArray[Any]] | None = None
         self.last_update = LastUpdate()
         self._allocate_samples(0)
 
     def _allocate_samples(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._roles = np.zeros(capacity, np.uint8)
-        self._labels = np.zeros(capacity, np.int32)
-        self._rounding = np.zeros(capacity, np.uint32)
-        self._n_training = self._n_held = 0
+        self.capacity = capacity
+        self.roles = np.zeros(capacity, np.uint8)
+        self.labels = np.zeros(capacity, np.int32)
+        self.rounding = np.zeros(capacity, np.uint32)
+        self.n_training = self.n_held = 0
 
     # -- growing --------------------------------------------------------------------------------
 
-    def grow(self, problem: Problem, slots: Slots, progress: Callable[[int, int], None] | None = None) -> None:
-        """Forget everything and train on the samples of some slots."""
+    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:  # noqa: D102 - inherited
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other._forget()
+        other.forget()
+        other.n_mutations = 0
         if len(slots):
-            other._grow(problem, slots, progress)
+            other.train_on(problem, slots, progress)
         self._become(other)
 
-    def _grow(self, problem: Problem, slots: Slots, progress: Callable[[int, int], None] | None) -> None:
+    def train_on(self, problem: Problem, slots: Slots, progress: Progress | None) -> None:
+        """Train on the samples of some slots, in an engine that holds nothing."""
         self._allocate_samples(len(problem.data.cells))
         self._enter(problem, slots)
         self._count_targets(problem, slots)
-        self._edges.collect(problem.data.cells, problem.data.id_hashes, slots)
-        groups = n_groups(problem, self._n_training)
-        check_size(self.settings.n_estimators, groups, 2 * self._n_labels - 1)
+        self.edges.collect(problem.data.cells, problem.data.id_hashes, slots)
+        groups = n_groups(problem, self.n_training)
+        check_size(self.settings.n_estimators, groups, 2 * self.n_labels - 1)
         if groups:
-            self._groups = groups
+            self.groups = groups
             self._prepare(problem, slots)
             self._train(self._samples(problem), slots, 0, progress)
 
     def _samples(self, problem: Problem) -> s.Samples:
-        return s.Samples(self._roles, self._labels, problem.y, self._rounding, self._first)
+        return s.Samples(self.roles, self.labels, problem.y, self.rounding, self.first)
 
     def _enter(self, problem: Problem, slots: Slots) -> None:
         data, limit = problem.data, self._validation_limit
         enter(
-            self._roles, self._labels, self._rounding, data.id_hashes, data.targets, problem.ranks, slots, self._seed,
+            self.roles, self.labels, self.rounding, data.id_hashes, data.targets, problem.ranks, slots, self.seed,
             limit, self.is_classification,
         )  # fmt: skip
 
     def _count_targets(self, problem: Problem, slots: Slots) -> None:
         """Count what F_0 depends on."""
-        self._all_train = not (self._roles[slots] == s.TRAINS).any()
+        self._all_train = not (self.roles[slots] == s.TRAINS).any()
         if self._all_train:  # rather than that none does
-            self._roles[slots] = s.TRAINS
-        training = slots[self._roles[slots] == s.TRAINS]
-        self._n_training, self._n_held = len(training), len(slots)
+            self.roles[slots] = s.TRAINS
+        training = slots[self.roles[slots] == s.TRAINS]
+        self.n_training, self.n_held = len(training), len(slots)
         if self.is_classification:
-            self._class_counts = np.bincount(self._labels[training], minlength=problem.n_classes)
+            self.class_counts = np.bincount(self.labels[training], minlength=problem.n_classes)
         else:
-            self._sums.recount(problem.y[training])
+            self.sums.recount(problem.y[training])
 
     def _start_now(self) -> Start:
         if not self.is_classification:
-            return self._sums.start(self.settings.seed)
+            return self.sums.start(self.settings.seed)
         unit = self.settings.learning_rate * self.settings.leaf_grid
-        return class_start(self._class_counts, self._groups, unit, self.settings.seed)
+        return class_start(self.class_counts, self.groups, unit, self.settings.seed)
 
     @property
     def _validates(self) -> bool:
         """Whether training may end early: there are samples to validate on."""
-        return self.settings.patience > 0 and self._n_held > self._n_training
+        return self.settings.patience > 0 and self.n_held > self.n_training
 
     def _prepare(self, problem: Problem, slots: Slots) -> None:
         """Make bins, candidates, tables and room."""
         settings, data = self.settings, problem.data
         categories = find_categories(data, slots)
-        self._features = make_features(self._edges.edges, categories, self.categorical)
-        self._bins = make_bins(self._features, data, slots)
-        self._category_counts = self._count_categories(slots)
-        self._live_edges = np.ones(len(self._features.edges), np.bool_)
-        self._live_categories = np.ones(len(self._features.categories), np.bool_)
+        self.features = make_features(self.edges.edges, categories, self.categorical)
+        self.bins = make_bins(self.features, data, slots)
+        self.category_counts = count_categories(self.features, self.bins, self.categorical, slots)
+        self.live_edges = np.ones(len(self.features.edges), np.bool_)
+        self.live_categories = np.ones(len(self.features.categories), np.bool_)
         m = settings.n_estimators
-        self._plans = make_plans(self._features, self._bins, m, settings.seed, settings.split_sampling)
-        self._start = self._start_now()
+        self.plans = make_plans(self.features, self.bins, m, settings.seed, settings.split_sampling)
+        self.start = self._start_now()
         self._steadiness = self._steadiness_now()
-        self._loss = self._make_loss()
-        self._rules = make_rules(settings, self._loss, self._groups, self._start, self._steadiness)
-        self._first = np.zeros((self._groups, self._capacity), np.int64)
-        derive_first(self._loss, self._start.scores, self._samples(problem), slots)
-        depth, capacity, n_places = settings.max_depth, self._capacity, self._plans.cuts.shape[1]
-        self._scores = new_scores(m, capacity, self._start.scores)
-        self._scores.new[:, slots] = self._start.scores[:, np.newaxis]
-        self._scores.kept[0] = self._scores.new
-        self._forest = new_forest(m * self._groups, depth, capacity, n_places)
-        self._space = new_space(self._groups, depth, capacity, n_places, int(self._bins.first_bin[-1]))
-
-    def _count_categories(self, slots: Slots) -> npt.NDArray[np.int64]:
-        features = self._features
-        counts = np.zeros(len(features.categories), np.int64)
-        for column in np.flatnonzero(self.categorical).tolist():
-            first, last = features.first_category[column : column + 2].tolist()
-            counts[first:last] = np.bincount(self._bins.codes[column, slots], minlength=last - first)
-        return counts
+        self.loss = self._make_loss()
+        self.rules = make_rules(settings, self.loss, self.groups, self.start, self._steadiness)
+        self.first = np.zeros((self.groups, self.capacity), np.int64)
+        derive_first(self.loss, self.start.scores, self._samples(problem), slots)
+        depth, capacity, n_places = settings.max_depth, self.capacity, self.plans.cuts.shape[1]
+        self.scores = new_scores(m, capacity, self.start.scores)
+        self.scores.new[:, slots] = self.start.scores[:, np.newaxis]
+        self.scores.kept[0] = self.scores.new
+        self.forest = new_forest(m * self.groups, depth, capacity, n_places)
+        self.space = new_space(self.groups, depth, capacity, n_places, int(self.bins.first_bin[-1]))
 
     def _steadiness_now(self) -> Steadiness:
         if not self.is_classification:
             return regression_steadiness(self.settings.max_depth)
-        return steadiness(self._n_training, self.settings.max_depth, self.settings.seed)
+        return steadiness(self.n_training, self.settings.max_depth, self.settings.seed)
 
     def _make_loss(self) -> Loss:
         if self.is_classification:
-            return loss_of_classes(self.settings, self._groups, self._steadiness)
-        return loss_of_numbers(self.settings, self._start)
+            return loss_of_classes(self.settings, self.groups, self._steadiness)
+        return loss_of_numbers(self.settings, self.start)
 
-    def _train(
-        self, samples: s.Samples, slots: Slots, begin: int, progress: Callable[[int, int], None] | None = None
-    ) -> None:
+    def _train(self, samples: s.Samples, slots: Slots, begin: int, progress: Progress | None = None) -> None:
         """Grow the iterations from `begin` on, from the scores before it."""
         report = np.zeros(s.REPORT_SIZE, np.int64)
         report[s.BEST_ITERATION] = self._best_before(begin)
-        values = np.zeros(self._n_labels + 1, np.int32)
+        values = np.zeros(self.n_labels + 1, np.int32)
         patience = self.settings.patience if self._validates else 0
         last, step = self.settings.n_estimators, 1 if progress is not None else self.settings.n_estimators
         slots32 = np.sort(slots).astype(np.int32)
@@ -253,42 +205,54 @@ class QuantisedTrees:
         while done < last:
             end = min(done + step, last)
             done, status = grow_iterations(
-                self._forest, self._bins, self._plans, self._rules, samples, self._scores, self._space, self._loss,
+                self.forest, self.bins, self.plans, self.rules, samples, self.scores, self.space, self.loss,
                 values, report, slots32, done, end, patience, self._seed_key,
             )  # fmt: skip
             if status == NO_BLOCKS:
                 self._add_blocks()
             elif progress is not None:
-                progress(done * self._groups, last * self._groups)
+                progress(done * self.groups, last * self.groups)
             if status == DONE and (done < end or self._has_ended(done, int(report[s.BEST_ITERATION]))):
                 break
         self._finish(done, int(report[s.BEST_ITERATION]))
 
     def _best_before(self, iteration: int) -> int:
         """The iteration before this one with the lowest validation loss."""
-        return int(self._scores.losses[:iteration].argmin()) if iteration else 0
+        return int(self.scores.losses[:iteration].argmin()) if iteration else 0
 
     def _has_ended(self, done: int, best: int) -> bool:
         return self._validates and done - 1 - best >= self.settings.patience
 
     def _finish(self, done: int, best: int) -> None:
         """Note how many iterations there are, and how many of them predict."""
-        self._n_iterations = done
-        self._n_predicting = best + 1 if self._validates else done
+        self.n_iterations = done
+        self.n_predicting = best + 1 if self._validates else done
         self._trees = None
 
     def _add_blocks(self) -> None:
         """Make room for more histograms."""
-        self._forest = with_more_blocks(self._forest, self._groups)
+        self.forest = with_more_blocks(self.forest, self.groups)
 
     # -- updating -------------------------------------------------------------------------------
 
-    def add(self, problem: Problem, slots: Slots) -> None:
-        """Learn samples that have just joined the others."""
-        held = np.flatnonzero(self._roles)
-        check_size(self.settings.n_estimators, self._groups, 2 * self._n_labels - 1)
-        if not self._groups or self._all_train or n_groups(problem, 1) != self._groups:
-            self.grow(problem, np.concatenate([held, slots]))
+    def _fit_anew(self, problem: Problem, slots: Slots) -> None:
+        """Fit as a part of a change, which is counted all the same."""
+        n_mutations = self.n_mutations
+        self.fit(problem, slots)
+        self.n_mutations = n_mutations
+
+    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+        if self.n_trees == 0 or problem.changes_classes(slots):
+            self.fit(problem, problem.slots())
+        else:
+            self._add(problem, slots)
+            self.n_mutations += len(slots)
+
+    def _add(self, problem: Problem, slots: Slots) -> None:
+        held = np.flatnonzero(self.roles)
+        check_size(self.settings.n_estimators, self.groups, 2 * self.n_labels - 1)
+        if not self.groups or self._all_train or n_groups(problem, 1) != self.groups:
+            self._fit_anew(problem, np.concatenate([held, slots]))
             return
         self._widen(len(problem.data.cells))
         change = self._make_change(slots, 1)
@@ -301,15 +265,17 @@ class QuantisedTrees:
         except MemoryError:
             is_done = False  # growing anew needs nothing of what has been left halfway, and gives the same trees
         if not is_done:
-            self.grow(problem, np.concatenate([held, slots]))
+            self._fit_anew(problem, np.concatenate([held, slots]))
 
-    def delete(self, problem: Problem, slots: Slots) -> None:
-        """Unlearn samples that are about to leave; their cells and labels are still in place."""
-        held = np.flatnonzero(self._roles)
-        rest = np.setdiff1d(held, slots)
-        if not self._groups:
-            self.grow(problem, rest)
-            return
+    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+        if self.n_trees == 0 or len(slots) == problem.n_samples or problem.changes_classes(slots):
+            self.fit(*problem.without(slots))
+        else:
+            self._delete(problem, slots)
+            self.n_mutations += len(slots)
+
+    def _delete(self, problem: Problem, slots: Slots) -> None:
+        held = np.flatnonzero(self.roles)
         change = self._make_change(slots, 0)
         self.changes.undo = None
         try:
@@ -317,29 +283,29 @@ class QuantisedTrees:
             if is_done:
                 self._update(problem, slots, change, 0)
         except MemoryError:
-            is_done = False  # as in `add`
+            is_done = False  # as in `_add`
         if not is_done:
-            self.grow(problem, rest)
+            self._fit_anew(problem, np.setdiff1d(held, slots))
 
     def _join(self, problem: Problem, slots: Slots, held: Slots) -> bool:
         """Take samples into bins and counters; False when everything has to be grown anew."""
         data, validated = problem.data, self._validates
-        changed, is_known = self._edges.count(data.cells, data.id_hashes, slots, 1)
+        changed, is_known = self.edges.count(data.cells, data.id_hashes, slots, 1)
         if not is_known or not self._move_targets(problem, slots, 1) or self._validates != validated:
             return False
         if not follow_edges(self, data, self._samples(problem), held, changed):
             return False
         has_room, has_new = welcome_categories(self, data, slots)
-        bins = self._bins
-        if not has_room or not encode(self._features, data, slots, bins.codes):
+        bins = self.bins
+        if not has_room or not encode(self.features, data, slots, bins.codes):
             return False
         common_code = np.where(bins.common_bin < 0, -1, bins.common_bin - bins.first_bin[:-1])
         lengths = np.zeros(512, np.int64)
         longest = int(longest_row(bins.codes, common_code.astype(np.int32), slots, lengths))
         if longest > bins.rows.shape[1]:
-            rows = np.full((self._capacity, longest), bins.first_bin[-1], bins.rows.dtype)
+            rows = np.full((self.capacity, longest), bins.first_bin[-1], bins.rows.dtype)
             rows[:, : bins.rows.shape[1]] = bins.rows
-            bins = self._bins = bins._replace(rows=rows)
+            bins = self.bins = bins._replace(rows=rows)
         write_rows(bins.codes, bins.first_bin, bins.common_bin, slots, bins.rows, lengths)
         self._move_categories(slots, 1)
         self._has_other_candidates = bool(changed) or has_new
@@ -348,7 +314,7 @@ class QuantisedTrees:
     def _leave(self, problem: Problem, slots: Slots, held: Slots) -> bool:
         """Take samples out of bins and counters; False when everything has to be grown anew."""
         data, validated = problem.data, self._validates
-        changed, is_known = self._edges.count(data.cells, data.id_hashes, slots, -1)
+        changed, is_known = self.edges.count(data.cells, data.id_hashes, slots, -1)
         self._move_categories(slots, -1)
         if not is_known or not self._move_targets(problem, slots, -1) or self._validates != validated:
             return False
@@ -360,55 +326,56 @@ class QuantisedTrees:
 
     def _move_categories(self, slots: Slots, sign: int) -> None:
         for column in np.flatnonzero(self.categorical).tolist():
-            codes = self._bins.codes[column, slots] + self._features.first_category[column]
-            np.add.at(self._category_counts, codes, sign)
+            codes = self.bins.codes[column, slots] + self.features.first_category[column]
+            np.add.at(self.category_counts, codes, sign)
 
     def _move_targets(self, problem: Problem, slots: Slots, sign: int) -> bool:
-        training = slots[self._roles[slots] == s.TRAINS]
-        self._n_training += sign * len(training)
-        self._n_held += sign * len(slots)
-        if not self._n_training:
+        training = slots[self.roles[slots] == s.TRAINS]
+        self.n_training += sign * len(training)
+        self.n_held += sign * len(slots)
+        if not self.n_training:
             return False
         if self.is_classification:
-            np.add.at(self._class_counts, self._labels[training], sign)
-        elif not self._sums.count(problem.y[training], sign):
+            np.add.at(self.class_counts, self.labels[training], sign)
+        elif not self.sums.count(problem.y[training], sign):
             return False
         start, size = self._start_now(), self._steadiness_now()
         if (size.top, size.coarsening) != (self._steadiness.top, self._steadiness.coarsening):
             return False
         return (start.base, start.spread, start.scores.tolist()) == (
-            self._start.base,
-            self._start.spread,
-            self._start.scores.tolist(),
+            self.start.base,
+            self.start.spread,
+            self.start.scores.tolist(),
         )
 
     def _update(self, problem: Problem, slots: Slots, change: s.Change, joins: int) -> None:
         """Bring the trees up to date for samples that come (1) or go (0); bins and counters are."""
         samples = self._samples(problem)
         if joins:
-            derive_first(self._loss, self._start.scores, samples, slots)
+            derive_first(self.loss, self.start.scores, samples, slots)
         patience = self.settings.patience if self._validates else 0
         change.report[s.CHECKS_ALL] = self._has_other_candidates
-        (self._scores.new if joins else self._scores.old)[:, slots] = self._start.scores[:, np.newaxis]
+        (self.scores.new if joins else self.scores.old)[:, slots] = self.start.scores[:, np.newaxis]
         if joins:
-            self._scores.kept[0][:, slots] = self._start.scores[:, np.newaxis]
+            self.scores.kept[0][:, slots] = self.start.scores[:, np.newaxis]
         samples.roles[slots] |= s.MOVING
-        report, done, status, before = change.report, 0, NO_BLOCKS, self._n_iterations
+        report, done, status, before = change.report, 0, NO_BLOCKS, self.n_iterations
         while status == NO_BLOCKS:
             done, status = update_iterations(
-                self._forest, self._bins, self._plans, self._rules, samples, self._scores, self._space, change,
-                self._loss, self._n_held, done, before, patience, self._seed_key,
+                self.forest, self.bins, self.plans, self.rules, samples, self.scores, self.space, change,
+                self.loss, self.n_held, done, before, patience, self._seed_key,
             )  # fmt: skip
             if status == NO_BLOCKS:
                 self._add_blocks()
         goes_on = not self._has_ended(done, int(report[s.BEST_ITERATION])) and done < self.settings.n_estimators
         if goes_on:
-            reach(self._forest, self._scores, change, done, self.settings.max_depth)
+            reach(self.forest, self.scores, change, done, self.settings.max_depth)
         if joins:
             samples.roles[slots] ^= s.MOVING
         else:
-            self._erase(slots, done)
-        self._note(report, done if status == TOO_MUCH or goes_on else -1)
+            erase(samples, self.bins, self.scores, slots)
+            self.forest.leaf_of[done * self.groups :, slots] = self.n_labels
+        self.last_update = read_report(report, self.groups, done if status == TOO_MUCH or goes_on else -1)
         if goes_on:
             self._train(samples, np.flatnonzero(samples.roles), done)
             return
@@ -416,210 +383,45 @@ class QuantisedTrees:
         if done != before or report[s.FIRST_TREE] >= 0 or patience:
             self._finish(done, int(report[s.BEST_ITERATION]))
 
-    def _note(self, report: npt.NDArray[np.int64], grown_from: int) -> None:
-        first = int(report[s.FIRST_TREE])
-        if first < 0 and grown_from >= 0:
-            first = grown_from * self._groups
-        self.last_update = LastUpdate(
-            nothing_changed=first < 0,
-            first_tree=first,
-            n_touched=int(report[s.N_TOUCHED]),
-            n_trees_rebuilt=int(report[s.N_TREES]),
-            n_nodes_rebuilt=int(report[s.N_NODES]),
-            n_members=int(report[s.N_MEMBERS]),
-            grown_from=grown_from,
-        )
-
-    def _erase(self, slots: Slots, done: int) -> None:
-        """Overwrite what is kept of samples that have left, but for the trees up to date."""
-        bins, scores = self._bins, self._scores
-        for array in (self._roles, self._labels, self._rounding, bins.rows):
-            array[slots] = 0
-        for wide in (scores.new, scores.old, bins.codes, self._first):
-            wide[:, slots] = 0
-        scores.kept[:, :, slots] = 0
-        bins.rows[slots] = bins.first_bin[-1]
-        self._forest.leaf_of[done * self._groups :, slots] = self._n_labels
-
     def _drop_from(self, iteration: int) -> None:
         """Let go of the trees from an iteration on, and of their histograms."""
-        first, last = iteration * self._groups, self._n_iterations * self._groups
+        first, last = iteration * self.groups, self.n_iterations * self.groups
         if first >= last:
             return
-        drop_trees(self._forest, first, last)
-        self._scores.losses[iteration:] = 0
-        self._scores.kept[iteration // s.EVERY + 1 :] = 0
+        drop_trees(self.forest, first, last)
+        self.scores.losses[iteration:] = 0
+        self.scores.kept[iteration // s.EVERY + 1 :] = 0
 
     def _make_change(self, slots: Slots, joins: int) -> s.Change:
-        if self._work is None:
-            self._work = new_work(self._groups, self.settings.max_depth, self._forest)
-        report = np.zeros(s.REPORT_SIZE, np.int64)
-        report[s.FIRST_TREE] = -1
-        return s.Change(
-            slots=slots.astype(np.int32),
-            joins=np.full(len(slots), joins, np.uint8),
-            steps=np.zeros((2 * self._groups, len(slots)), np.int32),
-            report=report,
-            **self._work,
-        )
+        if self.work is None:
+            self.work = new_work(self.groups, self.settings.max_depth, self.forest)
+        return new_change(slots, joins, self.groups, self.work)
 
     def _widen(self, capacity: int) -> None:
         """Make room for more slots."""
-        if capacity <= self._capacity:
+        if capacity <= self.capacity:
             return
         wider = {
-            "_capacity": capacity,
-            "_roles": longer(self._roles, 0, capacity),
-            "_labels": longer(self._labels, 0, capacity),
-            "_rounding": longer(self._rounding, 0, capacity),
-            "_first": longer(self._first, 1, capacity),
-            "_work": None,
+            "capacity": capacity,
+            "roles": longer(self.roles, 0, capacity),
+            "labels": longer(self.labels, 0, capacity),
+            "rounding": longer(self.rounding, 0, capacity),
+            "first": longer(self.first, 1, capacity),
+            "work": None,
         }
-        parts = with_more_slots(self._bins, self._scores, self._forest, self._space, capacity)
-        wider |= zip(("_bins", "_scores", "_forest", "_space"), parts, strict=True)
+        parts = with_more_slots(self.bins, self.scores, self.forest, self.space, capacity)
+        wider |= zip(("bins", "scores", "forest", "space"), parts, strict=True)
         self.__dict__.update(wider)  # in one step
-
-    # -- reading --------------------------------------------------------------------------------
-
-    @property
-    def n_trees(self) -> int:
-        """Trees held, those that predictions leave out included."""
-        return self._n_iterations * self._groups
-
-    @property
-    def trees(self) -> Trees:
-        """What predictions read."""
-        if self._trees is None:
-            loss, start = self._loss, self._start
-            base = [loss.unit * score + start.base for score in start.scores.tolist()]
-            n_trees = self._n_predicting * self._groups
-            self._trees = make_trees(self._forest, n_trees, self._features, base, loss.unit)
-        return self._trees
-
-    def importances(self) -> npt.NDArray[np.float64]:
-        """Sum of the gains of all splits by feature, float64[d]."""
-        if not self._groups:
-            return np.zeros(self.n_features)
-        return importances(self._forest, self._n_predicting * self._groups, self._rules, self.n_features)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays, working space included."""
-        size = sum(array.nbytes for array in (self._roles, self._labels, self._rounding))
-        if self._groups:
-            parts = (self._features, self._bins, self._plans, self._forest, self._scores, self._space)
-            size += sum(array.nbytes for part in parts for array in part) + self._first.nbytes
-            size += sum(array.nbytes for array in (self._work or {}).values())
-        return size + (0 if self._trees is None else self._trees.nbytes)
-
-    # -- keeping --------------------------------------------------------------------------------
-
-    def shred(self) -> None:
-        """Overwrite the arrays that no copy shares; the trees cannot be used afterwards."""
-        aligned.shred((self._roles, self._labels, self._rounding))
-        if self._groups:
-            aligned.shred((self._first, self._bins.codes, self._bins.rows, *self._forest, *self._scores, *self._space))
-
-    def copy(self) -> Self:
-        """An independent copy; O(size)."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        other.changes = Changes()
-        other._edges, other._sums = self._edges.copy(), self._sums.copy()
-        for name in ("_roles", "_labels", "_rounding", "_class_counts", "_category_counts"):
-            setattr(other, name, getattr(self, name).copy())
-        other._work = None
-        if self._groups:
-            # Tables are never changed in place.
-            features, plans = self._features, self._plans
-            other._features = features._replace(edges=features.edges.copy(), categories=features.categories.copy())
-            other._plans = plans._replace(cuts=plans.cuts.copy(), draws=plans.draws.copy())
-            other._live_edges, other._live_categories = self._live_edges.copy(), self._live_categories.copy()
-            other._first = self._first.copy()
-            other._bins = self._bins._replace(codes=self._bins.codes.copy(), rows=self._bins.rows.copy())
-            forest, scores, space = self._forest, self._scores, self._space
-            other._forest = forest._replace(**{name: array.copy() for name, array in forest._asdict().items()})
-            other._scores = scores._replace(**{name: array.copy() for name, array in scores._asdict().items()})
-            other._space = space._replace(**{name: np.zeros_like(array) for name, array in space._asdict().items()})
-        return other
-
-    def wipe(self) -> None:
-        """Overwrite the working space, so that it holds nothing of any sample."""
-        self._work = None
-        if not self._groups:
-            return
-        for array in self._space:
-            array[...] = 0
-        # Those of all samples are made anew, from the ones kept, by the update that needs them.
-        self._scores.new[:] = 0
-        self._scores.old[:] = 0
-        forest = self._forest
-        forest.pool[forest.free[: int(forest.meta[s.N_FREE])]] = 0
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The trees as arrays for a file: what they are compared with when they are grown again from the samples."""
-        trees = self.trees
-        fields = {name: np.ascontiguousarray(trees.nodes[name]) for name in _FIELDS}
-        return {**fields, "roots": trees.roots.copy(), "base": trees.base.copy(), "unit": np.array([trees.unit])}
-
-    @staticmethod
-    def bytes_asked(settings: IncrementalSettings, shape: Shape, arrays: Mapping[str, npt.NDArray[Any]]) -> int:
-        """Bytes of the engine that is made of a file, roughly: it is grown anew from the samples."""
-        n_nodes, m = 1 << (settings.max_depth + 1), settings.n_estimators
-        n_trees, n_codes = m * shape.groups, min(settings.max_bins, shape.n_samples) + 2
-        n_bins = len(shape.categorical) * n_codes
-        of_a_slot = n_trees * 2 + shape.groups * (4 * (m // s.EVERY + 4) + 16) + len(shape.categorical) * 6
-        return n_trees * n_nodes * int(s.NODE.itemsize) + m * n_bins * _PLAN_BYTES + shape.n_slots * of_a_slot
-
-    @classmethod
-    def from_arrays(
-        cls,
-        settings: IncrementalSettings,
-        n_features: int,
-        cell_dtype: npt.DTypeLike,
-        categorical: npt.NDArray[np.bool_],
-        is_classification: bool,
-        arrays: Mapping[str, npt.NDArray[Any]],
-        problem: Problem,
-        slots: Slots,
-    ) -> Self:
-        """Make the engine of the samples, and see that `arrays` describes its trees.
-
-        The trees are a function of the samples, and growing them takes little longer than counting all that is kept
-        with them: nothing has to be believed of a file.
-
-        Raises
-        ------
-        ValueError
-            When the arrays are not those of these samples.
-        """
-        engine = cls(settings, n_features, cell_dtype, categorical, is_classification)
-        most = settings.n_estimators * n_groups(problem, len(slots))
-        n_trees = len(arrays["roots"])
-        if n_trees > most or (n_trees < most and not settings.patience):
-            raise ValueError("the number of trees (roots) is wrong")
-        engine.grow(problem, slots)
-        expected = engine.arrays()
-        if set(arrays) != set(expected):
-            raise ValueError("arrays are missing, or there are too many")
-        for name, array in expected.items():
-            given = arrays[name]
-            if given.dtype != array.dtype or given.shape != array.shape or given.tobytes() != array.tobytes():
-                raise ValueError(f"{name} is not that of the samples held")
-        return engine
 
     # -- checking -------------------------------------------------------------------------------
 
-    def recount(self, problem: Problem, slots: Slots) -> list[str]:
-        """Name the counters kept that the samples of `slots`, which are all, do not confirm."""
-        fresh = type(self)(
-            self.settings, self.n_features, problem.data.cells.dtype, self.categorical, self.is_classification
-        )
-        fresh.grow(problem, slots)
+    def find_differences(self, problem: Problem, slots: Slots) -> list[str]:  # noqa: D102 - inherited
+        fresh = self.counterpart()
+        fresh.fit(problem, slots)
         return differences(self, fresh, slots)
 
     def check_invariants(self, problem: Problem, slots: Slots) -> None:
         """Compare everything kept with what growing anew gives; AssertionError names what is broken."""
-        wrong = self.recount(problem, slots) + loose_ends(self, slots)
+        wrong = self.find_differences(problem, slots) + loose_ends(self, slots)
         if wrong:
             raise AssertionError("; ".join(wrong))

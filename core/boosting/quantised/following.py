@@ -32,7 +32,7 @@ def _has_room(engine: "QuantisedTrees", column: int) -> bool:
     """Whether edges that come find dead codes in their place, and none that goes has the bin that rows leave out."""
     layout, is_live, wanted = _edges_of(engine, column)
     stays = is_live & np.isin(layout, wanted)
-    common = int(engine._bins.common_bin[column] - engine._bins.first_bin[column])
+    common = int(engine.bins.common_bin[column] - engine.bins.first_bin[column])
     if 0 <= common < len(layout) and is_live[common] and not stays[common]:
         return False
     room = np.diff(np.flatnonzero(stays), prepend=-1, append=len(layout)) - 1
@@ -45,8 +45,8 @@ def _edges_of(
     engine: "QuantisedTrees", column: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
     """A column's edges by code, which of them are alive, and what they are to be; the first two as views."""
-    first, last = engine._features.first_edge[column : column + 2].tolist()
-    return engine._features.edges[first:last], engine._live_edges[first:last], engine._edges.edges[column]
+    first, last = engine.features.first_edge[column : column + 2].tolist()
+    return engine.features.edges[first:last], engine.live_edges[first:last], engine.edges.edges[column]
 
 
 def _follow_column(engine: "QuantisedTrees", data: Data, samples: Samples, held: Slots, column: int) -> bool:
@@ -73,11 +73,11 @@ def _take_edge(
     column: int,
     code: int,
 ) -> None:
-    bins = engine._bins
+    bins = engine.bins
     target = _next_live(is_live, code + 1)
     held32 = held.astype(np.int32)
-    merge_codes(engine._forest, engine.n_trees, engine._groups, engine._plans, bins, column, code, target, held32)
-    set_candidate(engine._plans, bins, column, code, np.uint64(0), engine._seed, is_live=False)
+    merge_codes(engine.forest, engine.n_trees, engine.groups, engine.plans, bins, column, code, target, held32)
+    set_candidate(engine.plans, bins, column, code, np.uint64(0), engine.seed, is_live=False)
     is_live[code] = False
     # Dead bins behind this one have its edge, too.
     layout[code:target] = layout[code - 1] if code else -np.inf
@@ -93,21 +93,21 @@ def _give_edge(
     column: int,
     value: float,
 ) -> bool:
-    bins, scores = engine._bins, engine._scores
+    bins, scores = engine.bins, engine.scores
     target = int(np.searchsorted(layout, value))
     code = target - 1
     inside = held[bins.codes[column, held] == target]
     moving = inside[data.cells[inside, column] <= value]
-    scores.new[:, moving] = engine._start.scores[:, np.newaxis]
+    scores.new[:, moving] = engine.start.scores[:, np.newaxis]
     is_done = split_code(
-        engine._forest, engine.n_trees, engine._plans, engine._rules, engine._loss, samples, scores, engine._space,
-        bins, column, code, target, moving.astype(np.int32), np.zeros(engine._n_labels + 1, np.int32),
+        engine.forest, engine.n_trees, engine.plans, engine.rules, engine.loss, samples, scores, engine.space,
+        bins, column, code, target, moving.astype(np.int32), np.zeros(engine.n_labels + 1, np.int32),
     )  # fmt: skip
     if is_done:
         layout[code] = value
         is_live[code] = True
         bits = np.float64(value).view(np.uint64)
-        set_candidate(engine._plans, bins, column, code, bits, engine._seed, is_live=True)
+        set_candidate(engine.plans, bins, column, code, bits, engine.seed, is_live=True)
     return bool(is_done)
 
 
@@ -115,15 +115,15 @@ def welcome_categories(engine: "QuantisedTrees", data: Data, slots: Slots) -> tu
     """Give new categories of samples that come a code; returns (whether there was room, whether there were any)."""
     has_new = False
     for column in np.flatnonzero(engine.categorical).tolist():
-        first, last = engine._features.first_category[column : column + 2].tolist()
-        layout, is_live = engine._features.categories[first:last], engine._live_categories[first:last]
+        first, last = engine.features.first_category[column : column + 2].tolist()
+        layout, is_live = engine.features.categories[first:last], engine.live_categories[first:last]
         for value in np.setdiff1d(_hashes(data, slots, column), layout[is_live]):
             has_new = True
             code = _rank_for(layout, value)
             if engine.settings.split_sampling < 1.0 or code < 0 or is_live[code]:
                 return False, True
             layout[code], is_live[code] = value, True
-            set_candidate(engine._plans, engine._bins, column, code, value, engine._seed, is_live=True)
+            set_candidate(engine.plans, engine.bins, column, code, value, engine.seed, is_live=True)
     return True, has_new
 
 
@@ -145,17 +145,17 @@ def _rank_for(layout: npt.NDArray[np.uint64], value: np.uint64) -> int:
 
 def dismiss_categories(engine: "QuantisedTrees") -> tuple[bool, bool]:
     """Make the categories dead that nobody has any more; returns (whether there was room, whether there were any)."""
-    gone = np.flatnonzero(engine._live_categories & (engine._category_counts == 0))
+    gone = np.flatnonzero(engine.live_categories & (engine.category_counts == 0))
     if len(gone) and engine.settings.split_sampling < 1.0:
         return False, True
     for place in gone.tolist():
-        column = int(np.searchsorted(engine._features.first_category, place, side="right")) - 1
-        code = place - int(engine._features.first_category[column])
-        layout = engine._features.categories[place - code : int(engine._features.first_category[column + 1])]
+        column = int(np.searchsorted(engine.features.first_category, place, side="right")) - 1
+        code = place - int(engine.features.first_category[column])
+        layout = engine.features.categories[place - code : int(engine.features.first_category[column + 1])]
         # What is left of it, and in dead ranks behind it, is a copy of the one before.
         before = layout[code - 1] if code and layout[code - 1] != MISSING_CATEGORY else np.uint64(0)
-        is_live = engine._live_categories[place - code : place - code + len(layout)]
+        is_live = engine.live_categories[place - code : place - code + len(layout)]
         layout[code : _next_live(is_live & (np.arange(len(layout)) != code), code)] = before
-        engine._live_categories[place] = False
-        set_candidate(engine._plans, engine._bins, column, code, np.uint64(0), engine._seed, is_live=False)
+        engine.live_categories[place] = False
+        set_candidate(engine.plans, engine.bins, column, code, np.uint64(0), engine.seed, is_live=False)
     return True, bool(len(gone))

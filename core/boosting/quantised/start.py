@@ -116,6 +116,5 @@ class TargetSums:
     def copy(self) -> "TargetSums":
         """An independent copy."""
         other = TargetSums()
-        other.__dict__.update(self.__dict__)
-        other._scale = self._scale.copy()
+        other.__dict__.update(self.__dict__, _scale=self._scale.copy())
         return other

@@ -133,3 +133,26 @@ def longer(array: npt.NDArray[Any], axis: int, length: int, value: int = 0) -> n
     result = np.full(shape, value, array.dtype)
     result[tuple(slice(size) for size in array.shape)] = array
     return result
+
+
+def new_change(slots: npt.NDArray[np.int64], joins: int, groups: int, work: dict[str, npt.NDArray[Any]]) -> s.Change:
+    """What an update of all trees needs, for samples that come (1) or go (0)."""
+    report = np.zeros(s.REPORT_SIZE, np.int64)
+    report[s.FIRST_TREE] = -1
+    return s.Change(
+        slots=slots.astype(np.int32),
+        joins=np.full(len(slots), joins, np.uint8),
+        steps=np.zeros((2 * groups, len(slots)), np.int32),
+        report=report,
+        **work,
+    )
+
+
+def erase(samples: s.Samples, bins: s.Bins, scores: s.Scores, slots: npt.NDArray[np.int64]) -> None:
+    """Overwrite what is kept of samples that have left, but for the leaves that they were in."""
+    for array in (samples.roles, samples.labels, samples.rounding, bins.rows):
+        array[slots] = 0
+    for wide in (scores.new, scores.old, bins.codes, samples.first):
+        wide[:, slots] = 0
+    scores.kept[:, :, slots] = 0
+    bins.rows[slots] = bins.first_bin[-1]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oubli.core.errors import InputError
-from oubli.core.influence.view import View
+from oubli.core.influence.views import View
 
 _KNOWN = "LightGBM's, XGBoost's, and scikit-learn's GradientBoosting and HistGradientBoosting models"
 
@@ -32,9 +32,7 @@ def view(
         When the model is of no such kind, was trained in a way that influence is not defined for, or on other samples.
     """
     # Imported here, not above: these modules are only needed for the models that they read.
-    from oubli.core.boosting.model import BoostedModel
-
-    if isinstance(model, BoostedModel):
+    if getattr(model, "is_boosted", False):
         from oubli.core.influence.readers.ours import read
 
         if X is not None or y is not None or sample_weight is not None or ids is not None:

@@ -13,7 +13,7 @@ from oubli.core.influence.readers.labels import class_labels, numbers, read_name
 from oubli.core.influence.readers.rows import Route, checked
 from oubli.core.influence.routing import leaf_type
 from oubli.core.influence.start import StartRule, start_scores
-from oubli.core.influence.view import LeafKind, View
+from oubli.core.influence.views import LeafKind, View
 
 Reals = npt.NDArray[np.float64]
 

@@ -1,21 +1,23 @@
 """Labels of rows as the numbers that losses are made of."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from oubli.core.data.targets import encode_labels, encode_targets
+from oubli.core.data.values import normalise_id
 from oubli.core.errors import InputError, shorten
-from oubli.core.model import Model
-from oubli.core.samples.store import normalise_id
+
+if TYPE_CHECKING:
+    from oubli.core.model import Model
 
 Reals = npt.NDArray[np.float64]
 Reader = Callable[[Any, int], Reals]
 
 
-def held_classes(model: Model, unknown: int | None = None) -> Reader:
+def held_classes(model: "Model", unknown: int | None = None) -> Reader:
     """Read labels as places in the order of the classes that a model of ours holds.
 
     unknown : the place of a class that it does not hold; InputError when left out.
@@ -40,7 +42,7 @@ def type_and_value(label: Any) -> tuple[type, Any]:
     return type(label), label
 
 
-def held_targets(model: Model) -> Reader:
+def held_targets(model: "Model") -> Reader:
     """Read the targets of a regression as a model of ours does."""
     name = model.schema_.label_name
     return lambda y, n: encode_targets(y, n, name)

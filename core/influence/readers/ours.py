@@ -7,19 +7,21 @@ the model whose leaves are made anew from the samples held, in float64, in the s
 F_0 follows the samples where it is a mean or log-odds. On a coarse grid, or where updates leave it alone, it stays.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.boosting.model import BoostedModel
-from oubli.core.data.schema import ColumnType, Task
+from oubli.core.data.values import ColumnType, Task
 from oubli.core.errors import EmptyModelError, InputError
 from oubli.core.influence.losses import Loss
 from oubli.core.influence.readers.labels import held_classes, held_targets
 from oubli.core.influence.routing import make_table, route
 from oubli.core.influence.start import StartRule, find_rule
-from oubli.core.influence.view import LeafKind, View
+from oubli.core.influence.views import LeafKind, View
+
+if TYPE_CHECKING:
+    from oubli.core.boosting.estimator import BoostedModel
 
 Reals = npt.NDArray[np.float64]
 
@@ -33,7 +35,7 @@ QUANTISED_NOTE = (
 )
 
 
-def read(model: BoostedModel) -> View:
+def read(model: "BoostedModel") -> View:
     """Make the view.
 
     Raises
@@ -104,21 +106,21 @@ def _columns_of(
     return columns
 
 
-def _note_on(model: BoostedModel) -> str:
+def _note_on(model: "BoostedModel") -> str:
     """What the answers have to say."""
     if model.guarantee != "exact":
         return ONLINE_NOTE
     return QUANTISED_NOTE if model.settings_.is_quantised else ""
 
 
-def _start_rule(model: BoostedModel, start: Reals, y: Reals, weights: Reals) -> StartRule:
+def _start_rule(model: "BoostedModel", start: Reals, y: Reals, weights: Reals) -> StartRule:
     """How F_0 follows the samples: by a rule when trees are exact and nothing is on a coarse grid."""
     if model.guarantee != "exact" or model.settings_.is_quantised:
         return StartRule.CONSTANT
     return find_rule((StartRule.MEAN if model.task is Task.REGRESSION else StartRule.LOG_ODDS,), start, y, weights)
 
 
-def _training_weights(model: BoostedModel, slots: npt.NDArray[np.int64]) -> Reals:
+def _training_weights(model: "BoostedModel", slots: npt.NDArray[np.int64]) -> Reals:
     """1 for the samples that train, 0 for those that validate."""
     weights = np.ones(len(slots))
     if getattr(model.settings_, "patience", 0):
@@ -129,7 +131,7 @@ def _training_weights(model: BoostedModel, slots: npt.NDArray[np.int64]) -> Real
     return weights
 
 
-def validating(model: BoostedModel, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def validating(model: "BoostedModel", slots: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Whether samples validate, by the hashes of their ids."""
     from oubli.core.boosting.presorted.watch import mark_validating
 

@@ -222,7 +222,7 @@ def test_a_fit_takes_kind_and_parameters(content, fitted):
         ({"parameters": {"n_estimators": 1.5}}, "/parameters/n_estimators", "must be an integer"),
         ({"parameters": {"n_estimators": True}}, "/parameters/n_estimators", "must be an integer"),
         ({"parameters": {"n_estimators": {"SECRET": []}}}, "/parameters/n_estimators", "must be an integer"),
-        ({"parameters": {"occurrence": 0}}, "/parameters/occurrence", "must be a number in (0.0, 1.0]"),
+        ({"parameters": {"occurrence": 0}}, "/parameters/occurrence", "must be a number in (0, 1]"),
         ({"parameters": {"max_depth": -1}}, "/parameters/max_depth", "must be an integer"),
         ({"parameters": {"max_features": "SECRET"}}, "/parameters/max_features", "must be 'sqrt', 'log2'"),
         ({"parameters": {"criterion": "SECRET"}}, "/parameters/criterion", "must be one of 'gini'"),

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from oubli.core.boosting.model import BoostedClassifier, BoostedModel, BoostedRegressor
+from oubli.core.boosting.engine import BoostedEngine
+from oubli.core.boosting.estimator import BoostedModel
 from oubli.core.boosting.state import Trees, no_trees
+from oubli.core.classification import Classifier
+from oubli.core.regression import Regressor
 
 
 @dataclass(frozen=True)
@@ -16,21 +19,23 @@ class Settings:
 
     seed: int = 0
 
-    def parameters(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """What decides the trees."""
         return {"random_state": self.seed}
 
 
-class GivenTrees:
+class GivenTrees(BoostedEngine):
     """An engine that never grows anything."""
 
-    def __init__(self, *_: Any) -> None:
-        self.trees: Trees = no_trees()
+    trees: Trees = no_trees()  # type: ignore[assignment]
 
-    def grow(self, *_: Any) -> None:
+    def fit(self, *_: Any, **__: Any) -> None:
         """Leave the trees as they are."""
 
-    add = delete = grow
+    add = delete = fit
+
+
+GivenTrees.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
 
 
 class _Given(BoostedModel):
@@ -41,24 +46,12 @@ class _Given(BoostedModel):
         self.random_state = random_state
 
     @classmethod
-    def read_parameters(cls, parameters: Mapping[str, Any]) -> Settings:
+    def read_settings(cls, parameters: Mapping[str, Any], schema: Any) -> Settings:
         return Settings(parameters["random_state"])
 
     @staticmethod
-    def _engine_type(settings: Any) -> type[GivenTrees]:
+    def engine_type(settings: Any) -> type[GivenTrees]:
         return GivenTrees
-
-    def _is_grown_with(self, slots: Any) -> bool:
-        return False
-
-    def _is_grown_without(self, slots: Any) -> bool:
-        return False
-
-    def _seconds_of(self, n_changed: int) -> float:
-        return 0.0
-
-    def scrub(self) -> None:
-        """Leave the trees as they are."""
 
     def with_trees(self, trees: Trees) -> _Given:
         """Predict from these trees from now on."""
@@ -66,9 +59,9 @@ class _Given(BoostedModel):
         return self
 
 
-class GivenClassifier(_Given, BoostedClassifier):
+class GivenClassifier(_Given, Classifier):
     """For classes."""
 
 
-class GivenRegressor(_Given, BoostedRegressor):
+class GivenRegressor(_Given, Regressor):
     """For numbers."""

@@ -52,7 +52,7 @@ def expected(oracle: Any, world: World, held: dict[str, Any], model: Any) -> Ens
     """The trees of what is held, of an oracle of incremental boosting (a module)."""
     p, columns = world.parameters, world.columns
     samples = {name: sample_of(name, row, label, columns, world.task) for name, (row, label) in held.items()}
-    gradient_grid, leaf_grid = model.settings_.parameters()["quantization"] or (0.0, 0.0)
+    gradient_grid, leaf_grid = model.settings_.to_dict()["quantization"] or (0.0, 0.0)
     parameters = Parameters(
         n_estimators=p["n_estimators"],
         learning_rate=p["learning_rate"],

@@ -14,7 +14,7 @@ import pytest
 
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
-from oubli.core.forest.engine import Ensemble
+from oubli.core.forest.ensemble import Ensemble
 from oubli.core.forest.quantisation import quantise
 from oubli.core.rng import hash_text
 from tests.reach import array_bytes, reachable

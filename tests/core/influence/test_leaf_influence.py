@@ -9,7 +9,7 @@ from oubli.core.influence import AllPoints, FastLeafInfluence, LeafInfluence, Si
 from oubli.core.influence.losses import Loss, row_slopes
 from oubli.core.influence.reverse import weight_adjoints, weight_adjoints_by_row
 from oubli.core.influence.start import StartRule, start_slopes
-from oubli.core.influence.view import LeafKind, View
+from oubli.core.influence.views import LeafKind, View
 from tests.oracles.influence import Structures, random_structures
 
 STEP = 1e-5

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from oubli.core.influence import AllPoints, FastLeafRefit, LeafRefit, SinglePoint, TopKLeaves
 from oubli.core.influence.losses import Loss, row_losses
 from oubli.core.influence.start import StartRule
-from oubli.core.influence.view import LeafKind
+from oubli.core.influence.views import LeafKind
 from tests.core.influence.test_leaf_influence import CASES
 from tests.oracles.influence import random_structures
 

@@ -253,26 +253,25 @@ def test_verify_refuses_leaves_that_are_no_numbers() -> None:
 
 def test_capacity_counts_rooms_and_free_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Places in leaf lists are int32: a room is up to twice as large as what is in it, and free slots have entries."""
-    from oubli.core.forest.engine import MAX_ENTRIES, places_of
-    from oubli.core.forest.model import DynamicForest
-    from oubli.core.forest.parameters import read_settings
+    from oubli.core.forest.engine import ForestEngine
+    from oubli.core.forest.parameters import MAX_ENTRIES, places_of, read_settings
 
     case = BY_NAME["forest"]
     parameters = {**case.make().get_params(), "n_estimators": 100, "occurrence": 0.7}
-    settings = read_settings(parameters, 3, ("gini",))
+    settings = read_settings(parameters, 3, "classification")
     with pytest.raises(CapacityError, match="lower `occurrence` or `n_estimators`"):
-        DynamicForest._check_capacity(settings, 24_000_000)
-    DynamicForest._check_capacity(settings, 14_000_000)
+        ForestEngine.check_capacity(settings, 24_000_000)
+    ForestEngine.check_capacity(settings, 14_000_000)
     with pytest.raises(CapacityError):
-        DynamicForest._check_capacity(settings, 1000, 24_000_000)
+        ForestEngine.check_capacity(settings, 1000, 24_000_000)
     model = case.fitted()
-    settings = model._settings
+    settings = model.settings_
     for _ in range(3):
         model.resolve()
-        assert model.ensemble_.trees.meta[10] <= places_of(settings, len(model.samples_)) <= MAX_ENTRIES
+        assert model.engine_.ensemble.trees.meta[10] <= places_of(settings, len(model.samples_)) <= MAX_ENTRIES
         model.add(*case.samples(40, seed=5))
     before = model.digest()
-    monkeypatch.setattr("oubli.core.forest.model.MAX_ENTRIES", places_of(settings, len(model.samples_) + 1))
+    monkeypatch.setattr("oubli.core.forest.engine.MAX_ENTRIES", places_of(settings, len(model.samples_) + 1))
     model.add(*case.samples(1, seed=6), ids=["last"])
     with pytest.raises(CapacityError):
         model.add(*case.samples(1, seed=7))

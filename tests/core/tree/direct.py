@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from oubli.core.rng import MISSING_CATEGORY
 from oubli.core.samples.arrays import Data
-from oubli.core.tree.engine import Tree, TreeSettings
+from oubli.core.tree.parameters import TreeSettings
 from oubli.core.tree.state import MISSING_LEFT, NEXT, NIL, ONE_VS_REST, ROOT, TAGGED
+from oubli.core.tree.tree import Tree
 from tests.oracles import tree as oracle
 from tests.oracles.forest import Column
 from tests.oracles.tree import Node, Sample, Split

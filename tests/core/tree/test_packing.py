@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from oubli.core.samples.arrays import Data
-from oubli.core.tree.engine import Tree
 from oubli.core.tree.state import MAX_DEPTH, NIL, ONE_VS_REST, PREVIOUS, ROOT
+from oubli.core.tree.tree import Tree
 from tests.core.tree.direct import KINDS, ORDER, make_data, make_tree, plain, read
 
 

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from oubli.core.boosting.incremental_parameters import IncrementalSettings, read_settings
 from oubli.core.boosting.presorted.check import FIELDS
 from oubli.core.boosting.presorted.engine import PresortedTrees
-from oubli.core.boosting.problem import Problem
-from oubli.core.samples.arrays import Data
+from oubli.core.samples.arrays import Data, Problem
 
 Slots = npt.NDArray[np.int64]
 
@@ -49,9 +48,10 @@ class Pool:
         ranks = np.full(max(self.n_codes, 1), -1, np.int32)
         classes = np.unique(self.data.targets[slots])
         ranks[classes] = np.arange(len(classes), dtype=np.int32)
-        if self.n_codes:
-            return Problem(self.data, ranks, len(classes), np.zeros(0))
-        return Problem(self.data, ranks, 0, self.y)
+        counts = np.bincount(self.data.targets[slots], minlength=len(ranks))
+        n_classes, y = (len(classes), np.zeros(0)) if self.n_codes else (0, self.y)
+        held = np.isin(np.arange(len(self.data.cells)), slots)
+        return Problem(self.data, ranks, n_classes, y, held, len(slots), counts)
 
     def engine(self, settings: IncrementalSettings) -> PresortedTrees:
         """An engine without samples."""
@@ -61,7 +61,7 @@ class Pool:
     def grown(self, settings: IncrementalSettings, slots: Slots) -> PresortedTrees:
         """An engine grown on the samples of `slots`."""
         engine = self.engine(settings)
-        engine.grow(self.problem(slots), slots)
+        engine.fit(self.problem(slots), slots)
         return engine
 
     def exchange(self, engine: PresortedTrees, held: Slots, slots: Slots) -> None:
@@ -69,7 +69,7 @@ class Pool:
         comes, goes = np.setdiff1d(slots, held), np.setdiff1d(held, slots)
         before, after = self.problem(held), self.problem(slots)
         if not np.array_equal(before.ranks, after.ranks) or (len(comes) and len(goes)):
-            engine.grow(after, slots)
+            engine.fit(after, slots)
         elif len(comes):
             engine.add(after, comes)
         elif len(goes):
@@ -115,5 +115,5 @@ def are_same(engine: PresortedTrees, other: PresortedTrees) -> bool:
         and np.array_equal(a.roots, b.roots)
         and a.base.tobytes() == b.base.tobytes()
         and a.unit == b.unit
-        and engine.importances().tobytes() == other.importances().tobytes()
+        and engine.gains().tobytes() == other.gains().tobytes()
     )

@@ -6,10 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.boosting.incremental_parameters import IncrementalSettings
-from oubli.core.boosting.problem import Problem
 from oubli.core.boosting.quantised.engine import QuantisedTrees
 from oubli.core.rng import hash_text
-from oubli.core.samples.arrays import Data
+from oubli.core.samples.arrays import Data, Problem
 
 SETTINGS = IncrementalSettings(
     n_estimators=12,
@@ -61,7 +60,10 @@ class World:
         ranks = np.full(64, -1, np.int32)
         ranks[classes.astype(np.int64)] = np.arange(len(classes))
         data = Data(self.cells[order], targets, hashes, categories, self.categorical)
-        return Problem(data, ranks, len(classes), np.zeros(0) if self.is_classification else labels.astype(np.float64))
+        y = np.zeros(0) if self.is_classification else labels.astype(np.float64)
+        is_held = np.isin(order, sorted(held))
+        counts = np.bincount(targets[is_held], minlength=64)
+        return Problem(data, ranks, len(classes), y, is_held, len(held), counts)
 
     def classes_of(self, held: set[int]) -> set[float]:
         """The classes of some samples."""
@@ -70,7 +72,7 @@ class World:
     def grow(self, samples: list[int]) -> None:
         """Fit anew."""
         self.held = set(samples)
-        self.engine.grow(self.problem(self.held), np.array(samples, np.int64))
+        self.engine.fit(self.problem(self.held), np.array(samples, np.int64))
 
     def add(self, samples: list[int]) -> None:
         """Learn samples, as a model has its engine do it."""
@@ -95,7 +97,7 @@ class World:
         order = rng.permutation(len(self.cells))
         where = np.flatnonzero(np.isin(order, slots))
         fresh = self.new_engine()
-        fresh.grow(self.problem(self.held, order), rng.permutation(where))
+        fresh.fit(self.problem(self.held, order), rng.permutation(where))
         assert_same_trees(self.engine, fresh)
 
 

@@ -181,7 +181,7 @@ def test_targets_of_any_size(scale: float) -> None:
     engine = numeric_pool(X, np.array([1.0, 2.0, -4.0, -3.0]) * scale).grown(settings_of(max_depth=1), np.arange(4))
     root = engine.trees.nodes[0]
     assert (root["feature"], root["threshold"]) == (0, 1.5)
-    assert np.isfinite(engine.importances()).all()
+    assert np.isfinite(engine.gains()).all()
 
 
 def test_a_pure_node_is_not_split_by_rounding() -> None:
@@ -244,7 +244,7 @@ def test_progress_is_told_after_each_tree() -> None:
     pool = numeric_pool([[0.0], [1.0], [2.0]], [0, 1, 2], n_codes=3)
     told: list[tuple[int, int]] = []
     engine = pool.engine(settings_of(n_estimators=2))
-    engine.grow(pool.problem(np.arange(3)), np.arange(3), lambda done, total: told.append((done, total)))
+    engine.fit(pool.problem(np.arange(3)), np.arange(3), lambda done, total: told.append((done, total)))
     assert told == [(i, 6) for i in range(1, 7)]
     assert are_same(engine, pool.grown(settings_of(n_estimators=2), np.arange(3)))
 

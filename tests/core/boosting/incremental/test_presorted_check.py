@@ -152,12 +152,12 @@ def test_what_is_broken_is_named() -> None:
     pool = pool_of()
     problem = pool.problem(SLOTS)
     engine = pool.grown(settings_of(), SLOTS)
-    assert engine.recount(problem, SLOTS) == []
-    engine._orders.order[0, :2] = engine._orders.order[0, 0]
-    assert engine.recount(problem, SLOTS) == ["column 0: not every sample is in the presorted column once"]
+    assert engine.find_differences(problem, SLOTS) == []
+    engine.orders.order[0, :2] = engine.orders.order[0, 0]
+    assert engine.find_differences(problem, SLOTS) == ["column 0: not every sample is in the presorted column once"]
     engine = pool.grown(settings_of(), SLOTS)
     engine.trees.base[0] += 1.0
-    assert engine.recount(problem, SLOTS) == ["boosting should begin elsewhere"]
+    assert engine.find_differences(problem, SLOTS) == ["boosting should begin elsewhere"]
     engine = pool.grown(settings_of(), SLOTS)
     engine.trees.nodes["left"][0] = 0
     with pytest.raises(AssertionError, match="do not form trees"):

@@ -24,7 +24,7 @@ def test_trees_are_the_same(seed: int) -> None:
     )
     slots = rng.permutation(len(pool.y))[: max(2, len(pool.y) * 2 // 3)]
     ours, theirs = pool.grown(settings, slots), StraightforwardTrees(settings)
-    theirs.grow(pool.problem(slots), rng.permutation(slots))
+    theirs.fit(pool.problem(slots), rng.permutation(slots))
     assert tree_digests(ours.trees) == tree_digests(theirs.trees)
     assert ours.trees.base.tobytes() == theirs.trees.base.tobytes()
     assert ours.trees.unit == theirs.trees.unit

@@ -112,10 +112,10 @@ def test_edges_without_a_place_have_all_grown_anew() -> None:
     world = coarse_world()
     world.cells[:3, 0] = [1.25, 1.5, 99.0]
     world.grow(list(range(1, 300)))
-    codes = len(world.engine._features.edges)
+    codes = len(world.engine.features.edges)
     step_and_check(world, [("add", [0])])  # a third value where there are only two codes
     assert world.engine.last_update == LastUpdate()
-    assert len(world.engine._features.edges) == codes + 1
+    assert len(world.engine.features.edges) == codes + 1
 
 
 def test_the_level_of_the_edges_changes() -> None:
@@ -123,10 +123,10 @@ def test_the_level_of_the_edges_changes() -> None:
     cells = rng.standard_normal((60, 2)).astype(np.float32)
     world = World(cells, (cells[:, 0] > 0).astype(np.int64), max_bins=16)
     world.grow(list(range(20)))
-    levels = {world.engine._edges.columns[0].level}  # type: ignore[union-attr]
+    levels = {world.engine.edges.columns[0].level}  # type: ignore[union-attr]
     for i in range(20, 60):
         world.add([i])
-        levels.add(world.engine._edges.columns[0].level)  # type: ignore[union-attr]
+        levels.add(world.engine.edges.columns[0].level)  # type: ignore[union-attr]
     world.check(rng)
     for i in range(50):
         world.delete([i])
@@ -204,10 +204,10 @@ def test_rows_grow_longer_than_any_before() -> None:
     cells[2:32] = np.eye(30, dtype=np.float32)
     world = World(cells, (cells[:, :15].sum(axis=1) + rng.random(300) > 1).astype(np.int64))
     world.grow(list(range(2, 300)))
-    width = world.engine._bins.rows.shape[1]
+    width = world.engine.bins.rows.shape[1]
     assert width < 30
     step_and_check(world, [("add", [0]), ("delete", [17]), ("add", [1]), ("delete", [0])])
-    assert world.engine._bins.rows.shape[1] == 30
+    assert world.engine.bins.rows.shape[1] == 30
 
 
 def test_more_slots() -> None:
@@ -241,9 +241,9 @@ def test_large_batches_grow_the_rest_anew() -> None:
 def test_samples_that_validate_take_no_part() -> None:
     world = coarse_world(300, patience=5, n_estimators=30)
     world.grow(list(range(300)))
-    roles = world.engine._roles
+    roles = world.engine.roles
     assert 20 < (roles == 2).sum() < 120
-    assert world.engine._forest.nodes["total"][0, 0] != 0
+    assert world.engine.forest.nodes["total"][0, 0] != 0
     validating = np.flatnonzero(roles == 2)[:3].tolist()
     step_and_check(world, [("delete", validating), ("add", validating[1:])])
 
@@ -251,20 +251,20 @@ def test_samples_that_validate_take_no_part() -> None:
 def test_all_that_validate_leave() -> None:
     world = coarse_world(60, patience=2, n_estimators=15)
     world.grow(list(range(60)))
-    validating = np.flatnonzero(world.engine._roles == 2).tolist()
+    validating = np.flatnonzero(world.engine.roles == 2).tolist()
     step_and_check(world, [("delete", validating[:-1]), ("delete", validating[-1:]), ("add", validating[:1])])
 
 
 def test_samples_that_would_all_validate_train_all() -> None:
     world = coarse_world(60, patience=2, n_estimators=5)
     world.grow(list(range(60)))
-    validating = np.flatnonzero(world.engine._roles == 2).tolist()
+    validating = np.flatnonzero(world.engine.roles == 2).tolist()
     world.grow(validating)
     assert world.engine.n_trees == 5
     training = sorted(set(range(60)) - set(validating))
     step_and_check(world, [("delete", validating[:1]), ("add", training[:1]), ("add", training[1:30])])
     step_and_check(world, [("delete", training[:30])])
-    assert (world.engine._roles != 2).all()
+    assert (world.engine.roles != 2).all()
 
 
 def test_a_copy_goes_its_own_way() -> None:
@@ -287,8 +287,8 @@ def test_wiped_working_space_is_blank_and_not_missed() -> None:
     world.delete([3])
     world.engine.wipe()
     engine = world.engine
-    assert not any(array.any() for array in engine._space)
-    assert not engine._scores.new.any()
+    assert not any(array.any() for array in engine.space)
+    assert not engine.scores.new.any()
     step_and_check(world, [("delete", list(range(10, 40))), ("add", [3, 12])])
 
 
@@ -316,24 +316,24 @@ def test_what_is_broken_is_named() -> None:
     world.grow(list(range(200)))
     problem, slots = world.problem(world.held), np.arange(200)
     broken = world.engine.copy()
-    broken._forest.nodes["total"][3, 1] += 1
-    assert any("total" in name for name in broken.recount(problem, slots))
+    broken.forest.nodes["total"][3, 1] += 1
+    assert any("total" in name for name in broken.find_differences(problem, slots))
     broken = world.engine.copy()
-    broken._forest.pool[broken._forest.nodes["block"][2, 0], 0] += 1
+    broken.forest.pool[broken.forest.nodes["block"][2, 0], 0] += 1
     with pytest.raises(AssertionError, match="histograms"):
         broken.check_invariants(problem, slots)
     broken = world.engine.copy()
-    broken._class_counts[0] += 1
-    assert any("classes" in name for name in broken.recount(problem, slots))
+    broken.class_counts[0] += 1
+    assert any("classes" in name for name in broken.find_differences(problem, slots))
 
 
 def test_importances_follow_the_splits() -> None:
     rng = np.random.default_rng(0)
     cells = rng.standard_normal((500, 3)).astype(np.float32)
     world = World(cells, (cells[:, 1] > 0).astype(np.int64))
-    assert world.engine.importances().tolist() == [0, 0, 0]
+    assert world.engine.gains().tolist() == [0, 0, 0]
     world.grow(list(range(500)))
-    gains = world.engine.importances()
+    gains = world.engine.gains()
     assert gains[1] > 10 * (gains[0] + gains[2])
 
 
@@ -346,5 +346,5 @@ def test_the_size_step_is_about_log2() -> None:
 def test_progress_is_reported_after_each_iteration() -> None:
     world = coarse_world(100, n_estimators=4)
     seen: list[tuple[int, int]] = []
-    world.engine.grow(world.problem(set(range(100))), np.arange(100), lambda done, total: seen.append((done, total)))
+    world.engine.fit(world.problem(set(range(100))), np.arange(100), lambda done, total: seen.append((done, total)))
     assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]

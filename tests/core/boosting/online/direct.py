@@ -10,10 +10,9 @@ import numpy.typing as npt
 from oubli.core.boosting.digest import tree_digests
 from oubli.core.boosting.online.engine import OnlineTrees
 from oubli.core.boosting.online.parameters import OnlineSettings
-from oubli.core.boosting.problem import Problem
 from oubli.core.boosting.state import LEAF
 from oubli.core.rng import MISSING_CATEGORY, mix
-from oubli.core.samples.arrays import Data
+from oubli.core.samples.arrays import Data, Problem
 
 Slots = npt.NDArray[np.int64]
 
@@ -59,15 +58,19 @@ def make_problem(
     mask = np.arange(cells.shape[1]) == n_numeric + 1
     y = np.nan_to_num(cells[:, 0]) + rng.normal(size=n) if n_classes == 0 else np.zeros(0)
     data = Data(cells, targets.astype(np.int64), ids, hashes, mask)
-    return with_classes(Problem(data, np.zeros(0, np.int32), 0, y), np.arange(n), n_classes)
+    nothing = np.zeros(0, np.int64)
+    problem = Problem(data, nothing.astype(np.int32), 0, y, np.ones(n, np.bool_), n, nothing)
+    return with_classes(problem, np.arange(n), n_classes)
 
 
 def with_classes(problem: Problem, slots: Slots, n_codes: int) -> Problem:
-    """The same samples, with the classes of some slots; n_codes: 0 for a regression."""
+    """The same samples, those of some slots held, with their classes; n_codes: 0 for a regression."""
     held = np.unique(problem.data.targets[slots]) if n_codes else np.zeros(0, np.int64)
     ranks = np.full(n_codes, -1, np.int32)
     ranks[held] = np.arange(len(held))
-    return problem._replace(ranks=ranks, n_classes=len(held))
+    counts = np.bincount(problem.data.targets[slots], minlength=n_codes)
+    is_held = np.isin(np.arange(len(problem.data.cells)), slots)
+    return problem._replace(ranks=ranks, n_classes=len(held), held=is_held, n_samples=len(slots), class_counts=counts)
 
 
 def make_engine(problem: Problem, **settings: Any) -> OnlineTrees:
@@ -80,7 +83,7 @@ def make_engine(problem: Problem, **settings: Any) -> OnlineTrees:
 def grown(problem: Problem, slots: Slots | None = None, **settings: Any) -> OnlineTrees:
     """An engine grown on some slots, or on all."""
     engine = make_engine(problem, **settings)
-    engine.grow(problem, np.arange(len(problem.data.cells)) if slots is None else slots)
+    engine.fit(problem, np.arange(len(problem.data.cells)) if slots is None else slots)
     return engine
 
 

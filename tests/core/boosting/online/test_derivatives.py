@@ -10,8 +10,7 @@ import pytest
 from oubli.core.boosting.online.labels import NO_SCALE, Scale, make_labels, make_rules, scale_of
 from oubli.core.boosting.online.parameters import OnlineSettings
 from oubli.core.boosting.online.update import derive_all
-from oubli.core.boosting.problem import Problem
-from oubli.core.samples.arrays import Data
+from oubli.core.samples.arrays import Data, Problem
 from tests.core.boosting.online.direct import DEFAULTS
 
 N = 4000
@@ -25,7 +24,8 @@ def _derived(scores: list[float], target: float, n_classes: int, iteration: int 
     targets = np.full(N, target if n_classes else 0, np.int64)
     data = Data(np.zeros((N, 1)), targets, ids, np.zeros(0, np.uint64), np.zeros(1, np.bool_))
     y = np.full(N, target) if n_classes == 0 else np.zeros(0)
-    problem = Problem(data, np.arange(n_classes, dtype=np.int32), n_classes, y)
+    ranks = np.arange(n_classes, dtype=np.int32)
+    problem = Problem(data, ranks, n_classes, y, np.ones(N, np.bool_), N, np.bincount(targets, minlength=n_classes))
     settings = OnlineSettings(**{**DEFAULTS, "learning_rate": 0.5})
     scale = Scale(0.0, 10.0, 2.0**20, 2**24, 1.0) if n_classes == 0 else NO_SCALE
     labels = make_labels(problem, settings, problem.ranks, groups, scale)

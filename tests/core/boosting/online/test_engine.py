@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numba import config
 
-from oubli.core.boosting.problem import Problem
+from oubli.core.samples.arrays import Problem
 from tests.core.boosting.online.direct import (
     digest,
     goes_right,
@@ -81,7 +81,7 @@ def test_growing_again_forgets_the_history(kind: dict[str, Any]) -> None:
     engine.add(problem, np.arange(N // 2, N))
     engine.delete(problem, np.arange(0, N, 3))
     rest = np.setdiff1d(np.arange(N), np.arange(0, N, 3))
-    engine.grow(problem, rest)
+    engine.fit(problem, rest)
     assert engine.last_update.grown
     assert digest(engine) == digest(grown(problem, rest))
     engine.check_invariants(problem, rest)
@@ -312,11 +312,11 @@ def test_what_a_recount_does_not_confirm_is_named() -> None:
     problem = make_problem(19, N)
     engine = grown(problem)
     everything = np.arange(N)
-    assert engine.recount(problem, everything) == []
-    assert engine.recount(problem, everything[1:]) == ["the trees do not hold the samples"]
+    assert engine.find_differences(problem, everything) == []
+    assert engine.find_differences(problem, everything[1:]) == ["the trees do not hold the samples"]
     engine.forest.stats[2, 0, 0] += 1
     engine.forest.states["sums"][3 * engine.forest.n_places] += 1
-    assert engine.recount(problem, everything) == ["stats of tree 2", "sums of tree 3"]
+    assert engine.find_differences(problem, everything) == ["stats of tree 2", "sums of tree 3"]
     with pytest.raises(AssertionError, match="stats of tree 2"):
         engine.check_invariants(problem, everything)
 
@@ -324,14 +324,14 @@ def test_what_a_recount_does_not_confirm_is_named() -> None:
 def test_progress_is_told_after_each_tree() -> None:
     problem = make_problem(20, 40, n_classes=3)
     told: list[tuple[int, int]] = []
-    make_engine(problem).grow(problem, np.arange(40), lambda done, total: told.append((done, total)))
+    make_engine(problem).fit(problem, np.arange(40), lambda done, total: told.append((done, total)))
     assert told == [(i, 18) for i in range(1, 19)]
 
 
 def test_importances_and_bytes() -> None:
     problem = make_problem(21, N)
     engine = grown(problem)
-    gains = engine.importances()
+    gains = engine.gains()
     assert gains.shape == (5,)
     assert (gains >= 0).all()
     assert gains.sum() > 0

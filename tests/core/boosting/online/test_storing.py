@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from oubli.core.boosting.online.engine import OnlineTrees
-from oubli.core.boosting.problem import Problem
+from oubli.core.samples.arrays import Problem
 from tests.core.boosting.online.direct import digest, grown, make_engine, make_problem, with_classes
 
 N = 100
 
 
 def _restored(engine: OnlineTrees, problem: Problem, arrays: dict[str, Any], slots: Any) -> OnlineTrees:
-    arguments = engine.n_features, engine.cell_dtype, engine.categorical_mask, engine.is_classification
+    arguments = engine.n_features, engine.cell_dtype, engine.categorical, engine.is_classification
     return OnlineTrees.from_arrays(engine.settings, *arguments, arrays, problem, slots)
 
 

@@ -9,18 +9,20 @@ The model is changed in place; a dry run stops before that.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.base import check_number
-from oubli.core.data.schema import Task
+from oubli.core.data.values import Task
 from oubli.core.errors import InputError
-from oubli.core.influence.influence import influence
 from oubli.core.influence.losses import class_losses
+from oubli.core.influence.methods import influence
 from oubli.core.influence.readers.labels import held_classes, held_targets
-from oubli.core.model import Model
+from oubli.core.parameters import check_number
+
+if TYPE_CHECKING:
+    from oubli.core.model import Model
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Cleaning:
 
 
 def clean(
-    model: Model,
+    model: "Model",
     X_validation: Any,
     y_validation: Any,
     *,
@@ -139,7 +141,7 @@ def clean(
     return Cleaning(proposed, before, loss, steps, method, note)
 
 
-def _limit(max_removed: float | int, model: Model) -> int:
+def _limit(max_removed: float | int, model: "Model") -> int:
     n = model.n_samples_
     if isinstance(max_removed, float):
         check_number("max_removed", max_removed, low=0, high=1, integral=False, is_open=True)
@@ -151,7 +153,7 @@ def _limit(max_removed: float | int, model: Model) -> int:
 class _Held:
     """Samples with all that is kept about them, to be learned again as they were."""
 
-    def __init__(self, model: Model, ids: list[str]) -> None:
+    def __init__(self, model: "Model", ids: list[str]) -> None:
         store = model.samples_
         self._model = model
         self._samples = [store.get(name) for name in ids]

@@ -1,0 +1,28 @@
+"""What the boosted kinds offer beside what every kind does."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oubli.core.boosting.engine import BoostedEngine
+from oubli.core.model import Model
+
+
+class BoostedModel(Model):
+    """Boosted trees over a sample store. Nothing is ever put off: every tree depends on those before it."""
+
+    is_boosted = True
+
+    engine_: BoostedEngine
+
+    def raw_scores(self, X: Any) -> npt.NDArray[np.float64]:
+        """Raw scores F of each row, float64[n, groups]: log-odds of the second class of two, or one score a class."""
+        self._check_names(X)
+        return self.engine_.raw_scores(*self._encode_queries(X))
+
+    @property
+    def n_trees_(self) -> int:
+        """Number of trees that predictions read."""
+        self.check_is_fitted()
+        return len(self.engine_.trees.roots)

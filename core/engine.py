@@ -1,0 +1,280 @@
+"""What a kind of model is below its estimator: an engine, which owns the trees and keeps them up to date.
+
+    parameters.py   a table of what can be set        estimator.py   what users see
+    engine.py       an `Engine`, over a `Problem`     core/model.py  all that surrounds it, once for every kind
+
+An engine knows slots and codes. It knows nothing of ids, labels and categories, which the sample store translates.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from oubli.core.changes import Changes
+from oubli.core.samples.arrays import Problem
+
+Arrays = dict[str, npt.NDArray[Any]]
+Slots = npt.NDArray[np.int64]
+Progress = Callable[[int, int], None]
+
+
+class Settings(Protocol):
+    """The parameters in force, as numbers."""
+
+    @property
+    def seed(self) -> int:
+        """What everything is drawn from."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as JSON-able values, as a model file has them."""
+        ...
+
+
+class Shape(NamedTuple):
+    """How much a file says that there is, before anything is made of it.
+
+    Attributes
+    ----------
+    n_slots : one more than the largest slot.
+    n_samples : samples held.
+    n_classes : classes held; 0 in a regression.
+    n_class_codes : room for class codes that they need, at least 2.
+    n_codes : one more than the largest code of a category.
+    categorical : bool[d], which columns are.
+    is_classification : whether classes are predicted.
+    """
+
+    n_slots: int
+    n_samples: int
+    n_classes: int
+    n_class_codes: int
+    n_codes: int
+    categorical: npt.NDArray[np.bool_]
+    is_classification: bool
+
+    @property
+    def groups(self) -> int:
+        """Trees an iteration of boosting, if there are any."""
+        return self.n_classes if self.n_classes > 2 else 1
+
+
+class Counterpart(NamedTuple):
+    """A fresh fit whose trees are those of a live engine: the samples of `slots` are the same, in the same order."""
+
+    engine: Any
+    problem: Problem
+    slots: Slots
+
+
+class Engine(ABC):
+    """Trees over the samples of some slots.
+
+    Whatever is raised before `add` or `delete` sets `changes.undo` to None has changed nothing, and `fit` changes
+    nothing before it has come to its end.
+
+    Parameters
+    ----------
+    settings : the parameters in force.
+    n_features : columns of the cells.
+    cell_dtype : float32 or float64.
+    categorical : bool[n_features]
+    is_classification : whether the labels are classes.
+
+    Attributes
+    ----------
+    changes : those of the samples' store, once the engine belongs to a model; its own until then.
+    n_mutations : samples added and deleted since the last fit; 0 where there is no difference.
+    """
+
+    prefix: ClassVar[str]  # of the engine's arrays in a model file
+    format: ClassVar[int]  # one more whenever the same samples would give other trees
+    measures_distance: ClassVar[bool] = False  # whether `verify` says how far predictions are from a fresh fit's
+    keeps_order: bool = False  # whether samples leave in the order of arrival
+
+    def __init__(
+        self,
+        settings: Any,
+        n_features: int,
+        cell_dtype: npt.DTypeLike,
+        categorical: npt.NDArray[np.bool_],
+        is_classification: bool,
+    ) -> None:
+        self.settings = settings
+        self.n_features = n_features
+        self.cell_dtype = np.dtype(cell_dtype)
+        self.categorical = np.array(categorical, np.bool_)
+        self.is_classification = is_classification
+        self.changes = Changes()
+        self.n_mutations = 0
+
+    # -- learning -------------------------------------------------------------------------------
+
+    @staticmethod
+    @abstractmethod
+    def check_capacity(settings: Any, n_samples: int, n_slots: int = 0) -> None:
+        """CapacityError when so many samples, or slots, are too many."""
+
+    @abstractmethod
+    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
+        """Forget everything and train on the samples of some slots."""
+
+    @abstractmethod
+    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
+        """Learn samples that have just joined the others, and unlearn those that leave for them.
+
+        lazy : leave what can be put off as tags.
+        """
+
+    @abstractmethod
+    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
+        """Unlearn samples that are about to leave; their cells and labels are still in place."""
+
+    def enqueue(self, slots: Slots) -> Slots:
+        """Hold the samples of slots, in the order of arrival, and return those that there is no room for."""
+        return slots[:0]
+
+    def leaving(self, n_new: int, slots: Sequence[int] = ()) -> list[int]:
+        """The slots that leave when so many samples come; `slots`: of those that come, which may leave at once."""
+        return []
+
+    @property
+    def n_tags(self) -> int:
+        """Number of tagged nodes: what is put off."""
+        return 0
+
+    def resolve(self, problem: Problem, max_tags: int | None = None) -> int:
+        """Do what was put off and return how many tags there were; or work on `max_tags` at most."""
+        return 0
+
+    # -- reading --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def predict(
+        self,
+        cells: npt.NDArray[Any],
+        category_hashes: npt.NDArray[np.uint64],
+        class_order: npt.NDArray[np.int64],
+        problem: Callable[[], Problem],
+        *,
+        frozen: bool,
+    ) -> npt.NDArray[np.float64]:
+        """Probabilities float64[n, n_classes] in the order of the class codes given, or values float64[n].
+
+        problem : returns the samples held; asked only when something was put off.
+        frozen : write nothing but working space.
+        """
+
+    @abstractmethod
+    def importances(self) -> npt.NDArray[np.float64]:
+        """Share of each feature in what all splits gain, float64[d]; without tags."""
+
+    @abstractmethod
+    def header(self) -> dict[str, Any]:
+        """All but the trees that decides a prediction, JSON-able; part of the digest."""
+
+    @abstractmethod
+    def digests(self, class_order: npt.NDArray[np.int64]) -> list[str]:
+        """SHA-256 of each tree, hexadecimal; without tags."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes of all arrays, working space included."""
+
+    # -- what it costs --------------------------------------------------------------------------
+
+    @abstractmethod
+    def seconds_to_verify(self, problem: Problem) -> float:
+        """How long `verify` takes, roughly: as a fit, and reading the samples one by one."""
+
+    def takes_long(
+        self,
+        n_changed: int,
+        row: Callable[[], tuple[npt.NDArray[Any], npt.NDArray[np.uint64]]],
+        problem: Callable[[], Problem],
+        seconds: float,
+    ) -> bool:
+        """Whether so many samples that come or go may set off building for more than some seconds.
+
+        row : returns the features of the first of them, encoded.
+        """
+        return False
+
+    # -- keeping --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def copy(self) -> Self:
+        """An independent copy; O(size)."""
+
+    def counterpart(self) -> Self:
+        """An empty engine, whose fit on the same samples can be compared with this one."""
+        return type(self)(self.settings, self.n_features, self.cell_dtype, self.categorical, self.is_classification)
+
+    @abstractmethod
+    def wipe(self) -> None:
+        """Overwrite the working space, so that it holds nothing of any sample; without tags."""
+
+    @abstractmethod
+    def shred(self) -> None:
+        """Overwrite the arrays that no copy shares; the trees cannot be used afterwards."""
+
+    @abstractmethod
+    def arrays(self) -> Arrays:
+        """The trees as arrays for a file, without tags; nothing of unused capacity or of samples that have left."""
+
+    def notes(self) -> dict[str, Any]:
+        """What a model file says beside the arrays."""
+        return {"n_mutations": self.n_mutations}
+
+    @abstractmethod
+    def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:
+        """Undo `arrays` in an empty engine, over the samples of `slots`, which are ascending.
+
+        Raises
+        ------
+        ValueError, FileError
+            When the arrays are not sound trees of these samples, saying what is wrong.
+        """
+
+    @classmethod
+    def from_arrays(cls, settings: Any, *rest: Any) -> Self:
+        """Make an engine by `take_over`, whose arguments come last."""
+        engine = cls(settings, *rest[:-3])
+        engine.take_over(*rest[-3:])
+        return engine
+
+    @staticmethod
+    @abstractmethod
+    def bytes_asked(settings: Any, shape: Shape, arrays: Arrays) -> int:
+        """Bytes of the engine that is made of the arrays of a file, roughly; of a new one when there are no arrays."""
+
+    @classmethod  # noqa: B027 - most have nothing more to check
+    def check_file(cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool) -> None:
+        """Check what a model file says before anything is made of it; FileError says what is wrong.
+
+        The settings are those of the parameters, task and number of samples are right.
+        """
+
+    # -- checking -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def recount(self, problem: Problem, slots: Slots, fresh: Counterpart | None = None) -> list[str]:
+        """Name what is kept that the samples of `slots`, which are all, do not confirm.
+
+        fresh : a fresh fit with the same trees, if there is one.
+        """
+
+    def broken_promises(self, problem: Problem, slots: Slots) -> list[str]:
+        """Name the nodes that are not what the guarantee says; without tags."""
+        return []
+
+    @abstractmethod
+    def check_invariants(self, problem: Problem, slots: Slots) -> None:
+        """Check everything kept for internal soundness; AssertionError names what is broken. Slow, for tests.
+
+        slots : of all samples, ascending; in the order of arrival if the engine keeps that.
+        """

@@ -1,0 +1,412 @@
+"""Which training samples made these predictions, and what if they were gone.
+
+    method             kinds                          what a score is
+    leaf-influence     online- and incremental-       minus the derivative of the loss by the sample's weight, in the
+                       boosting, views                structures of the trees (`reverse.py`, `leaf_influence.py`)
+    leaf-refit         the same                       change of the loss when all leaves are refitted without the sample
+    leave-one-out      forest, incremental-boosting   change of the loss when the model unlearns the sample
+
+"Finding Influential Training Samples for Gradient Boosted Decision Trees" (Sharchilev, Ustinovsky, Serdyukov, de Rijke
+2018), whose influence has the other sign: theirs is the loss with the sample minus that without it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oubli.core.data.values import Task, normalise_id
+from oubli.core.errors import EmptyModelError, InputError, UnknownIdError
+from oubli.core.forest import quantisation
+from oubli.core.forest.blocks import blocks_over
+from oubli.core.influence.forest_paths import Rows, place_rows, sums_without
+from oubli.core.influence.forward import Change
+from oubli.core.influence.leaf_influence import FastLeafInfluence
+from oubli.core.influence.leaf_refit import FastLeafRefit
+from oubli.core.influence.losses import class_losses, row_losses, row_slopes
+from oubli.core.influence.readers import view as make_view
+from oubli.core.influence.readers.labels import held_classes, held_targets
+from oubli.core.influence.result import Influence
+from oubli.core.influence.reverse import weight_adjoints, weight_adjoints_by_row
+from oubli.core.influence.update_sets import SinglePoint, TopKLeaves, UpdateSet, read_update_set
+from oubli.core.influence.views import View
+
+Reals = npt.NDArray[np.float64]
+Progress = Callable[[int, int], None]
+
+METHODS = ("leaf-influence", "leaf-refit", "leave-one-out")
+_LEAF_KINDS = "online-boosting, incremental-boosting"
+_EVERY = 64  # samples between two calls of `progress`
+_FEW_ROWS = 16  # up to which reading row by row beats unlearning
+_BATCH = 2**22  # numbers of answers held at once
+_STEP = 64  # samples between two calls of `progress`
+
+
+def influence(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    method: str = "leaf-influence",
+    update_set: Any = "all",
+    reduce: str | None = "mean",
+    ids: Iterable[Any] | None = None,
+    progress: Progress | None = None,
+) -> Influence:
+    """Score every training sample by how much it helps on some rows.
+
+    Parameters
+    ----------
+    model
+        A fitted model of ours, of any kind but `tree`; or a `view` of one, or of another library's boosted model.
+    X, y
+        The rows, and their labels.
+    method : "leaf-influence", "leaf-refit" or "leave-one-out"
+        See above. The first takes O(T n) for all samples, but with an update set of some leaves; the second that for
+        each sample; the third an unlearning each.
+    update_set : "all", "single" or int k
+        Whose changes the leaf methods follow: all samples', none but the sample itself, or those in the k leaves of
+        each tree that have changed most.
+    reduce : "mean" or None
+        Mean over the rows, or a score for each.
+    ids
+        Training samples to score; all when left out.
+    progress : callable(done, total), optional
+        Called from time to time.
+
+    Returns
+    -------
+    Influence
+        A positive score: the sample helps, removing it raises the loss. The loss of a classifier is log-loss, with
+        probabilities clipped to [1e-15, 1]; of a regressor squared error.
+
+    Raises
+    ------
+    InputError
+        When something does not fit, the method and the kind included; the text says what to use instead.
+    UnknownIdError
+        When an id is not among the training samples.
+    EmptyModelError
+        When the model holds no samples.
+    """
+    if method not in METHODS:
+        raise InputError(f"method={method!r} must be one of {', '.join(METHODS)}")
+    if reduce not in ("mean", None):
+        raise InputError(f"reduce={reduce!r} must be 'mean' or None")
+    _check_kind(model, method)
+    if method == "leave-one-out":
+        if not (isinstance(update_set, str) and update_set == "all"):
+            raise InputError("update_set is for leaf-influence and leaf-refit: leave it out")
+        return _leave_one_out(model, X, y, reduce, ids, progress)
+    chosen = read_update_set(update_set)
+    seen = model if isinstance(model, View) else make_view(model)
+    leaves = seen.route(X)
+    n_rows = leaves.shape[1]
+    if n_rows == 0:
+        raise InputError("X has no rows: ask about one at least")
+    targets = seen.read_labels(y, n_rows)
+    samples = _places(seen.ids, ids)
+    if method == "leaf-refit":
+        scores = _refit_scores(seen, leaves, targets, samples, chosen, reduce, progress)
+    else:
+        scores = _derivatives(seen, leaves, targets, samples, chosen, reduce, progress)
+    return Influence(_picked(seen.ids, samples, ids), scores, method, seen.note)
+
+
+def _check_kind(model: Any, method: str) -> None:
+    """Refuse what does not go together, and say what does."""
+    if isinstance(model, View):
+        if method == "leave-one-out":
+            raise InputError("leave-one-out needs a model that unlearns: a view is for leaf-influence and leaf-refit")
+        return
+    if not hasattr(model, "influence_methods"):
+        raise InputError(
+            f"{type(model).__name__} is not a model of ours: make a view of it and the samples it was fitted on"
+        )
+    model.check_is_fitted()
+    answered = model.influence_methods
+    if not answered:
+        raise InputError(f"there is no influence for the kind {model.kind}: use forest, or a boosted kind")
+    if method == "leave-one-out" and method not in answered:
+        raise InputError(f"{method} is for exact kinds, {model.kind} is {model.guarantee}: use method={answered[0]!r}")
+    if method not in answered:
+        raise InputError(f"{method} is for {_LEAF_KINDS}, not for {model.kind}: use method={answered[0]!r}")
+
+
+def _places(names: Sequence[str], ids: Iterable[Any] | None) -> npt.NDArray[np.int64]:
+    """Places of ids among the training samples; of all when left out."""
+    if ids is None:
+        return np.arange(len(names))
+    place_of = {name: place for place, name in enumerate(names)}
+    wanted = [normalise_id(value) for value in ids]
+    unknown = [name for name in wanted if name not in place_of]
+    if unknown:
+        raise UnknownIdError(unknown)
+    return np.array([place_of[name] for name in wanted], np.int64)
+
+
+def _picked(names: Sequence[str], places: npt.NDArray[np.int64], ids: Iterable[Any] | None) -> Sequence[str]:
+    return names if ids is None else [names[place] for place in places.tolist()]
+
+
+# -- leaf-influence ---------------------------------------------------------------------------------
+
+
+def _derivatives(
+    seen: View,
+    leaves: npt.NDArray[Any],
+    targets: Reals,
+    samples: npt.NDArray[np.int64],
+    update_set: UpdateSet,
+    reduce: str | None,
+    progress: Progress | None,
+) -> Reals:
+    slopes = row_slopes(seen.loss, seen.scores_in(leaves), targets)
+    if reduce == "mean":
+        slopes = slopes / len(slopes)
+    if isinstance(update_set, TopKLeaves) or (isinstance(update_set, SinglePoint) and reduce is None):
+        forms = FastLeafInfluence(seen, update_set)
+        return _score_each(
+            forms.change, seen, leaves, samples, progress, lambda moved: -(moved * slopes).sum(axis=1), reduce, np.sum
+        )
+    if reduce == "mean":
+        propagates = not isinstance(update_set, SinglePoint)
+        return -weight_adjoints(seen, leaves, slopes, propagates=propagates, progress=progress)[samples]
+    return -weight_adjoints_by_row(seen, leaves, slopes, progress)[samples]
+
+
+# -- leaf-refit -------------------------------------------------------------------------------------
+
+
+def _refit_scores(
+    seen: View,
+    leaves: npt.NDArray[Any],
+    targets: Reals,
+    samples: npt.NDArray[np.int64],
+    update_set: UpdateSet,
+    reduce: str | None,
+    progress: Progress | None,
+) -> Reals:
+    scores = seen.scores_in(leaves)
+    losses = row_losses(seen.loss, scores, targets)
+
+    def rises(moved: Reals) -> Reals:
+        return row_losses(seen.loss, scores + moved, targets) - losses
+
+    forms = FastLeafRefit(seen, update_set)
+    return _score_each(forms.change, seen, leaves, samples, progress, rises, reduce, np.mean)
+
+
+def _score_each(
+    change: Callable[[int], Change],
+    seen: View,
+    leaves: npt.NDArray[Any],
+    samples: npt.NDArray[np.int64],
+    progress: Progress | None,
+    score: Callable[[Reals], Reals],
+    reduce: str | None,
+    reduction: Callable[[Reals], Any],
+) -> Reals:
+    """Score sample by sample by what its change does to the raw scores of the rows."""
+    result = np.empty(len(samples) if reduce else (len(samples), leaves.shape[1]))
+    for i, sample in enumerate(samples.tolist()):
+        found = score(change(sample).of_rows(seen, leaves))
+        result[i] = reduction(found) if reduce else found
+        if progress is not None and ((i + 1) % _EVERY == 0 or i + 1 == len(samples)):
+            progress(i + 1, len(samples))
+    return result
+
+
+# -- leave-one-out ----------------------------------------------------------------------------------
+
+
+def _leave_one_out(
+    model: Any, X: Any, y: Any, reduce: str | None, ids: Iterable[Any] | None, progress: Progress | None
+) -> Influence:
+    store = model.samples_
+    slots = store.slots() if ids is None else store.find(ids)
+    with_all, parts = losses_without(model, X, y, slots, progress)
+    if len(with_all) == 0:
+        raise InputError("X has no rows: ask about one at least")
+    scores = np.empty(len(slots) if reduce else (len(slots), len(with_all)))
+    done = 0
+    for part in parts:
+        rises = part - with_all
+        scores[done : done + len(part)] = rises.mean(axis=1) if reduce else rises
+        done += len(part)
+    return Influence(list(store.names(slots)), scores, "leave-one-out")
+
+
+def losses_without(
+    model: Any, X: Any, y: Any, slots: npt.NDArray[np.int64], progress: Callable[[int, int], None] | None = None
+) -> tuple[Reals, Iterator[Reals]]:
+    """Losses of rows with all samples, float64[m], and without each of those in some slots, part by part float64[s, m].
+
+    Raises
+    ------
+    InputError
+        When the kind is not exact, or the rows are refused.
+    EmptyModelError
+        When a model of fewer than two samples would be left empty.
+    """
+    if "leave-one-out" not in model.influence_methods:
+        raise InputError(
+            f"leave-one-out needs a kind whose guarantee is exact, forest or incremental-boosting; {model.kind} is "
+            f"{model.guarantee}"
+        )
+    if len(model.samples_) < 2:
+        raise EmptyModelError("leave-one-out needs at least two samples: without one, none would be left")
+    if model.n_lazy_tags_:
+        model = model.copy()
+        model.resolve()
+    answers = model.query(X, frozen=True)
+    n_rows = len(answers.labels)
+    is_regression = model.task is Task.REGRESSION
+    targets = (held_targets(model) if is_regression else held_classes(model))(y, n_rows)
+
+    def losses_of(predictions: Reals) -> Reals:
+        """Losses by predictions [s, m], or [s, m, classes]."""
+        if is_regression:
+            return (predictions - targets) ** 2
+        flat = predictions.reshape(-1, predictions.shape[-1])
+        return class_losses(flat, np.tile(targets.astype(np.int64), len(predictions))).reshape(len(predictions), n_rows)
+
+    with_all = losses_of((answers.labels if answers.probabilities is None else answers.probabilities)[np.newaxis])[0]
+    answering = _answers_without(model, X, n_rows, slots)
+
+    def parts() -> Iterator[Reals]:
+        done = 0
+        for part in answering:
+            yield losses_of(part)
+            done += len(part)
+            if progress is not None:
+                progress(done, len(slots))
+
+    return with_all, parts()
+
+
+def _answers_without(model: Any, X: Any, n_rows: int, slots: npt.NDArray[np.int64]) -> Iterator[Reals]:
+    """Predictions without each sample, [s, m] or [s, m, classes] in the order of the classes of the model."""
+    if not hasattr(model.engine_, "ensemble"):
+        return _unlearn(model, X, slots)
+    if n_rows <= _FEW_ROWS:
+        return _read_forest(model, X, slots)
+    return _unlearn_forest(model, X, slots)
+
+
+# -- forest -----------------------------------------------------------------------------------------
+
+
+def _read_forest(forest: Any, X: Any, slots: npt.NDArray[np.int64]) -> Iterator[Reals]:
+    ensemble, data = forest.engine_.ensemble, forest.engine_.data(forest.problem())
+    settings = ensemble.settings
+    cells, category_hashes = forest.samples_.encode_queries(X)
+    m, width = len(cells), ensemble.width
+    n_places = m * settings.n_trees
+    n_columns = 1 if settings.is_regression else width
+    rows = Rows(
+        cells=cells,
+        category_hashes=category_hashes,
+        below=np.zeros(len(ensemble.trees.nodes), np.int32),
+        ends=np.zeros((m, settings.n_trees), np.int32),
+        shares=np.zeros((n_places, n_columns)),
+        kept=np.zeros((n_places, n_columns)),
+        changed=np.zeros(n_places, np.int32),
+    )
+    place_rows(ensemble.trees, ensemble.parameters, rows)
+    n_most = int(ensemble.trees.nodes["n_samples"][: settings.n_trees].max())
+    scratch = ensemble.empty_scratch(n_most, len(data.category_hashes))
+    work = blocks_over(np.zeros((1, ensemble.layout.size), np.int64), is_regression=settings.is_regression)
+    moves = _scale_moves(forest, slots)
+    for start, end in _parts(len(slots), m * n_columns):
+        part = slots[start:end]
+        sums, n_planted = np.zeros((len(part), m, n_columns)), np.zeros(len(part), np.int64)
+        sums_without(
+            ensemble.trees, data, ensemble.parameters, scratch, ensemble.blocks, work, rows, part, sums, n_planted
+        )
+        answers = _forest_answers(forest, sums, n_planted)
+        for i in np.flatnonzero(moves[start:end]):
+            answers[i] = _answer_of_copy(forest, X, int(part[i]))
+        yield answers
+
+
+def _unlearn_forest(forest: Any, X: Any, slots: npt.NDArray[np.int64]) -> Iterator[Reals]:
+    copied = forest.copy()
+    ensemble, data = copied.engine_.ensemble, copied.engine_.data(copied.problem())
+    cells, category_hashes = copied.samples_.encode_queries(X)
+    moves = _scale_moves(forest, slots)
+    for i, slot in enumerate(slots):
+        if moves[i]:
+            yield _answer_of_copy(forest, X, int(slot))[np.newaxis]
+            continue
+        one = np.array([slot])
+        ensemble.delete(data, one)
+        sums, n_planted = ensemble.sum_leaves(data, cells, category_hashes, frozen=False)
+        ensemble.add(data, one)
+        yield _forest_answers(forest, sums[np.newaxis], np.array([n_planted]))
+
+
+def _forest_answers(forest: Any, sums: Reals, n_planted: npt.NDArray[np.int64]) -> Reals:
+    """Turn sums of shares, float64[s, m, any], into what the forest says."""
+    targets = forest.engine_.targets
+    if targets is not None:
+        return quantisation.restore(sums[:, :, 0] / n_planted[:, np.newaxis], targets.exponent)
+    shares: Reals = sums.take(forest.class_order(), axis=2) / n_planted[:, np.newaxis, np.newaxis]
+    return shares
+
+
+def _scale_moves(forest: Any, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Whether the scale of a regression's targets moves when a sample goes: it alone is that large."""
+    moves = np.zeros(len(slots), np.bool_)
+    if forest.engine_.targets is None:
+        return moves
+    y = forest.samples_.y
+    scale = quantisation.TargetScale()
+    scale.count(y[forest.samples_.slots()], 1)
+    largest = float(np.abs(y[forest.samples_.slots()]).max())
+    for i in np.flatnonzero(np.abs(y[slots]) * 2.0**quantisation.EXPONENT_STEP >= largest):
+        other = scale.copy()
+        other.count(y[slots[i] : slots[i] + 1], -1)
+        moves[i] = other.exponent != scale.exponent
+    return moves
+
+
+# -- others -----------------------------------------------------------------------------------------
+
+
+def _unlearn(model: Any, X: Any, slots: npt.NDArray[np.int64]) -> Iterator[Reals]:
+    copied = model.copy()
+    problem = copied.problem()
+    for slot in slots:
+        one = np.array([slot])
+        if problem.changes_classes(one):
+            yield _answer_of_copy(model, X, int(slot))[np.newaxis]
+            continue
+        copied.engine_.delete(problem, one)
+        answers = copied.query(X)
+        copied.engine_.add(problem, one)
+        yield (answers.labels if answers.probabilities is None else answers.probabilities)[np.newaxis]
+
+
+# -- both -------------------------------------------------------------------------------------------
+
+
+def _answer_of_copy(model: Any, X: Any, slot: int) -> Reals:
+    """What a copy answers that unlearns the sample in the public way; classes that are gone have a probability of 0."""
+    copied = model.copy()
+    copied.delete([model.samples_.id_of(slot)])
+    answers = copied.query(X)
+    if answers.probabilities is None:
+        return np.asarray(answers.labels, np.float64)
+    codes, order = copied.class_order(), model.class_order()
+    result = np.zeros((len(answers.probabilities), len(order)))
+    result[:, [int(np.flatnonzero(order == code)[0]) for code in codes]] = answers.probabilities
+    return result
+
+
+def _parts(n: int, n_numbers: int) -> Iterator[tuple[int, int]]:
+    """Cut samples into parts that are answered together."""
+    step = max(1, min(_STEP * max(1, n // (_STEP * 64)), _BATCH // max(n_numbers, 1)))
+    for start in range(0, n, step):
+        yield start, min(start + step, n)
