@@ -10,7 +10,7 @@ from pathlib import Path
 
 from oubli.app.cli.main import main
 from oubli.app.service import opening
-from oubli.app.storage.memory_journal import MemoryJournal
+from oubli.app.storage.journal import MemoryJournal
 
 
 class _Unwritten(MemoryJournal):
