@@ -5,6 +5,7 @@
       UnavailableError   not now: starting, stopping, or no longer able to change
       ConflictError      ids that are held with other content
       ErasedLatelyError  ids that were erased lately, in an addition that does not say they may come back
+      InvalidKeyError    an idempotency key that is none
       RepeatedKeyError   an idempotency key that was used for another body
       NoReceiptError     a receipt that there is not
       NotHeldError       a sample or subject that is not held, where the caller needs one that is
@@ -15,7 +16,12 @@
       SupersededError    samples were erased or replaced meanwhile: what was asked for has to be asked again
     UploadError        an uploaded file was dropped before it was whole
     StaleCursorError   a page was asked for that no longer exists
+    JournalError         the journal cannot be written; what the disk holds is in doubt
+      JournalFullError   no room on the disk: nothing was written
+        NoDescriptorsError    the process may not open more files
+        JournalRefusedError   a read or a write has failed before any flush
     StartError           the server cannot start; the text is for the person at the terminal
+      JournalDamagedError     what was committed cannot be read back
 
 None of them carries an id, a subject, a feature or a label: positions and rules only.
 """
@@ -23,6 +29,7 @@ None of them carries an id, a subject, a feature or a label: positions and rules
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 
 
 class ServiceError(Exception):
@@ -73,6 +80,20 @@ class ErasedLatelyError(ServiceError):
     def __init__(self, rows: Sequence[int]) -> None:
         super().__init__("ids erased lately")
         self.rows = tuple(rows)
+
+
+class InvalidKeyError(ServiceError):
+    """An idempotency key is too long, or empty.
+
+    Parameters
+    ----------
+    rule
+        What must hold.
+    """
+
+    def __init__(self, rule: str) -> None:
+        super().__init__(rule)
+        self.rule = rule
 
 
 class RepeatedKeyError(ServiceError):
@@ -127,3 +148,40 @@ class UploadError(ServiceError):
 
 class StartError(Exception):
     """The server cannot start: the text names the cause and the remedy."""
+
+
+class JournalError(Exception):
+    """The journal cannot be written; the text holds neither paths nor values."""
+
+
+class JournalFullError(JournalError):
+    """No room on the disk: the batch is not in the journal, which still works."""
+
+
+class NoDescriptorsError(JournalFullError):
+    """The process may not open more files: nothing was written, and the journal still works."""
+
+
+class JournalRefusedError(JournalFullError):
+    """A read or a write failed before any flush: nothing was written, and the journal is opened anew to go on."""
+
+
+class JournalDamagedError(StartError):
+    """What was committed cannot be read back as it was."""
+
+
+class StopReason(StrEnum):
+    """Why nothing is changed at present; `GET /readyz` and `GET /model` tell it."""
+
+    DISK_FAILED = "disk-failed"
+    """A write or a flush has failed: only a restart can tell what the disk holds."""
+    MODEL_UNUSABLE = "model-unusable"
+    """A change failed inside the model: only a restart can tell what it should be."""
+    LEDGER_FAILED = "ledger-failed"
+    """The ledger does not go on where the journal does: only a restart can tell why."""
+    DISK_FULL = "disk-full"
+    """There is no room on the disk; changes are taken again when there is."""
+    DISK_ERRORS = "disk-errors"
+    """A read or a write has failed before anything was flushed; changes are taken again when they work."""
+    NO_DESCRIPTORS = "no-descriptors"
+    """The process may not open more files; changes are taken again when it may."""

@@ -31,6 +31,13 @@ class AccessKeys:
         The time, for keys that expire.
     monotonic
         Seconds, for the time between two looks at the file.
+
+    Attributes
+    ----------
+    epoch
+        A number that grows when what was decided about a key may be different now; as of the last `look`.
+    look_at
+        From when on, in seconds of `monotonic`, `look` has to be called before `epoch` is read.
     """
 
     def __init__(
@@ -49,25 +56,20 @@ class AccessKeys:
         self._is_broken = False
         self._seen: tuple[int, ...] | None = None
         self._next_expiry: int | None = None
-        self._epoch = 0
+        self.epoch = 0
+        self.look_at = float("-inf")
         self._next_look = float("-inf")
-        self._look()
+        self.look()
 
     @property
     def asked_for(self) -> bool:
         """Whether callers must send a key."""
-        self._look()
+        self.look()
         return self._asked_for
-
-    @property
-    def epoch(self) -> int:
-        """A number that grows when what was decided about a key may be different now."""
-        self._look()
-        return self._epoch
 
     def grants(self, given: bytes) -> frozenset[str] | None:
         """Return what a key allows; None when it is unknown, expired or revoked."""
-        self._look()
+        self.look()
         prefix, _, rest = given.partition(b"_")
         key_id, _, secret = rest.partition(b"_")
         key = self._keys.get(key_id)
@@ -77,18 +79,21 @@ class AccessKeys:
             return None
         return self._grants[key_id]
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """Notice that a key has expired, and now and then that the file has changed."""
         if self._next_expiry is not None and self._now_ms() >= self._next_expiry:
             self._changed()  # at once: what was decided about this key holds no longer
         now = self._monotonic()
-        if self._path is None or now < self._next_look:
-            return
-        self._next_look = now + SECONDS_BETWEEN_LOOKS
-        seen = _version_of(self._path)
-        if seen != self._seen:
-            self._seen = seen
-            self._read(self._path)
+        if self._path is not None and now >= self._next_look:
+            self._next_look = now + SECONDS_BETWEEN_LOOKS
+            seen = _version_of(self._path)
+            if seen != self._seen:
+                self._seen = seen
+                self._read(self._path)
+        if self._next_expiry is not None:
+            self.look_at = float("-inf")
+        else:
+            self.look_at = float("inf") if self._path is None else self._next_look
 
     def _read(self, path: Path) -> None:
         try:
@@ -108,7 +113,7 @@ class AccessKeys:
         self._changed()
 
     def _changed(self) -> None:
-        self._epoch += 1
+        self.epoch += 1
         now = self._now_ms()
         ends = [key.expires_ms for key in self._keys.values() if key.expires_ms is not None and key.expires_ms > now]
         self._next_expiry = min(ends, default=None)

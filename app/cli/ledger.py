@@ -16,7 +16,7 @@ from oubli.app.errors import StartError
 from oubli.app.settings import Settings
 
 if TYPE_CHECKING:
-    from oubli.app.ledger.keys import AuditKeys
+    from oubli.app.ledger.keys import LedgerKeys
 
 WRONG = 1
 
@@ -49,8 +49,8 @@ def verify(
     ] = None,
 ) -> None:
     """Check a ledger without its server: exit 0 when all is well, 1 when not, 2 when a file cannot be read."""
-    from oubli.app.ledger.chain import ChainError
     from oubli.app.ledger.downloads import read_lines, read_object
+    from oubli.app.ledger.entries import ChainError
     from oubli.app.ledger.verify import ReceiptError, check_ledger, check_receipt, read_public_keys
 
     content = None if receipt is None else read_object(receipt)
@@ -119,12 +119,10 @@ def destroy_key(
 
 
 @contextmanager
-def _keys_of(settings: Settings) -> Iterator[tuple[AuditKeys, int, int | None]]:
+def _keys_of(settings: Settings) -> Iterator[tuple[LedgerKeys, int, int | None]]:
     """Give the keys of a stopped server, the highest time in its ledger, and when its oldest snapshot was written."""
-    from oubli.app.ledger.database import AuditStore
-    from oubli.app.ledger.keys import AuditKeys
-    from oubli.app.ledger.receipts import to_ms
-    from oubli.app.service.opening import KEYS_NAME, LEDGER_NAME
+    from oubli.app.ledger.database import LEDGER_NAME, LedgerDatabase
+    from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
     from oubli.app.storage.directory import DataDirectory
     from oubli.app.storage.snapshots import SnapshotStore
 
@@ -133,8 +131,8 @@ def _keys_of(settings: Settings) -> Iterator[tuple[AuditKeys, int, int | None]]:
         raise StartError(f"{path} holds no ledger: name the data directory of a server with --data-dir")
     directory = DataDirectory(path)  # refuses while a server runs
     try:
-        keys = AuditKeys(settings.key_dir or path / KEYS_NAME, complete=False)
-        store = AuditStore(path / LEDGER_NAME, keys)
+        keys = LedgerKeys(settings.key_dir or path / KEYS_NAME, complete=False)
+        store = LedgerDatabase(path / LEDGER_NAME, keys)
         try:
             keys.require(store.named_keys())
             keys.complete()
@@ -142,6 +140,6 @@ def _keys_of(settings: Settings) -> Iterator[tuple[AuditKeys, int, int | None]]:
         finally:
             store.close()
         oldest = SnapshotStore(directory).oldest_at()
-        yield keys, highest_ms, None if oldest is None else to_ms(oldest)
+        yield keys, highest_ms, None if oldest is None else int(oldest.timestamp() * 1000)
     finally:
         directory.close()

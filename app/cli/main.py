@@ -98,7 +98,8 @@ def serve(settings: Settings) -> None:
         # The HTTP layer takes half a second to import; while the forest grows or is checked, other threads can work.
         begin_import = threading.Thread(target=import_module, args=("oubli.app.http.server",), daemon=True).start
         with Bars() as progress:
-            service = build_service(settings, at_stages(progress, (TRAINING, RECOVERING), begin_import))
+            stages = at_stages(progress, (TRAINING, RECOVERING), begin_import)
+            service = build_service(settings, stages, tell=tell, warn=warn)
             compile_kernels(service.kind, service.schema, progress, service.parameters)
     url = f"http://{_url_host(settings.host)}:{settings.port}"
     tell(f"\nOubli {VERSION} serves {url} (documentation: {url}/docs, stop: Ctrl-C). Try:")

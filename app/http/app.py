@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from oubli.app.access.keys import AccessKeys
-from oubli.app.errors import ServiceError
-from oubli.app.http.auth import Gate, known_hosts
+from oubli.app.errors import JournalError, ServiceError
+from oubli.app.http.auth import AccessRules, known_hosts
 from oubli.app.http.context import Context
-from oubli.app.http.fastpath import HotRoutes
-from oubli.app.http.middleware import Guards
+from oubli.app.http.fastpath import FastPath
+from oubli.app.http.middleware import Middleware
+from oubli.app.http.parsing import Reader
 from oubli.app.http.problems import ProblemError, to_problem
 from oubli.app.http.routes import (
     docs,
@@ -31,11 +33,13 @@ from oubli.app.http.routes import (
     samples,
     snapshots,
 )
-from oubli.app.service.model_service import ModelService
-from oubli.app.settings import Settings
-from oubli.app.storage.journal import JournalError
 from oubli.app.version import VERSION
 from oubli.core.errors import OubliError
+
+if TYPE_CHECKING:
+    from oubli.app.http.observer import Observer
+    from oubli.app.service.model_service import ModelService
+    from oubli.app.settings import Settings
 
 DESCRIPTION = """
 A model that learns and forgets single samples, exactly: after every change it is the model that training on the
@@ -49,7 +53,7 @@ _TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False, "operation
 _STATUS_KINDS = {404: "no-such-route"}
 
 
-def create_app(settings: Settings, service: ModelService) -> FastAPI:
+def create_app(settings: Settings, service: ModelService, observer: Observer | None = None) -> FastAPI:
     """Return the application; its lifespan starts and stops the service.
 
     Parameters
@@ -58,6 +62,8 @@ def create_app(settings: Settings, service: ModelService) -> FastAPI:
         Limits, hosts and key.
     service
         Used by this application alone.
+    observer
+        Told of each request that was answered; None: nobody.
     """
 
     @asynccontextmanager
@@ -76,8 +82,11 @@ def create_app(settings: Settings, service: ModelService) -> FastAPI:
         redoc_url=None,
         telemetry=_TELEMETRY,
     )
-    context = Context(service, max_rows=settings.max_rows, max_depth=settings.max_json_depth)
-    gate = Gate(
+    new_reader = partial(
+        Reader, max_rows=settings.max_rows, max_depth=settings.max_json_depth, now_ms=lambda: service.now_ms
+    )
+    context = Context(service, new_reader)
+    rules = AccessRules(
         allowed_hosts=known_hosts(settings.host, settings.allowed_hosts),
         api_key=settings.read_api_key(),
         max_body_bytes=settings.max_body_bytes,
@@ -86,14 +95,14 @@ def create_app(settings: Settings, service: ModelService) -> FastAPI:
         allowed_origins=settings.allowed_origins,
     )
     app.state.context = context
-    app.state.hot = HotRoutes(context, gate)
+    app.state.fast_path = FastPath(context, rules, observer)
     for routes in (predict, influence, samples, erasures, ledger, snapshots, model, model_jobs, jobs, health, docs):
         app.include_router(routes.router)
     for kind in (ProblemError, ServiceError, OubliError, JournalError):
         app.add_exception_handler(kind, _answer)
     app.add_exception_handler(HTTPException, _answer_http)
     app.add_exception_handler(RequestValidationError, _answer_validation)
-    app.add_middleware(Guards, service=service, gate=gate)
+    app.add_middleware(Middleware, idle=service.idle, rules=rules, observer=observer)
     return app
 
 

@@ -1,7 +1,7 @@
 """What every request must pass before a route sees it: known host, key, origin, content type, announced size.
 
-Plain functions of method, path and headers, no ASGI: `guards` asks before it hands a request to the application, `hot`
-before it answers one without it. There is one gate, so that the short way in is no easier than the long one.
+Plain functions of method, path and headers, no ASGI: the middleware asks before it hands a request to the application,
+the fast path before it answers one without it. Both ask the same rules.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from oubli.app.access.keys import AccessKeys
 from oubli.app.access.origins import Host, Origin, origin_of, parse_host, parse_origin
 from oubli.app.access.scopes import SCOPES, needed_scopes
 from oubli.app.http.problems import ProblemError
+
+if TYPE_CHECKING:
+    from oubli.app.access.keys import AccessKeys
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 # Asked by machines that know the server by its address of the day; they tell nobody anything.
@@ -34,7 +37,7 @@ Headers = Mapping[bytes, bytes]
 """The first value of each header, by its name in lower case."""
 
 
-class Gate:
+class AccessRules:
     """The rules for all requests.
 
     Parameters
@@ -54,6 +57,8 @@ class Gate:
     ----------
     max_body_bytes
         Largest body.
+    access_keys
+        The further keys.
     """
 
     def __init__(
@@ -63,7 +68,7 @@ class Gate:
         api_key: str | None,
         max_body_bytes: int,
         max_snapshot_bytes: int,
-        access_keys: AccessKeys | None = None,
+        access_keys: AccessKeys,
         allowed_origins: Iterable[str] = (),
     ) -> None:
         hosts = [host.lower() for host in allowed_hosts]
@@ -72,14 +77,9 @@ class Gate:
         self._origins = frozenset(parse_origin(origin) for origin in allowed_origins) - {None}
         self._last_host: tuple[bytes, Host] | None = None
         self._key = None if api_key is None else _hashed(api_key.encode("utf-8"))
-        self._access_keys = AccessKeys(None) if access_keys is None else access_keys
+        self.access_keys = access_keys
         self.max_body_bytes = max_body_bytes
         self._max_upload = max_snapshot_bytes
-
-    @property
-    def epoch(self) -> int:
-        """A number that grows when a request that passed before may not pass any more, or the other way round."""
-        return self._access_keys.epoch
 
     def check(self, method: str, path: str, headers: Headers) -> int | None:
         """Let a request pass, or not.
@@ -95,7 +95,7 @@ class Gate:
             When it must not pass.
         """
         host = self._check_host(headers, path in HEALTH_PATHS)
-        if path not in OPEN_PATHS and (self._key is not None or self._access_keys.asked_for):
+        if path not in OPEN_PATHS and (self._key is not None or self.access_keys.asked_for):
             self._check_key(method, path, headers)
         # A download is noted in the ledger, so that it is no safe method.
         if method not in _SAFE_METHODS or path == UPLOAD_PATH:
@@ -151,7 +151,7 @@ class Gate:
         # Digests have one length, so that the comparison tells nothing about the key's.
         if self._key is not None and hmac.compare_digest(_hashed(given), self._key):
             return
-        granted = self._access_keys.grants(given)
+        granted = self.access_keys.grants(given)
         if granted is None:
             raise ProblemError("key-needed")
         needed = needed_scopes(method, path)

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
-from oubli.app.http.parsing import Reader
-from oubli.app.service.model_service import ModelService
+if TYPE_CHECKING:
+    from oubli.app.http.parsing import Reader
+    from oubli.app.service.model_service import ModelService
+    from oubli.core.data.schema import Schema
 
 
 @dataclass(slots=True)
 class Context:
-    """Belongs to one application."""
+    """Belongs to one application.
+
+    Attributes
+    ----------
+    service
+        What is served.
+    new_reader
+        Makes the reader for a schema.
+    """
 
     service: ModelService
-    max_rows: int
-    max_depth: int
+    new_reader: Callable[[Schema], Reader]
     _reader: Reader | None = None
 
     def reader(self) -> Reader:
         """Return the reader for the schema of now: a restore can change it."""
         schema = self.service.schema
         if self._reader is None or self._reader.schema is not schema:
-            service = self.service
-            self._reader = Reader(
-                schema, max_rows=self.max_rows, max_depth=self.max_depth, now_ms=lambda: service.now_ms
-            )
+            self._reader = self.new_reader(schema)
         return self._reader
 
 

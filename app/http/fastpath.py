@@ -1,39 +1,45 @@
-"""The short way in: the requests that are asked most, answered in one step between two reads from the socket.
+"""The fast path: the requests that are asked most, answered in one step between two reads from the socket.
 
     POST /predict        POST /samples        DELETE /samples/{id}
 
 Without ASGI messages, tasks and request objects in between they cost a fraction of what the HTTP framework takes. Only
-the common case is answered here: a whole small request that passes the gate and is right in every respect. A prediction
+the common case is answered here: a whole small request that may pass and is right in every respect. A prediction
 is answered at once; a mutation when it is on the disk, by `deliver`. For everything else the answer is None, nothing
-has changed, and the request takes the ordinary way from its beginning, as if it had not been looked at. So queues, long
-work and documentation are in one place only; gate, reader, service and the content of answers are the same objects on
-both ways.
+has changed, and the request takes the ordinary path from its beginning, as if it had not been looked at. So queues,
+long work and documentation are in one place only; access rules, reader, service and the content of answers are the same
+objects on both paths.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from starlette.responses import Response
 
 from oubli.app.errors import ServiceError
-from oubli.app.http.auth import Gate, content_length
-from oubli.app.http.context import Context
-from oubli.app.http.middleware import report_mistake
+from oubli.app.http.auth import content_length
 from oubli.app.http.parsing import explain_addition, parse_id
-from oubli.app.http.problems import ProblemError, to_problem
+from oubli.app.http.problems import ProblemError, report_mistake, to_problem
 from oubli.app.http.responses import addition_content, json_answer, prediction_content, receipt_content, to_json
-from oubli.app.ledger.receipts import Receipt
-from oubli.app.service.holders import Holders
-from oubli.app.service.results import Added
+from oubli.app.service.commands import AddSamples, DeleteSamples
 from oubli.core.errors import OubliError
 
-LARGEST_BODY = 2**16  # bytes; larger ones are read piece by piece, on the ordinary way
+if TYPE_CHECKING:
+    from oubli.app.http.auth import AccessRules
+    from oubli.app.http.context import Context
+    from oubli.app.http.observer import Observer
+    from oubli.app.service.holders import Holders
+
+LARGEST_BODY = 2**16  # bytes; larger ones are read piece by piece, on the ordinary path
+_MOST_DIGITS = 8  # of a body's length, and the sign after them
+LONGEST_WAIT = 0.001  # seconds that an answer may wait for others
 _PREFIX = b"/samples/"
 _ONE_SAMPLE = re.compile(rb"/samples/[\w.~%:@!$&'()*+,;=/-]+")  # neither query nor fragment
 # Bodies in chunks, clients that wait to be asked, other protocols, requests that may have been answered before.
@@ -44,6 +50,7 @@ _REFUSALS = (ProblemError, ServiceError, OubliError)
 class Answer(NamedTuple):
     """A whole answer, but for the length of its body and what the server adds to every answer."""
 
+    status: int
     head: bytes  # status line and headers, ready to be written
     body: bytes
 
@@ -52,15 +59,28 @@ class Occasion(NamedTuple):
     """What a decision about the head of a request depends on besides its headers."""
 
     method: bytes
-    path: str  # as the gate is asked
+    path: str  # as the access rules are asked
     epoch: int  # of the keys
 
 
 Deliver = Callable[[Answer], None]
 """Takes an answer that was not there at once."""
 
-Handler = Callable[[bytes, Deliver], "Answer | Later | None"]
-"""Makes the answer from a request's body; `LATER` when it will be delivered; None for the ordinary way."""
+
+class Handler(NamedTuple):
+    """Makes the answer to a request.
+
+    Attributes
+    ----------
+    method, route
+        As an observer is told them.
+    make
+        Returns the answer from the request's body; `LATER` when it will be delivered; None for the ordinary path.
+    """
+
+    method: str
+    route: str
+    make: Callable[[bytes, Deliver], Answer | Later | None]
 
 
 class Later(Enum):
@@ -82,15 +102,17 @@ def _head(response: Response) -> bytes:
 _OK, _CREATED = (_head(json_answer(None, status)) for status in (200, 201))
 
 
-class HotRoutes:
+class FastPath:
     """Answers the common case of the routes that are asked most.
 
     Parameters
     ----------
     context
         The service, and the reader of bodies.
-    gate
-        Says which requests may pass.
+    rules
+        Say which requests may pass.
+    observer
+        Told of each request that was answered here; None: nobody.
 
     Attributes
     ----------
@@ -98,14 +120,19 @@ class HotRoutes:
         In bytes, of the requests that are answered here.
     """
 
-    def __init__(self, context: Context, gate: Gate) -> None:
+    def __init__(self, context: Context, rules: AccessRules, observer: Observer | None = None) -> None:
         self._context = context
         self._service = context.service
-        self._gate = gate
-        self.largest_body = min(LARGEST_BODY, gate.max_body_bytes)
+        self._idle = context.service.idle
+        self._rules = rules
+        self._keys = rules.access_keys
+        self._observer = observer
+        self._predicting = Handler("POST", "/predict", self._predict)
+        self._adding = Handler("POST", "/samples", self._add)
+        self.largest_body = min(LARGEST_BODY, rules.max_body_bytes)
 
     def handler(self, method: bytes, target: bytes) -> Handler | None:
-        """Return what will make the answer, once the body is there; None for the ordinary way.
+        """Return what will make the answer, once the body is there; None for the ordinary path.
 
         Parameters
         ----------
@@ -114,16 +141,16 @@ class HotRoutes:
         """
         if method == b"POST":
             if target == b"/predict":
-                return self._predict
-            return self._add if target == b"/samples" else None
+                return self._predicting
+            return self._adding if target == b"/samples" else None
         if method == b"DELETE" and _ONE_SAMPLE.fullmatch(target):
-            return partial(self._delete, target)
+            return Handler("DELETE", "/samples/{id}", partial(self._delete, target))
         return None
 
     def occasion(self, method: bytes, target: bytes) -> Occasion:
         """Return what `admits` decides about besides the headers; what it said is good for the same occasion."""
-        # The other hot routes differ, to the gate, in their method only.
-        return Occasion(method, "/predict" if target == b"/predict" else "/samples", self._gate.epoch)
+        # The other fast routes differ, to the access rules, in their method only.
+        return Occasion(method, "/predict" if target == b"/predict" else "/samples", self.epoch)
 
     @property
     def holders(self) -> Holders:
@@ -133,10 +160,13 @@ class HotRoutes:
     @property
     def epoch(self) -> int:
         """A number that grows when `admits` may decide otherwise than before."""
-        return self._gate.epoch
+        keys = self._keys
+        if time.monotonic() >= keys.look_at:
+            keys.look()
+        return keys.epoch
 
     def admits(self, occasion: Occasion, headers: list[tuple[bytes, bytes]]) -> bool:
-        """Whether a request for a hot route may be answered here: it is of the common kind, and passes the gate.
+        """Whether a request for a fast route may be answered here: it is of the common kind, and may pass.
 
         Parameters
         ----------
@@ -154,7 +184,7 @@ class HotRoutes:
         if length is None or length > self.largest_body or (length and occasion.method == b"DELETE"):
             return False
         try:
-            self._gate.check(occasion.method.decode("ascii"), occasion.path, values)
+            self._rules.check(occasion.method.decode("ascii"), occasion.path, values)
         except ProblemError:
             return False
         return True
@@ -165,51 +195,73 @@ class HotRoutes:
         Returns
         -------
         Answer, Later or None
-            `LATER` when `deliver` will be called with it; None, and nothing has changed, for the ordinary way.
+            `LATER` when `deliver` will be called with it; None, and nothing has changed, for the ordinary path.
         """
+        observe = None if self._observer is None else self._observation(handler, self._observer)
+        if observe is not None:
+            deliver = partial(_observed, deliver, observe)
         try:
-            answer = handler(body, deliver)
+            answer = handler.make(body, deliver)
         except _REFUSALS:
             return None
         except Exception as error:
-            return _problem_answer(report_mistake(error))
-        self._service.request_passed()
+            answer = _problem_answer(report_mistake(error))
+        else:
+            self._idle.last_request = time.monotonic()
+        if observe is not None and type(answer) is Answer:
+            observe(answer)
         return answer
+
+    def _observation(self, handler: Handler, observer: Observer) -> Deliver:
+        """Return what tells the observer of an answer to a request that begins now."""
+        started = time.perf_counter()
+
+        def observe(answer: Answer) -> None:
+            observer(handler.method, handler.route, answer.status, time.perf_counter() - started)
+
+        return observe
 
     def _predict(self, body: bytes, deliver: Deliver) -> Answer | None:
         del deliver  # predictions do not wait
         reader = self._context.reader()
         predicted = self._service.predict_now(reader.rows(reader.instances(body)))
-        return None if predicted is None else Answer(_OK, to_json(prediction_content(predicted)))
+        return None if predicted is None else Answer(200, _OK, to_json(prediction_content(predicted)))
 
     def _add(self, body: bytes, deliver: Deliver) -> Answer | Later | None:
         reader = self._context.reader()
         samples, sent = reader.samples(body)
-        service, reply = self._service, _Reply(deliver)
+        command, service, reply = AddSamples(samples), self._service, _Reply(deliver)
 
-        def settle(added: Added | None, error: BaseException | None) -> None:
-            if added is None:
+        def done(error: BaseException | None) -> None:
+            if error is not None:
                 reply.give(_refusal(explain_addition(error, sent, reader.schema)))
-            else:
-                reply.give(
-                    Answer(
-                        _CREATED if added.n_new else _OK, to_json(addition_content(added, durable=service.is_durable))
-                    )
-                )
+                return
+            added = command.result()
+            content = to_json(addition_content(added, durable=service.is_durable))
+            reply.give(Answer(201, _CREATED, content) if added.n_new else Answer(200, _OK, content))
 
-        return reply.answer() if service.submit_addition(samples, settle) else None
+        return reply.answer() if service.submit(command, done) else None
 
     def _delete(self, target: bytes, body: bytes, deliver: Deliver) -> Answer | Later | None:
         del body  # there is none
-        service, reply = self._service, _Reply(deliver)
+        name, service = parse_id(target, _PREFIX), self._service
+        if not service.holds(name):
+            return None
+        command, reply = DeleteSamples([name]), _Reply(deliver)
 
-        def settle(receipt: Receipt | None, error: BaseException | None) -> None:
-            if receipt is None:
+        def done(error: BaseException | None) -> None:
+            if error is not None:
                 reply.give(_refusal(error))
-            else:
-                reply.give(Answer(_OK, to_json(receipt_content(receipt, durable=service.is_durable))))
+                return
+            reply.give(Answer(200, _OK, to_json(receipt_content(command.result(), durable=service.is_durable))))
 
-        return reply.answer() if service.submit_deletion(parse_id(target, _PREFIX), settle) else None
+        return reply.answer() if service.submit(command, done) else None
+
+
+def _observed(deliver: Deliver, observe: Deliver, answer: Answer) -> None:
+    """Deliver an answer, and tell the observer."""
+    deliver(answer)
+    observe(answer)
 
 
 class _Reply:
@@ -237,14 +289,119 @@ class _Reply:
         return LATER
 
 
-def _refusal(error: BaseException | None) -> Answer:
+def _refusal(error: BaseException) -> Answer:
     """Return the answer to a mutation that was refused."""
     problem = to_problem(error) if isinstance(error, Exception) else None
     if problem is None:
-        problem = report_mistake(error or RuntimeError("a change was settled without a result"))
+        problem = report_mistake(error)
     return _problem_answer(problem)
 
 
 def _problem_answer(problem: ProblemError) -> Answer:
     response = problem.response()
-    return Answer(_head(response), bytes(response.body))
+    return Answer(response.status_code, _head(response), bytes(response.body))
+
+
+# --- what connections keep for it
+
+
+class Connection(Protocol):
+    """A connection, as far as it is looked at here."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def send(self) -> None:
+        """Write what was answered."""
+        ...
+
+    def deliver(self, awaited: Awaited, answer: Answer) -> None:
+        """Write an answer that was awaited."""
+        ...
+
+
+class Batch:
+    """Connections with answers that were not written yet.
+
+    Each write wakes a client that waits for it, which can take longer than the answer. So requests that came together
+    are answered together: what was read in one step of the loop is written at its end.
+    """
+
+    def __init__(self) -> None:
+        self._members: list[Connection] = []
+        self._since = 0.0
+
+    def take(self, member: Connection, now: float) -> None:
+        """Add a connection; it may be in the batch already."""
+        if not self._members:
+            self._since = now
+            member.loop.call_soon(self.send)
+        self._members.append(member)
+        if now - self._since > LONGEST_WAIT:
+            self.send()
+
+    def send(self) -> None:
+        """Write all there is."""
+        members, self._members = self._members, []
+        for member in members:
+            member.send()
+
+
+class KnownHead(NamedTuple):
+    """The head of a request with a body that was parsed, admitted and answered, around the digits of its length.
+
+    Nearly every request of a connection has the head of the one before, but for these digits: whatever a parser and
+    the access rules would say of it has been said.
+    """
+
+    before: bytes
+    after: bytes
+    handler: Handler
+    epoch: int  # of the keys by which the access rules decided
+
+    @classmethod
+    def of(cls, request: bytes, body: bytes, handler: Handler, epoch: int) -> KnownHead | None:
+        """Return the head of one whole request; None when it does not say its length, or when there is more."""
+        end = len(request) - len(body)
+        if not body or request.find(b"\r\n\r\n") != end - 4:
+            return None
+        name = request[:end].lower().find(b"\r\ncontent-length: ")
+        if name < 0:
+            return None
+        digits = name + len(b"\r\ncontent-length: ")
+        return cls(request[:digits], request[request.find(b"\r", digits) : end], handler, epoch)
+
+    def body_of(self, data: bytes, most: int) -> bytes | None:
+        """Return the body when `data` is this head, with any length up to `most`, and just as long a body."""
+        before, after = self.before, self.after
+        digits = len(before)
+        end = data.find(b"\r", digits, digits + _MOST_DIGITS)
+        if end < 0 or not data.startswith(before) or not data.startswith(after, end):
+            return None
+        length = data[digits:end]
+        body = data[end + len(after) :]
+        return body if length.isdigit() and int(length) == len(body) <= most else None
+
+
+class _Nobody:
+    """Stands where uvicorn wakes up whoever waits for a body."""
+
+    def set(self) -> None:
+        """Do nothing."""
+
+
+class Awaited:
+    """Stands for a request whose answer is not there yet, where uvicorn expects its own record of one."""
+
+    __slots__ = ("_connection", "disconnected", "keep_alive", "response_complete")
+
+    message_event = _Nobody()
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.response_complete = False
+        self.disconnected = False
+        self.keep_alive = True
+
+    def deliver(self, answer: Answer) -> None:
+        """Take the answer."""
+        self._connection.deliver(self, answer)

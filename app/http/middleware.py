@@ -1,4 +1,4 @@
-"""The outermost layer of the application, as plain ASGI: asks the gate, counts the bytes of a body, catches what falls.
+"""The outermost layer of the application, as plain ASGI: checks access, counts the bytes of a body, catches what falls.
 
 The last line behind the routes: an exception that nobody expected becomes a 500 here, and its text goes nowhere,
 because it could hold what was submitted. The log gets its type and the place in the code.
@@ -6,82 +6,81 @@ because it could hold what was submitted. The log gets its type and the place in
 
 from __future__ import annotations
 
-import logging
-import traceback
-from pathlib import Path
+import time
+from typing import TYPE_CHECKING
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from oubli.app.http.auth import Gate, body_too_large, first_values
-from oubli.app.http.problems import ProblemError
-from oubli.app.service.model_service import ModelService
+from oubli.app.http.auth import body_too_large, first_values
+from oubli.app.http.observer import NOT_ANSWERED, UNKNOWN_ROUTE
+from oubli.app.http.problems import ProblemError, report_mistake
 
-log = logging.getLogger("oubli.http")
+if TYPE_CHECKING:
+    from oubli.app.http.auth import AccessRules
+    from oubli.app.http.observer import Observer
+    from oubli.app.service.background import IdleResolver
 
 _EVENTS = "/events"
 
 
-class Guards:
+class Middleware:
     """The outermost layer of the application.
 
     Parameters
     ----------
     app
         The application inside.
-    service
+    idle
         Told when requests begin and end.
-    gate
-        Says which requests may pass.
+    rules
+        Say which requests may pass.
+    observer
+        Told of each request that was answered; None: nobody.
     """
 
-    def __init__(self, app: ASGIApp, *, service: ModelService, gate: Gate) -> None:
+    def __init__(
+        self, app: ASGIApp, *, idle: IdleResolver, rules: AccessRules, observer: Observer | None = None
+    ) -> None:
         self._app = app
-        self._service = service
-        self._gate = gate
+        self._idle = idle
+        self._rules = rules
+        self._observer = observer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request, hand it on, and catch what comes out of it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started = False
+        started = time.perf_counter()
+        status = 0
 
         async def watch(message: Message) -> None:
-            nonlocal started
-            started = started or message["type"] == "http.response.start"
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
             await send(message)
 
         # Whoever watches a job asks nothing of the model, for as long as the job takes.
         is_asking = not scope["path"].endswith(_EVENTS)
         if is_asking:
-            self._service.request_begins()
+            self._idle.request_begins()
         try:
-            limit = self._gate.check(scope["method"], scope["path"], first_values(scope["headers"]))
+            limit = self._rules.check(scope["method"], scope["path"], first_values(scope["headers"]))
             await self._app(scope, receive if limit is None else _limited(receive, limit), watch)
         except ClientDisconnect:
             pass  # half a request, and nobody to answer
         except Exception as error:
             problem = error if isinstance(error, ProblemError) else report_mistake(error)
-            if started:
+            if status:
                 raise ConnectionAbortedError from None  # half an answer is out: all that is left is to cut it off
-            await problem.response()(scope, receive, send)
+            await problem.response()(scope, receive, watch)
         finally:
             if is_asking:
-                self._service.request_ends()
-
-
-def report_mistake(error: BaseException) -> ProblemError:
-    """Log an exception that nobody expected, and return the problem that it is answered with."""
-    log.error("a request failed: %s", place_of(error))
-    return ProblemError("internal-error")
-
-
-def place_of(error: BaseException) -> str:
-    """Return type and place of an exception, without its text."""
-    frames = traceback.extract_tb(error.__traceback__)[-3:]
-    places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames))
-    return f"{type(error).__name__} at {places}"
+                self._idle.request_ends()
+            if self._observer is not None:
+                route = getattr(scope.get("route"), "path_format", UNKNOWN_ROUTE)
+                self._observer(scope["method"], route, status or NOT_ANSWERED, time.perf_counter() - started)
 
 
 def _limited(receive: Receive, limit: int) -> Receive:

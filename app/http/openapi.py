@@ -114,8 +114,9 @@ QUERY: dict[str, dict[str, Any]] = {
     "subjects": _parameter("subject", "Subjects to delete; may be repeated.", {"type": "array", "items": _TEXT}),
     "ref": _parameter("ref", "The caller's case number.", {"type": "string", "format": "uuid"}),
 }
+KEY_HEADER = "Idempotency-Key"
 IDEMPOTENCY_KEY: dict[str, Any] = {
-    "name": "Idempotency-Key",
+    "name": KEY_HEADER,
     "in": "header",
     "required": False,
     "description": "A repeated request with this key and the same body gets the answer of the first, and changes "

@@ -236,7 +236,7 @@ class Reader:
 _UNKNOWN_FEATURE = "has a feature name that the model does not know: GET /model lists the names"
 
 
-def explain_addition(error: BaseException | None, sent: list[Any], schema: Schema) -> BaseException | None:
+def explain_addition(error: BaseException, sent: list[Any], schema: Schema) -> BaseException:
     """Return what refused the samples of a `POST /samples` body, with the places in that body."""
     if not isinstance(error, InputError):
         return error

@@ -7,17 +7,21 @@ page shows each as an example.
 
 from __future__ import annotations
 
+import logging
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import orjson
 from starlette.responses import Response
 
 from oubli.app import errors
-from oubli.app.service.state import StopReason
-from oubli.app.storage.journal import JournalError, JournalFullError, JournalRefusedError, NoDescriptorsError
+from oubli.app.errors import JournalError, JournalFullError, JournalRefusedError, NoDescriptorsError, StopReason
 from oubli.core.errors import CapacityError, EmptyModelError, FileError, InputError, UnusableModelError
+
+log = logging.getLogger("oubli.http")
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:oubli:problem:"
@@ -39,248 +43,149 @@ class Kind:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-_RETRY = {"Retry-After": str(RETRY_SECONDS)}
+_TABLE = """
+400 broken-json: The body is not JSON
+The body cannot be read as JSON: send one JSON object in UTF-8; a missing value is null, not NaN.
 
-KINDS: dict[str, Kind] = {
-    kind.slug: kind
-    for kind in (
-        Kind(
-            "broken-json",
-            400,
-            "The body is not JSON",
-            "The body cannot be read as JSON: send one JSON object in UTF-8; a missing value is null, not NaN.",
-        ),
-        Kind(
-            "bad-request",
-            400,
-            "The request cannot be read",
-            "The request is not valid HTTP for this server.",
-        ),
-        Kind(
-            "bad-host",
-            400,
-            "The 'Host' header is malformed",
-            "Send one 'Host' header, with a name or an address and perhaps a port.",
-        ),
-        Kind(
-            "key-needed",
-            401,
-            "A key is needed",
-            "Send a key that is known and has not ended, as 'Authorization: Bearer <key>' or as 'X-API-Key: <key>'.",
-            headers={"WWW-Authenticate": 'Bearer realm="oubli"'},
-        ),
-        Kind(
-            "scope-needed",
-            403,
-            "The key does not allow this",
-            "This takes a key with another scope: `oubli keys create` makes one.",
-        ),
-        Kind(
-            "foreign-origin",
-            403,
-            "The request comes from a foreign web page",
-            "Pages of other origins may not change this server: scheme, host and port in the 'Origin' header must be "
-            "those of the request itself. Set allowed_origins to admit another.",
-        ),
-        Kind("no-such-route", 404, "There is nothing here", "This path is no route: '/docs' lists all of them."),
-        Kind(
-            "not-held",
-            404,
-            "Not held",
-            "No sample is held under this id or subject. POST /samples adds one.",
-        ),
-        Kind(
-            "no-receipt",
-            404,
-            "There is no such receipt",
-            "No erasure has this id or case number: the answer to a deletion names both.",
-        ),
-        Kind(
-            "no-job",
-            404,
-            "There is no such job",
-            "No job has this id, or it ended so long ago that it was forgotten.",
-        ),
-        Kind(
-            "no-ranking",
-            404,
-            "There is no such ranking",
-            "No ranking is kept under this id: samples were erased meanwhile, or it was forgotten. Ask again.",
-        ),
-        Kind(
-            "no-snapshot",
-            404,
-            "There is no snapshot",
-            "No snapshot was written yet: POST /snapshot writes one.",
-        ),
-        Kind(
-            "wrong-method",
-            405,
-            "The method does not fit the route",
-            "This route has other methods: '/docs' lists them.",
-        ),
-        Kind(
-            "upload-slow",
-            408,
-            "The upload took too long",
-            "Nothing was changed: the file paused for longer than upload_pause, or took longer than upload_deadline. "
-            "Upload it again over a faster connection, or set those higher.",
-        ),
-        Kind(
-            "empty-model",
-            409,
-            "No samples are held",
-            "There is nothing to predict from: add samples first.",
-        ),
-        Kind(
-            "id-conflict",
-            409,
-            "An id is held with other content",
-            "Nothing was added: samples were sent under ids that are held with other content. PUT /samples/{id} "
-            "rectifies a sample, another id adds a new one.",
-            example=(("/samples/0/id", "is held with other content"),),
-        ),
-        Kind(
-            "erased-lately",
-            409,
-            "An id was erased lately",
-            "Nothing was added: samples were sent under ids that were erased a short time ago. It may be a late retry. "
-            "Send 'readd': true with each sample that is meant to come back.",
-            example=(("/samples/0/id", "was erased lately"),),
-        ),
-        Kind(
-            "ephemeral",
-            409,
-            "Nothing is kept on disk",
-            "The server was started with --ephemeral: start it with --data-dir to write snapshots.",
-        ),
-        Kind(
-            "too-slow",
-            408,
-            "The request takes too long",
-            "The request did not arrive in time: send it again, without pauses. head_timeout and body_timeout in the "
-            "settings say how long it may take.",
-        ),
-        Kind("body-too-large", 413, "The body is too large", "The body is larger than this server accepts."),
-        Kind(
-            "too-many-rows",
-            413,
-            "Too many rows in one request",
-            "The request names more rows than one request may: split it.",
-        ),
-        Kind(
-            "not-json",
-            415,
-            "The body has the wrong type",
-            "Send the body as JSON, with 'Content-Type: application/json'.",
-        ),
-        Kind(
-            "unknown-host",
-            421,
-            "The request is meant for another host",
-            "The 'Host' header names none of the hosts that this server is known by: call it by one of those, or set "
-            "allowed_hosts.",
-        ),
-        Kind(
-            "invalid-input",
-            422,
-            "The input breaks a rule",
-            "Nothing was changed. Correct what 'errors' lists and send the request again.",
-            example=(("/samples/0/features/age", "must be a finite number: send null when it is unknown"),),
-        ),
-        Kind(
-            "unreadable-file",
-            422,
-            "The file is not a sound model file",
-            "Nothing was changed: the file cannot be read as a model.",
-        ),
-        Kind(
-            "head-too-large",
-            431,
-            "The head of the request is too large",
-            "A request may have 64 KiB of target and headers, and 100 headers, those behind its body included.",
-        ),
-        Kind(
-            "queue-full",
-            429,
-            "Too many requests wait",
-            "As many requests wait for the model as may wait. Try again a little later; erasures are always taken.",
-            headers=_RETRY,
-        ),
-        Kind(
-            "internal-error",
-            500,
-            "The server made a mistake",
-            "This is an error of the server, not of the request. Its log names the place.",
-        ),
-        Kind(
-            "not-ready",
-            503,
-            "Not ready",
-            "The server is starting, or it is stopping: try again a little later.",
-            headers=_RETRY,
-        ),
-        Kind(
-            "too-many-connections",
-            503,
-            "Too many connections are open",
-            "As many connections are open as may be, in all or from this address. Close idle ones, or send more than "
-            "one request over each.",
-            headers=_RETRY,
-        ),
-        Kind(
-            "changes-stopped",
-            503,
-            "The model does not change at present",
-            "An earlier error left the model or the disk in doubt, so nothing is changed until the server is "
-            "restarted. Predictions go on.",
-            headers=_RETRY,
-        ),
-        Kind(
-            "model-unusable",
-            503,
-            "The model cannot be used",
-            "A change of the model was broken off halfway, so it answers nothing and changes nothing. Nothing that was "
-            "acknowledged is lost: restart the server.",
-        ),
-        Kind(
-            "capacity",
-            503,
-            "A limit of the model is reached",
-            "Nothing was changed: the model cannot hold more. Delete samples, or serve a second model.",
-        ),
-        Kind(
-            "journal",
-            503,
-            "The journal cannot be written",
-            "Nothing was changed: a file of the journal could not be opened or written, and no flush had failed. See "
-            "to the disk and to the limit of open files, and try again: it works again when they do.",
-            headers=_RETRY,
-        ),
-        Kind(
-            "superseded",
-            503,
-            "Samples were erased meanwhile",
-            "The answer could have held what was erased while it was made: ask again.",
-            headers=_RETRY,
-        ),
-        Kind(
-            "upload-dropped",
-            503,
-            "The upload was dropped",
-            "Nothing was changed. Samples were erased while the file came in, and it may hold them: upload it again. "
-            "They are dropped from a file that is whole.",
-            headers=_RETRY,
-        ),
-        Kind(
-            "storage",
-            503,
-            "The data directory cannot be written",
-            "Nothing was changed. Check that the disk has room and that the data directory can be written.",
-            headers=_RETRY,
-        ),
-    )
+400 bad-request: The request cannot be read
+The request is not valid HTTP for this server.
+
+400 bad-host: The 'Host' header is malformed
+Send one 'Host' header, with a name or an address and perhaps a port.
+
+401 key-needed: A key is needed
+Send a key that is known and has not ended, as 'Authorization: Bearer <key>' or as 'X-API-Key: <key>'.
+
+403 scope-needed: The key does not allow this
+This takes a key with another scope: `oubli keys create` makes one.
+
+403 foreign-origin: The request comes from a foreign web page
+Pages of other origins may not change this server: scheme, host and port in the 'Origin' header must be those of the
+request itself. Set allowed_origins to admit another.
+
+404 no-such-route: There is nothing here
+This path is no route: '/docs' lists all of them.
+
+404 not-held: Not held
+No sample is held under this id or subject. POST /samples adds one.
+
+404 no-receipt: There is no such receipt
+No erasure has this id or case number: the answer to a deletion names both.
+
+404 no-job: There is no such job
+No job has this id, or it ended so long ago that it was forgotten.
+
+404 no-ranking: There is no such ranking
+No ranking is kept under this id: samples were erased meanwhile, or it was forgotten. Ask again.
+
+404 no-snapshot: There is no snapshot
+No snapshot was written yet: POST /snapshot writes one.
+
+405 wrong-method: The method does not fit the route
+This route has other methods: '/docs' lists them.
+
+408 upload-slow: The upload took too long
+Nothing was changed: the file paused for longer than upload_pause, or took longer than upload_deadline. Upload it again
+over a faster connection, or set those higher.
+
+409 empty-model: No samples are held
+There is nothing to predict from: add samples first.
+
+409 id-conflict: An id is held with other content
+Nothing was added: samples were sent under ids that are held with other content. PUT /samples/{id} rectifies a sample,
+another id adds a new one.
+
+409 erased-lately: An id was erased lately
+Nothing was added: samples were sent under ids that were erased a short time ago. It may be a late retry. Send 'readd':
+true with each sample that is meant to come back.
+
+409 ephemeral: Nothing is kept on disk
+The server was started with --ephemeral: start it with --data-dir to write snapshots.
+
+408 too-slow: The request takes too long
+The request did not arrive in time: send it again, without pauses. head_timeout and body_timeout in the settings say
+how long it may take.
+
+413 body-too-large: The body is too large
+The body is larger than this server accepts.
+
+413 too-many-rows: Too many rows in one request
+The request names more rows than one request may: split it.
+
+415 not-json: The body has the wrong type
+Send the body as JSON, with 'Content-Type: application/json'.
+
+421 unknown-host: The request is meant for another host
+The 'Host' header names none of the hosts that this server is known by: call it by one of those, or set allowed_hosts.
+
+422 invalid-input: The input breaks a rule
+Nothing was changed. Correct what 'errors' lists and send the request again.
+
+422 unreadable-file: The file is not a sound model file
+Nothing was changed: the file cannot be read as a model.
+
+431 head-too-large: The head of the request is too large
+A request may have 64 KiB of target and headers, and 100 headers, those behind its body included.
+
+429 queue-full retry: Too many requests wait
+As many requests wait for the model as may wait. Try again a little later; erasures are always taken.
+
+500 internal-error: The server made a mistake
+This is an error of the server, not of the request. Its log names the place.
+
+503 not-ready retry: Not ready
+The server is starting, or it is stopping: try again a little later.
+
+503 too-many-connections retry: Too many connections are open
+As many connections are open as may be, in all or from this address. Close idle ones, or send more than one request
+over each.
+
+503 changes-stopped retry: The model does not change at present
+An earlier error left the model or the disk in doubt, so nothing is changed until the server is restarted. Predictions
+go on.
+
+503 model-unusable: The model cannot be used
+A change of the model was broken off halfway, so it answers nothing and changes nothing. Nothing that was acknowledged
+is lost: restart the server.
+
+503 capacity: A limit of the model is reached
+Nothing was changed: the model cannot hold more. Delete samples, or serve a second model.
+
+503 journal retry: The journal cannot be written
+Nothing was changed: a file of the journal could not be opened or written, and no flush had failed. See to the disk and
+to the limit of open files, and try again: it works again when they do.
+
+503 superseded retry: Samples were erased meanwhile
+The answer could have held what was erased while it was made: ask again.
+
+503 upload-dropped retry: The upload was dropped
+Nothing was changed. Samples were erased while the file came in, and it may hold them: upload it again. They are
+dropped from a file that is whole.
+
+503 storage retry: The data directory cannot be written
+Nothing was changed. Check that the disk has room and that the data directory can be written.
+"""
+_HEADERS = {"key-needed": {"WWW-Authenticate": 'Bearer realm="oubli"'}}
+_EXAMPLES = {
+    "id-conflict": (("/samples/0/id", "is held with other content"),),
+    "erased-lately": (("/samples/0/id", "was erased lately"),),
+    "invalid-input": (("/samples/0/features/age", "must be a finite number: send null when it is unknown"),),
 }
+
+
+def _kinds() -> dict[str, Kind]:
+    """Read the table: status, slug, whether to try again soon, and title of each kind; below them its text."""
+    kinds = {}
+    for entry in _TABLE.strip().split("\n\n"):
+        first, *text = entry.split("\n")
+        name, _, title = first.partition(": ")
+        status, slug, *retry = name.split()
+        headers = {"Retry-After": str(RETRY_SECONDS)} if retry else _HEADERS.get(slug, {})
+        kinds[slug] = Kind(slug, int(status), title, " ".join(text), _EXAMPLES.get(slug, ()), headers)
+    return kinds
+
+
+KINDS = _kinds()
 
 
 class ProblemError(Exception):
@@ -380,6 +285,8 @@ def to_problem(error: Exception) -> ProblemError | None:
         case errors.ErasedLatelyError(rows=rows):
             rule = "was erased lately"
             return ProblemError("erased-lately", errors=[(pointer("samples", row, "id"), rule) for row in rows])
+        case errors.InvalidKeyError(rule=rule):
+            return invalid("/Idempotency-Key", rule)
         case errors.RepeatedKeyError():
             return invalid("/Idempotency-Key", "was used for another body: use a new key for a new request")
         case errors.NoReceiptError():
@@ -419,3 +326,16 @@ def to_problem(error: Exception) -> ProblemError | None:
         case InputError():
             return ProblemError("invalid-input", errors=[("", error.rule)])
     return None
+
+
+def report_mistake(error: BaseException) -> ProblemError:
+    """Log an exception that nobody expected, and return the problem that it is answered with."""
+    log.error("a request failed: %s", place_of(error))
+    return ProblemError("internal-error")
+
+
+def place_of(error: BaseException) -> str:
+    """Return type and place of an exception, without its text."""
+    frames = traceback.extract_tb(error.__traceback__)[-3:]
+    places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames))
+    return f"{type(error).__name__} at {places}"

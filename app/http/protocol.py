@@ -1,147 +1,119 @@
-"""uvicorn's HTTP/1.1 protocol with the short way in: `hot` is asked before a request becomes an ASGI task.
+"""uvicorn's HTTP/1.1 protocol with the fast path, which is asked before a request becomes an ASGI task.
 
-    socket -> httptools -> here -> HotRoutes -> socket            common requests of the hot routes
+    socket -> httptools -> here -> FastPath -> socket                 common requests of the fast routes
                             |
-                            +----> uvicorn -> guards -> FastAPI   everything else
+                            +----> uvicorn -> middleware -> FastAPI   everything else
 
 Most requests of a connection have the head of the one before, byte for byte but for the length of the body; these are
-not even parsed. Any other request that may be hot is held back until its body is there: its head was judged, the parser
-goes on, nothing has been started. When it turns out that it has to take the ordinary way, uvicorn's own callbacks are
-called as the parser would have called them. Requests of one connection are answered in their order: while one is on the
-ordinary way, or waits for the disk, those behind it go to uvicorn's queue.
+not even parsed. Any other request that may be fast is held back until its body is there: its head was judged, the
+parser goes on, nothing has been started. When it turns out that it has to take the ordinary path, uvicorn's own
+callbacks are called as the parser would have called them. Requests of one connection are answered in their order:
+while one is on the ordinary path, or waits for the disk, those behind it go to uvicorn's queue.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Any, ClassVar, NamedTuple, cast
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from oubli.app.http.connections import NOTHING, Connections, GuardedProtocol
+from oubli.app.http.connections import address_of
 from oubli.app.http.exchanges import Exchanges
-from oubli.app.http.fastpath import LATER, Answer, Handler, HotRoutes, Later, Occasion
+from oubli.app.http.fastpath import LATER, Answer, Awaited, Batch, Handler, KnownHead, Later, Occasion
+from oubli.app.http.problems import ProblemError
 
-_MOST_DIGITS = 8  # of a body's length, and the sign after them
-LONGEST_WAIT = 0.001  # seconds that an answer may wait for others
+if TYPE_CHECKING:
+    from oubli.app.http.connections import Connections
+    from oubli.app.http.fastpath import FastPath
+
+MOST_HEAD_BYTES = 64 * 1024
+MOST_FIELDS = 100
+LEAST_BODY_RATE = 8192  # bytes a second of a body that is longer under way than `body_timeout`
+_LINGER = 2.0  # seconds in which a refused client may go on sending, so that it reads why
+_NOW: Final = 0.0  # stands for the time of the next look
+# What of a request is being read; plain numbers, because members of an Enum take longer to find.
+NOTHING: Final = 0
+HEAD: Final = 1
+BODY: Final = 2
 
 
-class _Batch:
-    """Connections with answers that were not written yet.
+class _HeadTooLargeError(Exception):
+    """Stops the parser: a head, or its trailers, have more bytes or fields than they may."""
 
-    Each write wakes a client that waits for it, which can take longer than the answer. So requests that came together
-    are answered together: what was read in one step of the loop is written at its end.
+
+class _OverError(Exception):
+    """Stops the parser: what follows a request that was the last of its connection."""
+
+
+class OubliProtocol(HttpToolsProtocol):
+    """One connection. `protocol_for` makes the class that uvicorn is given.
+
+    Attributes
+    ----------
+    address
+        Of the client; the network of an IPv6 address, because whoever has one of them has all.
+    idle_since
+        When the newest answer was written, or the connection was made.
     """
 
-    def __init__(self) -> None:
-        self._members: list[HotProtocol] = []
-        self._since = 0.0
+    fast_path: ClassVar[FastPath]
+    guard: ClassVar[Connections]
+    all_open: ClassVar[set[Any]] = set()  # as the server has them
+    _batch: ClassVar[Batch]
+    _rendered: ClassVar[tuple[object, bytes]] = (None, b"")  # uvicorn's own headers, and their text
 
-    def take(self, member: HotProtocol, now: float) -> None:
-        """Add a connection; it may be in the batch already."""
-        if not self._members:
-            self._since = now
-            member.loop.call_soon(self.send)
-        self._members.append(member)
-        if now - self._since > LONGEST_WAIT:
-            self.send()
-
-    def send(self) -> None:
-        """Write all there is."""
-        members, self._members = self._members, []
-        for member in members:
-            member._send()
-
-
-class _KnownHead(NamedTuple):
-    """The head of a request with a body that was parsed, admitted and answered, around the digits of its length.
-
-    Nearly every request of a connection has the head of the one before, but for these digits: whatever a parser and
-    the gate would say of it has been said.
-    """
-
-    before: bytes
-    after: bytes
-    handler: Handler
-    epoch: int  # of the keys by which the gate decided
-
-    @classmethod
-    def of(cls, request: bytes, body: bytes, handler: Handler, epoch: int) -> _KnownHead | None:
-        """Return the head of one whole request; None when it does not say its length, or when there is more."""
-        end = len(request) - len(body)
-        if not body or request.find(b"\r\n\r\n") != end - 4:
-            return None
-        name = request[:end].lower().find(b"\r\ncontent-length: ")
-        if name < 0:
-            return None
-        digits = name + len(b"\r\ncontent-length: ")
-        return cls(request[:digits], request[request.find(b"\r", digits) : end], handler, epoch)
-
-    def body_of(self, data: bytes, most: int) -> bytes | None:
-        """Return the body when `data` is this head, with any length up to `most`, and just as long a body."""
-        before, after = self.before, self.after
-        digits = len(before)
-        end = data.find(b"\r", digits, digits + _MOST_DIGITS)
-        if end < 0 or not data.startswith(before) or not data.startswith(after, end):
-            return None
-        length = data[digits:end]
-        body = data[end + len(after) :]
-        return body if length.isdigit() and int(length) == len(body) <= most else None
-
-
-class _Nobody:
-    """Stands where uvicorn wakes up whoever waits for a body."""
-
-    def set(self) -> None:
-        """Do nothing."""
-
-
-class _Awaited:
-    """Stands for a request whose answer is not there yet, where uvicorn expects its own record of one."""
-
-    __slots__ = ("_connection", "disconnected", "keep_alive", "response_complete")
-
-    message_event = _Nobody()
-
-    def __init__(self, connection: HotProtocol) -> None:
-        self._connection = connection
-        self.response_complete = False
-        self.disconnected = False
-        self.keep_alive = True
-
-    def deliver(self, answer: Answer) -> None:
-        """Take the answer."""
-        self._connection._deliver(self, answer)
-
-
-class HotProtocol(GuardedProtocol):
-    """One connection. `protocol_for` makes the class that uvicorn is given."""
-
+    # uvicorn's own attributes are more than Python finds quickly in one dictionary.
     __slots__ = (
         "_admitted_for",
         "_admitted_headers",
         "_awaited",
+        "_began",
+        "_body_bytes",
         "_chunk",
+        "_ends_at",
         "_handler",
+        "_head_bytes",
         "_held_body",
+        "_is_over",
         "_known_head",
+        "_last_words",
+        "_n_begun",
+        "_n_fields",
+        "_reading",
+        "_unread",
+        "_unread_since",
+        "_unseen_bytes",
         "_unsent",
+        "address",
+        "idle_since",
     )
-
-    hot: ClassVar[HotRoutes]
-    all_open: ClassVar[set[Any]] = set()  # as the server has them
-    _batch: ClassVar[_Batch]
-    _rendered: ClassVar[tuple[object, bytes]] = (None, b"")  # uvicorn's own headers, and their text
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         type(self).all_open = self.connections
+        self.address = ""
+        self.idle_since = 0.0
+        self._reading: int = NOTHING
+        self._began = _NOW  # the head or the body that is being read
+        self._n_begun = 0  # requests, in the bytes that are being parsed
+        self._n_fields = 0
+        self._head_bytes = 0  # of complete parts
+        self._unseen_bytes = 0  # that the parser keeps to itself
+        self._body_bytes = 0
+        self._is_over = False  # what comes now is not looked at
+        self._last_words: bytes | None = None  # to be written after the answers that are due
+        self._ends_at = float("inf")
+        self._unread = 0  # bytes that the client has not taken at the last look
+        self._unread_since = 0.0
         self._handler: Handler | None = None
         self._held_body = b""
         self._admitted_for = Occasion(b"", "", 0)
         self._admitted_headers: list[tuple[bytes, bytes]] = []
-        self._known_head: _KnownHead | None = None
-        self._awaited = _Awaited(self)  # of the next request that has to wait
+        self._known_head: KnownHead | None = None
+        self._awaited = Awaited(self)  # of the next request that has to wait
         self._chunk = b""  # being read, when it begins with a request
         self._unsent: list[bytes] = []
 
@@ -163,28 +135,79 @@ class HotProtocol(GuardedProtocol):
 
     # --- called by the loop
 
+    def connection_made(self, transport: Any) -> None:
+        """Let the connection in, or not."""
+        super().connection_made(transport)
+        self.address = "" if self.client is None else address_of(self.client[0])
+        self.idle_since = time.monotonic()
+        if not self.guard.admit(self, self.address):
+            self._is_over = True
+            transport.write(self._words(ProblemError("too-many-connections", headers={"Connection": "close"})))
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self.guard.leave(self, self.address)
+        super().connection_lost(exc)
+
     def data_received(self, data: bytes) -> None:
-        """Answer a request that is as the one before; else have it parsed."""
+        """Answer a request that is as the one before; else have it parsed, as long as it keeps to the limits."""
+        if self._is_over:
+            return
         if self._reading:
             self._chunk = b""
         else:
             if self._known_head is not None and self._answer_known(self._known_head, data):
                 return
             self._chunk = data
-        super().data_received(data)
+        was_reading, n_body_bytes = self._reading, self._body_bytes
+        self._n_begun = 0
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._end_after_answer()
+        except httptools.HttpParserError as error:
+            if isinstance(error.__context__, _HeadTooLargeError):
+                self._refuse(ProblemError("head-too-large", headers={"Connection": "close"}))
+            elif isinstance(error.__context__, _OverError):
+                self._is_over = True
+            else:
+                self._refuse(ProblemError("bad-request", headers={"Connection": "close"}))
+            return
+        if self._reading:
+            self._count_unseen(len(data), was_reading, self._body_bytes != n_body_bytes)
 
     # --- called by the parser
 
     def on_message_begin(self) -> None:
-        """Start anew; the scope is made when it is needed."""
+        """Begin with a request; the scope is made when it is needed."""
         self._head_begins()
         self.url = b""
         self.headers = []
         self.expect_100_continue = False
 
+    def on_url(self, url: bytes) -> None:
+        """Take in a part of the target."""
+        self._head_bytes += len(url)
+        if self._head_bytes > MOST_HEAD_BYTES:
+            raise _HeadTooLargeError
+        self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take in a field of the head; those of a trailer say nothing that is asked for."""
+        self._n_fields = n_fields = self._n_fields + 1
+        self._head_bytes = n_bytes = self._head_bytes + len(name) + len(value) + 4
+        if n_fields > MOST_FIELDS or n_bytes > MOST_HEAD_BYTES:
+            raise _HeadTooLargeError
+        if self._reading == HEAD:
+            name = name.lower()
+            if name == b"expect" and value.lower() == b"100-continue":
+                self.expect_100_continue = True
+            self.headers.append((name, value))
+
     def on_headers_complete(self) -> None:
-        """Hold the request back if it may be hot, else start it."""
-        if self._may_answer_now() and self._is_hot():
+        """Hold the request back if it may be fast, else start it."""
+        if self._may_answer_now() and self._is_fast():
             self._held_body = b""
         else:
             self._handler = None
@@ -194,10 +217,10 @@ class HotProtocol(GuardedProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Take in a part of the body."""
+        self._body_bytes += len(body)
         if self._handler is None:
             super().on_body(body)
         else:
-            self._body_bytes += len(body)
             self._held_body += body
 
     def on_message_complete(self) -> None:
@@ -208,47 +231,99 @@ class HotProtocol(GuardedProtocol):
             # The client may have stopped reading, or the connection may be closing, since the head was judged.
             answer = self._ask(handler, self._held_body) if self._may_answer_now() else None
             if answer is not None:
-                self._known_head = _KnownHead.of(self._chunk, self._held_body, handler, self._admitted_for.epoch)
+                self._known_head = KnownHead.of(self._chunk, self._held_body, handler, self._admitted_for.epoch)
                 self._chunk = b""  # what follows in it does not begin it
                 if answer is not LATER:
                     self._take_in(answer)
                 return
             self._begin_ordinary()
-            HttpToolsProtocol.on_body(self, self._held_body)
+            super().on_body(self._held_body)
         super().on_message_complete()
 
     # --- called by the server
 
     def shutdown(self) -> None:
         """Close the connection after the request that is being read, if there is one."""
-        self._send()
+        self.send()
         if self._handler is not None:
             self._handler = None
             self._begin_ordinary()
-            HttpToolsProtocol.on_body(self, self._held_body)
+            super().on_body(self._held_body)
         super().shutdown()
 
-    # --- the two ways
+    def on_response_complete(self) -> None:
+        """Go on with the request behind the one that was answered; uvicorn would start a timer here."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.idle_since = time.monotonic()
+        self._go_on()
 
-    def _is_hot(self) -> bool:
-        """Whether a request may be hot by its head; sets its handler."""
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is being read or answered."""
+        return not self._reading and self._has_answered
+
+    def look(self, now: float, elapsed: float) -> None:
+        """Close the connection when it takes too long.
+
+        Parameters
+        ----------
+        now
+            The time.
+        elapsed
+            Seconds since the last look.
+        """
+        limits, transport = self.guard.limits, self.transport
+        if now >= self._ends_at:
+            transport.abort()
+            return
+        n_unread = transport.get_write_buffer_size()
+        if n_unread:
+            self.idle_since = now
+        if n_unread and n_unread == self._unread:
+            if now - self._unread_since > limits.body_seconds:
+                transport.abort()
+                return
+        else:
+            self._unread, self._unread_since = n_unread, now
+        if self._is_over or transport.is_closing():
+            return
+        if not self._reading:
+            if self._has_answered and now - self.idle_since > limits.idle_seconds:
+                self.send()
+                transport.close()
+        elif self._began == _NOW:
+            self._began = now  # noted here, once in a while, and not with each request
+        elif self.flow.read_paused:
+            self._began += elapsed  # it is the server that takes its time
+        else:
+            is_head = self._reading == HEAD
+            allowed = limits.head_seconds if is_head else limits.body_seconds + self._body_bytes / LEAST_BODY_RATE
+            if now - self._began > allowed:
+                self._refuse(ProblemError("too-slow", headers={"Connection": "close"}))
+
+    # --- the two paths
+
+    def _is_fast(self) -> bool:
+        """Whether a request may be fast by its head; sets its handler."""
         parser = self.parser
         method = parser.get_method()
-        self._handler = self.hot.handler(method, self.url)
+        self._handler = self.fast_path.handler(method, self.url)
         if self._handler is None or parser.get_http_version() != "1.1":
             return False
-        occasion = self.hot.occasion(method, self.url)
+        occasion = self.fast_path.occasion(method, self.url)
         if self.headers == self._admitted_headers and occasion == self._admitted_for:
             return True  # what was decided about the same head on this connection
-        if not self.hot.admits(occasion, self.headers):
+        if not self.fast_path.admits(occasion, self.headers):
             return False
         self._admitted_for, self._admitted_headers = occasion, self.headers
         return True
 
-    def _answer_known(self, head: _KnownHead, data: bytes) -> bool:
+    def _answer_known(self, head: KnownHead, data: bytes) -> bool:
         """Answer a request by its known head; false, and nothing has changed, when it has to be parsed."""
-        body = head.body_of(data, self.hot.largest_body)
-        if body is None or head.epoch != self.hot.epoch or not self._may_answer_now():
+        body = head.body_of(data, self.fast_path.largest_body)
+        if body is None or head.epoch != self.fast_path.epoch or not self._may_answer_now():
             return False
         answer = self._ask(head.handler, body)
         if answer is None:
@@ -260,23 +335,23 @@ class HotProtocol(GuardedProtocol):
     def _ask(self, handler: Handler, body: bytes) -> Answer | Later | None:
         """Ask for an answer; while it is awaited, requests behind it are queued."""
         awaited = self._awaited
-        answer = self.hot.answer(handler, body, awaited.deliver)
+        answer = self.fast_path.answer(handler, body, awaited.deliver)
         if answer is LATER:
             self.cycle = cast("Any", awaited)
-            self._awaited = _Awaited(self)
+            self._awaited = Awaited(self)
         return answer
 
-    def _deliver(self, awaited: _Awaited, answer: Answer) -> None:
+    def deliver(self, awaited: Awaited, answer: Answer) -> None:
         """Write an answer that was awaited, and begin with the request behind it."""
         awaited.response_complete = True
         if awaited.disconnected or self.transport.is_closing():
             return
         self._take_in(answer)
         if not awaited.keep_alive:
-            self._send()
+            self.send()
             self.transport.close()
         elif self.pipeline or self._last_words is not None:
-            self._send()
+            self.send()
             self._go_on()
 
     def _may_answer_now(self) -> bool:
@@ -290,10 +365,10 @@ class HotProtocol(GuardedProtocol):
     def _begin_ordinary(self) -> None:
         """Let uvicorn see the head of the request."""
         url, headers, expects = self.url, self.headers, self.expect_100_continue
-        HttpToolsProtocol.on_message_begin(self)
+        super().on_message_begin()
         self.url, self.expect_100_continue = url, expects
         self.headers.extend(headers)  # the scope holds this list
-        HttpToolsProtocol.on_headers_complete(self)
+        super().on_headers_complete()
 
     def _take_in(self, answer: Answer) -> None:
         """Write an answer, now or together with those of other connections."""
@@ -302,35 +377,121 @@ class HotProtocol(GuardedProtocol):
         if rendered_from is not defaults:  # a new list each second, for the date
             rendered = b"".join(b"%b: %b\r\n" % header for header in defaults)
             type(self)._rendered = (defaults, rendered)
-        head, body = answer
+        _, head, body = answer
         self._unsent.append(b"%b%bcontent-length: %d\r\n\r\n%b" % (head, rendered, len(body), body))
         self.server_state.total_requests += 1
         self.idle_since = time.monotonic()
         if len(self.connections) == 1:
-            self._send()
+            self.send()
         else:
             self._batch.take(self, self.idle_since)
 
-    def _send(self) -> None:
+    def send(self) -> None:
         """Write what was answered."""
         if self._unsent:
             if not self.transport.is_closing():
                 self.transport.write(b"".join(self._unsent))
             self._unsent.clear()
 
-    def _flush(self) -> None:
-        """Write what was answered and not written yet."""
-        self._send()
+    # --- the limits
+
+    @property
+    def _has_answered(self) -> bool:
+        return (self.cycle is None or self.cycle.response_complete) and not self.pipeline
 
     @property
     def _has_cycle(self) -> bool:
         """Whether the request whose body is being read is uvicorn's current one; one that is held back is not."""
-        return self._handler is None and super()._has_cycle
+        return self._handler is None and self._reading == BODY
+
+    def _head_begins(self) -> None:
+        if self.cycle is not None and not self.cycle.keep_alive:
+            raise _OverError
+        self._reading = HEAD
+        self._began = _NOW
+        self._n_begun += 1
+        self._n_fields = self._head_bytes = self._unseen_bytes = self._body_bytes = 0
+
+    def _head_ends(self) -> None:
+        self._reading = BODY
+        self._began = _NOW
+        self._unseen_bytes = 0
+
+    def _count_unseen(self, n_bytes: int, was_reading: int, body_came: bool) -> None:
+        """Refuse a head or a trailer before it is complete: the parser keeps its last field until that has ended."""
+        if self._reading == BODY:
+            self._unseen_bytes = 0 if body_came or was_reading != BODY else self._unseen_bytes + n_bytes
+        elif was_reading == HEAD or (self._n_begun == 1 and not was_reading):
+            self._unseen_bytes += n_bytes
+        if self._unseen_bytes > MOST_HEAD_BYTES:
+            self._refuse(ProblemError("head-too-large", headers={"Connection": "close"}))
+
+    def _end_after_answer(self) -> None:
+        """Look at nothing more: a request that asks for another protocol is answered in this one, as the last."""
+        self._is_over = True
+        if self._has_answered:
+            self.send()
+            self.transport.close()
+        else:
+            self.cycle.keep_alive = False
+
+    def _refuse(self, problem: ProblemError) -> None:
+        """Answer a request that cannot be read to its end, after those before it, and close the connection."""
+        self._is_over = True
+        self.send()
+        self.flow.resume_reading()  # what still comes is dropped
+        words, cycle = self._words(problem), self.cycle
+        if self._has_cycle:
+            if self.pipeline and self.pipeline[0][0] is cycle:
+                self.pipeline.popleft()
+                cycle.response_complete = True
+                self._last_words = words
+                return
+            if cycle.response_started:
+                self.transport.close()
+                return
+            cycle.disconnected = cycle.response_complete = True
+            cycle.message_event.set()
+        elif not self._has_answered:
+            self._last_words = words
+            return
+        self._say(words)
+
+    def _go_on(self) -> None:
+        """Begin with the next request that waits, or say the last words."""
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            task = self.loop.create_task(cycle.run_asgi(app))
+            task.add_done_callback(self.tasks.discard)
+            self.tasks.add(task)
+        elif self._last_words is not None:
+            self._say(self._last_words)
+
+    def _say(self, words: bytes) -> None:
+        """Write the last answer. The client may still be sending: closed at once, it might never read it."""
+        self._last_words = None
+        if self.transport.is_closing():
+            return
+        self.transport.write(words)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+            self._ends_at = time.monotonic() + _LINGER
+        else:
+            self.transport.close()
+
+    def _words(self, problem: ProblemError) -> bytes:
+        response = problem.response()
+        fields = [*self.server_state.default_headers, *response.raw_headers]
+        status = HTTPStatus(response.status_code)
+        lines = [b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode("ascii"))]
+        lines += [b"%b: %b\r\n" % field for field in fields]
+        return b"".join(lines) + b"\r\n" + bytes(response.body)
 
 
-def protocol_for(hot: HotRoutes, connections: Connections) -> type[HotProtocol]:
-    """Return the protocol with the hot routes of an application, for the connections of its server."""
-    names = {"hot": hot, "guard": connections, "_batch": _Batch()}
-    protocol: type[HotProtocol] = type("OubliProtocol", (HotProtocol,), names)
-    Exchanges(hot.holders, lambda: protocol.all_open)
+def protocol_for(fast_path: FastPath, connections: Connections) -> type[OubliProtocol]:
+    """Return the protocol with the fast path of an application, for the connections of its server."""
+    names = {"fast_path": fast_path, "guard": connections, "_batch": Batch()}
+    protocol: type[OubliProtocol] = type("ServerProtocol", (OubliProtocol,), names)
+    Exchanges(fast_path.holders, lambda: protocol.all_open)
     return protocol

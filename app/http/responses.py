@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
@@ -13,11 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from oubli.app.http.problems import invalid
-from oubli.app.ledger.receipts import Receipt
-from oubli.app.service.results import Added, Page, Predicted
 from oubli.app.times import to_text
-from oubli.core.data.schema import Schema
-from oubli.core.samples.store import HeldSample
+
+if TYPE_CHECKING:
+    from oubli.app.ledger.entries import Receipt
+    from oubli.app.service.results import Added, Page, Predicted
+    from oubli.core.data.schema import Schema
+    from oubli.core.samples.store import HeldSample
 
 # Nothing that answers may keep a copy: it could outlive the sample.
 _HEADERS = {"Cache-Control": "no-store"}

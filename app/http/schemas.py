@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from oubli.app.service.state import StopReason
+from oubli.app.errors import StopReason
 
 Changes = Literal["accepted", "stopped"]
 Scalar = str | int | float | bool

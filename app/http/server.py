@@ -14,19 +14,21 @@ import signal
 import socket
 import sys
 from types import FrameType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
 from oubli.app.errors import StartError
 from oubli.app.http.app import create_app
 from oubli.app.http.connections import ConnectionLimits, Connections, parse_networks
-from oubli.app.http.middleware import place_of
+from oubli.app.http.problems import place_of
 from oubli.app.http.protocol import protocol_for
 from oubli.app.http.sockets import bind
-from oubli.app.service.model_service import ModelService
-from oubli.app.settings import Settings
 from oubli.app.storage.descriptors import connections_allowed
+
+if TYPE_CHECKING:
+    from oubli.app.service.model_service import ModelService
+    from oubli.app.settings import Settings
 
 DRAIN_SECONDS = 0.3
 SWITCH_SECONDS = 0.0005
@@ -61,7 +63,7 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to stop. uvicorn's own handler would raise the signal again at the end, and the exit code be its."""
-        if self._service.state != "stopping" and self._loop is not None:
+        if self._service.phase != "stopping" and self._loop is not None:
             self._service.drain()
             self._loop.call_soon_threadsafe(self._loop.call_later, DRAIN_SECONDS, self._stop)
             return
@@ -93,7 +95,7 @@ def run(settings: Settings, service: ModelService, sockets: list[socket.socket] 
         sockets = bind(settings.host, settings.port)
     configure_logging()
     app = create_app(settings, service)
-    config = server_config(app, protocol_for(app.state.hot, _connections(settings)))
+    config = server_config(app, protocol_for(app.state.fast_path, _connections(settings)))
     # Threads write snapshots meanwhile: the loop must not wait five milliseconds for its turn at the interpreter.
     sys.setswitchinterval(SWITCH_SECONDS)
     # What the model is made of stays: the collector need not look at it again.

@@ -12,11 +12,12 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from oubli.app.errors import StartError
 from oubli.app.ledger import tables
-from oubli.app.ledger.chain import (
+from oubli.app.ledger.downloads import read_lines
+from oubli.app.ledger.entries import (
     ACCEPTED,
     ACCEPTED_KEY,
     CARRIED_OVER,
@@ -27,23 +28,31 @@ from oubli.app.ledger.chain import (
     ChainError,
     Entry,
     Head,
+    IdempotencyRecord,
+    Receipt,
     body_of,
     check_entry,
     check_whole,
+    erased_state,
     head_of,
     make_entry,
     moment_of,
     original_of,
+    read_notes,
+    receipt_of,
+    signed,
+    state_now,
 )
-from oubli.app.ledger.downloads import read_lines
 from oubli.app.ledger.file import file_errors, open_file, open_memory
-from oubli.app.ledger.keys import AuditKeys, KeyNames
+from oubli.app.ledger.keys import KeyNames
 from oubli.app.ledger.ledger import hash_sample
-from oubli.app.ledger.notes import IdempotencyRecord, read_notes
-from oubli.app.ledger.receipts import Receipt, erased_state, receipt_of, signed, state_now
 from oubli.app.times import parse_time, to_text
 from oubli.core.errors import FileError
 
+if TYPE_CHECKING:
+    from oubli.app.ledger.keys import LedgerKeys
+
+LEDGER_NAME = "ledger.sqlite"
 Relation = Literal["same or newer", "older", "forked"]
 # What a late addition could bring back; a rectified sample is held.
 _DELETIONS = ("deletion", "expiry")
@@ -89,7 +98,7 @@ _MISFITS = (
 )
 
 
-class AuditStore:
+class LedgerDatabase:
     """The ledger: entries, receipts, repeated requests.
 
     Parameters
@@ -105,7 +114,7 @@ class AuditStore:
         When the file cannot be used, or is damaged.
     """
 
-    def __init__(self, path: Path | None, keys: AuditKeys) -> None:
+    def __init__(self, path: Path | None, keys: LedgerKeys) -> None:
         self._connection = open_memory() if path is None else open_file(path)
         self._keys = keys
         with file_errors():
@@ -118,10 +127,6 @@ class AuditStore:
             self._connection.close()
 
     # --- writing
-
-    def fold(self, seq: int, notes: bytes) -> None:
-        """Take in the notes of one journal record; see `fold_many`."""
-        self.fold_many([(seq, notes)])
 
     def fold_many(self, records: Sequence[tuple[int, bytes]], *, across_gap: bool = False) -> None:
         """Take in notes of journal records, all or none; those that were taken in before are passed over.
@@ -304,6 +309,16 @@ class AuditStore:
         with file_errors():
             return tables.hash_at(self._connection, index)
 
+    def relation_to(self, index: int, hash: str) -> Relation:  # noqa: A002 - what it is called everywhere
+        """Return how the ledger stands to one that ended with an entry.
+
+        A ledger whose operator went on without missing entries counts as newer than what is missing.
+        """
+        known = EMPTY.hash if index == EMPTY.index else self.hash_at(index)
+        if known == hash or self.accepted_up_to() >= index:
+            return "same or newer"
+        return "older" if known is None else "forked"
+
     def accepted_up_to(self) -> int:
         """Return the index up to which an operator went on without missing entries; -1 when that never happened."""
         with file_errors():
@@ -352,7 +367,7 @@ class AuditStore:
         Parameters
         ----------
         targets
-            Keyed hashes of the set, one for each key; see `Auditor.target_hashes`.
+            Keyed hashes of the set, one for each key; see `Ledger.target_hashes`.
         """
         with file_errors():
             found = tables.last_receipt_of(self._connection, targets, _DELETIONS)
@@ -433,14 +448,3 @@ def _count(kinds: dict[str, str], name: str, kind: str) -> None:
     """Note what a sample was erased by: rectified and deleted, in whatever order, is deleted."""
     if kind != "rectification" or name not in kinds:
         kinds[name] = kind
-
-
-def compare_head(store: AuditStore, index: int, hash: str) -> Relation:  # noqa: A002 - what it is called everywhere
-    """Return how a ledger stands to one that ended with an entry.
-
-    A ledger whose operator went on without missing entries counts as newer than what is missing.
-    """
-    known = EMPTY.hash if index == EMPTY.index else store.hash_at(index)
-    if known == hash or store.accepted_up_to() >= index:
-        return "same or newer"
-    return "older" if known is None else "forked"

@@ -22,7 +22,7 @@ from pathlib import Path
 import orjson
 
 from oubli.app.errors import FlushFailedError, StartError, StorageError
-from oubli.app.ledger.chain import FIRST_PREVIOUS
+from oubli.app.ledger.entries import FIRST_PREVIOUS
 from oubli.app.storage.directory import flush_directory, flush_file
 
 APPLICATION_ID = 0x4F75624C

@@ -34,7 +34,6 @@ HASHING = "hashing"
 _SUFFIXES = {SIGNING: ".pem", HASHING: ".key"}
 _GONE = ".gone"
 _ID_BYTES = 8
-_HASH_BYTES = 16
 _SECRET_BYTES = 32
 _RAW = serialization.Encoding.Raw, serialization.PublicFormat.Raw
 
@@ -60,18 +59,6 @@ class SigningKey:
     retired_ms: int | None
     public: bytes
     private: Ed25519PrivateKey | None
-
-    def sign(self, content: bytes) -> str:
-        """Return the signature in base64; the same content always has the same.
-
-        Raises
-        ------
-        ValueError
-            When the key was retired.
-        """
-        if self.private is None:
-            raise ValueError("a retired key signs nothing")
-        return base64.b64encode(self.private.sign(content)).decode("ascii")
 
     def retired(self, at_ms: int) -> SigningKey:
         """Return the public half alone."""
@@ -101,22 +88,18 @@ class HashingKey:
         From when to when hashes were made with it; None while they are.
     secret
         The key.
+    begun
+        Has taken in the key.
     """
 
     id: str
     created_ms: int
     retired_ms: int | None
     secret: bytes
-    _begun: hmac.HMAC = field(init=False, repr=False, compare=False)  # has taken in the key
+    begun: hmac.HMAC = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_begun", hmac.new(self.secret, digestmod="sha256"))
-
-    def hash(self, content: bytes) -> str:
-        """Return the first half of the HMAC-SHA256 in hexadecimal."""
-        code = self._begun.copy()
-        code.update(content)
-        return code.hexdigest()[: 2 * _HASH_BYTES]
+        object.__setattr__(self, "begun", hmac.new(self.secret, digestmod="sha256"))
 
     def retired(self, at_ms: int) -> HashingKey:
         """Return the key as one that only finds old hashes again."""

@@ -33,6 +33,7 @@ from oubli.app.ledger.key_files import (
 )
 from oubli.app.storage.directory import make_directory
 
+KEYS_NAME = "keys"  # of their directory in a data directory
 K = TypeVar("K", SigningKey, HashingKey)
 _MOST_LISTED = 10  # files in a message
 
@@ -65,7 +66,7 @@ class KeyNames:
         return [*file_names(SIGNING, self.signing), *file_names(HASHING, self.hashing)]
 
 
-class AuditKeys:
+class LedgerKeys:
     """The keys in a directory; what is not there yet is made.
 
     Parameters

@@ -1,43 +1,60 @@
 """The side of the ledger that belongs to the event loop: makes entries and signed receipts, in memory only.
 
-What it makes becomes true when the journal has it. A commit that fails is taken back with `rewind`. The file is made
-from the notes, later and elsewhere; see `store`.
+What it makes becomes true when the journal has it. A commit that fails is taken back with `rewind`.
+
+The database is made from the notes and may lag behind the journal, also across a crash. It is written by `LedgerWorker`
+in a thread, when nobody asks anything or when much has come together: a thread at work beside the event loop makes
+every request wait for its turn at the interpreter.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Literal, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
-from oubli.app.clock import Clock
-from oubli.app.ledger.chain import (
+from oubli.app.errors import FlushFailedError, StorageError
+from oubli.app.ledger.entries import (
     CARRIED_OVER,
     ERASED,
     EVENT_TYPE,
     SIGNING_KEY,
     UNLEARNED,
-    Entry,
-    Head,
+    Receipt,
+    entry_notes,
     head_of,
+    keyed_hash,
     make_entry,
+    receipt_of,
+    sign,
 )
-from oubli.app.ledger.key_files import HashingKey
-from oubli.app.ledger.keys import AuditKeys
-from oubli.app.ledger.notes import entry_notes
-from oubli.app.ledger.receipts import Receipt, ReceiptKind, receipt_of, to_ms
-from oubli.app.times import to_text
+from oubli.app.times import Clock, to_text
 
-__all__ = ["Auditor", "By", "Field", "Head", "hash_sample", "hash_targets"]
+if TYPE_CHECKING:
+    from oubli.app.ledger.database import LedgerDatabase
+    from oubli.app.ledger.entries import Entry, Head, ReceiptKind
+    from oubli.app.ledger.key_files import HashingKey
+    from oubli.app.ledger.keys import LedgerKeys
+    from oubli.app.storage.journal import Record
+    from oubli.app.threads import Threads
 
+log = logging.getLogger("oubli.service")
+
+T = TypeVar("T")
 Notes = bytes
 Field = str | int | bool | None
 By = Literal["ids", "subjects"]
 # Words of this program, numbers, versions, times: too poor for a name and an address.
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,127}")
+_RETRY = 1.0  # seconds
+_WAIT = 0.02  # seconds between two looks whether nobody asks anything
+_MOST = 2000  # records that may wait
 _RESERVED = frozenset({"index", "previous", "type", "at", "hash"})
 _RESERVED_TYPES = frozenset({SIGNING_KEY, UNLEARNED, ERASED, CARRIED_OVER})
 
@@ -58,8 +75,8 @@ class Unlearned(NamedTuple):
     hashes: list[str]
 
 
-class Ledger(Protocol):
-    """What the auditor must know of a ledger to go on with it; `AuditStore` has it."""
+class LedgerHistory(Protocol):
+    """What must be known of a ledger to go on with it; `LedgerDatabase` has it."""
 
     def head(self) -> Head:
         """Return the newest entry."""
@@ -74,7 +91,7 @@ class Ledger(Protocol):
         ...
 
 
-class Auditor:
+class Ledger:
     """Makes entries and receipts. It belongs to the event loop.
 
     Parameters
@@ -99,7 +116,7 @@ class Auditor:
     def __init__(
         self,
         head: Head,
-        keys: AuditKeys,
+        keys: LedgerKeys,
         now_ms: Callable[[], int],
         *,
         latest_ms: int = 0,
@@ -107,33 +124,34 @@ class Auditor:
     ) -> None:
         self.head = head
         self._keys = keys
+        self._signing, self._hashing = keys.signing, keys.hashing  # they are rotated while no server runs
         self._now_ms = now_ms
         self._latest_ms = latest_ms
         self._introduced_at = introduced_at
         self._text = (0, to_text(0))  # a time and how it is written: an erasure has the same one thrice
 
     @classmethod
-    def of(cls, store: Ledger, keys: AuditKeys, now_ms: Callable[[], int] | None = None) -> Auditor:
-        """Return the auditor that goes on where a ledger ends.
+    def of(cls, database: LedgerHistory, keys: LedgerKeys, now_ms: Callable[[], int] | None = None) -> Ledger:
+        """Return what goes on where a ledger ends.
 
         Parameters
         ----------
-        store
-            The ledger.
+        database
+            The ledger so far.
         keys
             That sign and hash.
         now_ms
             The time of events: that of the service's clock, so that a leap that is not confirmed is not written down.
-            Without it the auditor has a clock of its own that goes by the same rules.
+            Without it there is a clock of its own that goes by the same rules.
         """
-        latest = store.highest_ms()
-        head = store.head()
+        latest = database.highest_ms()
+        head = database.head()
         return cls(
             head,
             keys,
             Clock(latest).now_ms if now_ms is None else now_ms,
             latest_ms=latest or 0,
-            introduced_at=head.index if store.introduces(keys.signing.id) else None,
+            introduced_at=head.index if database.introduces(keys.signing.id) else None,
         )
 
     def unlearned(
@@ -148,8 +166,8 @@ class Auditor:
         absent: int,
         ref: str | None,
         model_version: int,
-        received_at: datetime | int,
-        unlearned_at: datetime | int,
+        received_at: int,
+        unlearned_at: int,
         exported: int,
     ) -> Unlearned:
         """Make the entry and the receipt of an erasure.
@@ -165,17 +183,16 @@ class Auditor:
         ref
             The caller's case number, a UUID.
         received_at, unlearned_at
-            When; it was not received later than it was unlearned, whatever two clocks say.
+            When, in milliseconds since 1970; it was not received later than it was unlearned, whatever two clocks say.
         exported
             Snapshots that were handed out while one of the samples was held.
         """
         entries = self._introduction()
-        key, hashing = self._keys.signing, self._keys.hashing[0]
-        done_ms = to_ms(unlearned_at)
+        key, hashing = self._signing, self._hashing[0]
         hashes = [hash_sample(hashing, name) for name in unlearned_ids]
         entry = self._append(
             UNLEARNED,
-            done_ms,
+            unlearned_at,
             {
                 "receipt": _new_id(),
                 "ref": None if ref is None else str(uuid.UUID(ref)),
@@ -186,8 +203,8 @@ class Auditor:
                 "absent": absent,
                 "exported_snapshots": exported,
                 "model_version": model_version,
-                "received_at": self._to_text(min(to_ms(received_at), done_ms)),
-                "unlearned_at": self._to_text(done_ms),
+                "received_at": self._to_text(min(received_at, unlearned_at)),
+                "unlearned_at": self._to_text(unlearned_at),
                 "key_id": key.id,
                 "hashing_key_id": hashing.id,
                 "samples": hashes,
@@ -196,12 +213,12 @@ class Auditor:
         )
         entries.append(entry)
         draft = receipt_of(entry)
-        signature = key.sign(draft.signed_form())
+        signature = sign(key, draft.signed_form())
         notes = entry_notes(entries, {str(entry["index"]): signature})
         return Unlearned(Receipt(*draft[:-1], signature), notes, hashes)
 
     def erased(
-        self, receipt_ids: Sequence[str], *, erased_at: datetime | int, deadline_ms: int, overdue: Sequence[str] = ()
+        self, receipt_ids: Sequence[str], *, erased_at: int, deadline_ms: int, overdue: Sequence[str] = ()
     ) -> Notes:
         """Make the one entry that says that erasures are finished.
 
@@ -210,22 +227,21 @@ class Auditor:
         receipt_ids
             Their receipts.
         erased_at
-            Since when no file holds anything of them.
+            Since when no file holds anything of them, in milliseconds since 1970.
         deadline_ms
             How long each was allowed to take, from its acknowledgement.
         overdue
             The receipts of those that took longer.
         """
         entries = self._introduction()
-        at_ms = to_ms(erased_at)
         fields = {
             "receipts": [str(uuid.UUID(name)) for name in receipt_ids],
-            "erased_at": to_text(at_ms),
+            "erased_at": to_text(erased_at),
             "deadline_ms": deadline_ms,
             "overdue": [str(uuid.UUID(name)) for name in overdue],
-            "key_id": self._keys.signing.id,
+            "key_id": self._signing.id,
         }
-        entries.append(self._append(ERASED, at_ms, fields))
+        entries.append(self._append(ERASED, erased_at, fields))
         return entry_notes(entries)
 
     def event(self, kind: str, fields: Mapping[str, Field]) -> Notes:
@@ -260,16 +276,16 @@ class Auditor:
 
     def hashes_of(self, sample_id: str) -> tuple[str, ...]:
         """Return the keyed hashes of an id under every key that is known, the current one first."""
-        return tuple(hash_sample(key, sample_id) for key in self._keys.hashing)
+        return tuple(hash_sample(key, sample_id) for key in self._hashing)
 
     def target_hashes(self, names: Iterable[str], by: By) -> tuple[str, ...]:
         """Return the keyed hashes of a set of ids or subjects under every key that is known, the current one first."""
         names = list(names)
-        return tuple(hash_targets(key, names, by) for key in self._keys.hashing)
+        return tuple(hash_targets(key, names, by) for key in self._hashing)
 
     def hash_text(self, text: str) -> str:
         """Return the keyed hash of any other text under the current key."""
-        return self._keys.hashing[0].hash(b"text\0" + text.encode("utf-8"))
+        return keyed_hash(self._hashing[0], b"text\0" + text.encode("utf-8"))
 
     def public_keys(self) -> list[dict[str, Any]]:
         """Return the public keys that receipts are checked with, the current one first."""
@@ -279,7 +295,7 @@ class Auditor:
         """Return the entry that tells the signing key, if there is none yet."""
         if self._introduced_at is not None:
             return []
-        key = self._keys.signing.describe()
+        key = self._signing.describe()
         fields = {name: key[name] for name in ("key_id", "algorithm", "public_key")}
         entry = self._append(SIGNING_KEY, self._now_ms(), fields)
         self._introduced_at = entry["index"]
@@ -308,7 +324,7 @@ def _new_id() -> str:
 
 def hash_sample(key: HashingKey, sample_id: str) -> str:
     """Return the keyed hash of a sample's id."""
-    return key.hash(b"sample\0" + sample_id.encode("utf-8"))
+    return keyed_hash(key, b"sample\0" + sample_id.encode("utf-8"))
 
 
 def hash_targets(key: HashingKey, names: Iterable[str], by: By) -> str:
@@ -316,4 +332,96 @@ def hash_targets(key: HashingKey, names: Iterable[str], by: By) -> str:
     parts = [by.encode("ascii"), b"\0"]
     for name in sorted({name.encode("utf-8") for name in names}):
         parts += (len(name).to_bytes(4, "big"), name)
-    return key.hash(b"".join(parts))
+    return keyed_hash(key, b"".join(parts))
+
+
+# --- its database
+
+
+@dataclass(eq=False, repr=False)
+class LedgerWorker:
+    """The one user of the ledger's database while the server runs.
+
+    Parameters
+    ----------
+    database
+        The ledger's.
+    threads
+        One is for it.
+    is_idle
+        Whether nobody asks anything at present.
+    failed
+        Called when the database and the journal do not fit together.
+    """
+
+    _database: LedgerDatabase
+    _threads: Threads
+    _is_idle: Callable[[], bool]
+    _failed: Callable[[], object]
+    _due: list[tuple[int, bytes]] = field(default_factory=list, init=False)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Have the notes of records written, soon and in order."""
+        due = [(record.seq, record.notes) for record in records if record.notes]
+        if due:
+            self._due.extend(due)
+            self._wake.set()
+
+    async def read(self, question: Callable[[LedgerDatabase], T]) -> T:
+        """Ask the database, after all that was written before."""
+        return await self._threads.audit(partial(self._ask, question))
+
+    async def flush(self) -> None:
+        """Return when all that was written is on the disk."""
+        await self.read(lambda database: database.flush())
+
+    def close(self) -> None:
+        """Close the database."""
+        self._database.close()
+
+    async def run(self) -> None:
+        """Write what is due, until cancelled or failed."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            if not await self._write_due():
+                return
+
+    async def _write_due(self) -> bool:
+        """Write what is due when nobody asks anything; false when nothing can be written any more."""
+        told = False
+        while len(self._due) < _MOST:
+            await asyncio.sleep(_WAIT)
+            if self._is_idle():
+                break
+        while True:
+            try:
+                await self._threads.audit(self._drain)
+                return True
+            except FlushFailedError:
+                log.error("a flush of the ledger's file failed: no mutation is accepted until a restart")
+                self._failed()
+                return False
+            except StorageError:
+                # A full disk, say. The journal has it all, and what is not written waits here.
+                if not told:
+                    log.error("the ledger's file cannot be written: it is tried again")
+                told = True
+                await asyncio.sleep(_RETRY)
+            except Exception as error:
+                log.error("the ledger is not what the journal goes on from (%s)", type(error).__name__)
+                self._failed()
+                return False
+
+    def _ask(self, question: Callable[[LedgerDatabase], T]) -> T:
+        self._drain()
+        return question(self._database)
+
+    def _drain(self) -> None:
+        """Runs in the ledger's thread; the loop only ever appends to the list meanwhile."""
+        due = self._due
+        while due:
+            n = len(due)
+            self._database.fold_many(due[:n])
+            del due[:n]

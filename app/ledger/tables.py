@@ -9,10 +9,8 @@ from dataclasses import astuple
 
 import orjson
 
-from oubli.app.ledger.chain import EMPTY, UNLEARNED, Entry, Head, original_of
+from oubli.app.ledger.entries import EMPTY, UNLEARNED, Entry, Head, IdempotencyRecord, Receipt, original_of
 from oubli.app.ledger.file import IDEMPOTENCY_COLUMNS, RECEIPT_COLUMNS, STATE_COLUMNS, checksum
-from oubli.app.ledger.notes import IdempotencyRecord
-from oubli.app.ledger.receipts import Receipt
 
 _AT_ONCE = 256  # rows that are read in one piece
 _MODEL_VERSION = re.compile(rb'"model_version":([0-9]+)')

@@ -13,23 +13,26 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from oubli.app.ledger.canonical import CanonicalError
-from oubli.app.ledger.chain import (
+from oubli.app.ledger.entries import (
     EMPTY,
     ERASED,
+    FIELDS,
     SIGNING_KEY,
     UNLEARNED,
+    CanonicalError,
     ChainError,
     Entry,
     Head,
+    Receipt,
     check_entry,
     check_whole,
+    erased_state,
     head_of,
     moment_of,
     original_of,
+    receipt_of,
 )
 from oubli.app.ledger.key_files import is_signed, signing_key_id
-from oubli.app.ledger.receipts import FIELDS, Receipt, erased_state, receipt_of
 
 # What an answer says besides the receipt.
 _BESIDE = "durable"

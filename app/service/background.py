@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from oubli.app.service.lock import Turns
-from oubli.app.storage.models import ServedModel
 from oubli.core.errors import UnusableModelError
 
+if TYPE_CHECKING:
+    from oubli.app.service.lock import ModelLock
+    from oubli.app.service.state import ModelState
+    from oubli.app.storage.models import ServedModel
+
+TAG_SLICE = 0.002  # seconds of one piece of long work that resolves tags; requests are answered in between
 QUIET_SECONDS = 0.005  # without a request before idle work begins
 SLICE_SECONDS = 0.0005  # aimed at for one piece; a request that arrives meanwhile waits for the rest of it
 _MOST_TAGS = 4096
@@ -48,18 +52,25 @@ class IdleResolver:
 
     Parameters
     ----------
-    model
-        Returns the live model, which a long mutation replaces.
-    turns
+    state
+        Has the live model.
+    lock
         Says whether anyone is using the model.
+
+    Attributes
+    ----------
+    last_request
+        When a request was answered, in seconds of `time.monotonic`.
+    tagged
+        Set when there may be tags.
     """
 
-    def __init__(self, model: Callable[[], ServedModel], turns: Turns) -> None:
-        self._model = model
-        self._turns = turns
+    def __init__(self, state: ModelState, lock: ModelLock) -> None:
+        self._state = state
+        self._lock = lock
         self._slices = TagSlices(SLICE_SECONDS)
-        self._tagged = asyncio.Event()
-        self._last_request = 0.0
+        self.tagged = asyncio.Event()
+        self.last_request = 0.0
         self._in_flight = 0
 
     def request_begins(self) -> None:
@@ -69,28 +80,20 @@ class IdleResolver:
     def request_ends(self) -> None:
         """Note that a request was answered."""
         self._in_flight -= 1
-        self._last_request = time.monotonic()
-
-    def request_passed(self) -> None:
-        """Note a request that began and was answered in one step."""
-        self._last_request = time.monotonic()
-
-    def model_changed(self) -> None:
-        """Note that there may be tags now."""
-        self._tagged.set()
+        self.last_request = time.monotonic()
 
     async def run(self) -> None:
         """Work until cancelled."""
         while True:
-            await self._tagged.wait()
+            await self.tagged.wait()
             if not self.is_idle():
                 await asyncio.sleep(QUIET_SECONDS)
-            elif not self._slices.step(self._model()):
-                self._tagged.clear()
+            elif not self._slices.step(self._state.model):
+                self.tagged.clear()
             else:
                 await asyncio.sleep(0)
 
     def is_idle(self) -> bool:
         """Whether there has been no request for a moment, and nobody is at work on the model."""
-        quiet_for = time.monotonic() - self._last_request
-        return not self._in_flight and quiet_for >= QUIET_SECONDS and self._turns.quiet
+        quiet_for = time.monotonic() - self.last_request
+        return not self._in_flight and quiet_for >= QUIET_SECONDS and self._lock.quiet

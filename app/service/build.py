@@ -1,27 +1,58 @@
-"""From settings to a service: recover what the data directory holds, or train, or start empty."""
+"""The composition root: from settings to a service, which only needs to be started.
+
+settings --> data directory opened --> recovered, or trained, or empty --> compose: all parts of the service
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
-from oubli.app.cli.console import tell, warn
-from oubli.app.errors import StartError, StorageError
+from oubli.app.errors import JournalError, StartError, StopReason, StorageError
+from oubli.app.ledger.database import LEDGER_NAME, LedgerDatabase
+from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
+from oubli.app.ledger.ledger import Ledger, LedgerWorker
 from oubli.app.progress import Progress, silent
-from oubli.app.service.checkpoint import UpkeepPolicy
+from oubli.app.service.background import IdleResolver
+from oubli.app.service.checkpoint import Checkpointer, CheckpointPolicy
 from oubli.app.service.compiling import prepare_kernels
-from oubli.app.service.model_service import Limits, ModelService, Records
-from oubli.app.service.opening import Opened, open_directory, open_nothing
-from oubli.app.service.recovery import LedgerChoice
-from oubli.app.service.state import Live
+from oubli.app.service.copies import ModelCopier, facts_of
+from oubli.app.service.erasures import Deadline, Erasures
+from oubli.app.service.holders import Holders
+from oubli.app.service.idempotency import IdempotencyKeys
+from oubli.app.service.influence import InfluenceRanker
+from oubli.app.service.jobs import JobBoard
+from oubli.app.service.lock import ModelLock
+from oubli.app.service.model_service import Limits, ModelService
+from oubli.app.service.rebuild import Rebuilder
+from oubli.app.service.receipts import Receipts
+from oubli.app.service.recovery import LedgerChoice, accepted_keys, fold_journal, recover, require_keys
+from oubli.app.service.retention import Retention
+from oubli.app.service.state import ModelState, new_epoch
 from oubli.app.service.training import new_estimator, train
-from oubli.app.service.uploads import UploadPolicy
-from oubli.app.settings import Settings
-from oubli.app.storage.journal import JournalError
-from oubli.app.storage.keeper import Keeper
-from oubli.app.storage.models import ServedModel
-from oubli.app.storage.snapshots import Recovered
+from oubli.app.service.transaction import Tombstones, Transaction
+from oubli.app.service.uploads import UploadPolicy, Uploads
+from oubli.app.service.writer import Writer
+from oubli.app.storage.directory import DataDirectory
+from oubli.app.storage.journal import MemoryJournal, Record
+from oubli.app.storage.snapshots import SnapshotStore
+from oubli.app.storage.sqlite_journal import SqliteJournal
+from oubli.app.storage.storage import Storage
+from oubli.app.threads import Threads
+from oubli.app.times import Clock
 from oubli.core.data.schema import ColumnType
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from oubli.app.ledger.ledger import Field
+    from oubli.app.settings import Settings
+    from oubli.app.storage.models import ServedModel
+    from oubli.app.storage.snapshots import Recovered
 
 RECOVERING = "reading the model in the data directory"  # a stage of progress
 EPHEMERAL_NOTE = (
@@ -30,11 +61,280 @@ EPHEMERAL_NOTE = (
 )
 
 
-def build_service(settings: Settings, progress: Progress = silent) -> ModelService:
+Say = Callable[[str], object]
+"""Tells a person at the terminal something."""
+
+
+def _say_nothing(text: str) -> None:
+    """Tell nobody."""
+
+
+# --- the data directory
+
+
+@dataclass(slots=True)
+class OpenDirectory:
+    """A data directory with all that is in it, or what stands in for it where nothing is kept.
+
+    Attributes
+    ----------
+    storage
+        Snapshots and journal.
+    keys
+        Of the ledger.
+    database
+        The ledger's.
+    snapshots
+        None where nothing is kept.
+    new_clock
+        Makes the clock of the service from the highest time that was written down.
+    notes
+        What a person should be told of the recovery.
+    """
+
+    storage: Storage
+    keys: LedgerKeys
+    database: LedgerDatabase
+    snapshots: SnapshotStore | None
+    new_clock: Callable[[int | None], Clock] = Clock
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def holds_model(self) -> bool:
+        """Whether there is something to recover."""
+        return self.snapshots is not None and self.snapshots.holds_model()
+
+    def begin(self, model: ServedModel, choice: LedgerChoice | None = None) -> Start:
+        """Begin a history with a model, and write its first snapshot.
+
+        A start that was cut short before its first snapshot has left records without changes; this one goes on after.
+
+        Raises
+        ------
+        StorageError, JournalError
+            When it cannot be written.
+        StartError
+            When the journal holds changes to a model that is not there.
+        """
+        journal = self.storage.journal
+        if any(record.body for record in journal.records((journal.first_seq or 1) - 1)):
+            raise StartError(
+                "the journal in the data directory holds changes to a model whose snapshots are gone: restore all "
+                "files of the data directory from one backup, or begin with an empty one"
+            )
+        lost = require_keys(self.database, journal, self.keys, choice or LedgerChoice())
+        fold_journal(self.database, journal)
+        clock = self.new_clock(self.database.highest_ms())
+        state = ModelState(model, 1, new_epoch(), seq=journal.last_seq + 1)
+        ledger = Ledger.of(self.database, self.keys, clock.now_ms)
+        model.resolve()
+        fields: dict[str, Field] = {
+            "model_version": state.version,
+            "kind": model.kind,
+            "hashing_key_id": self.keys.hashing[0].id,
+        }
+        notes = [*accepted_keys(ledger, lost), ledger.event("begin", fields)]
+        records = [Record(journal.last_seq + i, state.version, b"", one) for i, one in enumerate(notes, 1)]
+        journal.append(records)
+        state.seq = journal.last_seq
+        self.database.fold_many([(record.seq, record.notes) for record in records])
+        if not self.storage.is_ephemeral:
+            self.database.flush()
+            self.storage.write(model, facts_of(state, self.storage, ledger))
+        return Start(self, state, ledger, clock)
+
+    def recover(self, recovered: Recovered, choice: LedgerChoice | None = None) -> Start:
+        """Go on where the directory ends; see `recovery.recover`."""
+        clock = self.new_clock(self.database.highest_ms())
+        found = recover(recovered, self.storage, self.database, self.keys, clock, choice or LedgerChoice())
+        clock.witness(self.database.highest_ms() or 0)  # the journal may have held later entries
+        self.notes += found.notes
+        if recovered.regrown:
+            # The next start need not grow them again, nor rely on files whose trees are not sound.
+            found.state.model.resolve()
+            self.database.flush()
+            self.storage.write(found.state.model, facts_of(found.state, self.storage, found.ledger))
+        return Start(self, found.state, found.ledger, clock, found.n_records)
+
+    def close(self) -> None:
+        """Let the next server have the directory."""
+        self.database.close()
+        self.storage.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A model that is ready to be served, and where it is kept.
+
+    Attributes
+    ----------
+    opened
+        The data directory.
+    state
+        The model with its place in its history.
+    ledger
+        Goes on where the ledger's database ends.
+    clock
+        Tells the time.
+    n_records
+        How many records of the journal were applied again.
+    """
+
+    opened: OpenDirectory
+    state: ModelState
+    ledger: Ledger
+    clock: Clock
+    n_records: int = 0
+
+
+def open_directory(
+    path: Path,
+    key_dir: Path | None = None,
+    *,
+    new_clock: Callable[[int | None], Clock] = Clock,
+    now: Callable[[], float] = time.time,
+) -> OpenDirectory:
+    """Open a data directory.
+
+    Parameters
+    ----------
+    path
+        Of the directory.
+    key_dir
+        Where the keys of the ledger are; by default in the directory.
+    new_clock, now
+        Make the clock of the service, and tell the machine's time in seconds since 1970.
+
+    Raises
+    ------
+    StartError
+        When it cannot be used, or another server uses it.
+    """
+    with contextlib.ExitStack() as opened:
+        directory = DataDirectory(path)
+        opened.callback(directory.close)
+        snapshots = SnapshotStore(directory)
+        keys = LedgerKeys(key_dir or path / KEYS_NAME, complete=False)
+        journal = SqliteJournal(path, now=now)
+        opened.callback(journal.close)
+        database = LedgerDatabase(path / LEDGER_NAME, keys)
+        opened.pop_all()
+    return OpenDirectory(Storage(directory, snapshots, journal), keys, database, snapshots, new_clock)
+
+
+def open_nothing() -> OpenDirectory:
+    """Return what stands in for a data directory where nothing is kept."""
+    keys = LedgerKeys(None)
+    return OpenDirectory(Storage(None, None, MemoryJournal()), keys, LedgerDatabase(None, keys), None)
+
+
+# --- the service
+
+
+def compose(
+    start: Start,
+    *,
+    limits: Limits | None = None,
+    policy: CheckpointPolicy | None = None,
+    uploads: UploadPolicy | None = None,
+    idle_resolve: bool = True,
+    warm_up: Callable[[], object] | None = None,
+) -> ModelService:
+    """Put the parts of a service together.
+
+    Parameters
+    ----------
+    start
+        The model, and where it is kept.
+    limits, policy, uploads
+        What is refused, when things are done by themselves, and how long an upload may take.
+    idle_resolve
+        Whether tags are resolved when nothing is asked.
+    warm_up
+        See `ModelService`.
+    """
+    limits, policy = limits or Limits(), policy or CheckpointPolicy()
+    opened, state, ledger, clock = start.opened, start.state, start.ledger, start.clock
+    storage = opened.storage
+    grace_ms = round(limits.readd_grace * 1000)
+    lately = opened.database.recently_erased(clock.now_ms() - grace_ms) if grace_ms else []
+    erased = [(known, clock.steady_since(at_ms)) for known, at_ms in lately]
+    tombstones = Tombstones(grace_ms, ledger.hashes_of, clock.steady_ms, erased)
+    threads, lock, holders, jobs = Threads(), ModelLock(limits.max_queue), Holders(state), JobBoard()
+    idle = IdleResolver(state, lock)
+    database = LedgerWorker(opened.database, threads, idle.is_idle, partial(state.halt, StopReason.LEDGER_FAILED))
+    retention_ms = None if limits.retention is None else round(limits.retention * 1000)
+    writer = Writer(
+        state,
+        storage.journal,
+        database,
+        partial(Transaction, state, ledger, tombstones, clock, retention_ms),
+        lock,
+        threads,
+        limits.max_queue,
+        clock.now_ms,
+        idle.tagged.set,
+    )
+    copier = ModelCopier(state, lock, threads)
+    deadline = Deadline(state, clock.steady_ms, policy.erasure_deadline)
+    erasures = Erasures(state, storage, writer, ledger, database, threads, clock, deadline, holders)
+    rebuilder = Rebuilder(state, storage, writer, erasures, ledger, database, lock, threads, copier, holders, clock)
+    checkpointer = Checkpointer(
+        state,
+        storage,
+        writer,
+        ledger,
+        database,
+        lock,
+        threads,
+        copier,
+        erasures,
+        rebuilder.rebuild,
+        policy,
+        clock,
+    )
+    return ModelService(
+        state=state,
+        storage=storage,
+        clock=clock,
+        ledger=ledger,
+        database=database,
+        lock=lock,
+        threads=threads,
+        idle=idle,
+        writer=writer,
+        checkpointer=checkpointer,
+        rebuilder=rebuilder,
+        retention=Retention(state, clock, limits.max_expiry_share, writer),
+        erasures=erasures,
+        receipts=Receipts(ledger, database, deadline),
+        idempotency_keys=IdempotencyKeys(ledger, database, clock.steady_ms),
+        jobs=jobs,
+        influence=InfluenceRanker(state, copier, lock, threads, jobs, holders),
+        uploads=Uploads(storage.path, holders, uploads or UploadPolicy()),
+        holders=holders,
+        limits=limits,
+        idle_resolve=idle_resolve,
+        warm_up=warm_up,
+    )
+
+
+def build_service(
+    settings: Settings, progress: Progress = silent, *, tell: Say = _say_nothing, warn: Say = _say_nothing
+) -> ModelService:
     """Return a service that only needs to be started.
 
     A data directory that holds a model is recovered, and the data file is not read again. Otherwise the model is
     trained on the data file, or started empty from the schema file, and a first snapshot is written.
+
+    Parameters
+    ----------
+    settings
+        What to serve, and how.
+    progress
+        Told how far the start is.
+    tell, warn
+        Told what was found, and what should be noticed.
 
     Raises
     ------
@@ -50,40 +350,36 @@ def build_service(settings: Settings, progress: Progress = silent) -> ModelServi
         if opened.snapshots is not None and opened.holds_model:
             progress(RECOVERING, 0, 0)
             recovered = opened.snapshots.recover()
-            live, records, n_records = opened.recover(recovered, choice)
-            _tell_recovered(settings, [*recovered.notes, *opened.notes], recovered, live, n_records)
+            start = opened.recover(recovered, choice)
+            for note in (*recovered.notes, *opened.notes):
+                warn(note)
+            _tell_recovered(settings, recovered, start, tell, warn)
         else:
-            live, records = _begin(settings, opened, choice, progress)
-        return _service(settings, live, opened.keeper, records)
+            start = _begin(settings, opened, choice, progress, warn)
+        return compose(
+            start,
+            limits=Limits(
+                settings.max_queue,
+                settings.page_size_max,
+                settings.readd_grace,
+                settings.retention,
+                settings.max_expiry_share,
+            ),
+            policy=CheckpointPolicy(
+                settings.erasure_deadline,
+                settings.snapshot_mutations,
+                settings.snapshot_bytes,
+                settings.snapshot_age,
+                settings.scrub_mutations,
+                settings.scrub_age,
+            ),
+            uploads=UploadPolicy(settings.upload_pause, settings.upload_deadline),
+            idle_resolve=settings.idle_resolve,
+            warm_up=partial(_warm_up, start.state.model),
+        )
     except BaseException:
         opened.close()
         raise
-
-
-def _service(settings: Settings, live: Live, keeper: Keeper, records: Records) -> ModelService:
-    return ModelService(
-        live,
-        keeper,
-        records,
-        limits=Limits(
-            settings.max_queue,
-            settings.page_size_max,
-            settings.readd_grace,
-            settings.retention,
-            settings.max_expiry_share,
-        ),
-        policy=UpkeepPolicy(
-            settings.erasure_deadline,
-            settings.snapshot_mutations,
-            settings.snapshot_bytes,
-            settings.snapshot_age,
-            settings.scrub_mutations,
-            settings.scrub_age,
-        ),
-        uploads=UploadPolicy(settings.upload_pause, settings.upload_deadline),
-        idle_resolve=settings.idle_resolve,
-        warm_up=partial(_warm_up, live.model),
-    )
 
 
 def _warm_up(model: ServedModel) -> None:
@@ -95,15 +391,13 @@ def _warm_up(model: ServedModel) -> None:
             model.samples_.encode_queries([row] * n_rows)
 
 
-def _tell_recovered(settings: Settings, notes: Sequence[str], recovered: Recovered, live: Live, n_records: int) -> None:
+def _tell_recovered(settings: Settings, recovered: Recovered, start: Start, tell: Say, warn: Say) -> None:
     """Say what was found."""
-    for note in notes:
-        warn(note)
-    model = live.model
+    model = start.state.model
     tell(
-        f"Recovered the model in {settings.data_dir}: {model.n_samples_:,} samples, version {live.version}, from the "
-        f"snapshot of {recovered.snapshot.created_at:%Y-%m-%d %H:%M} UTC and {n_records:,} records of the journal."
-        + (f" {settings.data} is not read again." if settings.data is not None else "")
+        f"Recovered the model in {settings.data_dir}: {model.n_samples_:,} samples, version {start.state.version}, "
+        f"from the snapshot of {recovered.snapshot.created_at:%Y-%m-%d %H:%M} UTC and {start.n_records:,} records of "
+        "the journal." + (f" {settings.data} is not read again." if settings.data is not None else "")
     )
     kept = {"model": model.kind, **model.get_params()}
     given = settings.model_parameters()
@@ -114,7 +408,7 @@ def _tell_recovered(settings: Settings, notes: Sequence[str], recovered: Recover
         warn(f"the recovered model keeps its own {', '.join(other)}; another --data-dir trains with what is given now")
 
 
-def _new_model(settings: Settings, progress: Progress) -> ServedModel:
+def _new_model(settings: Settings, progress: Progress, warn: Say) -> ServedModel:
     """Train on the data file or start empty."""
     model: ServedModel
     if settings.data is not None:
@@ -135,9 +429,9 @@ def _new_model(settings: Settings, progress: Progress) -> ServedModel:
     )
 
 
-def _begin(settings: Settings, opened: Opened, choice: LedgerChoice, progress: Progress) -> tuple[Live, Records]:
+def _begin(settings: Settings, opened: OpenDirectory, choice: LedgerChoice, progress: Progress, warn: Say) -> Start:
     """Make the model of an empty data directory, and write its first snapshot."""
-    model = _new_model(settings, progress)
+    model = _new_model(settings, progress, warn)
     if not settings.ephemeral:
         progress("writing the first snapshot", 0, 0)
     try:

@@ -1,37 +1,239 @@
-"""A mutation as the service handles it: what is to be planned, how long that takes, and what its outcome means.
+"""Mutations: one command each, from the request to the journal, into the model and to the answer.
 
-`plans` does the work; the service decides when and where, and these records tell it what it must know for that.
+    plan      checks the command against the model and finds its body; changes nothing, and may be called again
+    body      what the journal keeps, and what a start applies again (see `bodies`); None when no sample changes
+    apply     changes the model, which cannot fail any more
+    result    what is answered
+
+Commands are committed together, in a `Transaction`, when nothing that one touches is touched by another: then each sees
+the model as if it came alone.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
-from oubli.app.ledger.receipts import Receipt
-from oubli.app.service.costs import Cost
-from oubli.app.service.idempotency import Claim
-from oubli.app.service.plans import (
-    Ground,
-    Plan,
-    plan_addition,
-    plan_deletion,
-    plan_deletion_of_subjects,
-    plan_replacement,
-)
-from oubli.app.service.results import Added, Deleted, NewSamples, Replacement
-from oubli.app.storage.models import ServedModel
+import numpy as np
 
-T = TypeVar("T")
+from oubli.app.errors import ConflictError, ErasedLatelyError, NotHeldError
+from oubli.app.service.bodies import AddBody, Body, DeleteBody, FitBody, ReplaceBody
+from oubli.app.service.results import Added, Keep, NewSamples, Replacement
+from oubli.core.samples.slots import canonical_number
+from oubli.core.samples.store import Prepared
 
-ReceiptKind = Literal["deletion", "rectification", "expiry"]
+if TYPE_CHECKING:
+    from oubli.app.ledger.entries import Receipt, ReceiptKind
+    from oubli.app.service.idempotency import IdempotencyKey
+    from oubli.app.service.state import ModelState
+    from oubli.app.service.transaction import Transaction
+    from oubli.app.storage.models import ServedModel
+
+log = logging.getLogger("oubli.service")
+
+R = TypeVar("R")
+LARGE = 32  # rows whose memory is overwritten when it is done with
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a receipt repeats of a request.
+class Command(Generic[R]):
+    """One mutation. `AddSamples`, `ReplaceSample`, `DeleteSamples` and `Fit` are all there are.
+
+    Attributes
+    ----------
+    is_refusable
+        Whether a full queue or a full disk refuses it; erasures are not.
+    is_merged
+        Whether neighbours of the same kind may be applied to an exact model as one: the result is the same.
+    key
+        The caller's idempotency key.
+    done
+        Called once: with None when the command is on the disk and in the model, else with what refused it.
+    body, encoded
+        See the module; known when it is planned, as are those that follow.
+    names
+        Ids and subjects that no other command of the same transaction may touch.
+    adds
+        The samples that come, encoded.
+    gone
+        Ids whose old content is gone then.
+    n_more
+        How many samples more there are then.
+    next_id
+        The first number that is free as an id afterwards.
+    first_generated
+        The first id that was generated; None when none was.
+    version, n_samples
+        Of the model after it; known when it is committed.
+    """
+
+    is_refusable: ClassVar[bool] = True
+    is_merged: ClassVar[bool] = False
+    receipt: Receipt | None = None
+
+    def __init__(self, key: IdempotencyKey | None = None) -> None:
+        self.key = key
+        self.done: Callable[[BaseException | None], None] = _nobody
+        self.body: Body | None = None
+        self.encoded = b""
+        self.names: set[tuple[str, str]] = set()
+        self.adds: Prepared | None = None
+        self.gone: Sequence[str] = ()
+        self.n_more = 0
+        self.next_id = 0
+        self.first_generated: int | None = None
+        self.version = 0
+        self.n_samples = 0
+        self.n_items = 1
+
+    def count(self, model: ServedModel) -> int:
+        """Return how many samples it is about, roughly: that tells how long it takes."""
+        del model
+        return 1
+
+    def plan(self, model: ServedModel, transaction: Transaction) -> None:
+        """Check it against the model and the commands before it in its transaction, and find its body.
+
+        Raises
+        ------
+        OubliError, ServiceError
+            When it is refused.
+        """
+        raise NotImplementedError
+
+    def apply(self, model: ServedModel, alike: Sequence[Any]) -> None:
+        """Change the model by this command, which is the first of some that are alike."""
+        raise NotImplementedError
+
+    def result(self) -> R:
+        """Return what is answered."""
+        raise NotImplementedError
+
+    @property
+    def is_written(self) -> bool:
+        """Whether it goes to the journal; what changes nothing and gives no receipt does not."""
+        return self.body is not None or self.key is not None
+
+    def tell(self, error: BaseException | None = None) -> None:
+        """Tell who asked, once; a mistake in an answer must not keep others from theirs."""
+        done, self.done = self.done, _nobody
+        try:
+            done(error)
+        except Exception as mistake:
+            log.error("an answer could not be made (%s)", type(mistake).__name__)
+
+    def tell_unchanged(self, state: ModelState) -> None:
+        """Tell who asked that nothing had to be changed."""
+        self.version, self.n_samples = state.version, state.model.n_samples_
+        self.tell()
+
+
+def _nobody(error: BaseException | None) -> None:
+    """Take in an outcome that was told before."""
+
+
+class AddSamples(Command[Added]):
+    """Add the samples whose ids are not held; those that are must have the same content.
+
+    Parameters
+    ----------
+    samples
+        An id that is None is generated.
+    key
+        The caller's idempotency key.
+    """
+
+    is_merged = True
+
+    def __init__(self, samples: NewSamples, key: IdempotencyKey | None = None) -> None:
+        super().__init__(key)
+        self._samples = samples
+        self._ids: list[str] = []
+        self._n_new = 0
+        self.exports = 0
+
+    def count(self, model: ServedModel) -> int:
+        """Return how many samples were sent."""
+        del model
+        return len(self._samples)
+
+    def plan(self, model: ServedModel, transaction: Transaction) -> None:
+        """Find what is new.
+
+        Raises
+        ------
+        ConflictError
+            When ids are held with other content, another subject or another expiry.
+        ErasedLatelyError
+            When ids were erased lately and the samples do not say that they may come back.
+        InputError
+            With the position in the request as `row`.
+        """
+        samples, store, given_ids = self._samples, model.samples_, self._samples.ids
+        first_id = max(store.next_id, transaction.next_id)
+        self._ids = ids = with_generated(given_ids, first_id)
+        # What is sent is encoded before it is compared, so that 0.1 equals the float32 nearest to it.
+        prepared = store.prepare(samples.rows, samples.labels, ids, allow_held=True)
+        held = [row for row, name in enumerate(ids) if store.contains(name)]
+        conflicts = [row for row in held if not _is_same(model, samples, row, ids[row], prepared)]
+        if conflicts:
+            raise ConflictError(conflicts)
+        new = _others(held, len(ids)) if held else list(range(len(ids)))
+        late = [row for row in new if not samples.readd[row] and transaction.erased_lately(ids[row])]
+        if late:
+            raise ErasedLatelyError(late)
+        self.names = {("id", name) for name in ids}
+        self.names.update(("subject", subject) for subject in samples.subjects if subject is not None)
+        self._n_new = self.n_more = len(new)
+        self.body = self.adds = None
+        if not new:
+            return
+        self.names.update(("id", name) for name in model.leaving(len(new)))
+        if held:
+            samples, prepared = samples.take(new), prepared.take(new)
+        new_ids = [ids[row] for row in new]
+        later = transaction.default_expiry()
+        expires = [later if at is None else at for at in samples.expires]
+        self.next_id = end_of_ids(new_ids, first_id)
+        self.exports = transaction.exports
+        self.body = AddBody(
+            new_ids,
+            samples.rows,
+            samples.labels,
+            samples.subjects if any(subject is not None for subject in samples.subjects) else None,
+            expires if any(at is not None for at in expires) else None,
+            self.next_id,
+        )
+        self.adds = prepared
+        generated = (int(name) for name, given in zip(ids, given_ids, strict=True) if given is None)
+        self.first_generated = next(generated, None)
+
+    def apply(self, model: ServedModel, alike: Sequence[AddSamples]) -> None:
+        """Add the samples of all."""
+        prepared = [one.adds for one in alike if one.adds is not None]
+        model.add_prepared(prepared[0] if len(prepared) == 1 else Prepared.merged(prepared))
+        for one in alike:
+            if isinstance(one.body, AddBody):
+                one.body.attach(model, one.exports)
+
+    def result(self) -> Added:
+        """Return the ids in the order of the request, and how many samples are new."""
+        return Added(self._ids, self._n_new, self.n_samples, self.version)
+
+    def overwrite(self) -> None:
+        """Overwrite the numbers of a large addition that the model holds by now: freeing memory does not empty it.
+
+        Of a small one that would take as long as a good part of the addition.
+        """
+        adds = self.adds
+        if adds is not None and adds.n >= LARGE:
+            adds.cells.fill(0)
+            if type(adds.labels) is np.ndarray:
+                adds.labels.fill(0)
+
+
+class Erasure(Command["Receipt"]):
+    """A command that is answered with a receipt.
 
     Attributes
     ----------
@@ -42,104 +244,253 @@ class Request:
     ref
         The caller's case number.
     received_ms
-        When, in milliseconds since 1970.
-    """
-
-    kind: ReceiptKind
-    targets: Sequence[str]
-    by: Literal["ids", "subjects"]
-    ref: str | None
-    received_ms: int
-
-
-@dataclass(slots=True)
-class Change(Generic[T]):
-    """Something to be done to the model.
-
-    Attributes
-    ----------
-    plan
-        Checks it against the model; changes nothing.
-    cost, n_items
-        How long it will take.
-    request
-        For the receipt; None when there is none.
+        When it came, in milliseconds since 1970.
     absent
-        Reads from an outcome how many targets were not held.
-    refusable
-        Whether a full queue or a full disk refuses it; erasures are not.
-    claim
-        The caller's idempotency key.
+        How many targets were not held.
+    hashes
+        Keyed hashes of what is gone; known with the receipt.
     """
 
-    plan: Callable[[ServedModel, Ground], Plan[T]]
-    cost: Cost
-    n_items: int
-    request: Request | None = None
-    absent: Callable[[T], int] | None = None
-    refusable: bool = True
-    claim: Claim | None = None
+    def __init__(
+        self,
+        kind: ReceiptKind,
+        targets: Sequence[str],
+        by: Literal["ids", "subjects"] = "ids",
+        ref: str | None = None,
+        key: IdempotencyKey | None = None,
+    ) -> None:
+        super().__init__(key)
+        self.kind: ReceiptKind = kind
+        self.targets = targets
+        self.by: Literal["ids", "subjects"] = by
+        self.ref = ref
+        self.received_ms = 0
+        self.absent = 0
+        self.hashes: Sequence[str] = ()
+
+    @property
+    def is_written(self) -> bool:
+        """Return true: the receipt is in the journal, also when nothing changes."""
+        return True
+
+    def result(self) -> Receipt:
+        """Return the receipt."""
+        if self.receipt is None:
+            raise RuntimeError("an erasure was made without a receipt")
+        return self.receipt
 
 
-@dataclass(slots=True)
-class Done(Generic[T]):
-    """A change that was made, with what was true at that instant."""
+class ReplaceSample(Erasure):
+    """Give one held sample new content.
 
-    outcome: T
-    n_samples: int
-    model_version: int
-    receipt: Receipt | None = None
+    Parameters
+    ----------
+    asked
+        The sample and its new content.
+    ref
+        The caller's case number.
+    """
 
+    def __init__(self, asked: Replacement, ref: str | None = None) -> None:
+        super().__init__("rectification", [asked.sample_id], ref=ref)
+        self._asked = asked
+        self.exports: int | None = None  # None: what is learned from stays as it is
 
-Settle = Callable[["Done[T] | None", "BaseException | None"], None]
-"""Called once with what a change has done, or why it was not made."""
+    def plan(self, model: ServedModel, transaction: Transaction) -> None:
+        """Find what changes.
 
+        Raises
+        ------
+        NotHeldError
+            When the id is not held.
+        InputError
+            When the content does not fit the schema.
+        """
+        asked, store, name = self._asked, model.samples_, self._asked.sample_id
+        if not store.contains(name):
+            raise NotHeldError
+        old_subject, old_expiry = store.subject(name), store.expiry(name)
+        subject = old_subject if isinstance(asked.subject, Keep) else asked.subject
+        expires = old_expiry if isinstance(asked.expires, Keep) else asked.expires
+        relearned = not store.same_content(name, store.prepare([asked.row], [asked.label]), 0)
+        self.exports = transaction.exports if relearned else None
+        self.names = {("id", name)} | {("subject", text) for text in (old_subject, subject) if text is not None}
+        if relearned or subject != old_subject or expires != old_expiry:
+            self.body = ReplaceBody(name, asked.row, asked.label, subject, expires)
+            self.gone = [name]
+        else:
+            self.body, self.gone = None, ()
 
-def addition(samples: NewSamples, cost: Cost, claim: Claim | None = None) -> Change[tuple[list[str], int]]:
-    """Return the change that adds samples."""
-
-    def plan(model: ServedModel, ground: Ground) -> Plan[tuple[list[str], int]]:
-        return plan_addition(model, ground, samples)
-
-    return Change(plan, cost, len(samples), claim=claim)
-
-
-def added(done: Done[tuple[list[str], int]]) -> Added:
-    """Return what an addition has done."""
-    ids, n_new = done.outcome
-    return Added(ids, n_new, done.n_samples, done.model_version)
-
-
-def replacement(asked: Replacement, request: Request, cost: Cost) -> Change[tuple[bool, bool]]:
-    """Return the change that rectifies one sample."""
-
-    def plan(model: ServedModel, ground: Ground) -> Plan[tuple[bool, bool]]:
-        return plan_replacement(model, ground, asked)
-
-    return Change(plan, cost, 1, request)
-
-
-def deletion(request: Request, model: ServedModel, cost: Cost, claim: Claim | None = None) -> Change[Deleted]:
-    """Return the change that deletes what a request names; the model only tells how many samples there are."""
-    names = request.targets
-    if request.by == "ids":
-        n_samples = len(names)
-        plan = partial(_plan_ids, names)
-    else:
-        n_samples = sum(len(model.samples_.ids_of_subject(name)) for name in names)
-        plan = partial(_plan_subjects, names)
-    return Change(plan, cost, n_samples, request, _absent, refusable=False, claim=claim)
+    def apply(self, model: ServedModel, alike: Sequence[ReplaceSample]) -> None:
+        """Replace the content."""
+        for one in alike:
+            if isinstance(one.body, ReplaceBody):
+                one.body.apply(model, one.exports)
 
 
-def _plan_ids(names: Sequence[str], model: ServedModel, ground: Ground) -> Plan[Deleted]:
-    del ground
-    return plan_deletion(model, names)
+class DeleteSamples(Erasure):
+    """Delete what is held under ids, or of subjects; what is not held is counted.
+
+    Parameters
+    ----------
+    targets, by
+        The ids or subjects, each once.
+    ref
+        The caller's case number.
+    key
+        The caller's idempotency key.
+    kind
+        ``"expiry"`` when their time is over.
+    """
+
+    is_refusable = False
+    is_merged = True
+
+    def __init__(
+        self,
+        targets: Sequence[str],
+        by: Literal["ids", "subjects"] = "ids",
+        ref: str | None = None,
+        key: IdempotencyKey | None = None,
+        kind: Literal["deletion", "expiry"] = "deletion",
+    ) -> None:
+        super().__init__(kind, targets, by, ref, key)
+
+    def count(self, model: ServedModel) -> int:
+        """Return how many samples are named, or held of the subjects."""
+        if self.by == "ids":
+            return len(self.targets)
+        return sum(len(model.samples_.ids_of_subject(name)) for name in self.targets)
+
+    def plan(self, model: ServedModel, transaction: Transaction) -> None:
+        """Find what is held."""
+        del transaction
+        store, targets = model.samples_, self.targets
+        if self.by == "ids":
+            held = [name for name in targets if store.contains(name)]
+            self.absent = len(targets) - len(held)
+            names = {("id", name) for name in targets}
+        else:
+            samples = [store.ids_of_subject(subject) for subject in targets]
+            held = [name for ids in samples for name in ids]
+            self.absent = sum(not ids for ids in samples)
+            names = {("subject", subject) for subject in targets}
+            names.update(("id", name) for name in held)
+        self.names, self.gone, self.n_more = names, held, -len(held)
+        self.body = DeleteBody(held) if held else None
+        # An addition to a subject whose last sample goes would otherwise be committed beside it, in either order.
+        subjects = map(store.subject, held)
+        names.update(("subject", subject) for subject in subjects if subject is not None)
+
+    def apply(self, model: ServedModel, alike: Sequence[DeleteSamples]) -> None:
+        """Delete the samples of all."""
+        model.delete(self.gone if len(alike) == 1 else [name for one in alike for name in one.gone])
 
 
-def _plan_subjects(names: Sequence[str], model: ServedModel, ground: Ground) -> Plan[Deleted]:
-    del ground
-    return plan_deletion_of_subjects(model, names)
+class Fit(Command[None]):
+    """Put a model that was fitted aside on the samples held, as the body says, in the place of the live one."""
+
+    def __init__(self, model: ServedModel, body: FitBody, key: IdempotencyKey | None = None) -> None:
+        super().__init__(key)
+        self.model = model
+        self.body = body
+
+    def swap(self, state: ModelState) -> None:
+        """Put the model in its place."""
+        state.model = self.model
 
 
-def _absent(outcome: Deleted) -> int:
-    return outcome[1]
+class Restore(Command[None]):
+    """Put a model from a snapshot in the place of the live one. It is in no body: both snapshots hold it by then.
+
+    Parameters
+    ----------
+    model
+        Of the snapshot, less what must not come back.
+    epoch, next_id
+        See `ModelState`.
+    """
+
+    def __init__(self, model: ServedModel, epoch: int, next_id: int) -> None:
+        super().__init__()
+        self.model = model
+        self.epoch = epoch
+        self.next_id = next_id
+
+    def swap(self, state: ModelState) -> None:
+        """Put the model in its place; nothing is left of the memory of the one before."""
+        state.model, state.epoch, state.next_id = self.model, self.epoch, self.next_id
+        state.period += 1
+
+
+# --- several commands
+
+
+def apply_all(model: ServedModel, commands: Sequence[Command[Any]]) -> None:
+    """Change a model by commands that touch nothing in common, in their order.
+
+    Of an exact model neighbouring additions are made as one, and so are neighbouring deletions: the result is the
+    same. Of others each is made by itself.
+    """
+    is_exact = model.guarantee == "exact"
+    start = 0
+    while start < len(commands):
+        first, end = commands[start], start + 1
+        while is_exact and first.is_merged and end < len(commands) and type(commands[end]) is type(first):
+            end += 1
+        first.apply(model, commands[start:end])
+        start = end
+
+
+def apply_held(model: ServedModel, commands: Sequence[Command[Any]]) -> None:
+    """Change a model that was fitted on the samples of another by commands that were planned for that one.
+
+    A sliding window may hold fewer of them: what it does not hold is neither deleted nor replaced.
+    """
+    if model.guarantee == "exact":  # has no window
+        apply_all(model, commands)
+        return
+    store = model.samples_
+    for command in commands:
+        gone = [name for name in command.gone if store.contains(name)]
+        if isinstance(command, DeleteSamples):
+            if gone:
+                model.delete(gone)
+        elif gone or command.adds is not None:
+            command.apply(model, [command])
+
+
+def end_of_ids(ids: Sequence[str | None], first: int) -> int:
+    """Return the number above all that `with_generated` may give out from `first` on."""
+    numbers = [canonical_number(name) for name in ids if name is not None]
+    above = max((number + 1 for number in numbers if number is not None), default=0)
+    return max(first, above) + sum(name is None for name in ids)
+
+
+def with_generated(ids: Sequence[str | None], first: int) -> list[str]:
+    """Return ids with a generated one for each None: numbers from `first` on, above all numbers among the others."""
+    n_generated = sum(name is None for name in ids)
+    number = end_of_ids(ids, first) - n_generated if n_generated else 0
+    names = []
+    for name in ids:
+        if name is None:
+            name = str(number)
+            number += 1
+        names.append(name)
+    return names
+
+
+def _is_same(model: ServedModel, samples: NewSamples, row: int, name: str, prepared: Prepared) -> bool:
+    """Whether a sample that was sent is the one held. An expiry that was left out is not compared: it moves."""
+    store = model.samples_
+    expires = samples.expires[row]
+    return (
+        samples.subjects[row] == store.subject(name)
+        and (expires is None or expires == store.expiry(name))
+        and store.same_content(name, prepared, row)
+    )
+
+
+def _others(rows: Sequence[int], n: int) -> list[int]:
+    left_out = set(rows)
+    return [row for row in range(n) if row not in left_out]

@@ -18,16 +18,18 @@ import threading
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from oubli.app.progress import Progress, silent, within
-from oubli.app.storage.models import ServedModel
 from oubli.core.data.schema import Schema, Task
 from oubli.core.jit.policy import NotKeptError, only_kept
 from oubli.core.persistence import read_metadata
 from oubli.core.warmup import variant_of, warm_up, warm_up_influence
+
+if TYPE_CHECKING:
+    from oubli.app.storage.models import ServedModel
 
 log = logging.getLogger("oubli.compiling")
 

@@ -17,9 +17,10 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from oubli.app.service.state import Live
+if TYPE_CHECKING:
+    from oubli.app.service.state import ModelState
 
 KINDS: dict[str, str] = {
     "rankings": "Rankings that influence jobs have made; they name samples. Forgotten.",
@@ -85,7 +86,7 @@ class Hold:
     def let_go(self) -> None:
         """Say that nothing is held any more; calling it again does nothing."""
         self._end = None
-        self._holders._let_go(self)
+        self._holders.release(self)
 
     def __enter__(self) -> Hold:
         return self
@@ -101,12 +102,12 @@ class Holders:
 
     Parameters
     ----------
-    live
+    state
         Counts the periods.
     """
 
-    def __init__(self, live: Live) -> None:
-        self._live = live
+    def __init__(self, state: ModelState) -> None:
+        self._state = state
         self._holds: set[Hold] = set()
         self._forget: dict[str, Callable[[int], None]] = {}
         self._in_flight: list[Callable[[], Iterable[InFlight]]] = []
@@ -115,7 +116,7 @@ class Holders:
     @property
     def period(self) -> int:
         """The present period."""
-        return self._live.period
+        return self._state.period
 
     def register(
         self,
@@ -155,10 +156,6 @@ class Holders:
         hold = Hold(self, kind, end, is_served_next)
         self._holds.add(hold)
         return hold
-
-    def wiped(self) -> None:
-        """Note that the live model holds nothing any more of what was unlearned; the next period begins."""
-        self._live.period += 1
 
     @property
     def delayed_from(self) -> float:
@@ -212,7 +209,8 @@ class Holders:
         except TimeoutError:
             pass
 
-    def _let_go(self, hold: Hold) -> None:
+    def release(self, hold: Hold) -> None:
+        """Note that work holds nothing any more; see `Hold.let_go`."""
         self._holds.discard(hold)
         self._changed.set()
 

@@ -10,24 +10,24 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from oubli.app.errors import RepeatedKeyError
-from oubli.app.http.problems import invalid
-from oubli.app.ledger.ledger import Auditor
-from oubli.app.ledger.notes import IdempotencyRecord
-from oubli.app.service.folding import Folder
+from oubli.app.errors import InvalidKeyError, RepeatedKeyError
+from oubli.app.ledger.entries import IdempotencyRecord
 
-HEADER = "Idempotency-Key"
+if TYPE_CHECKING:
+    from oubli.app.ledger.ledger import Ledger, LedgerWorker
+
 KEPT_MS = 86_400_000
 LONGEST = 255
 _KEYS = uuid.UUID("6f75626c-692d-4a6f-8273-2d6279206b65")  # the name space of keyed requests
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class IdempotencyKey:
     """A key that came with a request.
 
     Attributes
@@ -72,54 +72,53 @@ class Claim:
         )
 
 
-class Claims:
+@dataclass(eq=False, repr=False)
+class IdempotencyKeys:
     """The keys of requests, one request of a key at a time.
 
     Parameters
     ----------
-    auditor
+    ledger
         Hashes.
-    folder
+    database
         Reads what was kept.
     now_ms
         The time, in milliseconds since 1970.
     """
 
-    def __init__(self, auditor: Auditor, folder: Folder, now_ms: Callable[[], int]) -> None:
-        self._auditor = auditor
-        self._folder = folder
-        self._now_ms = now_ms
-        self._in_flight: dict[str, asyncio.Lock] = {}
+    _ledger: Ledger
+    _database: LedgerWorker
+    _now_ms: Callable[[], int]
+    _in_flight: dict[str, asyncio.Lock] = field(default_factory=dict, init=False)
 
     @asynccontextmanager
-    async def claimed(self, headers: Mapping[str, str], route: str, body: bytes) -> AsyncIterator[Claim | None]:
-        """Claim the key of a request for as long as it takes; None when it has none.
+    async def use(self, text: str | None, route: str, body: bytes) -> AsyncIterator[IdempotencyKey | None]:
+        """Have the key of a request for as long as it takes; None when it has none.
 
         Raises
         ------
-        ProblemError, RepeatedKeyError
+        InvalidKeyError, RepeatedKeyError
             When the key is too long, or was used with another body.
         """
-        text = headers.get(HEADER)
         if text is None:
             yield None
             return
         if not 0 < len(text) <= LONGEST:
-            raise invalid(f"/{HEADER}", f"must have 1 to {LONGEST} characters")
-        key = self._auditor.hash_text(f"{route}\0{text}")
+            raise InvalidKeyError(f"must have 1 to {LONGEST} characters")
+        key = self._ledger.hash_text(f"{route}\0{text}")
         lock = self._in_flight.setdefault(key, asyncio.Lock())
         try:
             async with lock:
-                yield await self._claim(key, text, route, body)
+                yield await self._look_up(key, text, route, body)
         finally:
             if not lock.locked():
                 self._in_flight.pop(key, None)
 
-    async def _claim(self, key: str, text: str, route: str, body: bytes) -> Claim:
+    async def _look_up(self, key: str, text: str, route: str, body: bytes) -> IdempotencyKey:
         now = self._now_ms()
-        earlier = await self._folder.read(lambda store: store.idempotent(key, now))
-        hashed = self._auditor.hash_text(f"{route}\0{hashlib.sha256(body).hexdigest()}")
+        earlier = await self._database.read(lambda store: store.idempotent(key, now))
+        hashed = self._ledger.hash_text(f"{route}\0{hashlib.sha256(body).hexdigest()}")
         if earlier is not None and earlier.body != hashed:
             raise RepeatedKeyError
-        mask = int(self._auditor.hash_text(f"ids\0{route}\0{text}")[:13], 16)  # 52 bits: below all JSON numbers
-        return Claim(key, hashed, mask, earlier)
+        mask = int(self._ledger.hash_text(f"ids\0{route}\0{text}")[:13], 16)  # 52 bits: below all JSON numbers
+        return IdempotencyKey(key, hashed, mask, earlier)

@@ -13,24 +13,24 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from oubli.app.errors import SupersededError
-from oubli.app.service.checkpoint import Upkeep
 from oubli.app.service.compiling import is_influence_prepared, prepare_influence
-from oubli.app.service.holders import Hold, Holders
 from oubli.app.service.influence_methods import method_for, seconds_for
-from oubli.app.service.jobs import Job, JobBoard, Report
-from oubli.app.service.lock import Turns
-from oubli.app.service.results import Row
-from oubli.app.service.state import Live
-from oubli.app.service.threads import Workers
-from oubli.app.storage.models import ServedModel
 from oubli.core.errors import EmptyModelError
 
 if TYPE_CHECKING:
+    from oubli.app.service.copies import ModelCopier
+    from oubli.app.service.holders import Hold, Holders
+    from oubli.app.service.jobs import Job, JobBoard, Report
+    from oubli.app.service.lock import ModelLock
+    from oubli.app.service.results import Row
+    from oubli.app.service.state import ModelState
+    from oubli.app.storage.models import ServedModel
+    from oubli.app.threads import Threads
     from oubli.core.influence import Influence
 
 _LONG = 1.0  # seconds from which on a question is a job
@@ -76,16 +76,17 @@ class Ranking:
     model_version: int
 
 
-class Influencing:
+@dataclass(eq=False, repr=False)
+class InfluenceRanker:
     """Answers questions about the live model.
 
     Parameters
     ----------
-    live
+    state
         What is asked about.
-    upkeep
+    copier
         Copies it.
-    turns, workers
+    lock, threads
         Who may touch the model, and the threads.
     jobs
         Long questions.
@@ -93,17 +94,17 @@ class Influencing:
         Told of what is kept, and of questions that go on.
     """
 
-    def __init__(
-        self, live: Live, upkeep: Upkeep, turns: Turns, workers: Workers, jobs: JobBoard, holders: Holders
-    ) -> None:
-        self._live = live
-        self._upkeep = upkeep
-        self._turns = turns
-        self._workers = workers
-        self._jobs = jobs
-        self._kept: dict[str, tuple[int, Ranking]] = {}  # with the period in which it was asked for
-        self._holders = holders
-        holders.register("rankings", self.forget)
+    _state: ModelState
+    _copier: ModelCopier
+    _lock: ModelLock
+    _threads: Threads
+    _jobs: JobBoard
+    _holders: Holders
+    # With the period in which it was asked for.
+    _kept: dict[str, tuple[int, Ranking]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._holders.register("rankings", self.forget)
 
     def method_of(self, question: Question) -> str:
         """Return the method that a question is answered by.
@@ -113,12 +114,12 @@ class Influencing:
         UnfitError
             When it does not go with the kind of the model.
         """
-        return method_for(self._live.model, question.method, question.update_set)
+        return method_for(self._state.model, question.method, question.update_set)
 
     def takes_long(self, question: Question) -> bool:
         """Whether a question is to be a job; see `method_of` for what is raised."""
         method = self.method_of(question)
-        return seconds_for(self._live.model, method, question.update_set, len(question.rows)) > _LONG
+        return seconds_for(self._state.model, method, question.update_set, len(question.rows)) > _LONG
 
     async def ask(self, question: Question) -> Ranking | Job:
         """Answer a question, or begin a job when that takes long; see `answer` for what is raised.
@@ -128,10 +129,10 @@ class Influencing:
         """
         if self.takes_long(question):
             return self.job(question)
-        if is_influence_prepared(self._live.model):
+        if is_influence_prepared(self._state.model):
             return await self.answer(question)
         asked = _Asked(question, self._holders.hold("influence"))
-        answering = self._workers.begin(self._answer_held(asked))
+        answering = self._threads.begin(self._answer_held(asked))
         done, _ = await asyncio.wait({answering}, timeout=_LONG)
         return answering.result() if done else self._job_of(asked, answering)
 
@@ -150,7 +151,7 @@ class Influencing:
             When samples were erased meanwhile.
         """
         # A thread cannot be called back: it holds what it works on also when nobody waits for it any more.
-        return await self._workers.finish(self._answer_held(_Asked(question, self._holders.hold("influence"))))
+        return await self._threads.finish(self._answer_held(_Asked(question, self._holders.hold("influence"))))
 
     async def _answer_held(self, asked: _Asked) -> Ranking:
         """Answer a question that is held, and keep the ranking if it has a name while it still is."""
@@ -166,25 +167,25 @@ class Influencing:
 
     async def _answer(self, question: Question, progress: Callable[[int, int], None]) -> Ranking:
         self.method_of(question)
-        while not is_influence_prepared(self._live.model):  # another one may be put in place meanwhile
-            await self._workers.compile(partial(prepare_influence, self._live.model))
-        method, live = self.method_of(question), self._live
-        if live.model.n_samples_ == 0:
+        while not is_influence_prepared(self._state.model):  # another one may be put in place meanwhile
+            await self._threads.compile(partial(prepare_influence, self._state.model))
+        method, state = self.method_of(question), self._state
+        if state.model.n_samples_ == 0:
             raise EmptyModelError("the model holds no samples: add some before asking what they do")
         if method == "leave-one-out":
-            async with self._turns.mutation():
-                copy = await self._upkeep.copied()
-                version = live.version
-            found = await self._workers.ask(partial(_ask, copy, copy, question, method, progress))
+            async with self._lock.mutation():
+                copy = await self._copier.copied()
+                version = state.version
+            found = await self._threads.ask(partial(_ask, copy, copy, question, method, progress))
             return _ranking(found, question, copy.n_samples_, version)
-        async with self._turns.long_read():
-            await self._turns.pass_turnstile()
-            model, version = live.model, live.version
-            with self._turns.reading():
-                seen, labels = await self._workers.ask(partial(_look, model, question))
+        async with self._lock.long_read():
+            await self._lock.pass_turnstile()
+            model, version = state.model, state.version
+            with self._lock.reading():
+                seen, labels = await self._threads.ask(partial(_look, model, question))
                 n_samples = model.n_samples_
         asked = Question(question.rows, labels, method, question.update_set, question.top)
-        found = await self._workers.ask(partial(_ask, seen, None, asked, method, progress))
+        found = await self._threads.ask(partial(_ask, seen, None, asked, method, progress))
         return _ranking(found, question, n_samples, version)
 
     def job(self, question: Question) -> Job:
@@ -201,7 +202,7 @@ class Influencing:
                 raise _superseded()
             asked = waiting.pop()
             asked.report = report
-            return _kept_as(asked, await self._workers.finish(self._answer_held(asked)))
+            return _kept_as(asked, await self._threads.finish(self._answer_held(asked)))
 
         hold = self._holders.hold("influence", end)
         waiting.append(_Asked(question, hold, str(uuid.uuid4())))

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from oubli.app.errors import BusyError, RepeatedKeyError, ServiceError
-from oubli.app.storage.journal import JournalError
+from oubli.app.errors import BusyError, JournalError, RepeatedKeyError, ServiceError
 
 log = logging.getLogger("oubli.jobs")
 

@@ -10,7 +10,7 @@ else that is short. Work that leaves the loop for a thread is what this file is 
     short mutation: writes, once no thread reads    long mutation: reads the live model to copy it, changes
                                                       the copy; then the loop swaps the two
 
-`Turns` holds the two sides: a queue of mutations, first come, first served, and the number of readers in threads.
+`ModelLock` holds the two sides: a queue of mutations, first come, first served, and the number of readers in threads.
 A mutation that waits for a long prediction keeps later long predictions out, so it does not starve.
 """
 
@@ -24,7 +24,7 @@ from types import TracebackType
 from oubli.app.errors import BusyError
 
 
-class Turns:
+class ModelLock:
     """The order in which requests get at the model.
 
     Parameters
@@ -35,35 +35,35 @@ class Turns:
 
     def __init__(self, max_queue: int) -> None:
         self._max_queue = max_queue
-        self._mutations = asyncio.Lock()
+        self.mutations = asyncio.Lock()
         self._long_reads = asyncio.Lock()
         self._turnstile = asyncio.Lock()
         self._waiting = 0
-        self._readers = 0
+        self.n_readers = 0
         self._unread = asyncio.Event()
         self._unread.set()
 
     @property
     def frozen(self) -> bool:
         """Whether a thread reads the live model now, so that nobody may write it."""
-        return self._readers > 0
+        return self.n_readers > 0
 
     @property
     def quiet(self) -> bool:
         """Whether nobody changes or reads the model beyond the current step of the loop."""
-        return not self._readers and not self._mutations.locked()
+        return not self.n_readers and not self.mutations.locked()
 
     @property
     def free(self) -> bool:
         """Whether a short mutation that does not ``await`` may be made now, without overtaking anyone."""
-        return not self._readers and not self._waiting and not self._mutations.locked()
+        return not self.n_readers and not self._waiting and not self.mutations.locked()
 
     @property
     def waiting(self) -> int:
         """How many requests wait for their turn."""
         return self._waiting
 
-    def mutation(self, *, refusable: bool = True) -> _Turn:
+    def mutation(self, *, refusable: bool = True) -> _Place:
         """Return ``async with`` for a mutation's turn: one at a time, in order of arrival.
 
         Parameters
@@ -71,11 +71,11 @@ class Turns:
         refusable
             Whether a full queue raises `BusyError`; false for erasures and for the server's own work.
         """
-        return _Turn(self, self._mutations, refusable)
+        return _Place(self, self.mutations, refusable)
 
-    def long_read(self) -> _Turn:
+    def long_read(self) -> _Place:
         """Return ``async with`` for a long prediction's turn; enter `reading` inside it."""
-        return _Turn(self, self._long_reads, refusable=True)
+        return _Place(self, self._long_reads, refusable=True)
 
     async def pass_turnstile(self) -> None:
         """Wait until no mutation wants the model for itself. Read at once after it, without an ``await``."""
@@ -87,28 +87,29 @@ class Turns:
 
         What follows must not ``await`` before it has written.
         """
-        if self._readers:
+        if self.n_readers:
             async with self._turnstile:
                 await self.unread()
 
     async def unread(self) -> None:
         """Wait until no thread reads the live model. What follows must not ``await`` before it has written."""
-        while self._readers:
+        while self.n_readers:
             await self._unread.wait()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Mark the live model as read by a thread for the length of the block."""
-        self._readers += 1
+        self.n_readers += 1
         self._unread.clear()
         try:
             yield
         finally:
-            self._readers -= 1
-            if not self._readers:
+            self.n_readers -= 1
+            if not self.n_readers:
                 self._unread.set()
 
-    async def _take(self, lock: asyncio.Lock, refusable: bool) -> None:
+    async def acquire(self, lock: asyncio.Lock, refusable: bool) -> None:
+        """Wait for one of the two locks; see `mutation`."""
         if refusable and lock.locked() and self._waiting >= self._max_queue:
             raise BusyError
         self._waiting += 1
@@ -118,18 +119,18 @@ class Turns:
             self._waiting -= 1
 
 
-class _Turn:
+class _Place:
     """One place in a queue; a class because ``asynccontextmanager`` costs several microseconds a request."""
 
-    __slots__ = ("_lock", "_refusable", "_turns")
+    __slots__ = ("_lock", "_owner", "_refusable")
 
-    def __init__(self, turns: Turns, lock: asyncio.Lock, refusable: bool) -> None:
-        self._turns = turns
+    def __init__(self, owner: ModelLock, lock: asyncio.Lock, refusable: bool) -> None:
+        self._owner = owner
         self._lock = lock
         self._refusable = refusable
 
     async def __aenter__(self) -> None:
-        await self._turns._take(self._lock, self._refusable)
+        await self._owner.acquire(self._lock, self._refusable)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

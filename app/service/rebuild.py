@@ -6,39 +6,45 @@ Both are built in a thread beside the live model, made durable, and swapped in w
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from oubli.app.errors import SupersededError, UnavailableError
-from oubli.app.ledger.database import AuditStore
-from oubli.app.ledger.ledger import Auditor, Field
-from oubli.app.ledger.notes import with_idempotency
-from oubli.app.service.checkpoint import Upkeep
+from oubli.app.errors import JournalError, JournalFullError, ServiceError, StopReason, SupersededError, UnavailableError
+from oubli.app.ledger.entries import with_idempotency
+from oubli.app.service.bodies import FitBody
+from oubli.app.service.commands import Command, Fit, Restore, apply_held
 from oubli.app.service.compiling import prepare_kernels, prepare_model_file
-from oubli.app.service.folding import Folder
-from oubli.app.service.holders import Hold, Holders
-from oubli.app.service.idempotency import Claim
-from oubli.app.service.jobs import Report
-from oubli.app.service.lock import Turns
+from oubli.app.service.copies import facts_of
+from oubli.app.service.fitting import another_estimator, refit
 from oubli.app.service.memory import let_go_of
-from oubli.app.service.plans import Plan, make_held
 from oubli.app.service.restoration import drop_gone, dropped_fields
 from oubli.app.service.results import Restored
-from oubli.app.service.state import Live
-from oubli.app.service.threads import Workers
-from oubli.app.service.training import another_estimator, refit
-from oubli.app.service.writer import Committer
-from oubli.app.storage.keeper import Keeper
-from oubli.app.storage.models import LoadedModel, ServedModel, load_sent, read_notes
-from oubli.app.storage.records import FitBody, encode
+from oubli.app.service.state import new_epoch
+from oubli.app.storage.models import LoadedModel, load_sent, read_notes
 from oubli.app.storage.snapshots import Snapshot, describe
 from oubli.core.errors import FileError
-from oubli.core.samples.store import SampleStore
-from oubli.core.verification import Verification
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from oubli.app.ledger.database import LedgerDatabase
+    from oubli.app.ledger.ledger import Field, Ledger, LedgerWorker
+    from oubli.app.service.copies import ModelCopier
+    from oubli.app.service.erasures import Erasures
+    from oubli.app.service.holders import Hold, Holders
+    from oubli.app.service.idempotency import IdempotencyKey
+    from oubli.app.service.jobs import Report
+    from oubli.app.service.lock import ModelLock
+    from oubli.app.service.state import ModelState
+    from oubli.app.service.writer import Writer
+    from oubli.app.storage.models import ServedModel
+    from oubli.app.storage.storage import Storage
+    from oubli.app.threads import Threads
+    from oubli.app.times import Clock
+    from oubli.core.samples.store import SampleStore
+    from oubli.core.verification import Verification
 
 _LONGEST_CHECK = 5.0  # seconds of a restore for comparing with a fresh fit; changes wait meanwhile
 _FEW_CHANGES = 32  # are made on the event loop, while nobody else changes anything
@@ -61,53 +67,40 @@ class _Fitted:
     traceless: list[str]
 
 
-class Replacing:
+@dataclass(eq=False, repr=False)
+class Rebuilder:
     """Builds models aside and swaps them in.
 
     Parameters
     ----------
-    live
+    state
         What is replaced.
-    keeper, committer, upkeep
+    storage, writer, erasures
         Make it durable.
-    auditor, folder
+    ledger, database
         The ledger: what was erased, and the entry of what is done here.
-    turns, workers
+    lock, threads
         Who may touch the model, and the threads.
-    now_ms
-        The time, in milliseconds since 1970.
-    steady_ms
-        The time that nobody can set, for periods; see `Clock.steady_ms`.
+    copier
+        Copies the model.
     holders
         Told of samples that are held by what goes on here.
+    clock
+        Tells the time.
     """
 
-    def __init__(
-        self,
-        live: Live,
-        keeper: Keeper,
-        committer: Committer,
-        upkeep: Upkeep,
-        auditor: Auditor,
-        folder: Folder,
-        turns: Turns,
-        workers: Workers,
-        now_ms: Callable[[], int],
-        steady_ms: Callable[[], int],
-        holders: Holders,
-    ) -> None:
-        self._live = live
-        self._keeper = keeper
-        self._committer = committer
-        self._upkeep = upkeep
-        self._auditor = auditor
-        self._folder = folder
-        self._turns = turns
-        self._workers = workers
-        self._now_ms = now_ms
-        self._steady_ms = steady_ms
-        self._holders = holders
-        self._one_fit = asyncio.Lock()
+    _state: ModelState
+    _storage: Storage
+    _writer: Writer
+    _erasures: Erasures
+    _ledger: Ledger
+    _database: LedgerWorker
+    _lock: ModelLock
+    _threads: Threads
+    _copier: ModelCopier
+    _holders: Holders
+    _clock: Clock
+    _one_fit: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def restore(self, path: Path) -> Restored:
         """Replace the model by that of a snapshot file, less what was erased, rectified or expired since.
@@ -120,30 +113,25 @@ class Replacing:
             When it cannot be written; nothing has changed.
         """
         # Before its turn, for which others would wait.
-        await self._workers.compile(partial(prepare_model_file, path))
-        async with self._turns.mutation():
+        await self._threads.compile(partial(prepare_model_file, path))
+        async with self._lock.mutation():
             self._require_sound()
-            with self._turns.reading():
-                loaded = await self._workers.save(partial(self._load, path))
-                gone = await self._folder.read(loaded.erased_since)
-                filtered = await self._workers.save(partial(loaded.without, gone, self._now_ms()))
-            live, old = self._live, self._live.model.samples_
+            with self._lock.reading():
+                loaded = await self._threads.save(partial(self._load, path))
+                gone = await self._database.read(loaded.erased_since)
+                filtered = await self._threads.save(partial(loaded.without, gone, self._clock.now_ms()))
+            state, old = self._state, self._state.model.samples_
             store = filtered.model.samples_
             n_lost = sum(not store.contains(name) for name in old.ids())
             dropped = filtered.dropped
-            notes = partial(
-                self._auditor.event,
-                "restore",
-                {
-                    "model_version": live.version + 1,
-                    "snapshot_model_version": filtered.snapshot.model_version,
-                    **dropped_fields(dropped),
-                    "no_longer_held": n_lost,
-                },
-            )
-            next_id = max(live.next_id, old.next_id, filtered.snapshot.facts.next_id, store.next_id)
-            epoch = new_epoch()
-            await self._upkeep.replace_all(filtered.model, notes, epoch=epoch, next_id=next_id)
+            fields: dict[str, Field] = {
+                "model_version": state.version + 1,
+                "snapshot_model_version": filtered.snapshot.model_version,
+                **dropped_fields(dropped),
+                "no_longer_held": n_lost,
+            }
+            next_id = max(state.next_id, old.next_id, filtered.snapshot.facts.next_id, store.next_id)
+            await self._put_in_place(Restore(filtered.model, new_epoch(), next_id), fields)
             return Restored(
                 snapshot_model_version=filtered.snapshot.model_version,
                 n_samples=filtered.model.n_samples_,
@@ -151,12 +139,62 @@ class Replacing:
                 dropped_rectified=dropped["rectification"],
                 dropped_expired=dropped["expiry"],
                 no_longer_held=n_lost,
-                model_version=live.version,
+                model_version=state.version,
                 verified=loaded.checked,
             )
 
+    async def _put_in_place(self, command: Restore, fields: dict[str, Field]) -> None:
+        """Put another model in place of the live one, on the disk and in memory; in the turn of a mutation.
+
+        The new snapshot is the instant at which it happens. What the journal has to note of it is in the snapshot too,
+        so that a server that is killed in between finds it there.
+
+        Raises
+        ------
+        StorageError, JournalFullError
+            When the snapshot or the journal cannot be written; nothing has changed.
+        """
+        state, storage, erasures, head = self._state, self._storage, self._erasures, self._ledger.head
+        old = state.model
+        notes = self._ledger.event("restore", fields)
+        facts = replace(
+            facts_of(state, storage, self._ledger),
+            model_version=state.version + 1,
+            next_id=command.next_id,
+            epoch=command.epoch,
+            seq=state.seq + 1,
+            restore_notes=notes.decode(),
+        )
+        finished, period = erasures.waiting(), state.period
+        take_back: Callable[[], None] | None = None
+        if not storage.is_ephemeral:
+            try:
+                with erasures.halting():
+                    take_back = await self._threads.save(partial(storage.write_instead, command.model, facts))
+            except ServiceError:
+                self._ledger.rewind(head)
+                raise
+        try:
+            await erasures.write_journal(partial(storage.journal.rotate, facts.seq))
+            await self._writer.record(lambda: notes, command)
+        except JournalFullError:
+            # Nothing is in the journal, which goes on: a snapshot of what did not happen must not be found.
+            self._ledger.rewind(head)
+            if take_back is not None:
+                with erasures.halting():
+                    await self._threads.save(take_back)
+            raise
+        except JournalError:
+            state.halt(StopReason.DISK_FAILED)  # the snapshot stands: a restart goes on from it
+            raise UnavailableError("failed") from None
+        await self._copier.let_go(old)
+        if not storage.is_ephemeral:
+            with erasures.halting():
+                await erasures.remove_older_files()
+            self._threads.begin(erasures.finish(finished, period))
+
     async def fit(
-        self, kind: str, parameters: dict[str, Any], report: Report, *, claim: Claim | None = None
+        self, kind: str, parameters: dict[str, Any], report: Report, *, key: IdempotencyKey | None = None
     ) -> dict[str, Any]:
         """Fit another model on the samples held; mutations meanwhile are made on both.
 
@@ -167,8 +205,8 @@ class Replacing:
         InputError
             When the parameters do not fit together.
         """
-        fitted = await self._fit(kind, parameters, report, claim)
-        model = self._live.model
+        fitted = await self._fit(kind, parameters, report, key)
+        model = self._state.model
         return {"model_version": fitted.version, "n_samples": model.n_samples_, "parameters": model.get_params()}
 
     async def rebuild(self) -> list[str]:
@@ -179,92 +217,86 @@ class Replacing:
         return (await self._fit(None, {}, _nobody)).traceless
 
     async def _fit(
-        self, kind: str | None, parameters: dict[str, Any], report: Report, claim: Claim | None = None
+        self, kind: str | None, parameters: dict[str, Any], report: Report, key: IdempotencyKey | None = None
     ) -> _Fitted:
         # One at a time: the second must begin with what the first has put in place.
         async with self._one_fit:
-            return await self._fit_alone(kind, parameters, report, claim)
+            return await self._fit_alone(kind, parameters, report, key)
 
     async def _fit_alone(
-        self, kind: str | None, parameters: dict[str, Any], report: Report, claim: Claim | None
+        self, kind: str | None, parameters: dict[str, Any], report: Report, key: IdempotencyKey | None
     ) -> _Fitted:
-        live = self._live
-        async with self._turns.mutation(refusable=False):
+        state = self._state
+        async with self._lock.mutation(refusable=False):
             self._require_sound()
-            meanwhile = self._committer.follow()
-            traceless, epoch = list(live.pending), live.epoch
+            meanwhile = self._writer.follow()
+            traceless, epoch = list(state.pending), state.epoch
             try:
-                copy = await self._upkeep.cleaned(_wiped_samples)
+                copy = await self._copier.cleaned(_wiped_samples)
             except BaseException:
-                self._committer.unfollow(meanwhile)
+                self._writer.unfollow(meanwhile)
                 raise
             hold = self._holders.hold("fit", is_served_next=True)
         try:
             report(0.05)
             # Nothing of the live model is read after this: a restore may let go of it meanwhile.
-            kind, schema = kind or live.model.kind, live.model.schema_
-            estimator = another_estimator(kind, parameters, live.model)
+            kind, schema = kind or state.model.kind, state.model.schema_
+            estimator = another_estimator(kind, parameters, state.model)
             chosen = estimator.get_params()
             # Also what changes and predictions will need: nothing may be compiled once the new model is served.
-            await self._workers.compile(partial(prepare_kernels, kind, schema, chosen))
-            model = await self._workers.build(partial(refit, estimator, copy))
+            await self._threads.compile(partial(prepare_kernels, kind, schema, chosen))
+            model = await self._threads.build(partial(refit, estimator, copy))
             report(0.9)
             while len(meanwhile) > _FEW_CHANGES:
                 self._require_same(epoch)
-                plans = list(meanwhile)
-                del meanwhile[: len(plans)]
-                await self._workers.build(partial(make_held, model, plans))
+                commands = list(meanwhile)
+                del meanwhile[: len(commands)]
+                await self._threads.build(partial(apply_held, model, commands))
             # From here on it must not be cut: what is in the journal must be in the model.
-            swap = self._swap(model, FitBody(kind, chosen), meanwhile, epoch, claim)
-            version = await self._workers.finish(swap)
+            swap = self._swap(Fit(model, FitBody(kind, chosen), key), meanwhile, epoch)
+            version = await self._threads.finish(swap)
         finally:
-            self._committer.unfollow(meanwhile)
+            self._writer.unfollow(meanwhile)
             hold.let_go()
         return _Fitted(version, traceless)
 
-    async def _swap(
-        self, model: ServedModel, fitted: FitBody, meanwhile: list[Plan[Any]], epoch: int, claim: Claim | None
-    ) -> int:
-        """Make the last changes on a fitted model, and put it in place of the live one; return its version.
+    async def _swap(self, command: Fit, meanwhile: list[Command[Any]], epoch: int) -> int:
+        """Apply the last changes to a fitted model, and put it in place of the live one; return its version.
 
         Raises
         ------
         SupersededError
             When the samples are not those any more that it was fitted on, with the changes since; nothing has changed.
         """
-        live, old = self._live, self._live.model
-
-        def swap() -> None:
-            live.model = model
-
-        async with self._turns.mutation(refusable=False):
+        state, old, model, key = self._state, self._state.model, command.model, command.key
+        async with self._lock.mutation(refusable=False):
             self._require_sound()
             self._require_same(epoch)
-            make_held(model, meanwhile)
-            self._committer.unfollow(meanwhile)
-            version = live.version + 1
-            fields: dict[str, Field] = {"model_version": version, "kind": fitted.kind}
+            apply_held(model, meanwhile)
+            self._writer.unfollow(meanwhile)
+            version = state.version + 1
+            fields: dict[str, Field] = {"model_version": version, "kind": model.kind}
 
             def notes() -> bytes:
-                noted = self._auditor.event("fit", fields)
-                if claim is None:
+                noted = self._ledger.event("fit", fields)
+                if key is None:
                     return noted
-                now_ms, n_samples = self._steady_ms(), model.n_samples_
-                return with_idempotency(noted, claim.record(now_ms=now_ms, model_version=version, n_samples=n_samples))
+                now_ms, n_samples = self._clock.steady_ms(), model.n_samples_
+                return with_idempotency(noted, key.record(now_ms=now_ms, model_version=version, n_samples=n_samples))
 
-            await self._committer.record(notes, body=encode(fitted), changes=1, then=swap)
-            await self._upkeep.let_go(old)
+            await self._writer.record(notes, command)
+            await self._copier.let_go(old)
             return version
 
     async def verify(self, report: Report) -> dict[str, Any]:
         """Compare the live model with a fresh fit on the samples held."""
-        async with self._turns.mutation(refusable=False):
-            copy = await self._upkeep.copied()
-            version, n_samples = self._live.version, copy.n_samples_
+        async with self._lock.mutation(refusable=False):
+            copy = await self._copier.copied()
+            version, n_samples = self._state.version, copy.n_samples_
             hold = self._holders.hold("verify")
         report(0.1)
         # A thread cannot be called back, so that it holds the copy also when the job is cancelled.
-        result = await self._workers.finish(self._verified(copy, hold))
+        result = await self._threads.finish(self._verified(copy, hold))
         distance = {} if result.distance_to_fresh is None else {"distance_to_fresh": result.distance_to_fresh}
         return {
             **distance,
@@ -278,23 +310,23 @@ class Replacing:
     async def _verified(self, copy: ServedModel, hold: Hold) -> Verification:
         with hold:
             try:
-                return await self._workers.build(copy.verify)
+                return await self._threads.build(copy.verify)
             finally:
-                await self._workers.build(partial(let_go_of, copy))
+                await self._threads.build(partial(let_go_of, copy))
 
     def _load(self, path: Path) -> _Loaded:
         taken = describe(path, read_notes(path))
         # Versions of another history cannot be compared: then everything known to be erased is dropped.
-        since = taken.facts.model_version if taken.facts.lineage == self._keeper.lineage else -1
+        since = taken.facts.model_version if taken.facts.lineage == self._storage.lineage else -1
         loaded = load_sent(path)
         return _Loaded(loaded.model, taken, since, _checked(loaded))
 
     def _require_same(self, epoch: int) -> None:
-        if self._live.epoch != epoch:
+        if self._state.epoch != epoch:
             raise SupersededError("a restore replaced the samples meanwhile: begin again")
 
     def _require_sound(self) -> None:
-        if self._live.failed:
+        if self._state.failed:
             raise UnavailableError("failed")
 
 
@@ -305,11 +337,11 @@ class _Loaded:
     model: ServedModel
     snapshot: Snapshot
     since: int
-    checked: str  # how far, see `outcomes.Restored`
+    checked: str  # how far, see `results.Restored`
 
-    def erased_since(self, store: AuditStore) -> dict[str, str]:
+    def erased_since(self, database: LedgerDatabase) -> dict[str, str]:
         """Return those of its samples that were erased after it was written, and how."""
-        return dict(store.erased_since(self.model.samples_.ids(), self.since))
+        return dict(database.erased_since(self.model.samples_.ids(), self.since))
 
     def without(self, gone: dict[str, str], now_ms: int) -> _Filtered:
         """Drop samples, and those that have expired."""
@@ -341,8 +373,3 @@ def _checked(loaded: LoadedModel) -> str:
 
 def _nobody(share: float) -> None:
     """Take in progress that nobody follows."""
-
-
-def new_epoch() -> int:
-    """Name an order of samples; cursors of another order are refused."""
-    return secrets.randbits(48)

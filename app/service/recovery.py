@@ -17,27 +17,35 @@ do in the snapshot.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from oubli.app.clock import Clock
-from oubli.app.errors import StartError, StorageError
-from oubli.app.ledger.chain import ACCEPTED, ACCEPTED_KEY, SIGNING_KEY, Entry, original_of
-from oubli.app.ledger.database import AuditStore, PendingErasure, compare_head
-from oubli.app.ledger.keys import AuditKeys, KeyNames
-from oubli.app.ledger.ledger import Auditor, Field
-from oubli.app.ledger.notes import read_notes
-from oubli.app.service.checkpoint import facts_of
-from oubli.app.service.rebuild import new_epoch
-from oubli.app.service.replay import EXPORT, Replayed
+import orjson
+
+from oubli.app.errors import JournalError, StartError, StorageError
+from oubli.app.ledger.entries import ACCEPTED, ACCEPTED_KEY, SIGNING_KEY, Entry, original_of, read_notes
+from oubli.app.ledger.keys import KeyNames
+from oubli.app.ledger.ledger import Ledger
+from oubli.app.service.bodies import AddBody, decode
+from oubli.app.service.copies import facts_of
 from oubli.app.service.restoration import drop_gone, dropped_fields
-from oubli.app.service.state import Live, Pending
-from oubli.app.storage.journal import Journal, JournalError, Record
-from oubli.app.storage.keeper import Keeper
-from oubli.app.storage.snapshots import Recovered, Snapshot
-from oubli.core.errors import FileError
+from oubli.app.service.state import ModelState, Pending, new_epoch
+from oubli.app.storage.journal import Record
+from oubli.core.errors import FileError, OubliError
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from oubli.app.ledger.database import LedgerDatabase, PendingErasure
+    from oubli.app.ledger.keys import LedgerKeys
+    from oubli.app.ledger.ledger import Field
+    from oubli.app.storage.journal import Journal
+    from oubli.app.storage.snapshots import Recovered, Snapshot
+    from oubli.app.storage.storage import Storage
+    from oubli.app.times import Clock
+
+EXPORT = "export"  # the type of the ledger's entry of a snapshot that was handed out
 REGROWN = "trees-grown-anew"  # the type of the ledger's entry
 
 _AT_ONCE = 1000  # records folded in one transaction
@@ -69,7 +77,7 @@ class Found:
 
     Attributes
     ----------
-    live, auditor
+    state, ledger
         What to serve, and who goes on with the ledger.
     n_records
         How many records of the journal were made again.
@@ -77,17 +85,17 @@ class Found:
         What a person should be told.
     """
 
-    live: Live
-    auditor: Auditor
+    state: ModelState
+    ledger: Ledger
     n_records: int
     notes: list[str]
 
 
 def recover(
     recovered: Recovered,
-    keeper: Keeper,
-    store: AuditStore,
-    keys: AuditKeys,
+    storage: Storage,
+    database: LedgerDatabase,
+    keys: LedgerKeys,
     clock: Clock,
     choice: LedgerChoice,
 ) -> Found:
@@ -98,49 +106,82 @@ def recover(
     StartError
         When the files do not belong together, with the remedy.
     """
-    snapshot, journal = recovered.snapshot, keeper.journal
+    snapshot, journal = recovered.snapshot, storage.journal
     facts = snapshot.facts
-    keeper.lineage = facts.lineage or keeper.lineage
-    lost = require_keys(store, journal, keys, choice)
+    storage.lineage = facts.lineage or storage.lineage
+    lost = require_keys(database, journal, keys, choice)
     if choice.newer is not None:
-        store.adopt(choice.newer, lambda: _require_named(store, keys, choice))
-        store.flush()
-        lost = keys.missing(_named(store, journal))
-    _finish_restore(snapshot, keeper)
-    fold_journal(store, journal, across_gap=choice.accept_missing)
-    accepted = _check_ledger(store, snapshot, choice)
+        database.adopt(choice.newer, lambda: _require_named(database, keys, choice))
+        database.flush()
+        lost = keys.missing(_named(database, journal))
+    _finish_restore(snapshot, storage)
+    fold_journal(database, journal, across_gap=choice.accept_missing)
+    accepted = _check_ledger(database, snapshot, choice)
     if facts.restore_notes:
-        store.flush()  # the journal is what the ledger's file could be made from again
-        _remove_older(keeper, facts.seq)
-    live_model = Replayed(recovered.model, facts.model_version, facts.next_id, facts.exports, facts.seq)
-    live_model.make(journal.records(facts.seq))
-    auditor = Auditor.of(store, keys, clock.now_ms)
-    live = Live(
-        live_model.model,
-        live_model.version,
+        database.flush()  # the journal is what the ledger's file could be made from again
+        _remove_older(storage, facts.seq)
+    state = ModelState(
+        recovered.model,
+        facts.model_version,
         new_epoch() if facts.epoch is None else facts.epoch,
-        seq=live_model.seq,
-        next_id=live_model.next_id,
-        exports=live_model.exports,
-        pending={one.receipt_id: _inherited(one, clock) for one in store.pending()},
+        seq=facts.seq,
+        next_id=facts.next_id,
+        exports=facts.exports,
     )
+    n_records = replay(state, journal.records(facts.seq))
+    ledger = Ledger.of(database, keys, clock.now_ms)
+    state.pending = {one.receipt_id: _inherited(one, clock) for one in database.pending()}
     if accepted:
-        _write_down(live, keeper, store, [auditor.event(ACCEPTED, {"snapshot_index": facts.ledger_index})])
-    notes = _catch_up(live, keeper, store, auditor, clock)
+        _write_down(state, storage, database, [ledger.event(ACCEPTED, {"snapshot_index": facts.ledger_index})])
+    notes = _catch_up(state, storage, database, ledger, clock)
     if lost:
-        _write_down(live, keeper, store, accepted_keys(auditor, lost))
+        _write_down(state, storage, database, accepted_keys(ledger, lost))
         notes.append(f"going on without keys that the ledger names: {', '.join(lost.files())}")
     if recovered.regrown:
-        _note_regrown(live, auditor, keeper, store)
-    return Found(live, auditor, live_model.n_records, notes)
+        _note_regrown(state, ledger, storage, database)
+    return Found(state, ledger, n_records, notes)
 
 
-def require_keys(store: AuditStore, journal: Journal, keys: AuditKeys, choice: LedgerChoice) -> KeyNames:
+def replay(state: ModelState, records: Iterable[Record]) -> int:
+    """Apply the journal's records to a model from a snapshot, in their order; return how many there were.
+
+    Raises
+    ------
+    StartError
+        When the model refuses one, or a number is missing.
+    """
+    n_records = 0
+    for record in records:
+        if record.seq != state.seq + 1:
+            raise StartError(
+                f"the journal goes on with record {record.seq} after {state.seq}: a segment is missing. Restore "
+                "all files of the data directory from one backup"
+            )
+        try:
+            if record.body:
+                body = decode(record.body)
+                state.model = body.redo(state.model, state.exports)
+                if isinstance(body, AddBody):
+                    state.next_id = max(state.next_id, body.next_id)
+            elif record.notes:
+                state.exports += sum(e["type"] == EXPORT for e in orjson.loads(record.notes).get("entries", ()))
+        except (OubliError, ValueError, KeyError, TypeError):
+            # The text could hold what was submitted.
+            raise StartError(
+                f"record {record.seq} of the journal does not fit the model: the files of the data directory are "
+                "not of one time. Restore all of them from one backup"
+            ) from None
+        state.seq, state.version = record.seq, record.version
+        n_records += 1
+    return n_records
+
+
+def require_keys(database: LedgerDatabase, journal: Journal, keys: LedgerKeys, choice: LedgerChoice) -> KeyNames:
     """Refuse a directory whose ledger names keys that are not there; return those that an admin goes on without.
 
     Only then are keys made that nobody has named yet.
     """
-    named = _named(store, journal)
+    named = _named(database, journal)
     if not choice.accept_missing_keys:
         keys.require(named)
     lost = keys.missing(named)
@@ -148,24 +189,24 @@ def require_keys(store: AuditStore, journal: Journal, keys: AuditKeys, choice: L
     return lost
 
 
-def accepted_keys(auditor: Auditor, lost: KeyNames) -> list[bytes]:
+def accepted_keys(ledger: Ledger, lost: KeyNames) -> list[bytes]:
     """Make the entries that say which keys an admin went on without."""
     kinds = [
         *(("signing", name) for name in sorted(lost.signing)),
         *(("hashing", name) for name in sorted(lost.hashing)),
     ]
-    return [auditor.event(ACCEPTED_KEY, {"key": kind, "lost_key_id": name}) for kind, name in kinds]
+    return [ledger.event(ACCEPTED_KEY, {"key": kind, "lost_key_id": name}) for kind, name in kinds]
 
 
-def _require_named(store: AuditStore, keys: AuditKeys, choice: LedgerChoice) -> None:
+def _require_named(database: LedgerDatabase, keys: LedgerKeys, choice: LedgerChoice) -> None:
     if not choice.accept_missing_keys:
-        keys.require(store.named_keys())
+        keys.require(database.named_keys())
 
 
-def _named(store: AuditStore, journal: Journal) -> KeyNames:
+def _named(database: LedgerDatabase, journal: Journal) -> KeyNames:
     """Return the keys that the ledger names, with those in the journal that it lags behind."""
-    named, accepted = store.named_keys(), set()
-    for entry in _unfolded(store, journal):
+    named, accepted = database.named_keys(), set()
+    for entry in _unfolded(database, journal):
         if entry["type"] == SIGNING_KEY:
             named.signing.add(entry["key_id"])
         elif entry["type"] == ACCEPTED_KEY:
@@ -175,22 +216,22 @@ def _named(store: AuditStore, journal: Journal) -> KeyNames:
     return named - KeyNames(accepted, accepted)
 
 
-def _unfolded(store: AuditStore, journal: Journal) -> Iterator[Entry]:
+def _unfolded(database: LedgerDatabase, journal: Journal) -> Iterator[Entry]:
     """Return the entries that the ledger's file does not have yet."""
-    for record in journal.records(max(store.applied_seq(), (journal.first_seq or 1) - 1)):
+    for record in journal.records(max(database.applied_seq(), (journal.first_seq or 1) - 1)):
         if record.notes:
             yield from map(original_of, read_notes(record.notes).entries)
 
 
-def _write_down(live: Live, keeper: Keeper, store: AuditStore, notes: list[bytes]) -> None:
+def _write_down(state: ModelState, storage: Storage, database: LedgerDatabase, notes: list[bytes]) -> None:
     """Have the ledger say something, before anything is served."""
-    records = [Record(live.seq + i, live.version, b"", one) for i, one in enumerate(notes, 1)]
-    live.seq = records[-1].seq
-    keeper.journal.append(records, reserve=True)
-    store.fold_many([(record.seq, record.notes) for record in records])
+    records = [Record(state.seq + i, state.version, b"", one) for i, one in enumerate(notes, 1)]
+    state.seq = records[-1].seq
+    storage.journal.append(records, reserve=True)
+    database.fold_many([(record.seq, record.notes) for record in records])
 
 
-def _catch_up(live: Live, keeper: Keeper, store: AuditStore, auditor: Auditor, clock: Clock) -> list[str]:
+def _catch_up(state: ModelState, storage: Storage, database: LedgerDatabase, ledger: Ledger, clock: Clock) -> list[str]:
     """Drop what a ledger that is newer than the samples says is gone; return what to tell of it.
 
     Raises
@@ -198,11 +239,11 @@ def _catch_up(live: Live, keeper: Keeper, store: AuditStore, auditor: Auditor, c
     StartError
         When it cannot be told what is gone, or the disk refuses; nothing is served then.
     """
-    model, version, told = live.model, live.version, store.last_model_version()
-    if told <= version and store.applied_seq() <= live.seq:
+    model, version, told = state.model, state.version, database.last_model_version()
+    if told <= version and database.applied_seq() <= state.seq:
         return []
     try:
-        gone = store.erased_since(model.samples_.ids(), version)
+        gone = database.erased_since(model.samples_.ids(), version)
     except FileError:
         raise StartError(
             "the ledger tells of erasures after the newest record of the journal, and their hashing key is gone, so "
@@ -211,25 +252,25 @@ def _catch_up(live: Live, keeper: Keeper, store: AuditStore, auditor: Auditor, c
         ) from None
     counts = drop_gone(model, gone, clock.now_ms())
     # What happened after the backup was taken is lost, the same versions mean other states there.
-    keeper.lineage = secrets.token_hex(16)
-    live.version, live.epoch = max(version, told) + 1, new_epoch()
-    live.seq = max(live.seq, store.applied_seq()) + 1
-    live.next_id = _free_id(store, max(live.next_id, model.samples_.next_id), version)
-    live.exports = max(live.exports, store.count_of_type(EXPORT))
+    storage.lineage = secrets.token_hex(16)
+    state.version, state.epoch = max(version, told) + 1, new_epoch()
+    state.seq = max(state.seq, database.applied_seq()) + 1
+    state.next_id = _free_id(database, max(state.next_id, model.samples_.next_id), version)
+    state.exports = max(state.exports, database.count_of_type(EXPORT))
     fields: dict[str, Field] = {
-        "model_version": live.version,
+        "model_version": state.version,
         "snapshot_model_version": version,
         **dropped_fields(counts),
         "at_start": True,
     }
-    notes = auditor.event("restore", fields)
-    facts = replace(facts_of(live, keeper, auditor), restore_notes=notes.decode())
+    notes = ledger.event("restore", fields)
+    facts = replace(facts_of(state, storage, ledger), restore_notes=notes.decode())
     try:
-        keeper.write(model, facts)
-        _finish_writing(keeper, live.seq, live.version, notes)
-        store.fold_many([(live.seq, notes)])
-        store.flush()
-        _remove_older(keeper, live.seq)
+        storage.write(model, facts)
+        _finish_writing(storage, state.seq, state.version, notes)
+        database.fold_many([(state.seq, notes)])
+        database.flush()
+        _remove_older(storage, state.seq)
     except (StorageError, JournalError):
         raise StartError(
             "what the ledger says is erased cannot be dropped, because the data directory cannot be written: make room "
@@ -239,20 +280,20 @@ def _catch_up(live: Live, keeper: Keeper, store: AuditStore, auditor: Auditor, c
     return [f"the ledger is newer than the samples: what it says is gone was dropped ({dropped})"]
 
 
-def _free_id(store: AuditStore, first: int, version: int) -> int:
+def _free_id(database: LedgerDatabase, first: int, version: int) -> int:
     """Return a number above those that were given out as ids, as far as the ledger knows: by their erasures."""
     while True:
-        erased = store.erased_since([str(number) for number in range(first, first + _IDS_AT_ONCE)], version)
+        erased = database.erased_since([str(number) for number in range(first, first + _IDS_AT_ONCE)], version)
         if not erased:
             return first
         first = max(map(int, erased)) + 1
 
 
-def _note_regrown(live: Live, auditor: Auditor, keeper: Keeper, store: AuditStore) -> None:
+def _note_regrown(state: ModelState, ledger: Ledger, storage: Storage, database: LedgerDatabase) -> None:
     """Write down that the trees were grown anew; those of a kind that is not exact are others now, as after a scrub."""
-    live.version += live.model.guarantee != "exact"
-    fields: dict[str, Field] = {"model_version": live.version, "kind": live.model.kind}
-    _write_down(live, keeper, store, [auditor.event(REGROWN, fields)])
+    state.version += state.model.guarantee != "exact"
+    fields: dict[str, Field] = {"model_version": state.version, "kind": state.model.kind}
+    _write_down(state, storage, database, [ledger.event(REGROWN, fields)])
 
 
 def _inherited(erasure: PendingErasure, clock: Clock) -> Pending:
@@ -261,11 +302,11 @@ def _inherited(erasure: PendingErasure, clock: Clock) -> Pending:
     return Pending(erasure.seq, min(clock.steady_since(at_ms), clock.steady_since_wall(at_ms)), is_inherited=True)
 
 
-def _finish_restore(snapshot: Snapshot, keeper: Keeper) -> None:
+def _finish_restore(snapshot: Snapshot, storage: Storage) -> None:
     """Do what is left of a restore when its snapshot was written and the server was killed then."""
-    facts, journal = snapshot.facts, keeper.journal
+    facts, journal = snapshot.facts, storage.journal
     if facts.restore_notes and journal.last_seq < facts.seq:
-        _finish_writing(keeper, facts.seq, facts.model_version, facts.restore_notes.encode())
+        _finish_writing(storage, facts.seq, facts.model_version, facts.restore_notes.encode())
     if journal.last_seq < facts.seq:
         raise StartError(
             f"the journal ends with record {journal.last_seq}, and {snapshot.path.name} has taken in {facts.seq}: "
@@ -273,17 +314,17 @@ def _finish_restore(snapshot: Snapshot, keeper: Keeper) -> None:
         )
 
 
-def _finish_writing(keeper: Keeper, seq: int, version: int, notes: bytes) -> None:
+def _finish_writing(storage: Storage, seq: int, version: int, notes: bytes) -> None:
     """Let the journal go on behind the snapshot of a restore, with the record of that."""
-    keeper.journal.rotate(seq)
-    keeper.journal.append([Record(seq, version, b"", notes)], reserve=True)
+    storage.journal.rotate(seq)
+    storage.journal.append([Record(seq, version, b"", notes)], reserve=True)
 
 
-def _remove_older(keeper: Keeper, seq: int) -> None:
+def _remove_older(storage: Storage, seq: int) -> None:
     """Remove snapshots and segments from before a restore: they may hold what it dropped."""
     try:
-        keeper.replace_older(seq)
-        keeper.journal.drop_before(seq)
+        storage.replace_older(seq)
+        storage.journal.drop_before(seq)
     except (StorageError, JournalError):
         raise StartError(
             "files from before a restore hold what is erased, and cannot be removed: see to the owner of the data "
@@ -291,9 +332,9 @@ def _remove_older(keeper: Keeper, seq: int) -> None:
         ) from None
 
 
-def fold_journal(store: AuditStore, journal: Journal, *, across_gap: bool = False) -> None:
+def fold_journal(database: LedgerDatabase, journal: Journal, *, across_gap: bool = False) -> None:
     """Bring the ledger's file up to the journal."""
-    applied = store.applied_seq()
+    applied = database.applied_seq()
     first = journal.first_seq
     # A ledger that lags behind the journal's beginning is older than the snapshot; see `_check_ledger`.
     after = applied if first is None or applied + 1 >= first else first - 1
@@ -302,18 +343,18 @@ def fold_journal(store: AuditStore, journal: Journal, *, across_gap: bool = Fals
         if record.notes:
             due.append((record.seq, record.notes))
         if len(due) >= _AT_ONCE:
-            store.fold_many(due, across_gap=across_gap)
+            database.fold_many(due, across_gap=across_gap)
             due = []
     if due:
-        store.fold_many(due, across_gap=across_gap)
+        database.fold_many(due, across_gap=across_gap)
 
 
-def _check_ledger(store: AuditStore, snapshot: Snapshot, choice: LedgerChoice) -> bool:
+def _check_ledger(database: LedgerDatabase, snapshot: Snapshot, choice: LedgerChoice) -> bool:
     """Refuse a ledger that does not hold what the snapshot has seen; whether that was accepted."""
     facts = snapshot.facts
     if not facts.ledger_hash:
         return False
-    relation = compare_head(store, facts.ledger_index, facts.ledger_hash)
+    relation = database.relation_to(facts.ledger_index, facts.ledger_hash)
     if relation == "same or newer":
         return False
     if relation == "older" and choice.accept_missing:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from oubli.app.storage.models import ServedModel
+if TYPE_CHECKING:
+    from oubli.app.storage.models import ServedModel
 
 KINDS = ("deletion", "rectification", "expiry")
 
@@ -17,7 +19,7 @@ def drop_gone(model: ServedModel, gone: Mapping[str, str], now_ms: int) -> dict[
     model
         Nobody else uses it meanwhile.
     gone
-        Ids that it holds, and what they were erased by; see `AuditStore.erased_since`.
+        Ids that it holds, and what they were erased by; see `LedgerDatabase.erased_since`.
     now_ms
         The time: samples that have expired by then go too.
     """

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from oubli.app.clock import Clock
-from oubli.app.service.state import Live
-from oubli.app.service.sweeper import refuses
+from oubli.app.service.commands import DeleteSamples
+
+if TYPE_CHECKING:
+    from oubli.app.service.state import ModelState
+    from oubli.app.service.writer import Writer
+    from oubli.app.times import Clock
 
 log = logging.getLogger("oubli.service")
 
@@ -16,30 +20,28 @@ _TICK = 0.5  # seconds between two looks at the clock
 _MOST_AT_ONCE = 1000
 
 
-class Expiring:
+@dataclass(eq=False, repr=False)
+class Retention:
     """The background task that lets samples expire.
 
     Parameters
     ----------
-    live
+    state
         What is served.
     clock
         Tells the time, and whether it can be trusted.
     max_share
         Largest share of the samples that may expire at once without being confirmed.
-    expire
-        Deletes samples by their ids.
+    writer
+        Deletes what has expired.
     """
 
-    def __init__(
-        self, live: Live, clock: Clock, max_share: float, expire: Callable[[Sequence[str]], Awaitable[None]]
-    ) -> None:
-        self._live = live
-        self._clock = clock
-        self._max_share = max_share
-        self._expire = expire
-        self._confirmed = 0
-        self._refusal: str | None = None
+    _state: ModelState
+    _clock: Clock
+    _max_share: float
+    _writer: Writer
+    _confirmed: int = field(default=0, init=False)
+    _refusal: str | None = field(default=None, init=False)
 
     @property
     def paused(self) -> str | None:
@@ -63,9 +65,9 @@ class Expiring:
 
     async def sweep(self) -> None:
         """Delete what is due, unless the clock or the number of samples says that something is wrong."""
-        store, now = self._live.model.samples_, self._clock.now_ms()
+        store, now = self._state.model.samples_, self._clock.now_ms()
         first = store.next_expiry()
-        if self._live.failed or self._clock.paused or first is None or first > now:
+        if self._state.failed or self._clock.paused or first is None or first > now:
             return
         due = store.due(now, len(store))
         unconfirmed = [name for name in due if (store.expiry(name) or 0) > self._confirmed]
@@ -76,4 +78,27 @@ class Expiring:
                 log.warning("expiry is paused: %s", self._refusal)
             return
         for start in range(0, len(due), _MOST_AT_ONCE):
-            await self._expire(due[start : start + _MOST_AT_ONCE])
+            await self._writer.execute(DeleteSamples(due[start : start + _MOST_AT_ONCE], kind="expiry"))
+
+
+def refuses(*, n_held: int, n_due: int, max_share: float) -> str | None:
+    """Return why a sweep must wait until it is confirmed, or None when it may go on.
+
+    A retention period with a mistake in it, or one that is new to samples already held, lets half of a model expire in
+    one night. One sample may always go: in a small model it is a large share.
+
+    Parameters
+    ----------
+    n_held
+        Samples held.
+    n_due
+        Those of them whose time is over and that nobody has confirmed.
+    max_share
+        Largest share of the samples held that may go at once; 0 has every sample confirmed.
+    """
+    allowed = max(1, int(max_share * n_held)) if max_share > 0 else 0
+    if n_due <= allowed:
+        return None
+    return (
+        f"{n_due} of {n_held} samples have expired at once, max_expiry_share lets {allowed} go: look why, and confirm"
+    )

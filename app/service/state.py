@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass, field
-from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from oubli.app.storage.models import ServedModel
-
-
-class StopReason(StrEnum):
-    """Why nothing is changed at present; `GET /readyz` and `GET /model` tell it."""
-
-    DISK_FAILED = "disk-failed"
-    """A write or a flush has failed: only a restart can tell what the disk holds."""
-    MODEL_UNUSABLE = "model-unusable"
-    """A change failed inside the model: only a restart can tell what it should be."""
-    LEDGER_FAILED = "ledger-failed"
-    """The ledger does not go on where the journal does: only a restart can tell why."""
-    DISK_FULL = "disk-full"
-    """There is no room on the disk; changes are taken again when there is."""
-    DISK_ERRORS = "disk-errors"
-    """A read or a write has failed before anything was flushed; changes are taken again when they work."""
-    NO_DESCRIPTORS = "no-descriptors"
-    """The process may not open more files; changes are taken again when it may."""
+if TYPE_CHECKING:
+    from oubli.app.errors import StopReason
+    from oubli.app.storage.models import ServedModel
 
 
 @dataclass(slots=True)
@@ -48,7 +34,7 @@ class Pending:
 
 
 @dataclass(slots=True)
-class Live:
+class ModelState:
     """What is served now. It belongs to the event loop.
 
     Attributes
@@ -99,3 +85,8 @@ class Live:
     def halt(self, reason: StopReason) -> None:
         """Change nothing until a restart; the first reason stays."""
         self.halted = self.halted or reason
+
+
+def new_epoch() -> int:
+    """Name an order of samples; cursors of another order are refused."""
+    return secrets.randbits(48)

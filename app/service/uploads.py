@@ -2,7 +2,7 @@
 
 A file without a name is gone with the process, whatever ends it. While it is open it can hold samples that were erased
 since it was written, so an erasure is not finished before it is gone: one that comes in for too long is dropped. A file
-that is whole is restored without what was erased; see `replacing`.
+that is whole is restored without what was erased; see `rebuild`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from oubli.app.errors import UploadError
-from oubli.app.service.holders import Holders
 from oubli.app.storage.directory import TEMPORARY, flush_directory
+
+if TYPE_CHECKING:
+    from oubli.app.service.holders import Holders
 
 _CHUNK = 4 * 2**20  # bytes that are written to the file at once, in a thread
 

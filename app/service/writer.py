@@ -1,14 +1,14 @@
-"""Mutations on their way into the model: planned, written to the journal, made, answered.
+"""The queue of commands, and the one place where the model changes.
 
-    waiting   1 2 3 4 5 6 ...        requests, in the order in which they came
-              +---+ +-----+
-    commit      |      next          as many as touch nothing in common
-                v
-              plan all -> one record each -> journal (one flush to the disk for all) -> make all -> answer all
+    waiting        1 2 3 4 5 6 ...   commands, in the order in which they came
+                   +---+ +-----+
+    transaction      |     next      as many as touch nothing in common
+                     v
+                   plan all -> one record each -> journal (one flush for all) -> apply all -> answer all
 
-What was refused by its plan is answered at once. What the disk refuses is answered with that, and is not in the model:
-the model changes after the flush, never before it. A flush that fails leaves the disk in doubt; then nothing is changed
-any more until a restart reads what is there.
+What is refused when it is planned is answered at once. What the disk refuses is answered with that, and is not in the
+model: the model changes after the flush, never before it. A flush that fails leaves the disk in doubt; then nothing is
+changed any more until a restart reads what is there.
 """
 
 from __future__ import annotations
@@ -18,127 +18,142 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from oubli.app.errors import BusyError, ServiceError, StorageError, UnavailableError
-from oubli.app.ledger.ledger import Auditor, Unlearned
-from oubli.app.ledger.receipts import Receipt
-from oubli.app.service.commands import Change, Done, Request, Settle
-from oubli.app.service.folding import Folder
-from oubli.app.service.lock import Turns
-from oubli.app.service.memory import let_go_of
-from oubli.app.service.plans import LARGE, Ground, Plan, make_all, overwrite
-from oubli.app.service.state import Live, Pending, StopReason
-from oubli.app.service.threads import Workers
-from oubli.app.service.tombstones import Grace
-from oubli.app.service.transaction import Commit, Made, Waiting, with_claim
-from oubli.app.storage.journal import (
-    Journal,
+import orjson
+
+from oubli.app.errors import (
+    BusyError,
     JournalError,
     JournalFullError,
     JournalRefusedError,
     NoDescriptorsError,
-    Record,
+    StopReason,
+    StorageError,
+    UnavailableError,
 )
-from oubli.app.storage.models import ServedModel
-from oubli.app.storage.records import encode
-from oubli.core.errors import OubliError
+from oubli.app.service.commands import (
+    AddSamples,
+    Command,
+    DeleteSamples,
+    Erasure,
+    Fit,
+    ReplaceSample,
+    Restore,
+    apply_all,
+)
+from oubli.app.service.memory import let_go_of
+from oubli.app.service.transaction import LOOP_BUDGET, Cost, Transaction
+from oubli.app.storage.journal import Record
+
+if TYPE_CHECKING:
+    from oubli.app.ledger.ledger import LedgerWorker
+    from oubli.app.service.lock import ModelLock
+    from oubli.app.service.state import ModelState
+    from oubli.app.storage.journal import Journal
+    from oubli.app.storage.models import ServedModel
+    from oubli.app.threads import Threads
 
 log = logging.getLogger("oubli.service")
 
-LOOP_BUDGET = 0.010  # seconds of work that may run on the event loop in one piece
-_LONGEST_PAUSE = 0.050  # seconds that a model may spend there on building parts of itself anew
+R = TypeVar("R")
 _MOST_AT_ONCE = 256
 
-T = TypeVar("T")
 
-
-class Committer:
-    """The queue of mutations and the one place where the model changes.
+@dataclass(eq=False, repr=False)
+class Writer:
+    """Commits commands, several at a time.
 
     Parameters
     ----------
-    live
+    state
         What is changed.
     journal
         What makes it durable.
-    auditor
-        Makes receipts and the entries of the ledger.
-    folder
-        Brings the ledger's file up to what the journal holds.
-    grace
-        Which ids were erased lately.
-    turns
+    ledger
+        Takes the entries of what is committed into its database.
+    begin
+        Makes an empty transaction.
+    lock
         Who may touch the model.
-    workers
-        The threads.
+    threads
+        For the journal, and for commands that take long.
+    max_queue
+        Most commands that wait; erasures wait all the same.
     now_ms
-        The time, in milliseconds since 1970; never runs backwards.
-    steady_ms
-        The time that nobody can set, for periods; see `Clock.steady_ms`.
-    default_expiry
-        Returns when samples expire that say nothing; None for never.
+        The time, in milliseconds since 1970.
     changed
-        Called after each commit.
+        Called after each transaction that changed the model.
     """
 
-    def __init__(
-        self,
-        live: Live,
-        journal: Journal,
-        auditor: Auditor,
-        folder: Folder,
-        grace: Grace,
-        turns: Turns,
-        workers: Workers,
-        *,
-        max_queue: int,
-        now_ms: Callable[[], int],
-        steady_ms: Callable[[], int],
-        default_expiry: Callable[[], int | None],
-        changed: Callable[[], None],
-    ) -> None:
-        self._live = live
-        self._journal = journal
-        self._auditor = auditor
-        self._folder = folder
-        self._grace = grace
-        self._turns = turns
-        self._workers = workers
-        self._max_queue = max_queue
-        self._now_ms = now_ms
-        self._steady_ms = steady_ms
-        self._default_expiry = default_expiry
-        self._changed = changed
-        self._waiting: deque[Waiting] = deque()
-        self._followers: list[list[Plan[Any]]] = []
-        self._use_reserve = False
-        self._wake = asyncio.Event()
+    _state: ModelState
+    _journal: Journal
+    _ledger: LedgerWorker
+    _begin: Callable[[], Transaction]
+    _lock: ModelLock
+    _threads: Threads
+    _max_queue: int
+    _now_ms: Callable[[], int]
+    _changed: Callable[[], object]
+    costs: dict[type[Command[Any]], Cost] = field(init=False)
+    _waiting: deque[Command[Any]] = field(default_factory=deque, init=False)
+    _followers: list[list[Command[Any]]] = field(default_factory=list, init=False)
+    _use_reserve: bool = field(default=False, init=False)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
-    @property
-    def n_waiting(self) -> int:
-        """How many changes wait."""
-        return len(self._waiting)
+    def __post_init__(self) -> None:
+        adding = Cost(200e-6)
+        self.costs = {AddSamples: adding, ReplaceSample: adding, DeleteSamples: Cost(200e-6)}
 
     # --- asking for a change
 
-    def submit(self, change: Change[T], settle: Settle[T]) -> None:
-        """Have a short change made; `settle` is called when it is, perhaps before this returns.
+    def submit(self, command: Command[R], done: Callable[[BaseException | None], None]) -> bool:
+        """Have a short command committed; false, and nothing is done, when it takes long: see `execute`.
+
+        Parameters
+        ----------
+        command
+            What to do.
+        done
+            Called when it is committed or refused, perhaps before this returns; see `Command`.
 
         Raises
         ------
         BusyError
             When as many wait as may.
+        UnavailableError
+            When nothing is changed any more.
         """
-        if not self._journal.is_durable and not self._waiting and self._turns.free:
-            # Nothing is written, so nobody has to be waited for.
-            self._commit_now(Waiting(change, settle))
-            return
-        if change.refusable and len(self._waiting) >= self._max_queue:
+        state = self._state
+        if state.halted is not None:
+            raise UnavailableError("failed")
+        command.n_items = command.count(state.model)
+        command.done = done
+        if isinstance(command, Erasure):
+            command.received_ms = self._now_ms()
+        if not self.costs[type(command)].is_short(command.n_items):
+            return False
+        if not self._journal.is_durable and not self._waiting and self._lock.free:
+            self._commit_now(command)  # nothing is written, so nobody has to be waited for
+        elif command.is_refusable and len(self._waiting) >= self._max_queue:
             raise BusyError
-        self._waiting.append(Waiting(change, settle))
-        self._wake.set()
+        else:
+            self._waiting.append(command)
+            self._wake.set()
+        return True
+
+    async def execute(self, command: Command[R]) -> R:
+        """Commit a command, long or short, and return its result."""
+        settled: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        if not self.submit(command, partial(_settle, settled, command)):
+            try:
+                await self._threads.finish(self._commit_aside(command))
+            except BaseException:
+                settled.cancel()
+                raise
+        return await settled
 
     async def run(self) -> None:
         """Commit what waits, until cancelled."""
@@ -146,17 +161,27 @@ class Committer:
             await self._wake.wait()
             self._wake.clear()
             while self._waiting:
-                async with self._turns.mutation(refusable=False):
+                async with self._lock.mutations:
                     await self._commit_waiting()
 
-    async def commit_aside(self, change: Change[T]) -> Done[T]:
-        """Make a long change on a copy in a thread; then the copy replaces the model in one step."""
-        async with self._turns.mutation(refusable=change.refusable):
-            self._require_sound()
-            model, ground = self._live.model, self._ground(Commit(self._auditor.head))
-            with self._turns.reading():
-                plan, copy = await self._workers.save(partial(_make_on_copy, model, ground, change))
-            return await self._commit_one(change, plan, copy)
+    async def drain(self) -> None:
+        """Commit what waits and return when nothing does."""
+        while self._waiting:  # noqa: ASYNC110 - at the end of the server, for a moment
+            await asyncio.sleep(0.001)
+        async with self._lock.mutation(refusable=False):
+            pass  # what was taken from the queue last has been answered
+
+    def follow(self) -> list[Command[Any]]:
+        """Return a list to which every command is added that changes the model from now on."""
+        followed: list[Command[Any]] = []
+        self._followers.append(followed)
+        return followed
+
+    def unfollow(self, followed: list[Command[Any]]) -> None:
+        """Add no more commands to a list."""
+        self._followers = [other for other in self._followers if other is not followed]
+
+    # --- one record, inside of a mutation
 
     async def note(self, notes: Callable[[], bytes]) -> None:
         """Take notes to the journal that change no sample.
@@ -171,309 +196,218 @@ class Committer:
         JournalError
             When they are not in the journal.
         """
-        async with self._turns.mutation(refusable=False):
+        async with self._lock.mutation(refusable=False):
             await self.record(notes)
 
-    async def record(
-        self,
-        notes: Callable[[], bytes],
-        *,
-        body: bytes = b"",
-        changes: int = 0,
-        then: Callable[[], None] | None = None,
-    ) -> None:
-        """Write one record to the journal, inside a mutation's turn.
+    async def record(self, notes: Callable[[], bytes], command: Fit | Restore | None = None) -> None:
+        """Write one record to the journal, in a mutation, and put another model in place.
 
         Parameters
         ----------
         notes
             Makes the entries of the ledger.
-        body
-            For the replay.
-        changes
-            Added to the model's version.
-        then
-            Changes what is served, in the same step of the loop in which the version goes up.
+        command
+            What is done in the same step of the loop in which the version goes up; None when no sample changes.
 
         Raises
         ------
         JournalError
             When it is not in the journal.
         """
-        head, live = self._auditor.head, self._live
-        record = Record(live.seq + 1, live.version + changes, body, notes())
+        transaction, state = self._begin(), self._state
+        changes = int(command is not None)
+        body = b"" if command is None or command.body is None else orjson.dumps(command.body)
+        record = Record(state.seq + 1, state.version + changes, body, notes())
         try:
-            await self._workers.write(partial(self._journal.append, [record], reserve=True))
+            await self._append([record], reserve=True)
         except JournalError:
-            self._auditor.rewind(head)
+            transaction.rewind()
             if self._journal.failed:
-                live.halt(StopReason.DISK_FAILED)
+                state.halt(StopReason.DISK_FAILED)
             raise
-        if then is not None:
-            then()
-        self.committed([record], changes)
+        if command is not None:
+            command.swap(state)
+        self._committed([record], changes)
 
-    def follow(self) -> list[Plan[Any]]:
-        """Return a list to which every plan that is made from now on is added, for a model that is built aside."""
-        followed: list[Plan[Any]] = []
-        self._followers.append(followed)
-        return followed
+    async def _append(self, records: Sequence[Record], *, reserve: bool) -> None:
+        """Write records to the journal in its thread."""
+        work = partial(self._journal.append, records, reserve=reserve)
+        await asyncio.get_running_loop().run_in_executor(self._threads.writer, work)
 
-    def unfollow(self, followed: list[Plan[Any]]) -> None:
-        """Add no more plans to a list."""
-        self._followers = [other for other in self._followers if other is not followed]
+    # --- one transaction
 
-    async def drain(self) -> None:
-        """Commit what waits and return when nothing does."""
-        while self._waiting:  # noqa: ASYNC110 - at the end of the server, for a moment
-            await asyncio.sleep(0.001)
-        async with self._turns.mutation(refusable=False):
-            pass  # what was taken from the queue last has been answered
-
-    # --- one commit
-
-    def _commit_now(self, waiting: Waiting) -> None:
-        commit = Commit(self._auditor.head)
-        if self._take(commit, waiting):
-            self._journal.append(commit.records)
-            self._make(commit)
+    def _commit_now(self, command: Command[Any]) -> None:
+        transaction = self._begin()
+        if self._take(transaction, command):
+            self._journal.append(transaction.records)
+            self._apply(transaction)
         else:
-            self._waiting.append(waiting)
+            self._waiting.append(command)
             self._wake.set()
 
     async def _commit_waiting(self) -> None:
-        commit = self._plan_waiting()
-        if not commit.made:
-            if commit.long is not None:
-                await self._commit_long(self._waiting.popleft(), commit.long)
+        transaction = self._begin()
+        long = self._take_waiting(transaction)
+        if not transaction.commands:
+            if long is not None:
+                await self._commit_long(self._waiting.popleft(), transaction)
             return
         try:
-            await self._workers.write(partial(self._journal.append, commit.records, reserve=self._use_reserve))
+            await self._append(transaction.records, reserve=self._use_reserve)
         except JournalFullError as error:
-            self._auditor.rewind(commit.head)
-            self._live.hindered = hindrance(error)
-            self._give_way(commit)
+            transaction.rewind()
+            self._state.hindered = hindrance(error)
+            self._give_way(transaction)
             return
         except Exception as error:  # also a mistake of ours: what waits must be told, and what comes later be served
-            self._auditor.rewind(commit.head)
-            self._fail(commit, error)
+            transaction.rewind()
+            self._fail(transaction, error)
             return
         if not self._use_reserve:
-            self._live.hindered = None
+            self._state.hindered = None
         self._use_reserve = False
-        await self._turns.exclusive()
-        self._make(commit)
+        if self._lock.n_readers:
+            await self._lock.exclusive()
+        self._apply(transaction)
 
-    async def _commit_long(self, waiting: Waiting, plan: Plan[Any]) -> None:
-        """Make a change that looked short, and sets off long work in the model, on a copy."""
-        try:
-            with self._turns.reading():
-                copy = await self._workers.save(partial(_copy_with, self._live.model, plan))
-            done = await self._commit_one(waiting.change, plan, copy)
-        except Exception as error:
-            waiting.tell(None, error)
-        else:
-            waiting.tell(done, None)
+    def _take_waiting(self, transaction: Transaction) -> Command[Any] | None:
+        """Plan commands in their order, until two touch the same or applying them all would take too long.
 
-    async def _commit_one(self, change: Change[T], plan: Plan[T], copy: ServedModel | None) -> Done[T]:
-        """Commit a change that was made on a copy."""
-        settled: asyncio.Future[Done[T]] = asyncio.get_running_loop().create_future()
-        commit = Commit(self._auditor.head)
-        waiting = Waiting(change, partial(settle_future, settled))
-        if plan.body is None and change.request is None and change.claim is None:
-            return Done(plan.outcome, self._live.model.n_samples_, self._live.version)
-        self._record(commit, waiting, plan, b"" if plan.body is None else encode(plan.body))
-        try:
-            await self._workers.write(partial(self._journal.append, commit.records, reserve=not change.refusable))
-        except JournalFullError as error:
-            self._auditor.rewind(commit.head)
-            self._live.hindered = hindrance(error)
-            raise StorageError(str(error)) from None
-        except JournalError as error:
-            self._auditor.rewind(commit.head)
-            self._fail(commit, error)
-            return await settled
-        old = self._live.model
-        if copy is not None:
-            self._live.model = copy
-        self._answer(commit)
-        if copy is not None:
-            await self._turns.exclusive()  # whoever reads the old one in a thread has begun before
-            await self._workers.save(partial(let_go_of, old))
-        return await settled
-
-    def _plan_waiting(self) -> Commit:
-        """Plan changes in their order, until two touch the same or making them all would take too long."""
-        commit = Commit(self._auditor.head)
-        while self._waiting and len(commit.made) < _MOST_AT_ONCE and commit.seconds < LOOP_BUDGET:
-            waiting = self._waiting[0]
-            if self._use_reserve and waiting.change.refusable:
-                if commit.made:
+        Returns
+        -------
+        Command or None
+            The first that waits, when it is planned and takes long.
+        """
+        seconds = 0.0
+        while self._waiting and len(transaction.commands) < _MOST_AT_ONCE and seconds < LOOP_BUDGET:
+            command = self._waiting[0]
+            if self._use_reserve and command.is_refusable:
+                if transaction.commands:
                     break
                 self._use_reserve = False  # the erasure that asked for it has been refused meanwhile
-            if not self._take(commit, waiting):
-                break
+            if not self._take(transaction, command):
+                return command
             self._waiting.popleft()
-        return commit
+            seconds += self.costs[type(command)].guess(command.n_items)
+        return None
 
-    def _take(self, commit: Commit, waiting: Waiting) -> bool:
-        """Plan a change and take it into a commit; false when it has to wait for the next one."""
-        change, live = waiting.change, self._live
+    def _take(self, transaction: Transaction, command: Command[Any]) -> bool:
+        """Plan a command and take it into a transaction; false when it has to wait for the next one, or takes long."""
+        state = self._state
         try:
             self._require_sound()
-            plan = change.plan(live.model, self._ground(commit))
-            body = b"" if plan.body is None else encode(plan.body)
-        except (OubliError, ServiceError) as refused:
-            waiting.tell(None, refused)
+            is_accepted = transaction.accepts(command)
+        except Exception as refused:  # planning changes nothing, so that only this command is lost, whatever it was
+            command.tell(refused)
             return True
-        except Exception as mistake:  # planning changes nothing, so that only this request is lost
-            waiting.tell(None, mistake)
-            return True
-        if not commit.names.isdisjoint(plan.names):
+        if not is_accepted or transaction.takes_long(command):
             return False
-        if plan.body is not None and live.model.takes_long(plan.adds, plan.deletes, commit.n_items, _LONGEST_PAUSE):
-            if not commit.made:
-                commit.long = plan
-            return False
-        commit.names |= plan.names
-        if plan.body is None and change.request is None and change.claim is None:
-            waiting.tell(Done(plan.outcome, live.model.n_samples_, live.version), None)
-            return True
-        self._record(commit, waiting, plan, body)
+        if command.is_written:
+            transaction.add(command)
+        else:
+            command.tell_unchanged(state)
         return True
 
-    def _record(self, commit: Commit, waiting: Waiting, plan: Plan[Any], body: bytes) -> None:
-        """Write the record of a planned change, with its receipt."""
-        change, live = waiting.change, self._live
-        version = live.version + commit.n_changes + int(plan.body is not None)
-        receipt: Receipt | None = None
-        hashes: list[str] = []
-        notes = b""
-        if change.request is not None:
-            receipt, notes, hashes = self._receipt(change, change.request, plan, version)
-        commit.n_added += (0 if plan.adds is None else plan.adds.n) - len(plan.deletes)
-        if change.claim is not None:
-            n_samples = live.model.n_samples_ + commit.n_added
-            notes = with_claim(
-                change.claim, notes, plan, receipt, version=version, n_samples=n_samples, now_ms=self._steady_ms()
-            )
-        commit.n_changes += int(plan.body is not None)
-        commit.next_id = max(commit.next_id, plan.next_id)
-        commit.seconds += change.cost.guess(change.n_items)
-        commit.n_items += change.n_items
-        commit.records.append(Record(live.seq + len(commit.records) + 1, version, body, notes))
-        commit.made.append(Made(waiting, plan, version, receipt, hashes))
+    async def _commit_long(self, command: Command[Any], transaction: Transaction) -> None:
+        """Commit a command that looked short, and sets off long work in the model, on a copy."""
+        try:
+            with self._lock.reading():
+                copy = await self._threads.save(partial(_copy_with, self._state.model, command))
+            await self._commit_copy(transaction, command, copy)
+        except Exception as error:
+            command.tell(error)
 
-    def _receipt(self, change: Change[Any], request: Request, plan: Plan[Any], version: int) -> Unlearned:
-        if request.kind == "rectification" and plan.body is None:
-            unlearned: Sequence[str] = ()
-        else:
-            unlearned = plan.gone
-        return self._auditor.unlearned(
-            kind=request.kind,
-            guarantee=self._live.model.guarantee,
-            requested=len(request.targets),
-            unlearned_ids=unlearned,
-            targets=request.targets,
-            by=request.by,
-            absent=0 if change.absent is None else change.absent(plan.outcome),
-            ref=request.ref,
-            model_version=version,
-            received_at=request.received_ms,
-            unlearned_at=self._now_ms(),
-            exported=self._exported(plan.gone),
-        )
+    async def _commit_aside(self, command: Command[Any]) -> None:
+        """Apply a long command to a copy in a thread; then the copy replaces the model in one step."""
+        async with self._lock.mutation(refusable=command.is_refusable):
+            self._require_sound()
+            transaction = self._begin()
+            with self._lock.reading():
+                copy = await self._threads.save(partial(_planned_copy, self._state.model, transaction, command))
+            await self._commit_copy(transaction, command, copy)
 
-    def _exported(self, gone: Sequence[str]) -> int:
-        """How many snapshots were handed out while one of some samples was held."""
-        total = self._live.exports
-        if not total or not gone:
-            return 0
-        store = self._live.model.samples_
-        return total - min(store.origin(name) for name in gone)
+    async def _commit_copy(self, transaction: Transaction, command: Command[Any], copy: ServedModel | None) -> None:
+        """Commit a command that was applied to a copy."""
+        state = self._state
+        if not command.is_written:
+            command.tell_unchanged(state)
+            return
+        transaction.add(command)
+        try:
+            await self._append(transaction.records, reserve=not command.is_refusable)
+        except JournalFullError as error:
+            transaction.rewind()
+            state.hindered = hindrance(error)
+            transaction.refuse(StorageError(str(error)))
+            return
+        except JournalError as error:
+            transaction.rewind()
+            self._fail(transaction, error)
+            return
+        old = state.model
+        if copy is not None:
+            state.model = copy
+        self._answer(transaction)
+        if copy is not None:
+            await self._lock.exclusive()  # whoever reads the old one in a thread has begun before
+            await self._threads.save(partial(let_go_of, old))
 
-    def _ground(self, commit: Commit) -> Ground:
-        live = self._live
-        return Ground(
-            first_id=max(live.next_id, commit.next_id),
-            erased_lately=self._grace.holds,
-            origin=live.exports,
-            default_expiry=self._default_expiry(),
-        )
-
-    def _make(self, commit: Commit) -> None:
+    def _apply(self, transaction: Transaction) -> None:
         """Change the model by what is on the disk now, and answer."""
-        live, made = self._live, commit.made
         started = time.perf_counter()
         try:
-            make_all(live.model, [one.plan for one in made if one.plan.body is not None])
+            transaction.apply()
         except BaseException as mistake:
             # Nobody knows how far it got: a snapshot or a further change could make it worse.
             log.error("a mutation failed inside the model: no further mutation is accepted until a restart")
-            self._fail(commit, mistake)
+            self._fail(transaction, mistake)
             if not isinstance(mistake, Exception):
                 raise
             return
-        if len(made) == 1:
-            change = made[0].waiting.change
-            change.cost.observe(change.n_items, time.perf_counter() - started)
-        self._answer(commit)
+        if len(transaction.commands) == 1:
+            (command,) = transaction.commands
+            self.costs[type(command)].observe(command.n_items, time.perf_counter() - started)
+        self._answer(transaction)
 
-    def _answer(self, commit: Commit) -> None:
+    def _answer(self, transaction: Transaction) -> None:
         """Answer what is on the disk and in the model."""
-        live = self._live
-        self.committed(commit.records, commit.n_changes)
-        live.next_id = max(live.next_id, commit.next_id)
-        plans = [one.plan for one in commit.made if one.plan.body is not None]
+        self._committed(transaction.records, transaction.n_changes)
         for followed in self._followers:
-            followed.extend(plans)
-        if commit.n_items >= LARGE and not self._followers:
-            overwrite(plans)
-        for one in commit.made:
-            self._note_gone(one)
-            done = Done(one.plan.outcome, live.model.n_samples_, one.version, one.receipt)
-            one.waiting.tell(done, None)
+            followed.extend(transaction.changing)
+        if not self._followers:
+            transaction.overwrite()
+        transaction.answer()
 
-    def committed(self, records: Sequence[Record], n_changes: int) -> None:
+    def _committed(self, records: Sequence[Record], n_changes: int) -> None:
         """Note that records are in the journal and the model is as they say."""
-        live = self._live
+        state = self._state
         if records:
-            live.seq = records[-1].seq
-        live.version += n_changes
-        self._folder.fold(records)
+            state.seq = records[-1].seq
+        state.version += n_changes
+        self._ledger.write(records)
         if n_changes:
             self._changed()
 
-    def _note_gone(self, one: Made) -> None:
-        receipt, now = one.receipt, self._steady_ms()
-        if receipt is None:
-            return
-        # Also when nothing was held: files from before may hold what an earlier erasure took.
-        self._live.pending[receipt.id] = Pending(self._live.seq, now, period=self._live.period)
-        if one.waiting.change.request is not None and one.waiting.change.request.kind != "rectification":
-            self._grace.add(one.hashes, now)
-
-    def _give_way(self, commit: Commit) -> None:
+    def _give_way(self, transaction: Transaction) -> None:
         """On a full disk: refuse what may be refused, and let erasures try again with the reserve."""
-        erasures = [one.waiting for one in commit.made if not one.waiting.change.refusable]
-        for one in commit.made:
-            if one.waiting.change.refusable or self._use_reserve:
-                one.waiting.tell(None, StorageError("no room on the disk"))
+        erasures = [command for command in transaction.commands if not command.is_refusable]
+        for command in transaction.commands:
+            if command.is_refusable or self._use_reserve:
+                command.tell(StorageError("no room on the disk"))
         if not self._use_reserve and erasures:
             self._waiting.extendleft(reversed(erasures))
         self._use_reserve = not self._use_reserve and bool(erasures)
 
-    def _fail(self, commit: Commit, error: BaseException) -> None:
+    def _fail(self, transaction: Transaction, error: BaseException) -> None:
         """Nothing is changed from now on: the disk or the model is in doubt until a restart."""
-        known = isinstance(error, JournalError)
-        self._live.halt(StopReason.DISK_FAILED if known else StopReason.MODEL_UNUSABLE)
-        for one in commit.made:
-            one.waiting.tell(None, UnavailableError("failed") if known else error)
-        if known:
+        is_known = isinstance(error, JournalError)
+        self._state.halt(StopReason.DISK_FAILED if is_known else StopReason.MODEL_UNUSABLE)
+        transaction.refuse(UnavailableError("failed") if is_known else error)
+        if is_known:
             log.error("the journal could not be written: no mutation is accepted until a restart")
 
     def _require_sound(self) -> None:
-        if self._live.failed or not self._live.model.is_usable:
+        if self._state.halted is not None or not self._state.model.is_usable:
             raise UnavailableError("failed")
 
 
@@ -484,26 +418,26 @@ def hindrance(error: JournalFullError) -> StopReason:
     return StopReason.NO_DESCRIPTORS if isinstance(error, NoDescriptorsError) else StopReason.DISK_FULL
 
 
-def settle_future(future: asyncio.Future[Done[T]], done: Done[T] | None, error: BaseException | None) -> None:
-    """Settle a change whose caller awaits a future; the caller may have gone."""
+def _settle(future: asyncio.Future[R], command: Command[R], error: BaseException | None) -> None:
+    """Settle the future that a caller awaits; the caller may have gone."""
     if future.done():
         return
     if error is not None:
         future.set_exception(error)
-    elif done is not None:
-        future.set_result(done)
+    else:
+        future.set_result(command.result())
 
 
-def _make_on_copy(model: ServedModel, ground: Ground, change: Change[T]) -> tuple[Plan[T], ServedModel | None]:
-    """Plan a change and make it on a copy; None where nothing changes."""
-    plan = change.plan(model, ground)
-    return plan, None if plan.body is None else _copy_with(model, plan)
+def _planned_copy(model: ServedModel, transaction: Transaction, command: Command[Any]) -> ServedModel | None:
+    """Plan a command and apply it to a copy; None where nothing changes."""
+    transaction.accepts(command)
+    return None if command.body is None else _copy_with(model, command)
 
 
-def _copy_with(model: ServedModel, plan: Plan[Any]) -> ServedModel:
-    """Make a change on a copy."""
+def _copy_with(model: ServedModel, command: Command[Any]) -> ServedModel:
+    """Apply a planned command to a copy."""
     copy = model.copy()
-    make_all(copy, [plan])
+    apply_all(copy, [command])
     # Resolved here, or the first predictions would rebuild half the forest on the event loop.
     copy.resolve()
     return copy

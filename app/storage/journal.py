@@ -11,11 +11,10 @@ A restart reads what is there.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
-
-from oubli.app.errors import StartError
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +37,6 @@ class Record:
     version: int
     body: bytes
     notes: bytes
-
-
-class JournalError(Exception):
-    """The journal cannot be written; the text holds neither paths nor values."""
-
-
-class JournalFullError(JournalError):
-    """No room on the disk: the batch is not in the journal, which still works."""
-
-
-class NoDescriptorsError(JournalFullError):
-    """The process may not open more files: nothing was written, and the journal still works."""
-
-
-class JournalRefusedError(JournalFullError):
-    """A read or a write failed before any flush: nothing was written, and the journal is opened anew to go on."""
-
-
-class JournalDamagedError(StartError):
-    """What was committed cannot be read back as it was."""
 
 
 class Journal(Protocol):
@@ -152,14 +131,55 @@ class Journal(Protocol):
         """Close all files; calling it again does nothing."""
 
 
-def require_next(records: Sequence[Record], last_seq: int) -> None:
-    """Refuse records whose numbers do not go on after `last_seq`: a mistake of the caller that would lose them."""
-    for expected, record in enumerate(records, last_seq + 1):
-        if record.seq != expected:
-            raise ValueError(f"record {record.seq} was given where {expected} is next")
-
-
 def require_later(first_seq: int, last_seq: int) -> None:
     """Refuse a segment that would begin with a number that is used."""
     if first_seq <= last_seq:
         raise ValueError(f"a segment cannot begin with {first_seq}: record {last_seq} is written")
+
+
+class MemoryJournal:
+    """A journal that keeps nothing, for a service that keeps nothing: it counts records and forgets them."""
+
+    is_durable = False
+    failed = False
+    first_seq: int | None = None
+
+    def __init__(self) -> None:
+        self.n_records = 0
+        self.n_bytes = 0
+        self.oldest_at: float | None = None
+        self.last_seq = 0
+
+    def append(self, records: Sequence[Record], *, reserve: bool = False) -> None:
+        """Count records; there is always room."""
+        del reserve
+        if not records:
+            return
+        if records[0].seq != self.last_seq + 1:
+            raise ValueError(f"record {records[0].seq} was given where {self.last_seq + 1} is next")
+        if self.oldest_at is None:
+            self.oldest_at = time.time()
+        self.n_records += len(records)
+        self.n_bytes += sum(len(record.body) + len(record.notes) for record in records)
+        self.last_seq = records[-1].seq
+
+    def probe(self) -> None:
+        """Return: there is always room."""
+
+    def rotate(self, first_seq: int) -> None:
+        """Begin to count anew."""
+        require_later(first_seq, self.last_seq)
+        self.n_records = self.n_bytes = 0
+        self.oldest_at = None
+        self.last_seq = first_seq - 1
+
+    def records(self, after_seq: int) -> Iterator[Record]:
+        """Return nothing."""
+        del after_seq
+        return iter(())
+
+    def drop_before(self, seq: int) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""

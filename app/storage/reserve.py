@@ -31,13 +31,18 @@ class Reserve:
         Where it is.
     n_bytes
         Its size.
+
+    Attributes
+    ----------
+    is_there
+        Whether it is.
     """
 
     def __init__(self, directory: Path, n_bytes: int = RESERVE_BYTES) -> None:
         self._directory = directory
         self._path = directory / RESERVE_NAME
         self._n_bytes = n_bytes
-        self._is_there = _is_allocated(self._path, n_bytes)
+        self.is_there = _is_allocated(self._path, n_bytes)
 
     def ensure(self) -> bool:
         """Make it if it is not there; false when there is no room for it.
@@ -47,7 +52,7 @@ class Reserve:
         OSError
             When the disk fails in another way.
         """
-        if self._is_there:
+        if self.is_there:
             return True
         if shutil.disk_usage(self._directory).free < self._n_bytes:
             return False  # not even for an instant should it take the room that an erasure needs
@@ -61,7 +66,7 @@ class Reserve:
             if not is_no_room(error):
                 raise
             return False
-        self._is_there = True
+        self.is_there = True
         return True
 
     def give_up(self) -> bool:
@@ -72,10 +77,10 @@ class Reserve:
         OSError
             When the disk fails.
         """
-        if not self._is_there:
+        if not self.is_there:
             return False
         with flushed(self._directory):  # many file systems hand out freed blocks only after that
-            self._is_there = False
+            self.is_there = False
             self._path.unlink(missing_ok=True)
         return True
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from oubli.app.errors import StartError
+from oubli.app.errors import JournalDamagedError, StartError
 from oubli.app.storage.directory import FlushError, flush_directory, flush_file, opened_directory
-from oubli.app.storage.journal import JournalDamagedError, Record
+from oubli.app.storage.journal import Record
 
 APPLICATION_ID = 0x4F75626C
 FORMAT = 1
@@ -248,10 +248,15 @@ def remove_leftovers(directory: Path) -> None:
         flush_directory(directory)
 
 
-def row_of(record: Record, at_ms: int) -> Row:
-    """Return the row of a record."""
-    seq, version, body, notes = record.seq, record.version, record.body, record.notes
-    return (seq, version, at_ms, body, notes, _checksum(seq, version, at_ms, body, notes))
+def rows_of(records: Sequence[Record], last_seq: int, at_ms: int) -> list[Row]:
+    """Return the rows of records that go on after a number; other numbers are a mistake that would lose records."""
+    rows = []
+    for expected, record in enumerate(records, last_seq + 1):
+        seq, version, body, notes = record.seq, record.version, record.body, record.notes
+        if seq != expected:
+            raise ValueError(f"record {seq} was given where {expected} is next")
+        rows.append((seq, version, at_ms, body, notes, _checksum(seq, version, at_ms, body, notes)))
+    return rows
 
 
 def damaged(path: Path, seq: int) -> JournalDamagedError:

@@ -10,26 +10,25 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import sqlite3
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from oubli.app.errors import StartError
-from oubli.app.storage.descriptors import is_unopened, lacks_descriptors
-from oubli.app.storage.directory import FlushError, flushed
-from oubli.app.storage.journal import (
+from oubli.app.errors import (
     JournalDamagedError,
     JournalError,
     JournalFullError,
     JournalRefusedError,
     NoDescriptorsError,
-    Record,
-    require_later,
-    require_next,
+    StartError,
 )
-from oubli.app.storage.mark import MARK_NAME, Mark
+from oubli.app.storage.descriptors import is_unopened, lacks_descriptors
+from oubli.app.storage.directory import FlushError, flushed
+from oubli.app.storage.journal import Record, require_later
 from oubli.app.storage.reserve import RESERVE_BYTES, Reserve, is_no_room, lacks_room, probe_room
 from oubli.app.storage.segment import (
     RESTORE,
@@ -39,10 +38,13 @@ from oubli.app.storage.segment import (
     number_of,
     remove,
     remove_leftovers,
-    row_of,
+    rows_of,
     segments_in,
 )
 
+MARK_NAME = "journal-mark"
+_DIGITS = 20
+_MARK_BYTES = _DIGITS + 1 + 8 + 1
 # The log grows by the pages that each commit changes, mostly one of 4 KiB. Taken in every so often, it stays in the
 # same few blocks of the disk, and a restart has little to read.
 _LOG_BYTES = 4 * 2**20
@@ -145,17 +147,16 @@ class SqliteJournal:
     def append(self, records: Sequence[Record], *, reserve: bool = False) -> None:
         """Write records; they are durable when this returns. See `Journal.append`."""
         self._require_sound()
-        require_next(records, self._last_seq)
         if not records:
             return
         now = self._now()
         at_ms = round(now * 1000)
-        rows = [row_of(record, at_ms) for record in records]
+        rows = rows_of(records, self._last_seq, at_ms)
         n_bytes = sum(len(record.body) + len(record.notes) for record in records)
         with self._disk_errors():
             self._mend()
             # What a given-up reserve has freed is for erasures only.
-            if not reserve and not self._reserve.ensure():
+            if not (reserve or self._reserve.is_there or self._reserve.ensure()):
                 raise JournalFullError("no room on the disk")
             if not self._write(rows, n_bytes) and not (
                 reserve and self._reserve.give_up() and self._write(rows, n_bytes)
@@ -381,3 +382,58 @@ def _start_errors(directory: Path) -> Iterator[None]:
         f"the journal in the data directory {directory} cannot be opened ({reason}): see to its owner, its "
         "permissions and to room on the disk, or give --data-dir another directory"
     )
+
+
+class Mark:
+    """The file with the number of the newest acknowledged record, outside of the segments.
+
+    SQLite takes a damaged end of its log for one that was never finished, and drops it in silence. The mark tells the
+    two apart: it is written after a commit has reached the disk, and not flushed itself, so that it costs a system
+    call. After a crash of the process it is exact; after a power loss it may lag behind; it is never ahead of what was
+    flushed.
+
+    Parameters
+    ----------
+    directory
+        Where it is.
+
+    Attributes
+    ----------
+    seq
+        What was found when it was opened; 0 when there was nothing, or nothing that makes sense.
+
+    Raises
+    ------
+    OSError
+        When it cannot be opened.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._descriptor = os.open(directory / MARK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.seq = _mark_of(os.pread(self._descriptor, _MARK_BYTES, 0))
+
+    def write(self, seq: int) -> None:
+        """Note a number.
+
+        Raises
+        ------
+        OSError
+            When the disk fails or is full.
+        """
+        os.pwrite(self._descriptor, _mark_text(seq), 0)
+
+    def close(self) -> None:
+        """Close the file; calling it again does nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _mark_text(seq: int) -> bytes:
+    digits = b"%0*d" % (_DIGITS, seq)
+    return b"%s %08x\n" % (digits, zlib.crc32(digits))
+
+
+def _mark_of(text: bytes) -> int:
+    digits = text[:_DIGITS]
+    return int(digits) if digits.isdigit() and text == _mark_text(int(digits)) else 0

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from oubli.app.cli.main import main
-from oubli.app.service import opening
-from oubli.app.storage.memory_journal import MemoryJournal
+from oubli.app.service import build
+from oubli.app.storage.journal import MemoryJournal
 
 
 class _Unwritten(MemoryJournal):
@@ -24,5 +24,5 @@ class _Unwritten(MemoryJournal):
 
 
 if __name__ == "__main__":
-    vars(opening)["SqliteJournal"] = _Unwritten
+    vars(build)["SqliteJournal"] = _Unwritten
     main(sys.argv[1:])

@@ -14,7 +14,8 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from oubli.app.http.app import create_app
-from oubli.app.http.connections import ConnectionLimits, Connections, guarded_for
+from oubli.app.http.connections import ConnectionLimits, Connections
+from oubli.app.http.observer import Observer
 from oubli.app.http.protocol import protocol_for
 from oubli.app.service.model_service import ModelService
 from tests.app.support import make_service, make_settings
@@ -70,16 +71,24 @@ class Host:
     """A server without a socket, with or without the short way in."""
 
     def __init__(
-        self, service: ModelService, *, hot: bool = True, limits: ConnectionLimits | None = None, **settings: Any
+        self,
+        service: ModelService,
+        *,
+        hot: bool = True,
+        limits: ConnectionLimits | None = None,
+        observer: Observer | None = None,
+        **settings: Any,
     ) -> None:
         self.service = service
-        self.app = create_app(make_settings(**settings), service)
+        self.app = create_app(make_settings(**settings), service, observer)
         self.app.openapi_schema = _document()  # made anew for each application it takes longer than all requests
-        self.hot = self.app.state.hot
+        self.hot = self.app.state.fast_path
+        if not hot:
+            self.hot.handler = lambda method, target: None
         self.guard = Connections(limits)
         self.config = uvicorn.Config(
             self.app,
-            http=protocol_for(self.hot, self.guard) if hot else guarded_for(self.guard),
+            http=protocol_for(self.hot, self.guard),
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -165,7 +174,7 @@ async def hosting(service: ModelService, *, start: bool = True, **settings: Any)
     host = Host(service, **settings)
     if start:
         service.start()
-        while service.state == "starting":  # noqa: ASYNC110 - there is no event to wait for
+        while service.phase == "starting":  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0)
     yield host
     await host.settle()

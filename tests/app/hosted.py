@@ -69,7 +69,7 @@ def hosted(service: ModelService, **settings: Any) -> Iterator[Hosted]:
     app = create_app(make_settings(**settings), service)
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(server_config(app, protocol_for(app.state.hot, Connections())))
+    server = uvicorn.Server(server_config(app, protocol_for(app.state.fast_path, Connections())))
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     running = Hosted(listening.getsockname()[1], app, service, server)

@@ -13,9 +13,10 @@ import httpx2
 from starlette.testclient import TestClient
 
 from oubli.app.http.app import create_app
-from oubli.app.service.checkpoint import UpkeepPolicy
+from oubli.app.http.observer import Observer
+from oubli.app.service.build import compose, open_directory, open_nothing
+from oubli.app.service.checkpoint import CheckpointPolicy
 from oubli.app.service.model_service import Limits, ModelService
-from oubli.app.service.opening import open_directory, open_nothing
 from oubli.app.service.uploads import UploadPolicy
 from oubli.app.settings import Settings
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor
@@ -56,17 +57,14 @@ def make_service(
     *,
     max_queue: int = 1024,
     idle_resolve: bool = False,
-    policy: UpkeepPolicy | None = None,
+    policy: CheckpointPolicy | None = None,
     uploads: UploadPolicy | None = None,
     warm_up: Callable[[], object] | None = None,
 ) -> ModelService:
     opened = open_nothing() if directory is None else open_directory(directory)
-    live, records = opened.begin(model or forest())
     limits = Limits(max_queue=max_queue, page_size_max=50)
-    return ModelService(
-        live,
-        opened.keeper,
-        records,
+    return compose(
+        opened.begin(model or forest()),
         limits=limits,
         policy=policy,
         uploads=uploads,
@@ -80,9 +78,11 @@ def make_settings(**values: Any) -> Settings:
 
 
 @contextmanager
-def served(service: ModelService | None = None, **settings: Any) -> Iterator[TestClient]:
+def served(
+    service: ModelService | None = None, observer: Observer | None = None, **settings: Any
+) -> Iterator[TestClient]:
     """A client of a server that is ready."""
-    app = create_app(make_settings(**settings), service or make_service())
+    app = create_app(make_settings(**settings), service or make_service(), observer)
     with TestClient(app, base_url=BASE) as client:
         deadline = time.monotonic() + 60
         while client.get("/readyz").status_code != 200:

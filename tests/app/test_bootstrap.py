@@ -6,11 +6,16 @@ from typing import Any
 
 import pytest
 
+from oubli.app.cli.console import tell, warn
 from oubli.app.errors import StartError
-from oubli.app.service.build import build_service
+from oubli.app.service import build
 from oubli.app.service.model_service import ModelService
 from oubli.app.settings import Settings, SettingsError
 from tests.app.support import CLASSES, NUMBERS, rows, samples, served
+
+
+def build_service(*arguments: Any) -> ModelService:
+    return build.build_service(*arguments, tell=tell, warn=warn)
 
 
 @pytest.fixture
@@ -32,8 +37,7 @@ def settings(tmp_path: Path, data: Path | None = None, **more: Any) -> Settings:
 
 def crash(service: ModelService) -> None:
     """Let the directory go as the death of the process would, without a last snapshot."""
-    service._records.store.close()
-    service._keeper.close()
+    service.close()
 
 
 def test_trains_and_writes_a_first_snapshot(tmp_path, data):
@@ -72,7 +76,7 @@ def test_parameters_of_a_recovered_model_stay_and_that_is_said(tmp_path, data, c
     capsys.readouterr()
     service = build_service(settings(tmp_path, data, n_estimators=7))
     assert "keeps its own n_estimators;" in capsys.readouterr().err.replace("\n", " ")
-    assert service._live.model.get_params()["n_estimators"] == 5
+    assert service.state.model.get_params()["n_estimators"] == 5
     crash(service)
 
 
@@ -99,7 +103,7 @@ def test_after_a_crash_everything_acknowledged_is_there(tmp_path, data, capsys):
     sample = {"features": [3, "new"], "label": "yes"}
 
     async def no_snapshot() -> None:
-        service._live.pending.clear()
+        service.state.pending.clear()
 
     with served(service) as client:
         for i in range(3):
@@ -109,7 +113,7 @@ def test_after_a_crash_everything_acknowledged_is_there(tmp_path, data, capsys):
         client.put("/samples/p1", json={"features": [9, "z"], "label": "no", "subject": "other"})
         before = client.post("/predict", json={"instances": [[i, "a"] for i in range(20)]}).json()
         listed = client.get("/samples?limit=50&format=csv").text
-        service._upkeep.write_snapshot = no_snapshot  # so that stopping does not write what a crash would not
+        service.checkpointer.write_snapshot = no_snapshot  # so that stopping does not write what a crash would not
     service = build_service(settings(tmp_path, data))
     assert "5 records of the journal" in capsys.readouterr().err.replace("\n", " ")
     with served(service) as client:
@@ -119,7 +123,7 @@ def test_after_a_crash_everything_acknowledged_is_there(tmp_path, data, capsys):
         assert kept == receipt
         again = client.post("/samples", json={"samples": [sample]}).json()
         assert (again["ids"], again["model_version"]) == (["3"], before["model_version"] + 1)
-    assert service._live.model.verify().ok
+    assert service.state.model.verify().ok
 
 
 def test_a_first_start_that_was_cut_short_is_begun_again(tmp_path, data):
@@ -136,11 +140,11 @@ def test_a_journal_without_its_model_is_not_begun_upon(tmp_path, data):
     service = build_service(settings(tmp_path, data))
 
     async def no_snapshot() -> None:
-        service._live.pending.clear()
+        service.state.pending.clear()
 
     with served(service) as client:
         client.delete("/samples/p1")
-        service._upkeep.write_snapshot = no_snapshot
+        service.checkpointer.write_snapshot = no_snapshot
     for path in (tmp_path / "data").glob("snapshot-*"):
         path.unlink()
     with pytest.raises(StartError, match="snapshots are gone"):

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from oubli.app.clock import Clock
+from oubli.app.errors import StopReason
 from oubli.app.ledger.verify import check_ledger, check_receipt
-from oubli.app.service.checkpoint import UpkeepPolicy
+from oubli.app.service.build import compose, open_directory
+from oubli.app.service.checkpoint import CheckpointPolicy
 from oubli.app.service.model_service import Limits, ModelService
-from oubli.app.service.opening import open_directory
-from oubli.app.service.state import StopReason
+from oubli.app.times import Clock
 from tests.app.support import JSON, forest, samples, served_here
 
 SECOND = 1000
@@ -74,12 +74,12 @@ def start(path: Path, machine: Machine, **policy: Any) -> ModelService:
     opened = open_directory(path, new_clock=machine.clock, now=lambda: machine.wall / 1000)
     if opened.holds_model:
         assert opened.snapshots is not None
-        live, records, _ = opened.recover(opened.snapshots.recover())
+        start = opened.recover(opened.snapshots.recover())
     else:
-        live, records = opened.begin(forest())
+        start = opened.begin(forest())
     limits = Limits(readd_grace=GRACE / 1000)
-    chosen = UpkeepPolicy(erasure_deadline=DEADLINE / 1000, **policy)
-    return ModelService(live, opened.keeper, records, limits=limits, policy=chosen, idle_resolve=False)
+    chosen = CheckpointPolicy(erasure_deadline=DEADLINE / 1000, **policy)
+    return compose(start, limits=limits, policy=chosen, idle_resolve=False)
 
 
 @asynccontextmanager
@@ -141,7 +141,7 @@ def test_one_that_waits_too_long_is_overdue_everywhere_and_for_ever(wrong, tmp_p
     async def work() -> None:
         async with with_clock(tmp_path / "data", wrong) as (client, machine, service):
             with monkeypatch.context() as held:
-                held.setattr(service._upkeep, "_is_due", lambda: False)  # as on a disk that is full
+                held.setattr(service.checkpointer, "_is_due", lambda: False)  # as on a disk that is full
                 receipt = (await client.delete("/samples/c0", params={"ref": str(REF)})).json()
                 machine.wait(SECOND, wrong.meanwhile)
                 wrong.wait(machine, DEADLINE - 2 * SECOND)
@@ -177,7 +177,7 @@ def test_what_an_earlier_process_left_is_erased_at_once(wrong, tmp_path):
         async with served_here(service) as client:
             receipt = (await client.delete("/samples/c0")).json()
             machine.wait(SECOND, wrong.meanwhile)
-            service._live.halt(StopReason.DISK_FAILED)  # as after a kill, nothing is written at the end
+            service.state.halt(StopReason.DISK_FAILED)  # as after a kill, nothing is written at the end
         machine.wait(SECOND, wrong.at_second)
         async with served_here(start(tmp_path / "data", machine)) as client:
 
@@ -195,7 +195,7 @@ def test_a_long_rest_makes_what_was_left_overdue(tmp_path):
         service = start(tmp_path / "data", machine)
         async with served_here(service) as client:
             receipt = (await client.delete("/samples/c0")).json()
-            service._live.halt(StopReason.DISK_FAILED)
+            service.state.halt(StopReason.DISK_FAILED)
         machine.wait(3 * DAY)
         async with served_here(start(tmp_path / "data", machine)) as client:
 
@@ -238,10 +238,10 @@ def test_a_repeated_request_is_known_for_a_day_and_no_longer(wrong, tmp_path):
             machine.wait(SECOND, wrong.meanwhile)
             wrong.wait(machine, DAY - 2 * SECOND)
             assert (await client.post("/samples", json=body, headers=headers)).json() == asked.json()
-            assert not service._live.model.samples_.contains("keyed0")
+            assert not service.state.model.samples_.contains("keyed0")
             wrong.wait(machine, 2 * SECOND)
             assert (await client.post("/samples", json=body, headers=headers)).status_code == 201
-            assert service._live.model.samples_.contains("keyed0")
+            assert service.state.model.samples_.contains("keyed0")
 
     asyncio.run(work())
 
@@ -256,7 +256,7 @@ def test_a_hundred_changes_write_no_snapshot_before_the_journal_is_old(wrong, tm
             for i in range(100):
                 machine.wait(SECOND, wrong.meanwhile if i == 50 else 0)
                 assert (await client.post("/samples", json=samples(1, f"x{i}-"), headers=JSON)).status_code == 201
-                n_due += service._upkeep._is_due()  # what the background task asks every quarter of a second
+                n_due += service.checkpointer._is_due()  # what the background task asks every quarter of a second
             await asyncio.sleep(0.6)
             assert (n_due, service.newest_snapshot.id) == (0, before)
             wrong.wait(machine, HOUR)
@@ -265,7 +265,7 @@ def test_a_hundred_changes_write_no_snapshot_before_the_journal_is_old(wrong, tm
                 return bool(service.newest_snapshot.id != before)
 
             await until(written)
-            assert not service._upkeep._is_due()
+            assert not service.checkpointer._is_due()
 
     asyncio.run(work())
 

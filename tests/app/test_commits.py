@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from oubli.app.errors import ConflictError, NotHeldError, StorageError, UnavailableError
+from oubli.app.errors import ConflictError, JournalError, JournalFullError, NotHeldError, StorageError, UnavailableError
+from oubli.app.service.commands import AddSamples
 from oubli.app.service.model_service import ModelService
 from oubli.app.service.results import Replacement
-from oubli.app.storage.journal import JournalError, JournalFullError, Record
+from oubli.app.storage.journal import Record
 from tests.app.support import forest, make_service, rows
 from tests.app.test_service import new_samples, run
 
@@ -23,7 +24,7 @@ class Appends:
         self.batches: list[list[Record]] = []
         self.reserved: list[bool] = []
         self.refusals: list[Exception] = []
-        self._journal = service._keeper.journal
+        self._journal = service.storage.journal
         self._append = self._journal.append
         self._journal.append = self  # type: ignore[method-assign, assignment]
 
@@ -64,7 +65,7 @@ def test_what_waits_shares_a_flush_and_each_keeps_its_version(service):
         assert len(appends.batches) <= 3
         numbers = [record.seq for batch in appends.batches for record in batch]
         assert numbers == list(range(numbers[0], numbers[0] + 20))
-        assert service._live.model.digest() == fresh([f"n{i}-" for i in range(10)], [f"c{i}" for i in range(10)])
+        assert service.state.model.digest() == fresh([f"n{i}-" for i in range(10)], [f"c{i}" for i in range(10)])
 
     run(service, work)
 
@@ -109,7 +110,7 @@ def test_nothing_is_in_the_model_before_it_is_on_the_disk(service):
     write = appends._append
 
     def watched(records: Sequence[Record], *, reserve: bool = False) -> None:
-        seen.append(service._live.model.samples_.contains("n0") or service.model_version != 1)
+        seen.append(service.state.model.samples_.contains("n0") or service.model_version != 1)
         write(records, reserve=reserve)
 
     appends._append = watched
@@ -126,7 +127,7 @@ def test_on_a_full_disk_additions_are_refused_and_deletions_made(service):
     appends.refusals = [JournalFullError("full"), JournalFullError("full")]
 
     async def work() -> None:
-        head = service._records.auditor.head
+        head = service.ledger.head
         adding = asyncio.create_task(service.add(new_samples(1)))
         deleting = asyncio.create_task(service.delete(ids=["c1"]))
         with pytest.raises(StorageError):
@@ -134,9 +135,9 @@ def test_on_a_full_disk_additions_are_refused_and_deletions_made(service):
         with pytest.raises(StorageError):
             await deleting  # the reserve was used up as well
         assert appends.reserved == [False, True]
-        assert service._records.auditor.head == head, "entries that were not written never were"
+        assert service.ledger.head == head, "entries that were not written never were"
         assert not service.failed
-        assert service._live.model.digest() == forest().digest()
+        assert service.state.model.digest() == forest().digest()
         appends.refusals = [JournalFullError("full")]
         receipt = await service.delete(ids=["c1"])
         assert (receipt.unlearned, receipt.model_version) == (1, 2)
@@ -164,7 +165,7 @@ def test_after_a_failed_flush_nothing_changes_and_predictions_go_on(service):
         with pytest.raises(UnavailableError, match="failed"):
             await service.delete(ids=["c2"])
         assert len(appends.batches) == 1, "a flush that failed is not tried again"
-        assert service._live.model.samples_.contains("c1")
+        assert service.state.model.samples_.contains("c1")
         assert (await service.predict(rows(3))).result.labels.tolist() == before
 
     run(service, work)
@@ -173,13 +174,13 @@ def test_after_a_failed_flush_nothing_changes_and_predictions_go_on(service):
 @pytest.mark.parametrize("error", [JournalFullError("full"), JournalError("failed")])
 def test_a_long_change_that_is_refused_leaves_the_model_as_it_was(service, error):
     appends = Appends(service)
-    service._add_cost._seconds = 1.0
+    service.writer.costs[AddSamples]._seconds = 1.0
 
     async def work() -> None:
         appends.refusals = [error]
         with pytest.raises((StorageError, UnavailableError)):
             await service.add(new_samples(40))
-        assert service._live.model.digest() == forest().digest()
+        assert service.state.model.digest() == forest().digest()
         assert service.model_version == 1
 
     run(service, work)
@@ -214,14 +215,14 @@ def test_an_erasure_that_is_gone_after_a_full_disk_keeps_nobody_waiting(service)
 
     async def work() -> None:
         appends.refusals = [JournalFullError("full")]
-        committer = service._committer
-        give_way = committer._give_way
+        writer = service.writer
+        give_way = writer._give_way
 
-        def broken_afterwards(commit: Any) -> None:
-            give_way(commit)
-            committer._waiting[0].change.plan = lambda model, ground: 1 // 0
+        def broken_afterwards(transaction: Any) -> None:
+            give_way(transaction)
+            writer._waiting[0].plan = lambda model, transaction: 1 // 0
 
-        committer._give_way = broken_afterwards
+        writer._give_way = broken_afterwards
         deleting = asyncio.create_task(service.delete(ids=["c1"]))
         await asyncio.sleep(0)
         adding = asyncio.create_task(service.add(new_samples(1)))
@@ -235,12 +236,12 @@ def test_an_erasure_that_is_gone_after_a_full_disk_keeps_nobody_waiting(service)
 
 def test_a_mistake_in_one_answer_keeps_no_other_from_its_own(service):
     async def work() -> None:
-        def broken(added: Any, error: Any) -> None:
+        def broken(error: Any) -> None:
             raise RuntimeError("SECRET")
 
-        assert service.submit_addition(new_samples(1, "a"), broken)
+        assert service.submit(AddSamples(new_samples(1, "a")), broken)
         assert (await asyncio.wait_for(service.add(new_samples(1, "b")), 10)).n_new == 1
-        assert service._live.model.samples_.contains("a0")
+        assert service.state.model.samples_.contains("a0")
 
     run(service, work)
 
@@ -253,6 +254,6 @@ def test_a_mistake_in_the_journal_is_told_and_stops_changes(service):
         with pytest.raises(ValueError, match="SECRET"):
             await asyncio.wait_for(service.delete(ids=["c1"]), 10)
         assert service.failed
-        assert service._live.model.samples_.contains("c1")
+        assert service.state.model.samples_.contains("c1")
 
     run(service, work)

@@ -11,7 +11,8 @@ from typing import Any
 import orjson
 import pytest
 
-from oubli.app.http.connections import LEAST_BODY_RATE, MOST_FIELDS, MOST_HEAD_BYTES, ConnectionLimits, parse_networks
+from oubli.app.http.connections import ConnectionLimits, parse_networks
+from oubli.app.http.protocol import LEAST_BODY_RATE, MOST_FIELDS, MOST_HEAD_BYTES
 from tests.app.connections import Connection, Host, hosting, request
 from tests.app.support import make_service
 
@@ -314,7 +315,7 @@ def test_a_slow_head_behind_a_request_is_answered_after_it(tmp_path: Any, hot: b
         service = make_service(directory=tmp_path / "d")
         async with hosting(service, hot=hot) as host:
             connection = host.connect()
-            async with service._turns.mutation():
+            async with service.lock.mutation():
                 connection.send(ADD + b"GET /mo")
                 age(connection, 11)
                 await host.settle(20)

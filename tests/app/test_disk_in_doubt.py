@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from oubli.app.errors import StorageError
+from oubli.app.errors import JournalError, JournalFullError, JournalRefusedError, NoDescriptorsError, StorageError
 from oubli.app.ledger import tables as ledger_rows
-from oubli.app.service.opening import open_directory
+from oubli.app.service.build import open_directory
 from oubli.app.storage.directory import DataDirectory, FlushError
-from oubli.app.storage.journal import JournalError, JournalFullError, JournalRefusedError, NoDescriptorsError
 from oubli.app.storage.snapshots import SnapshotStore
 from oubli.app.storage.sqlite_journal import SqliteJournal
 from tests.app.support import make_service, samples, served
@@ -86,7 +85,7 @@ def test_a_restore_that_is_refused_is_not_found_by_a_restart(tmp_path, monkeypat
         copy = tmp_path / "copy"
         shutil.copytree(directory, copy)  # as a kill would leave it
     opened = open_directory(copy)
-    live, _, _ = opened.recover(opened.snapshots.recover())  # type: ignore[union-attr]
+    live = opened.recover(opened.snapshots.recover()).state  # type: ignore[union-attr]
     assert live.model.samples_.contains("n0")
     assert not live.model.samples_.contains("c1")
     assert live.version == version

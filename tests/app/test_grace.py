@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from oubli.app.service.tombstones import Grace
+from oubli.app.service.transaction import Tombstones
 
 
 def make(period: int, now: list[int], erased=()):
-    return Grace(period, lambda name: [f"new-{name}", f"old-{name}"], lambda: now[0], erased)
+    return Tombstones(period, lambda name: [f"new-{name}", f"old-{name}"], lambda: now[0], erased)
 
 
 def test_an_id_is_known_for_a_period():

@@ -7,8 +7,10 @@ import pytest
 from starlette.requests import ClientDisconnect
 from starlette.testclient import TestClient
 
-from oubli.app.http.auth import Gate, known_hosts
-from oubli.app.http.middleware import Guards, place_of
+from oubli.app.access.keys import AccessKeys
+from oubli.app.http.auth import AccessRules, known_hosts
+from oubli.app.http.middleware import Middleware
+from oubli.app.http.problems import place_of
 from tests.app.connections import hosting, request
 from tests.app.support import JSON, make_service, samples, served
 
@@ -268,10 +270,16 @@ def test_a_key_is_needed_when_there_is_one(key_file):
 
 
 def _guarded(inner) -> TestClient:
-    guards = Guards(
+    guards = Middleware(
         inner,
-        service=make_service(),
-        gate=Gate(allowed_hosts=["127.0.0.1"], api_key=None, max_body_bytes=10, max_snapshot_bytes=10),
+        idle=make_service().idle,
+        rules=AccessRules(
+            allowed_hosts=["127.0.0.1"],
+            api_key=None,
+            max_body_bytes=10,
+            max_snapshot_bytes=10,
+            access_keys=AccessKeys(None),
+        ),
     )
     return TestClient(guards, base_url="http://127.0.0.1")
 

@@ -20,9 +20,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from oubli.app.errors import StopReason
 from oubli.app.http.fastpath import LARGEST_BODY
 from oubli.app.service.model_service import ModelService
-from oubli.app.service.state import StopReason
 from tests.app.connections import Answered, Host, hosting, request
 from tests.app.support import CLASSES, NUMBERS, forest, make_service
 
@@ -206,12 +206,12 @@ async def enter(state: str, service: ModelService, stack: AsyncExitStack) -> Non
     if state == "stopping":
         service.drain()
     elif state == "failed":
-        service._live.halt(StopReason.DISK_FAILED)
-        stack.callback(setattr, service._live, "halted", None)
+        service.state.halt(StopReason.DISK_FAILED)
+        stack.callback(setattr, service.state, "halted", None)
     elif state == "busy":
-        await stack.enter_async_context(service._turns.mutation())
+        await stack.enter_async_context(service.lock.mutation())
     elif state == "read":
-        stack.enter_context(service._turns.reading())
+        stack.enter_context(service.lock.reading())
 
 
 def count_hot(host: Host) -> list[bool]:
@@ -240,7 +240,7 @@ async def observe(
 ) -> Seen:
     """Send requests, each in pieces, and return what can be told afterwards."""
     service = make_service(model.copy(), directory, max_queue=max_queue)
-    service._live.epoch = 1  # else drawn; cursors tell it
+    service.state.epoch = 1  # else drawn; cursors tell it
     limits = {"max_body_bytes": MAX_BODY, "max_rows": MAX_ROWS, **limits}
     async with hosting(service, hot=hot, start=state != "starting", **limits) as host:
         connection, noted = host.connect(), count_hot(host)
@@ -254,7 +254,7 @@ async def observe(
                 is_answered = state == "ready" or directory is not None
                 await host.settle(most=None if is_answered else 100)
         await host.settle()
-        held = service._live.model.samples_
+        held = service.state.model.samples_
         return Seen(
             connection.answers,
             connection.transport.closed,

@@ -16,8 +16,8 @@ import pytest
 
 from oubli.app.access.key_file import FILE_NAME, create_key, now_ms, revoke_key
 from oubli.app.access.scopes import SCOPES
-from oubli.app.http.connections import BODY
-from oubli.app.service.checkpoint import UpkeepPolicy
+from oubli.app.http.protocol import BODY
+from oubli.app.service.checkpoint import CheckpointPolicy
 from tests.app.connections import Answered, Connection, Host, hosting
 from tests.app.http_cases import SECRETS, Cases
 from tests.app.support import make_service
@@ -80,7 +80,7 @@ async def play(host: Host, pieces: list[bytes]) -> Seen:
     protocol.connection_lost(None)
     host.forget(connection)
     service = host.service
-    return Seen([*map(plain, connection.answers)], closed, service.model_version, service._live.model.n_samples_)
+    return Seen([*map(plain, connection.answers)], closed, service.model_version, service.state.model.n_samples_)
 
 
 def plain(answer: Answered) -> Answered:
@@ -113,7 +113,7 @@ async def compare(seed: int, n_cases: int, folder: Path, *, with_keys: bool, dur
             keys = make_keys(folder / "keys")
         for hot in (True, False):
             directory = folder / f"{hot}-{seed}" if durable else None
-            policy = UpkeepPolicy(erasure_deadline=86_400)  # snapshots are written when they are asked for
+            policy = CheckpointPolicy(erasure_deadline=86_400)  # snapshots are written when they are asked for
             service = make_service(directory=directory, policy=policy)
             limits = {"max_body_bytes": 16_384, "max_snapshot_bytes": 16_384, "max_rows": 12}
             if with_keys:
@@ -136,7 +136,7 @@ async def compare(seed: int, n_cases: int, folder: Path, *, with_keys: bool, dur
                     assert not any(secret in everything for secret in SECRETS), (seed, sent, pieces)
                     assert b"content-type: application/problem+json" in answer.headers, (seed, sent, pieces)
         held = [
-            [host.service._live.model.samples_.get(name) for name in host.service._live.model.samples_.ids()]
+            [host.service.state.model.samples_.get(name) for name in host.service.state.model.samples_.ids()]
             for host in hosts
         ]
         assert held[0] == held[1]

@@ -4,7 +4,7 @@ import asyncio
 from types import SimpleNamespace
 
 from oubli.app.service.background import QUIET_SECONDS, IdleResolver, TagSlices
-from oubli.app.service.lock import Turns
+from oubli.app.service.lock import ModelLock
 
 
 class Tagged(SimpleNamespace):
@@ -34,11 +34,11 @@ def test_slices_shrink_when_they_take_too_long():
 
 def test_resolves_when_nothing_else_is_to_do():
     async def run() -> None:
-        model, turns = Tagged(), Turns(1)
-        idle = IdleResolver(lambda: model, turns)
+        model, turns = Tagged(), ModelLock(1)
+        idle = IdleResolver(SimpleNamespace(model=model), turns)
         task = asyncio.create_task(idle.run())
         idle.request_begins()
-        idle.model_changed()
+        idle.tagged.set()
         await asyncio.sleep(3 * QUIET_SECONDS)
         assert model.n_lazy_tags_ == 1000, "a request was in flight"
         idle.request_ends()

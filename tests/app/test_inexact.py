@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oubli.app.service.checkpoint import UpkeepPolicy
+from oubli.app.errors import StopReason
+from oubli.app.service.build import compose, open_directory
+from oubli.app.service.checkpoint import CheckpointPolicy
 from oubli.app.service.model_service import ModelService
-from oubli.app.service.opening import open_directory
-from oubli.app.service.state import StopReason
 from oubli.core import DynamicTreeClassifier
 from tests.app.support import CLASSES, JSON, make_service, rows, samples, served_here
 from tests.app.test_replacing import begin_fit, finished
 
 STRANGE = 12345.678  # far from the ages of all others: a threshold beside it is a trace
-LAST = UpkeepPolicy(erasure_deadline=3600.0)
+LAST = CheckpointPolicy(erasure_deadline=3600.0)
 
 
 def tree(n: int = 60, **parameters: Any) -> Any:
@@ -29,8 +29,8 @@ def tree(n: int = 60, **parameters: Any) -> Any:
 
 def recovered(directory: Path) -> ModelService:
     opened = open_directory(directory)
-    live, records, _ = opened.recover(opened.snapshots.recover())
-    return ModelService(live, opened.keeper, records, policy=LAST, idle_resolve=False)
+    start = opened.recover(opened.snapshots.recover())
+    return compose(start, policy=LAST, idle_resolve=False)
 
 
 def thresholds(model: Any) -> set[float]:
@@ -68,7 +68,7 @@ def test_an_erasure_is_finished_by_building_the_model_anew(tmp_path):
         service = make_service(tree(), directory, policy=LAST)
         async with served_here(service) as client:
             receipt = await learn_and_unlearn(client)
-            traces = thresholds(service._live.model) - thresholds(tree())
+            traces = thresholds(service.state.model) - thresholds(tree())
             assert any(value > 1000 for value in traces)
             assert (await client.get("/model")).json()["mutations_since_scrub"] == 42
             await client.post("/snapshot")
@@ -78,7 +78,7 @@ def test_an_erasure_is_finished_by_building_the_model_anew(tmp_path):
             assert await status_of(client, receipt) == "erased"
             described = (await client.get("/model")).json()
             assert (described["mutations_since_scrub"], described["guarantee"]) == (0, "approximate")
-            model = service._live.model
+            model = service.state.model
             assert max(thresholds(model)) < 1000
             assert model.verify().ok
             assert model.digest() == fresh_digest(model)
@@ -94,12 +94,12 @@ def test_an_erasure_is_finished_by_building_the_model_anew(tmp_path):
 
 def test_an_erasure_is_finished_in_time_by_itself(tmp_path):
     async def work() -> None:
-        service = make_service(tree(), tmp_path / "data", policy=UpkeepPolicy(erasure_deadline=1.0))
+        service = make_service(tree(), tmp_path / "data", policy=CheckpointPolicy(erasure_deadline=1.0))
         async with served_here(service) as client:
             receipt = await learn_and_unlearn(client)
             while await status_of(client, receipt) != "erased":  # noqa: ASYNC110 - asked as anyone would
                 await asyncio.sleep(0.05)
-            assert max(thresholds(service._live.model)) < 1000
+            assert max(thresholds(service.state.model)) < 1000
 
     asyncio.run(asyncio.wait_for(work(), 60))
 
@@ -109,14 +109,14 @@ def test_a_model_is_built_anew_on_schedule(tmp_path, schedule):
     """Without any erasure: it has only learned."""
 
     async def work() -> None:
-        service = make_service(tree(), tmp_path / "data", policy=UpkeepPolicy(erasure_deadline=3600.0, **schedule))
+        service = make_service(tree(), tmp_path / "data", policy=CheckpointPolicy(erasure_deadline=3600.0, **schedule))
         async with served_here(service) as client:
             others = [{"features": [40 + i, "b", False], "label": "yes"} for i in range(20)]
             answer = await client.post("/samples", json={"samples": others}, headers=JSON)
             assert answer.status_code == 201
             while (await client.get("/model")).json()["mutations_since_scrub"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
-            assert service._live.model.digest() == fresh_digest(service._live.model)
+            assert service.state.model.digest() == fresh_digest(service.state.model)
             version = (await client.get("/model")).json()["model_version"]
             await asyncio.sleep(1.0)
             assert (await client.get("/model")).json()["model_version"] == version  # once, not again and again
@@ -130,7 +130,7 @@ def test_what_is_unlearned_while_the_model_is_built_anew_waits_for_the_next_time
         async with served_here(service) as client:
             first = await learn_and_unlearn(client)
             job = (await client.post("/model/scrub")).json()
-            while not service._committer._followers:  # noqa: ASYNC110
+            while not service.writer._followers:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
             second = (await client.delete("/samples/c5")).json()
             held_up.set()
@@ -138,7 +138,7 @@ def test_what_is_unlearned_while_the_model_is_built_anew_waits_for_the_next_time
             assert (await status_of(client, first), await status_of(client, second)) == ("erased", "unlearned")
             await finished(client, (await client.post("/model/scrub")).json())
             assert await status_of(client, second) == "erased"
-            assert service._live.model.digest() == fresh_digest(service._live.model)
+            assert service.state.model.digest() == fresh_digest(service.state.model)
 
     asyncio.run(work())
 
@@ -149,20 +149,20 @@ def test_a_restart_holds_the_same_samples_and_keeps_its_promises(tmp_path):
 
     async def before() -> tuple[list[str], str, dict[str, Any]]:
         service = make_service(tree(**promised), tmp_path / "data", policy=LAST)
-        assert service._live.model.guarantee == "epsilon-feasible"
+        assert service.state.model.guarantee == "epsilon-feasible"
         async with served_here(service) as client:
             await asyncio.gather(*(client.delete(f"/samples/c{i}") for i in range(0, 60, 4)))
             await client.post("/samples", json=samples(9), headers=JSON)
             receipt = (await client.delete("/samples/c1")).json()
             assert receipt["guarantee"] == "epsilon-feasible"
-            model = service._live.model
-            service._live.halt(StopReason.DISK_FAILED)  # nothing is written at the end, as after a kill
+            model = service.state.model
+            service.state.halt(StopReason.DISK_FAILED)  # nothing is written at the end, as after a kill
             return model.samples_.ids(), model.digest(), receipt
 
     async def after(ids: list[str], digest: str, receipt: dict[str, Any]) -> None:
         service = recovered(tmp_path / "data")
         async with served_here(service) as client:
-            model = service._live.model
+            model = service.state.model
             assert sorted(model.samples_.ids()) == sorted(ids)
             assert model.digest() == digest
             assert model.verify().ok
@@ -178,14 +178,14 @@ def test_a_window_slides_and_goes_on_after_a_restart(tmp_path):
             content = samples(25, subject="s")
             answer = await client.post("/samples", json=content, headers=JSON)
             assert answer.json()["n_samples"] == 20
-            assert service._live.model.samples_.ids() == [f"n{i}" for i in range(5, 25)]
+            assert service.state.model.samples_.ids() == [f"n{i}" for i in range(5, 25)]
             assert (await client.get("/samples/n4")).status_code == 404
-            service._live.halt(StopReason.DISK_FAILED)
+            service.state.halt(StopReason.DISK_FAILED)
 
     async def after() -> None:
         service = recovered(tmp_path / "data")
         async with served_here(service) as client:
-            model = service._live.model
+            model = service.state.model
             assert model.samples_.ids() == [f"n{i}" for i in range(5, 25)]
             assert len(model.samples_.ids_of_subject("s")) == 20
             await client.post("/samples", json=samples(3, "m"), headers=JSON)
@@ -210,8 +210,8 @@ def test_another_kind_of_model_can_take_over(tmp_path, first, second):
             assert answer.status_code == 200
         service = recovered(tmp_path / "data")
         assert service.kind == second
-        assert service._live.model.verify().ok
-        service._keeper.close()
+        assert service.state.model.verify().ok
+        service.storage.close()
 
     asyncio.run(work())
 
@@ -227,7 +227,7 @@ def test_a_restore_leaves_no_trace_of_what_was_erased_since(tmp_path):
             await client.post("/samples/batch-delete", json={"ids": [one["id"] for one in strange]}, headers=JSON)
             answer = await client.put("/snapshot/file", content=taken)
             assert answer.json()["dropped"]["erased"] == 30
-            model = service._live.model
+            model = service.state.model
             assert max(thresholds(model)) < 1000
             assert model.digest() == fresh_digest(model)
 
@@ -242,26 +242,26 @@ def test_building_that_takes_long_is_done_on_a_copy(tmp_path, monkeypatch, durab
 
     async def before() -> None:
         service = make_service(tree(epsilon=0.2), tmp_path / "data" if durable else None, policy=LAST)
-        first = service._live.model
+        first = service.state.model
         async with served_here(service) as client:
             answers = await asyncio.gather(*(client.delete(f"/samples/c{i}") for i in range(20)))
             assert [answer.status_code for answer in answers] == [200] * 20
             added = await client.post("/samples", json={"samples": samples(1)["samples"]}, headers=JSON)
             assert added.status_code == 201
-            assert service._live.model is not first
+            assert service.state.model is not first
             order = sorted(range(20), key=lambda i: answers[i].json()["model_version"])
             expected.delete([f"c{i}" for i in order])
             content = samples(1)["samples"][0]
             expected.add([content["features"]], [content["label"]], ids=["n0"])
-            assert service._live.model.digest() == expected.digest()
-            assert service._live.model.verify().ok
-            service._live.halt(StopReason.DISK_FAILED)
+            assert service.state.model.digest() == expected.digest()
+            assert service.state.model.verify().ok
+            service.state.halt(StopReason.DISK_FAILED)
 
     asyncio.run(before())
     if durable:
         service = recovered(tmp_path / "data")
-        assert service._live.model.digest() == expected.digest()
-        service._keeper.close()
+        assert service.state.model.digest() == expected.digest()
+        service.storage.close()
 
 
 def test_no_change_of_a_small_model_takes_long():
@@ -286,15 +286,15 @@ def test_what_slides_out_of_a_window_and_is_deleted_at_the_same_time(tmp_path):
             answers = await asyncio.gather(*asked)
             assert {answer.status_code for answer in answers} <= {200, 201, 404}
             assert not service.failed
-            model = service._live.model
+            model = service.state.model
             assert model.verify().ok
-            service._live.halt(StopReason.DISK_FAILED)
+            service.state.halt(StopReason.DISK_FAILED)
             return list(model.samples_.ids())
 
     held = asyncio.run(before())
     service = recovered(tmp_path / "data")
-    assert service._live.model.samples_.ids() == held
-    service._keeper.close()
+    assert service.state.model.samples_.ids() == held
+    service.storage.close()
 
 
 def test_a_smaller_window_is_fitted_while_what_it_leaves_out_is_deleted(tmp_path, held_up):
@@ -302,7 +302,7 @@ def test_a_smaller_window_is_fitted_while_what_it_leaves_out_is_deleted(tmp_path
         service = make_service(tree(60), tmp_path / "data", policy=LAST)
         async with served_here(service) as client:
             job = await begin_fit(client, window=10)
-            while not service._committer._followers:  # noqa: ASYNC110
+            while not service.writer._followers:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
             for i in (0, 55, 56):
                 assert (await client.delete(f"/samples/c{i}")).json()["unlearned"] == 1
@@ -312,7 +312,7 @@ def test_a_smaller_window_is_fitted_while_what_it_leaves_out_is_deleted(tmp_path
             held_up.set()
             job = await finished(client, job)
             assert job["status"] == "succeeded", job
-            model = service._live.model
+            model = service.state.model
             assert model.samples_.ids() == ["c50", "c51", "c52", "c53", "c54", "c58", "c59", "c57"]
             assert model.verify().ok
 

@@ -149,10 +149,10 @@ def test_a_known_head_that_is_refused_now_takes_the_ordinary_way() -> None:
     async def work(host: Host) -> None:
         connection = host.connect()
         connection.send(PREDICT)
-        host.service._state = "starting"
+        host.service.phase = "starting"
         connection.send(PREDICT)
         await host.settle()
-        host.service._state = "ready"
+        host.service.phase = "ready"
         connection.protocol.pause_writing()
         connection.send(PREDICT)
         connection.protocol.resume_writing()
@@ -175,7 +175,7 @@ def test_answers_keep_the_order_of_the_requests() -> None:
 
 
 def test_answers_of_several_connections_are_written_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oubli.app.http.protocol.LONGEST_WAIT", 60.0)  # a busy machine may be slow
+    monkeypatch.setattr("oubli.app.http.fastpath.LONGEST_WAIT", 60.0)  # a busy machine may be slow
 
     async def work(host: Host) -> None:
         connections = [host.connect() for _ in range(3)]
@@ -191,7 +191,7 @@ def test_answers_of_several_connections_are_written_together(monkeypatch: pytest
 
 
 def test_an_answer_does_not_wait_long_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oubli.app.http.protocol.LONGEST_WAIT", 0.0)
+    monkeypatch.setattr("oubli.app.http.fastpath.LONGEST_WAIT", 0.0)
 
     async def work(host: Host) -> None:
         first, second = host.connect(), host.connect()

@@ -3,8 +3,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from oubli.app.service.build import compose, open_directory
 from oubli.app.service.model_service import ModelService
-from oubli.app.service.opening import open_directory
 from tests.app.support import JSON, make_service, samples, served_here
 
 
@@ -33,7 +33,7 @@ def test_changes_during_a_fit_are_in_the_fitted_model(tmp_path, held_up):
             held_up.set()
             result = (await finished(client, job))["result"]
             assert (result["n_samples"], result["parameters"]["n_estimators"]) == (22, 3)
-            model = service._live.model
+            model = service.state.model
             assert model.verify().ok
             assert service.model_version == result["model_version"] == 43
 
@@ -58,8 +58,8 @@ def test_a_fit_that_is_asked_for_again_is_the_first(tmp_path, held_up):
 
     before = asyncio.run(work(make_service(directory=tmp_path / "data")))
     opened = open_directory(tmp_path / "data")
-    live, records, _ = opened.recover(opened.snapshots.recover())
-    after = asyncio.run(work(ModelService(live, opened.keeper, records, idle_resolve=False)))
+    start = opened.recover(opened.snapshots.recover())
+    after = asyncio.run(work(compose(start, idle_resolve=False)))
     assert after["id"] == before["id"]
     assert after["result"] == {"model_version": 2, "n_samples": 60}
 
@@ -82,7 +82,7 @@ def test_a_restore_during_a_fit_wins(tmp_path, held_up):
             job = await finished(client, job)
             assert job["status"] == "failed"
             assert job["error"] == "SupersededError: a restore replaced the samples meanwhile: begin again"
-            model = service._live.model
+            model = service.state.model
             assert (service.model_version, model.n_samples_, model.n_estimators) == (version, 20, 5)
             assert not model.samples_.contains("n0")
             assert model.verify().ok

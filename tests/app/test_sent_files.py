@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from oubli.app.errors import StartError, StorageError
-from oubli.app.ledger.canonical import canonical
-from oubli.app.ledger.database import AuditStore
-from oubli.app.ledger.keys import AuditKeys
-from oubli.app.service.checkpoint import UpkeepPolicy
-from oubli.app.service.opening import open_directory
+from oubli.app.ledger.database import LedgerDatabase
+from oubli.app.ledger.entries import canonical
+from oubli.app.ledger.keys import LedgerKeys
+from oubli.app.service.build import open_directory
+from oubli.app.service.checkpoint import CheckpointPolicy
 from oubli.app.storage.models import load_kept, load_sent
 from oubli.app.storage.snapshots import Facts, SnapshotStore
 from oubli.core.data.schema import Task
@@ -82,9 +82,9 @@ def test_numbers_in_another_form_are_brought_into_ours_and_nothing_is_lost(
         for i in range(6):
             assert client.delete(f"/samples/c{i}").status_code == 200
         assert client.post("/samples", json=samples(3)).status_code == 201
-        service._live.model.check_invariants()
+        service.state.model.check_invariants()
         assert client.post("/snapshot").status_code == 201
-        digest = service._live.model.digest()
+        digest = service.state.model.digest()
     opened = open_directory(tmp_path / "data")
     recovered = opened.snapshots.recover()
     assert not recovered.regrown
@@ -99,11 +99,11 @@ def test_a_start_that_finds_no_sound_trees_grows_them_anew(
     tmp_path: Path, kind: str, parameters: dict[str, Any]
 ) -> None:
     model = model_of(kind, parameters)
-    policy = UpkeepPolicy(snapshot_mutations=10**9, snapshot_age=1e9, erasure_deadline=1e6)
+    policy = CheckpointPolicy(snapshot_mutations=10**9, snapshot_age=1e9, erasure_deadline=1e6)
     service = make_service(model, tmp_path / "data", policy=policy)
     with served(service) as client:
         assert client.post("/samples", json=samples(2)).status_code == 201
-        version = service._live.version
+        version = service.state.version
     for path in (tmp_path / "data").glob("snapshot-*"):
         prefix = {"forest": "forest.", "tree": "tree."}.get(kind, "boosting.")
         field = {"forest": "nodes.attribute", "online-boosting": "place"}.get(kind, "feature")
@@ -112,11 +112,11 @@ def test_a_start_that_finds_no_sound_trees_grows_them_anew(
     recovered = opened.snapshots.recover()
     assert recovered.regrown
     assert any("grown anew" in note for note in recovered.notes)
-    live, records, _ = opened.recover(recovered)
+    live = opened.recover(recovered).state
     assert live.model.n_samples_ == 42
     assert live.model.verify().ok
     assert live.version == version + (model.guarantee != "exact")
-    entries = records.store.entries(0, 1000)
+    entries = opened.database.entries(0, 1000)
     assert [entry["type"] for entry in entries][-1] == "trees-grown-anew"
     assert entries[-1]["model_version"] == live.version
     opened.close()
@@ -124,7 +124,7 @@ def test_a_start_that_finds_no_sound_trees_grows_them_anew(
     again = open_directory(tmp_path / "data")
     recovered = again.snapshots.recover()
     assert not recovered.regrown
-    live_again, _, _ = again.recover(recovered)
+    live_again = again.recover(recovered).state
     assert live_again.version == live.version
     assert live_again.model.digest() == live.model.digest()
     again.close()
@@ -249,7 +249,7 @@ def test_a_ledger_that_is_given_says_what_is_wrong_with_it(tmp_path: Path) -> No
         for name in entry.keys() - {"hash"}:
             for value in values:
                 path.write_text("\n".join(map(json.dumps, rechained(entries, number, {name: value}))))
-                store = AuditStore(None, AuditKeys(None))
+                store = LedgerDatabase(None, LedgerKeys(None))
                 try:
                     store.adopt(path)
                 except StartError as error:
@@ -259,7 +259,7 @@ def test_a_ledger_that_is_given_says_what_is_wrong_with_it(tmp_path: Path) -> No
     for text in ("[" * 100_000, '{"index":' + "9" * 5000 + "}", '{"entries":[{"index":NaN}]}'):
         path.write_text(text)
         with pytest.raises(StartError):
-            AuditStore(None, AuditKeys(None)).adopt(path)
+            LedgerDatabase(None, LedgerKeys(None)).adopt(path)
 
 
 def rechained(entries: list[dict[str, Any]], number: int, fields: dict[str, Any]) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from oubli.app.errors import BusyError, EphemeralError, NotHeldError, StaleCursorError, StorageError, UnavailableError
+from oubli.app.service.commands import AddSamples
 from oubli.app.service.model_service import ModelService
 from oubli.app.service.results import NewSamples, Replacement
 from oubli.core.errors import InputError, UnusableModelError
@@ -35,7 +36,7 @@ def run(service: ModelService, work: Callable[[], Any]) -> Any:
 
     async def main() -> Any:
         service.start()
-        while service.state != "ready":  # noqa: ASYNC110 - there is no event for it outside HTTP
+        while service.phase != "ready":  # noqa: ASYNC110 - there is no event for it outside HTTP
             await asyncio.sleep(0.001)
         try:
             return await work()
@@ -66,7 +67,7 @@ class Gate:
 
 def on_copies(service: ModelService, see: Callable[[Any], object]) -> None:
     """Have something done to every copy of the live model as soon as it is made."""
-    model = service._live.model
+    model = service.state.model
     make_copy = type(model).copy
 
     def copy() -> Any:
@@ -111,7 +112,7 @@ def test_long_work_ends_where_short_work_does(schema):
     for cost in (0.0, 1.0):
         model = forest(60, schema)
         service = make_service(model)
-        for each in (service._row_cost, service._add_cost, service._delete_cost):
+        for each in (service._row_cost, *service.writer.costs.values()):
             each._seconds = cost
 
         async def work(service: ModelService = service) -> Any:
@@ -120,7 +121,7 @@ def test_long_work_ends_where_short_work_does(schema):
             await service.delete(subjects=["s1", "s3"])
             await service.add(new_samples(10, None, schema))
             predicted = await service.predict(rows(50))
-            return service._live.model.digest(), predicted.result.labels.tolist(), predicted.model_version
+            return service.state.model.digest(), predicted.result.labels.tolist(), predicted.model_version
 
         digests.append(run(service, work))
     assert digests[0] == digests[1]
@@ -131,35 +132,35 @@ def test_long_work_ends_where_short_work_does(schema):
 
 def test_a_refused_long_mutation_changes_nothing():
     service = make_service()
-    service._add_cost._seconds = 1.0
+    service.writer.costs[AddSamples]._seconds = 1.0
 
     async def work() -> None:
-        before = service._live.model
+        before = service.state.model
         bad = new_samples(40)
         bad.rows[39] = ["text", "a", True]
         with pytest.raises(InputError) as caught:
             await service.add(bad)
         assert caught.value.row == 39
-        assert service._live.model is before
+        assert service.state.model is before
         assert service.model_version == 1
         assert not service.failed
 
     run(service, work)
-    assert service._live.model.digest() == forest().digest()
+    assert service.state.model.digest() == forest().digest()
 
 
 def test_predictions_and_health_go_on_during_a_long_mutation():
     service = make_service()
-    service._add_cost._seconds = 1.0
+    service.writer.costs[AddSamples]._seconds = 1.0
     copies: list[Any] = []
-    make_copy = service._live.model.copy
+    make_copy = service.state.model.copy
 
     def copy() -> Any:
         copies.append(made := make_copy())
         copies.append(Gate(made, "add_prepared"))
         return made
 
-    service._live.model.copy = copy
+    service.state.model.copy = copy
 
     async def main() -> None:
         async with served_here(service) as client:
@@ -227,10 +228,10 @@ def test_a_long_prediction_sees_one_version_and_writers_wait_for_it():
 
     async def work() -> None:
         await service.add(new_samples(5))  # leaves tags, which are resolved before the thread reads
-        gate = Gate(service._live.model, "query")
+        gate = Gate(service.state.model, "query")
         predicting = asyncio.create_task(service.predict(rows(100)))
         await gate.reached()
-        assert service._live.model.n_lazy_tags_ == 0
+        assert service.state.model.n_lazy_tags_ == 0
         deleting = asyncio.create_task(service.delete(ids=["c1"]))
         await asyncio.sleep(0.01)
         assert not deleting.done()
@@ -243,8 +244,8 @@ def test_a_long_prediction_sees_one_version_and_writers_wait_for_it():
 
 def test_work_in_a_thread_ends_even_if_the_caller_is_gone():
     service = make_service()
-    service._add_cost._seconds = 1.0
-    gate = Gate(service._live.model, "copy")
+    service.writer.costs[AddSamples]._seconds = 1.0
+    gate = Gate(service.state.model, "copy")
 
     async def work() -> None:
         adding = asyncio.create_task(service.add(new_samples(40)))
@@ -263,8 +264,8 @@ def test_work_in_a_thread_ends_even_if_the_caller_is_gone():
 
 def test_a_full_queue_refuses_additions_but_never_erasures():
     service = make_service(max_queue=2)
-    service._add_cost._seconds = 1.0
-    gate = Gate(service._live.model, "copy")
+    service.writer.costs[AddSamples]._seconds = 1.0
+    gate = Gate(service.state.model, "copy")
 
     async def work() -> None:
         long = asyncio.create_task(service.add(new_samples(40)))
@@ -287,8 +288,8 @@ def test_a_full_queue_refuses_additions_but_never_erasures():
 
 def test_a_queue_that_is_full_is_429_over_http():
     service = make_service(max_queue=1)
-    service._add_cost._seconds = 1.0
-    gate = Gate(service._live.model, "copy")
+    service.writer.costs[AddSamples]._seconds = 1.0
+    gate = Gate(service.state.model, "copy")
 
     async def main() -> None:
         async with served_here(service) as client:
@@ -313,7 +314,7 @@ def test_many_requests_at_once_end_in_the_state_of_their_answers():
 
     async def main() -> None:
         async with served_here(service) as client:
-            service._add_cost._seconds = 0.003  # batches of four and more go aside
+            service.writer.costs[AddSamples]._seconds = 0.003  # batches of four and more go aside
             calls: list[Any] = []
             for i in range(30):
                 calls.append(client.post("/samples", json=samples(1 + i % 7, f"b{i}-")))
@@ -327,8 +328,8 @@ def test_many_requests_at_once_end_in_the_state_of_their_answers():
             )
 
     asyncio.run(main())
-    assert service._live.model.verify().ok
-    assert service._live.model.n_samples_ == 60 - 30 + sum(1 + i % 7 for i in range(30))
+    assert service.state.model.verify().ok
+    assert service.state.model.n_samples_ == 60 - 30 + sum(1 + i % 7 for i in range(30))
 
 
 # --- idle time
@@ -359,7 +360,7 @@ def test_an_error_inside_the_model_stops_changes_but_not_predictions(tmp_path, c
     def broken(ids: Any) -> None:
         raise RuntimeError("SECRET")
 
-    service._live.model.delete = broken
+    service.state.model.delete = broken
 
     async def work() -> None:
         with pytest.raises(RuntimeError):
@@ -408,7 +409,7 @@ def test_nothing_is_answered_before_it_is_ready():
 
 def test_a_failed_warm_up_only_makes_the_first_requests_slow(caplog):
     service = make_service()
-    service._warm_up = lambda: 1 // 0
+    service.warm_up = lambda: 1 // 0
 
     async def work() -> None:
         assert len((await service.predict(rows(1))).result.labels) == 1
@@ -463,7 +464,7 @@ def test_a_model_that_was_broken_off_halfway_answers_nothing_and_is_not_saved(tm
     service = make_service(directory=tmp_path / "data")
 
     async def work() -> None:
-        model = service._live.model
+        model = service.state.model
         model.engine_.ensemble.delete = None  # called after the first write, as memory that ends there
         with pytest.raises(TypeError):
             await service.delete(ids=["c1"])

@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from oubli.app.errors import BusyError
-from oubli.app.service.lock import Turns
+from oubli.app.service.lock import ModelLock
 
 
 def test_mutations_take_turns_in_order_of_arrival():
     async def run() -> list[str]:
-        turns, log = Turns(10), []
+        turns, log = ModelLock(10), []
 
         async def work(name: str) -> None:
             async with turns.mutation():
@@ -26,7 +26,7 @@ def test_mutations_take_turns_in_order_of_arrival():
 
 def test_a_full_queue_refuses_but_not_erasures():
     async def run() -> None:
-        turns = Turns(1)
+        turns = ModelLock(1)
         async with turns.mutation():
             waiting = asyncio.create_task(_take(turns))
             await asyncio.sleep(0)
@@ -45,7 +45,7 @@ def test_a_full_queue_refuses_but_not_erasures():
 
 def test_a_writer_waits_for_readers_and_keeps_later_ones_out():
     async def run() -> None:
-        turns, log = Turns(10), []
+        turns, log = ModelLock(10), []
         reading = turns.reading()
         reading.__enter__()
         assert turns.frozen
@@ -78,7 +78,7 @@ def test_a_writer_waits_for_readers_and_keeps_later_ones_out():
 
 def test_a_cancelled_request_gives_its_place_back():
     async def run() -> None:
-        turns = Turns(1)
+        turns = ModelLock(1)
         async with turns.mutation():
             waiting = asyncio.create_task(_take(turns))
             await asyncio.sleep(0)
@@ -90,6 +90,6 @@ def test_a_cancelled_request_gives_its_place_back():
     asyncio.run(run())
 
 
-async def _take(turns: Turns, *, refusable: bool = True) -> None:
+async def _take(turns: ModelLock, *, refusable: bool = True) -> None:
     async with turns.mutation(refusable=refusable):
         pass

@@ -14,7 +14,7 @@ import pytest
 import oubli.app.service.uploads as module
 from oubli.app.errors import UploadError
 from oubli.app.service.holders import Holders
-from oubli.app.service.state import Live
+from oubli.app.service.state import ModelState
 from oubli.app.service.uploads import UploadPolicy, Uploads
 from tests.app.hosted import hosted
 from tests.app.support import forest, make_service
@@ -22,7 +22,7 @@ from tests.app.support import forest, make_service
 
 @pytest.fixture
 def holders() -> Holders:
-    return Holders(Live(forest(0), 1, 0))
+    return Holders(ModelState(forest(0), 1, 0))
 
 
 async def pieces(*contents: bytes, pause: float = 0.0) -> AsyncIterator[bytes]:

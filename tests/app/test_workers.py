@@ -6,12 +6,12 @@ import threading
 
 import pytest
 
-from oubli.app.service.threads import Workers
+from oubli.app.threads import Threads
 
 
 def test_writing_and_reading_have_a_thread_each():
     async def main() -> None:
-        workers, opened = Workers(), threading.Event()
+        workers, opened = Threads(), threading.Event()
         waiting = workers.begin(workers.write(lambda: opened.wait(10)))
         name = await workers.read(lambda: threading.current_thread().name)
         assert name.startswith("oubli-reader")
@@ -24,7 +24,7 @@ def test_writing_and_reading_have_a_thread_each():
 
 def test_work_ends_without_whoever_asked_for_it():
     async def main() -> None:
-        workers, opened, done = Workers(), threading.Event(), []
+        workers, opened, done = Threads(), threading.Event(), []
 
         async def work() -> None:
             await workers.write(lambda: opened.wait(10))
@@ -44,7 +44,7 @@ def test_work_ends_without_whoever_asked_for_it():
 
 def test_endless_work_is_cancelled():
     async def main() -> None:
-        workers = Workers()
+        workers = Threads()
         task = workers.begin(asyncio.sleep(1000), endless=True)
         await workers.settle()
         assert task.cancelled()
@@ -55,7 +55,7 @@ def test_endless_work_is_cancelled():
 
 def test_an_error_that_nobody_awaits_is_not_logged(caplog: pytest.LogCaptureFixture):
     async def main() -> None:
-        workers = Workers()
+        workers = Threads()
 
         async def fail() -> None:
             raise RuntimeError("SECRET")

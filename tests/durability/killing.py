@@ -30,9 +30,9 @@ METHODS = (
     ("oubli.app.storage.sqlite_journal", "SqliteJournal", "append"),
     ("oubli.app.storage.sqlite_journal", "SqliteJournal", "rotate"),
     ("oubli.app.storage.sqlite_journal", "SqliteJournal", "drop_before"),
-    ("oubli.app.ledger.database", "AuditStore", "adopt"),
-    ("oubli.app.ledger.database", "AuditStore", "fold_many"),
-    ("oubli.app.ledger.database", "AuditStore", "flush"),
+    ("oubli.app.ledger.database", "LedgerDatabase", "adopt"),
+    ("oubli.app.ledger.database", "LedgerDatabase", "fold_many"),
+    ("oubli.app.ledger.database", "LedgerDatabase", "flush"),
     ("oubli.app.storage.snapshots", "SnapshotStore", "write"),
 )
 

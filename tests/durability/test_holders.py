@@ -15,10 +15,10 @@ import pytest
 
 import oubli.app.service.influence
 import oubli.app.service.rebuild
-from oubli.app.service.checkpoint import UpkeepPolicy
+from oubli.app.service.checkpoint import CheckpointPolicy
 from oubli.app.service.holders import KINDS, Holders
 from oubli.app.service.model_service import ModelService
-from oubli.app.service.state import Live
+from oubli.app.service.state import ModelState
 from oubli.core import DynamicForestClassifier
 from tests.app.hosted import Hosted, hosted, wait_until
 from tests.app.support import forest, make_service
@@ -73,7 +73,7 @@ class Scene:
 @contextmanager
 def scene(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     monkeypatch.setattr(oubli.app.service.influence, "_LONG", 0.0)
-    service = make_service(forest(60), directory, policy=UpkeepPolicy(erasure_deadline=DEADLINE))
+    service = make_service(forest(60), directory, policy=CheckpointPolicy(erasure_deadline=DEADLINE))
     with hosted(service) as host:
         content = {"samples": [BIRD.as_json(features=list(BIRD.features), label="yes")]}
         assert host.ask("POST", "/samples", content)[0] == 201
@@ -313,7 +313,7 @@ def test_every_holder_has_its_situation():
 
 
 def test_a_holder_that_is_not_on_the_list_is_refused():
-    holders = Holders(Live(forest(0), 1, 0))
+    holders = Holders(ModelState(forest(0), 1, 0))
     with pytest.raises(ValueError, match="not in `KINDS`"):
         holders.hold("a new one")
     with pytest.raises(ValueError, match="not in `KINDS`"):

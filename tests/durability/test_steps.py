@@ -21,7 +21,7 @@ NEEDED = {
     "SqliteJournal.rotate",
     "SqliteJournal.drop_before",
     "SnapshotStore.write",
-    "AuditStore.flush",
+    "LedgerDatabase.flush",
     "os.fsync",
     "os.replace",
     "os.unlink",
@@ -112,7 +112,7 @@ def begin_again_after(kill: Kill, beginning: Path, folder: Path) -> bool:
     return not lived
 
 
-@pytest.mark.parametrize("step", ["SqliteJournal.append", "SnapshotStore.write", "AuditStore.flush"])
+@pytest.mark.parametrize("step", ["SqliteJournal.append", "SnapshotStore.write", "LedgerDatabase.flush"])
 def test_a_first_start_that_was_killed_is_repeated(step, beginning, tmp_path):
     assert begin_again_after(Kill(step, 1, "before"), beginning, tmp_path / "before")
     assert begin_again_after(Kill(step, 1, "after"), beginning, tmp_path / "after")

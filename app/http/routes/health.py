@@ -43,8 +43,8 @@ async def readyz(request: Request) -> ReadyAnswer:
     wanted = request.query_params.get("for", "predictions")
     if wanted not in ("predictions", "changes"):
         raise invalid("/for", "must be 'predictions' or 'changes'")
-    if service.state != "ready":
-        raise ProblemError("not-ready", f"The server is {service.state}.")
+    if service.phase != "ready":
+        raise ProblemError("not-ready", f"The server is {service.phase}.")
     if not service.is_usable:
         raise ProblemError("model-unusable")
     stopped = service.stopped

@@ -50,9 +50,9 @@ async def ask(request: Request) -> Response:
     reader = context.reader()
     asked = reader.question(await request.body())
     question = Question(reader.rows(asked.instances), asked.labels, asked.method, asked.update_set, asked.top)
-    influencing = context.service.influencing
+    ranker = context.service.influence
     try:
-        found = await influencing.ask(question)
+        found = await ranker.ask(question)
     except UnfitError as error:
         raise invalid("/method", str(error)) from None
     except InputError as error:
@@ -83,7 +83,7 @@ async def ask(request: Request) -> Response:
 )
 async def read(request: Request) -> Response:
     """Return what a job has ranked. Rankings are forgotten when samples are erased, and when there are many."""
-    ranking = context_of(request).service.influencing.kept(request.path_params["id"])
+    ranking = context_of(request).service.influence.kept(request.path_params["id"])
     if ranking is None:
         raise ProblemError("no-ranking")
     return json_answer(ranking_content(ranking))

@@ -10,11 +10,11 @@ from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import context_of
 from oubli.app.http.job_schemas import FitRequest, JobAnswer, job_content
-from oubli.app.http.openapi import IDEMPOTENCY_KEY, body, problems
+from oubli.app.http.openapi import IDEMPOTENCY_KEY, KEY_HEADER, body, problems
 from oubli.app.http.problems import ProblemError, invalid, pointer
 from oubli.app.http.responses import json_answer
+from oubli.app.service.fitting import estimator_of
 from oubli.app.service.jobs import Job
-from oubli.app.service.training import estimator_of
 from oubli.core.data.schema import Schema
 from oubli.core.errors import InputError
 from oubli.core.registry import KINDS
@@ -68,8 +68,8 @@ async def fit(request: Request) -> Response:
     kept = described.parameters if kind == described.kind else {}
     # In a thread: the first look at a kind imports it, which reads files and may compile.
     await asyncio.to_thread(check_parameters, kind, parameters, kept, service.schema)
-    async with service.claims.claimed(request.headers, "POST /model/fit", sent_body) as claim:
-        return _begun(service.fit_job(kind, parameters, claim))
+    async with service.idempotency_keys.use(request.headers.get(KEY_HEADER), "POST /model/fit", sent_body) as key:
+        return _begun(service.fit_job(kind, parameters, key))
 
 
 def check_parameters(kind: str, parameters: dict[str, Any], kept: dict[str, Any], schema: Schema) -> None:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.convertors import Convertor, register_url_convertor
 
 from oubli.app.http.context import Context, context_of
-from oubli.app.http.openapi import ID, IDEMPOTENCY_KEY, QUERY, body, problems
+from oubli.app.http.openapi import ID, IDEMPOTENCY_KEY, KEY_HEADER, QUERY, body, problems
 from oubli.app.http.parsing import explain, one_value, parse_id, parse_limit, parse_names, parse_query, parse_ref
 from oubli.app.http.problems import invalid
 from oubli.app.http.responses import (
@@ -77,9 +77,9 @@ async def add(request: Request) -> Response:
     context = context_of(request)
     service, reader, sent_body = context.service, context.reader(), await request.body()
     samples, sent = reader.samples(sent_body)
-    async with service.claims.claimed(request.headers, "POST /samples", sent_body) as claim:
+    async with service.idempotency_keys.use(request.headers.get(KEY_HEADER), "POST /samples", sent_body) as key:
         try:
-            added = await service.add(samples, claim)
+            added = await service.add(samples, key)
         except InputError as error:
             features = [sample["features"] for sample in sent]
             raise explain(error, lambda row: ("samples", row, "features"), features, reader.schema) from None
@@ -112,8 +112,10 @@ async def batch_delete(request: Request) -> Response:
     context = context_of(request)
     service, sent_body = context.service, await request.body()
     ids, subjects, ref = context.reader().targets(sent_body)
-    async with service.claims.claimed(request.headers, "POST /samples/batch-delete", sent_body) as claim:
-        receipt = await service.delete(ids=ids, subjects=subjects, ref=ref, claim=claim)
+    async with service.idempotency_keys.use(
+        request.headers.get(KEY_HEADER), "POST /samples/batch-delete", sent_body
+    ) as key:
+        receipt = await service.delete(ids=ids, subjects=subjects, ref=ref, key=key)
     return json_answer(receipt_content(receipt, durable=service.is_durable))
 
 

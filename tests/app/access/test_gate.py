@@ -11,7 +11,7 @@ import pytest
 from oubli.app.access.key_file import FILE_NAME, create_key, now_ms, revoke_key
 from oubli.app.access.keys import AccessKeys
 from oubli.app.access.scopes import SCOPES
-from oubli.app.http.auth import Gate
+from oubli.app.http.auth import AccessRules
 from oubli.app.http.problems import ProblemError
 from oubli.app.http.routes.docs import ASSETS
 from tests.app.connections import Host, hosting, request
@@ -147,7 +147,7 @@ def test_a_damaged_file_turns_all_away_but_health(tmp_path):
 
 def test_a_refused_scope_comes_before_the_body_is_looked_at(tmp_path):
     text = key(tmp_path, "predict")
-    gate = Gate(
+    gate = AccessRules(
         allowed_hosts=["h"],
         api_key=None,
         max_body_bytes=10,

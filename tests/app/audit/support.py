@@ -9,21 +9,21 @@ from typing import Any
 
 import orjson
 
-from oubli.app.ledger.database import AuditStore
-from oubli.app.ledger.keys import AuditKeys
-from oubli.app.ledger.ledger import Auditor
-from oubli.app.ledger.receipts import Receipt
+from oubli.app.ledger.database import LedgerDatabase
+from oubli.app.ledger.entries import Receipt
+from oubli.app.ledger.keys import LedgerKeys
+from oubli.app.ledger.ledger import Ledger
 
 START = 1_763_700_000_000  # in November 2025
 DEADLINE = 60_000
 
 
 @dataclass
-class Ledger:
+class WholeLedger:
     """Makes and folds in one step, as a service does in two; keeps what a journal would."""
 
     path: Path | None
-    keys: AuditKeys
+    keys: LedgerKeys
     now: int = START
     version: int = 0
     records: list[tuple[int, bytes]] = field(default_factory=list)
@@ -32,8 +32,8 @@ class Ledger:
         self.open()
 
     def open(self) -> None:
-        self.store = AuditStore(self.path, self.keys)
-        self.auditor = Auditor.of(self.store, self.keys, lambda: self.now)
+        self.store = LedgerDatabase(self.path, self.keys)
+        self.auditor = Ledger.of(self.store, self.keys, lambda: self.now)
 
     def reopen(self) -> None:
         self.store.close()
@@ -96,10 +96,10 @@ def in_time(receipt_id: str) -> bool:
     return False
 
 
-def make_ledger(folder: Path | None = None, **more: Any) -> Ledger:
+def make_ledger(folder: Path | None = None, **more: Any) -> WholeLedger:
     if folder is None:
-        return Ledger(None, AuditKeys(None, lambda: START), **more)
-    return Ledger(folder / "ledger.sqlite", AuditKeys(folder / "keys", lambda: START), **more)
+        return WholeLedger(None, LedgerKeys(None, lambda: START), **more)
+    return WholeLedger(folder / "ledger.sqlite", LedgerKeys(folder / "keys", lambda: START), **more)
 
 
 def write_lines(path: Path, entries: Sequence[Any]) -> Path:

@@ -10,15 +10,15 @@ import orjson
 import pytest
 
 from oubli.app.errors import StartError
-from oubli.app.ledger.chain import make_entry
-from oubli.app.ledger.database import AuditStore, LedgerGapError, compare_head
-from oubli.app.ledger.ledger import Auditor
+from oubli.app.ledger.database import LedgerDatabase, LedgerGapError
+from oubli.app.ledger.entries import make_entry
+from oubli.app.ledger.ledger import Ledger
 from oubli.app.ledger.verify import check_ledger, check_receipt
-from tests.app.audit.support import Ledger, as_objects, in_time, make_ledger, write_lines
+from tests.app.audit.support import WholeLedger, as_objects, in_time, make_ledger, write_lines
 
 
 @pytest.fixture
-def outdated(tmp_path: Path) -> tuple[Ledger, Ledger]:
+def outdated(tmp_path: Path) -> tuple[WholeLedger, WholeLedger]:
     """A ledger, and the same as it was some erasures before."""
     ledger = make_ledger(tmp_path / "new" if (tmp_path / "new").mkdir() is None else None)
     ledger.erased(ledger.unlearned("a"))
@@ -30,7 +30,7 @@ def outdated(tmp_path: Path) -> tuple[Ledger, Ledger]:
     return ledger, make_ledger(tmp_path / "old")
 
 
-def held(store: AuditStore) -> tuple:
+def held(store: LedgerDatabase) -> tuple:
     """What an adopted ledger has to know, numbers of the journal aside."""
     entries = store.entries(0, 10**6)
     receipts = [entry["receipt"] for entry in entries if entry["type"] == "unlearned"]
@@ -46,12 +46,12 @@ def held(store: AuditStore) -> tuple:
 def test_a_newer_ledger_is_taken_in_with_receipts_and_hashes(outdated, tmp_path):
     new, old = outdated
     head = new.store.head()
-    assert compare_head(old.store, head.index, head.hash) == "older"
+    assert old.store.relation_to(head.index, head.hash) == "older"
     path = write_lines(tmp_path / "newer.jsonl", new.entries())
     assert old.store.adopt(path) == new.store.head().index - 3
     assert held(old.store) == held(new.store)
     assert old.store.erased_since(list("abcdef"), 1) == {"b": "deletion", "c": "rectification", "d": "deletion"}
-    assert compare_head(old.store, head.index, head.hash) == "same or newer"
+    assert old.store.relation_to(head.index, head.hash) == "same or newer"
     old.reopen()
     assert held(old.store) == held(new.store)
     assert old.store.adopt(path) == 0
@@ -141,7 +141,7 @@ def test_going_on_without_what_is_missing(outdated, tmp_path):
     new.erased(given)
     tail = new.records[-3:]
     old.store.fold_many(tail, across_gap=True)
-    auditor = Auditor.of(old.store, old.keys, lambda: new.now)
+    auditor = Ledger.of(old.store, old.keys, lambda: new.now)
     accepted = (tail[-1][0] + 1, auditor.event("accepted-missing-erasures", {"snapshot_index": lost_head.index}))
     old.store.fold_many([accepted])
     # What the journal told is known: who was erased, and the receipts as they were given.
@@ -149,8 +149,8 @@ def test_going_on_without_what_is_missing(outdated, tmp_path):
     assert len(old.store.recently_erased(0)) == 3
     assert [one.n_samples for one in old.store.pending()] == [1]
     assert old.now_of(given) == new.now_of(given)
-    assert compare_head(old.store, lost_head.index, lost_head.hash) == "same or newer"
-    assert compare_head(old.store, lost_head.index + 9, "0" * 64) == "older"
+    assert old.store.relation_to(lost_head.index, lost_head.hash) == "same or newer"
+    assert old.store.relation_to(lost_head.index + 9, "0" * 64) == "older"
     # Folding again changes nothing, and the ledger that results is a whole chain of its own.
     before = held(old.store)
     old.store.fold_many([*tail, accepted], across_gap=True)

@@ -6,11 +6,10 @@ from datetime import UTC, datetime
 import orjson
 import pytest
 
-from oubli.app.ledger.chain import EMPTY, FIRST_PREVIOUS
+from oubli.app.ledger.entries import EMPTY, FIELDS, FIRST_PREVIOUS
 from oubli.app.ledger.key_files import is_signed
-from oubli.app.ledger.keys import AuditKeys
-from oubli.app.ledger.ledger import Auditor
-from oubli.app.ledger.receipts import FIELDS
+from oubli.app.ledger.keys import LedgerKeys
+from oubli.app.ledger.ledger import Ledger
 from oubli.app.times import to_text
 from tests.app.audit.support import START, make_ledger
 
@@ -93,7 +92,7 @@ def test_what_was_taken_back_never_was():
 
 
 def test_hashes_are_keyed_and_do_not_depend_on_the_order():
-    one, other = (Auditor(EMPTY, AuditKeys(None), lambda: START) for _ in range(2))
+    one, other = (Ledger(EMPTY, LedgerKeys(None), lambda: START) for _ in range(2))
     assert one.hashes_of("7") != other.hashes_of("7")
     assert one.hashes_of("7") != one.hashes_of("007")
     assert one.target_hashes(["a", "b", "a"], "ids") == one.target_hashes(["b", "a"], "ids")
@@ -152,7 +151,7 @@ def test_without_a_clock_it_has_one_that_believes_no_leap():
     ledger = make_ledger()
     ledger.event("begin")
     # The machine's clock is days ahead of what is written down here.
-    ledger.record(Auditor.of(ledger.store, ledger.keys).event("later", {}))
+    ledger.record(Ledger.of(ledger.store, ledger.keys).event("later", {}))
     (*_, last) = ledger.entries()
     assert ledger.now <= ledger.store.highest_ms() < ledger.now + 60_000
     assert last["type"] == "later"

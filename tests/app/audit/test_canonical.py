@@ -9,7 +9,7 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oubli.app.ledger.canonical import LARGEST_INTEGER, CanonicalError, canonical
+from oubli.app.ledger.entries import LARGEST_INTEGER, CanonicalError, canonical
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 # Keys around the places where the order of code points and that of UTF-16 part.

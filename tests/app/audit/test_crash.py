@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from oubli.app.errors import StartError
-from oubli.app.ledger.chain import EMPTY
-from oubli.app.ledger.database import AuditStore
+from oubli.app.ledger.database import LedgerDatabase
+from oubli.app.ledger.entries import EMPTY
 from oubli.app.ledger.file import LedgerDamagedError
-from oubli.app.ledger.keys import AuditKeys
-from tests.app.audit.support import Ledger, in_time, make_ledger
+from oubli.app.ledger.keys import LedgerKeys
+from tests.app.audit.support import WholeLedger, in_time, make_ledger
 
 NAMES = ("ledger.sqlite", "ledger.sqlite-wal")
 
 
-def copied(ledger: Ledger, folder: Path) -> Path:
+def copied(ledger: WholeLedger, folder: Path) -> Path:
     folder.mkdir()
     assert ledger.path is not None
     for name in NAMES:
@@ -31,7 +31,7 @@ def copied(ledger: Ledger, folder: Path) -> Path:
     return folder / "ledger.sqlite"
 
 
-def long_story(ledger: Ledger, n: int) -> None:
+def long_story(ledger: WholeLedger, n: int) -> None:
     for i in range(n):
         receipts = [ledger.unlearned(f"{i}-{j}") for j in range(3)]
         ledger.erased(*receipts[:2])
@@ -49,7 +49,7 @@ def test_a_copy_at_any_time_goes_on_to_the_same_end(tmp_path):
         copies.append((copied(ledger, tmp_path / str(i)), ledger.store.applied_seq(), ledger.store.head()))
     end = list(ledger.store._connection.iterdump())
     for path, seq, head in copies:
-        store = AuditStore(path, ledger.keys)
+        store = LedgerDatabase(path, ledger.keys)
         assert (store.applied_seq(), store.head()) == (seq, head)
         store.fold_many(ledger.records)
         assert list(store._connection.iterdump()) == end
@@ -66,7 +66,7 @@ def test_a_log_that_was_cut_off_is_made_up_for_by_the_journal(cut, tmp_path):
     path = copied(ledger, tmp_path / "copy")
     log = path.with_name("ledger.sqlite-wal")
     log.write_bytes(log.read_bytes()[:cut])
-    store = AuditStore(path, ledger.keys)
+    store = LedgerDatabase(path, ledger.keys)
     assert flushed <= store.applied_seq() <= ledger.store.applied_seq()
     store.fold_many(ledger.records)
     assert list(store._connection.iterdump()) == list(ledger.store._connection.iterdump())
@@ -120,7 +120,7 @@ def test_every_flipped_byte_is_found_or_changes_nothing(tmp_path):
             path.with_name(name).unlink(missing_ok=True)
         path.write_bytes(changed)
         try:
-            store = AuditStore(path, ledger.keys)
+            store = LedgerDatabase(path, ledger.keys)
         except StartError:
             n_found += 1
             continue
@@ -142,7 +142,7 @@ def test_a_file_that_is_no_ledger_is_refused_and_left_alone(damage, tmp_path):
     content = {"cut in half": whole[: len(whole) // 2], "empty": b"", "another file": b"free text " * 999}[damage]
     path.write_bytes(content)
     with pytest.raises(LedgerDamagedError, match="backup"):
-        AuditStore(path, ledger.keys)
+        LedgerDatabase(path, ledger.keys)
     assert path.read_bytes() == content
 
 
@@ -152,13 +152,13 @@ def test_the_log_of_an_earlier_ledger_is_not_taken_for_the_new_ones(tmp_path):
     path = copied(ledger, tmp_path / "copy")
     path.unlink()
     assert path.with_name("ledger.sqlite-wal").stat().st_size > 0
-    store = AuditStore(path, ledger.keys)
+    store = LedgerDatabase(path, ledger.keys)
     assert (store.head(), store.applied_seq(), store.pending()) == (EMPTY, 0, [])
 
 
 def test_a_ledger_that_cannot_be_written_is_refused(tmp_path):
     with pytest.raises(StartError, match="cannot be"):
-        AuditStore(tmp_path / "none" / "ledger.sqlite", AuditKeys(None))
+        LedgerDatabase(tmp_path / "none" / "ledger.sqlite", LedgerKeys(None))
 
 
 def test_the_file_is_for_its_owner_only(tmp_path):

@@ -13,14 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oubli.app.errors import StartError
+from oubli.app.ledger.entries import keyed_hash, sign
 from oubli.app.ledger.key_files import HASHING, SIGNING, files_of, is_signed, new_hashing_key
-from oubli.app.ledger.keys import AuditKeys, KeyNames
+from oubli.app.ledger.keys import KeyNames, LedgerKeys
 
 START = 1_763_700_000_000
 
 
-def open_keys(directory: Path, now: int = START) -> AuditKeys:
-    return AuditKeys(directory, lambda: now)
+def open_keys(directory: Path, now: int = START) -> LedgerKeys:
+    return LedgerKeys(directory, lambda: now)
 
 
 def test_are_made_once_and_for_their_owner_only(tmp_path):
@@ -32,7 +33,7 @@ def test_are_made_once_and_for_their_owner_only(tmp_path):
     files = sorted(directory.iterdir())
     assert [file.name for file in files] == [f"hashing-{first.hashing[0].id}.key", f"signing-{first.signing.id}.pem"]
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
-    assert first.signing.sign(b"x") == again.signing.sign(b"x")
+    assert sign(first.signing, b"x") == sign(again.signing, b"x")
 
 
 def test_files_and_directory_are_flushed_before_a_key_is_used(tmp_path, monkeypatch):
@@ -61,19 +62,19 @@ def test_keys_are_missing_unless_they_were_destroyed_on_purpose(tmp_path):
     keys.rotate("hashing")
     named = KeyNames({key["key_id"] for key in keys.public_keys()}, {key.id for key in keys.hashing})
     keys.destroy_hashing_key(keys.hashing[1].id, None)
-    assert not AuditKeys(tmp_path, complete=False).missing(named)
+    assert not LedgerKeys(tmp_path, complete=False).missing(named)
     before = sorted(tmp_path.iterdir())
     for path in [*files_of(tmp_path, SIGNING), *files_of(tmp_path, HASHING)]:
         content = path.read_bytes()
         path.unlink()
-        found = AuditKeys(tmp_path, complete=False)
+        found = LedgerKeys(tmp_path, complete=False)
         assert found.missing(named).files() == [path.name]
         with pytest.raises(StartError, match=rf"{path.name}.*--key-dir.*--accept-missing-keys"):
             found.require(named)
         path.write_bytes(content)
         path.chmod(0o600)
     assert sorted(tmp_path.iterdir()) == before, "nothing was made in their place"
-    nowhere = AuditKeys(tmp_path / "nowhere", complete=False)
+    nowhere = LedgerKeys(tmp_path / "nowhere", complete=False)
     assert nowhere.missing(named) == named
     assert not (tmp_path / "nowhere").exists()
 
@@ -88,7 +89,7 @@ def test_the_file_of_a_signing_key_is_what_others_read_as_one(tmp_path):
 
 def test_rotated_signing_keys_overlap(tmp_path):
     keys = open_keys(tmp_path)
-    old, signature = keys.signing, keys.signing.sign(b"receipt")
+    old, signature = keys.signing, sign(keys.signing, b"receipt")
     new = keys.rotate("signing")
     for known in (keys, open_keys(tmp_path)):
         assert known.signing.id == new != old.id
@@ -105,7 +106,7 @@ def test_rotated_signing_keys_overlap(tmp_path):
     texts = {path.name: path.read_text() for path in files_of(tmp_path, SIGNING)}
     assert "PRIVATE" not in texts[f"signing-{old.id}.pem"]
     with pytest.raises(ValueError, match="retired"):
-        open_keys(tmp_path)._signing[1].sign(b"x")
+        sign(open_keys(tmp_path)._signing[1], b"x")
 
 
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=3))
@@ -113,19 +114,19 @@ def test_hashes_are_half_of_an_hmac(contents):
     key = new_hashing_key(START)
     for known in (key, key.retired(START + 1)):
         for content in contents:
-            assert known.hash(content) == hmac.digest(key.secret, content, "sha256")[:16].hex()
+            assert keyed_hash(known, content) == hmac.digest(key.secret, content, "sha256")[:16].hex()
 
 
 def test_rotated_hashing_keys_find_old_hashes(tmp_path):
     keys = open_keys(tmp_path)
-    before = keys.hashing[0].hash(b"person")
+    before = keyed_hash(keys.hashing[0], b"person")
     assert len(bytes.fromhex(before)) == 16
     keys.rotate("hashing")
     keys.rotate("hashing")
     again = open_keys(tmp_path)
     assert [key.id for key in again.hashing] == [key.id for key in keys.hashing]
     assert [key.retired_ms is None for key in again.hashing] == [True, False, False]
-    assert [key.hash(b"person") == before for key in again.hashing] == [False, False, True]
+    assert [keyed_hash(key, b"person") == before for key in again.hashing] == [False, False, True]
 
 
 @pytest.mark.parametrize("kind", ["signing", "hashing"])
@@ -202,7 +203,7 @@ def test_a_directory_that_cannot_be_written_is_refused(tmp_path):
 
 def test_without_a_directory_nothing_is_kept(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    keys = AuditKeys(None)
+    keys = LedgerKeys(None)
     keys.rotate("signing")
     keys.rotate("hashing")
     keys.destroy_hashing_key(keys.hashing[1].id, None)

@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from oubli.app.cli.ledger import ledger_cli
 from oubli.app.errors import StartError
-from oubli.app.ledger.keys import AuditKeys
+from oubli.app.ledger.keys import LedgerKeys
 from oubli.app.storage.directory import DataDirectory
-from tests.app.audit.support import Ledger, as_objects, in_time, make_ledger, write_lines
+from tests.app.audit.support import WholeLedger, as_objects, in_time, make_ledger, write_lines
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def run(tmp_path, monkeypatch, capsys):
 
 
 @pytest.fixture
-def ledger(tmp_path) -> Ledger:
+def ledger(tmp_path) -> WholeLedger:
     (tmp_path / "data").mkdir()
     ledger = make_ledger(tmp_path / "data")
     receipt = ledger.unlearned("a")
@@ -81,7 +81,7 @@ def test_a_receipt_and_keys(run, ledger, tmp_path):
     good = write(tmp_path / "receipt.json", {**found.content(), "durable": True})
     bad = write(tmp_path / "bad.json", {**found.content(), "unlearned": 7})
     keys = write(tmp_path / "keys.json", {"keys": ledger.auditor.public_keys()})
-    others = write(tmp_path / "others.json", {"keys": AuditKeys(None).public_keys()})
+    others = write(tmp_path / "others.json", {"keys": LedgerKeys(None).public_keys()})
     code, out, _ = run("verify", file, "--receipt", good)
     assert (code, out.splitlines()[-1]) == (
         0,
@@ -120,11 +120,11 @@ def test_files_that_cannot_be_read(run, ledger, tmp_path):
 @pytest.mark.parametrize("kind", ["signing", "hashing"])
 def test_keys_are_rotated_while_the_server_is_stopped(kind, run, ledger, tmp_path):
     ledger.store.close()
-    before = AuditKeys(tmp_path / "data" / "keys")
+    before = LedgerKeys(tmp_path / "data" / "keys")
     code, out, told = run("rotate-keys", kind, "--data-dir", "data")
     assert code == 0
     assert "next start" in told
-    after = AuditKeys(tmp_path / "data" / "keys")
+    after = LedgerKeys(tmp_path / "data" / "keys")
     ids = [[keys.signing.id, keys.hashing[0].id] for keys in (before, after)]
     place = ["signing", "hashing"].index(kind)
     assert ids[1][place] == out.strip() != ids[0][place]
@@ -157,12 +157,12 @@ def test_a_hashing_key_is_destroyed(run, ledger, tmp_path):
     code, _, told = run("destroy-key", old, "--data-dir", "data")
     assert code == 0
     assert old in told
-    assert old not in [key.id for key in AuditKeys(tmp_path / "data" / "keys").hashing]
+    assert old not in [key.id for key in LedgerKeys(tmp_path / "data" / "keys").hashing]
 
 
 def test_another_key_directory(run, ledger, tmp_path):
     ledger.store.close()
     (tmp_path / "data" / "keys").rename(tmp_path / "elsewhere")
     _, out, _ = run("rotate-keys", "signing", "--data-dir", "data", "--key-dir", "elsewhere")
-    assert AuditKeys(tmp_path / "elsewhere").signing.id == out.strip()
+    assert LedgerKeys(tmp_path / "elsewhere").signing.id == out.strip()
     assert not (tmp_path / "data" / "keys").exists()

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import orjson
 
-from oubli.app.ledger.notes import IdempotencyRecord, with_idempotency
-from tests.app.audit.support import Ledger, make_ledger
+from oubli.app.ledger.entries import IdempotencyRecord, with_idempotency
+from tests.app.audit.support import WholeLedger, make_ledger
 
 IDS = ("ada.lovelace@example.org", "Grace Ω Hopper", "4711081500")
 SUBJECTS = ("subject of ada.lovelace", "patient 0815-4711")
@@ -34,7 +34,7 @@ def forms(text: str) -> set[bytes]:
     return found
 
 
-def everything(ledger: Ledger) -> bytes:
+def everything(ledger: WholeLedger) -> bytes:
     """All that was written or would be answered."""
     assert ledger.path is not None
     parts = [path.read_bytes() for path in sorted(ledger.path.parent.rglob("*")) if path.is_file()]

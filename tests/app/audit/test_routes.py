@@ -18,19 +18,19 @@ from oubli.app.http.ledger_schemas import ErasuresAnswer, KeysAnswer, LedgerAnsw
 from oubli.app.http.problems import ProblemError, to_problem
 from oubli.app.http.routes import erasures, ledger
 from oubli.app.http.schemas import Receipt as ReceiptAnswer
-from oubli.app.ledger.database import AuditStore
+from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.verify import check_ledger, check_receipt, read_public_keys
 from oubli.app.service.receipts import Receipts
-from tests.app.audit.support import Ledger, make_ledger
+from tests.app.audit.support import WholeLedger, make_ledger
 
 
 @dataclass
 class File:
     """The ledger's file, asked here and now."""
 
-    store: AuditStore
+    store: LedgerDatabase
 
-    async def read(self, question: Callable[[AuditStore], Any]) -> Any:
+    async def read(self, question: Callable[[LedgerDatabase], Any]) -> Any:
         return question(self.store)
 
 
@@ -38,13 +38,13 @@ class File:
 class Late:
     """What says which erasures are overdue."""
 
-    kept: Ledger
+    kept: WholeLedger
 
     def is_overdue(self, receipt_id: str) -> bool:
         return self.kept.is_overdue(receipt_id)
 
 
-def service_of(kept: Ledger) -> SimpleNamespace:
+def service_of(kept: WholeLedger) -> SimpleNamespace:
     """What the routes need of a service."""
     file: Any = File(kept.store)
     late: Any = Late(kept)
@@ -53,7 +53,7 @@ def service_of(kept: Ledger) -> SimpleNamespace:
 
 
 @pytest.fixture
-def kept() -> Ledger:
+def kept() -> WholeLedger:
     return make_ledger()
 
 

@@ -9,20 +9,20 @@ import orjson
 import pytest
 
 from oubli.app.errors import StartError, StorageError
-from oubli.app.ledger.database import AuditStore, compare_head
+from oubli.app.ledger.database import LedgerDatabase
+from oubli.app.ledger.entries import IdempotencyRecord, with_idempotency
 from oubli.app.ledger.key_files import is_signed
-from oubli.app.ledger.notes import IdempotencyRecord, with_idempotency
 from oubli.app.times import to_text
 from oubli.core.errors import FileError
-from tests.app.audit.support import DEADLINE, START, Ledger, in_time, make_ledger
+from tests.app.audit.support import DEADLINE, START, WholeLedger, in_time, make_ledger
 
 
 @pytest.fixture(params=["memory", "file"])
-def ledger(request, tmp_path) -> Ledger:
+def ledger(request, tmp_path) -> WholeLedger:
     return make_ledger(tmp_path if request.param == "file" else None)
 
 
-def content_of(ledger: Ledger) -> tuple:
+def content_of(ledger: WholeLedger) -> tuple:
     """Everything that can be asked."""
     receipts = [entry["receipt"] for entry in ledger.entries() if entry["type"] == "unlearned"]
     store = ledger.store
@@ -36,7 +36,7 @@ def content_of(ledger: Ledger) -> tuple:
     )
 
 
-def check_signed(ledger: Ledger, receipt) -> None:
+def check_signed(ledger: WholeLedger, receipt) -> None:
     keys = {key.id: key.public for key in ledger.keys._signing}
     assert is_signed(keys[receipt.key_id], receipt.signature, receipt.signed_form())
 
@@ -207,7 +207,7 @@ def test_requests_that_come_again(ledger):
 def test_a_request_is_kept_as_hashes_and_numbers(ledger, fields):
     record = IdempotencyRecord("ab" * 16, "cd" * 16, START, 7, 70, 1, None, None)
     with pytest.raises(StorageError):
-        ledger.store.fold(1, with_idempotency(b"", replace(record, **fields)))
+        ledger.store.fold_many([(1, with_idempotency(b"", replace(record, **fields)))])
     assert ledger.store.applied_seq() == 0
 
 
@@ -217,7 +217,7 @@ def test_folding_again_changes_nothing(ledger):
     ledger.unlearned("b")
     before = content_of(ledger)
     ledger.store.fold_many(ledger.records)
-    ledger.store.fold(*ledger.records[1])
+    ledger.store.fold_many([ledger.records[1]])
     ledger.store.fold_many([])
     assert content_of(ledger) == before
 
@@ -226,7 +226,7 @@ def test_folding_the_journal_gives_the_same_bytes(tmp_path):
     ledger = make_ledger(tmp_path)
     for i in range(5):
         ledger.erased(ledger.unlearned(str(i)), ledger.unlearned(f"{i}x", kind="expiry"))
-    again = AuditStore(None, ledger.keys)
+    again = LedgerDatabase(None, ledger.keys)
     again.fold_many(ledger.records)
     dumped = [list(store._connection.iterdump()) for store in (ledger.store, again)]
     assert dumped[0] == dumped[1]
@@ -276,20 +276,20 @@ def test_receipts_of_a_key_that_was_retired_meanwhile_are_signed_by_the_next(tmp
 
 def test_heads_are_compared(tmp_path):
     ledger = make_ledger(tmp_path)
-    assert compare_head(ledger.store, 0, "0" * 64) == "same or newer"
+    assert ledger.store.relation_to(0, "0" * 64) == "same or newer"
     ledger.unlearned("a")
     seen = ledger.store.head()
-    assert compare_head(ledger.store, seen.index, seen.hash) == "same or newer"
+    assert ledger.store.relation_to(seen.index, seen.hash) == "same or newer"
     ledger.store.flush()
     shutil.copytree(tmp_path, tmp_path / "old")
     ledger.unlearned("b")
     newer = ledger.store.head()
-    assert compare_head(ledger.store, seen.index, seen.hash) == "same or newer"
+    assert ledger.store.relation_to(seen.index, seen.hash) == "same or newer"
     old = make_ledger(tmp_path / "old")
-    assert compare_head(old.store, newer.index, newer.hash) == "older"
+    assert old.store.relation_to(newer.index, newer.hash) == "older"
     old.unlearned("c")
-    assert compare_head(old.store, newer.index, newer.hash) == "forked"
-    assert compare_head(old.store, seen.index, seen.hash) == "same or newer"
+    assert old.store.relation_to(newer.index, newer.hash) == "forked"
+    assert old.store.relation_to(seen.index, seen.hash) == "same or newer"
 
 
 def test_the_highest_time(ledger):
@@ -320,7 +320,7 @@ def test_what_is_flushed_is_in_the_file(tmp_path):
 def test_a_second_program_is_refused(tmp_path):
     ledger = make_ledger(tmp_path)
     with pytest.raises(StartError, match="in use"):
-        AuditStore(ledger.path, ledger.keys)
+        LedgerDatabase(ledger.path, ledger.keys)
 
 
 def test_a_ledger_of_a_newer_version_is_refused(tmp_path):

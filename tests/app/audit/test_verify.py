@@ -11,11 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from oubli.app.ledger.canonical import canonical
-from oubli.app.ledger.chain import ChainError
-from oubli.app.ledger.receipts import Receipt
+from oubli.app.ledger.entries import ChainError, Receipt, canonical, sign
 from oubli.app.ledger.verify import ReceiptError, check_ledger, check_receipt, read_public_keys
-from tests.app.audit.support import DEADLINE, Ledger, as_objects, make_ledger
+from tests.app.audit.support import DEADLINE, WholeLedger, as_objects, make_ledger
 
 STEPS = st.lists(
     st.sampled_from(["one", "many", "absent", "rectify", "erase", "erase all", "event", "signing", "hashing"]),
@@ -25,7 +23,7 @@ STEPS = st.lists(
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def told(steps: list[str]) -> tuple[Ledger, list[Receipt]]:
+def told(steps: list[str]) -> tuple[WholeLedger, list[Receipt]]:
     """A ledger after some steps, with the receipts as they were given."""
     ledger, given_out = make_ledger(), []
     for number, step in enumerate(steps):
@@ -206,7 +204,7 @@ def test_a_receipt_that_its_own_server_has_signed_otherwise_is_found():
     now = ledger.now_of(receipts[-1])
     for name in ("unlearned", "absent", "requested", "exported_snapshots", "model_version"):
         content = {**now.content(), name: now.content()[name] + 1}
-        content["signature"] = ledger.keys.signing.sign(Receipt.from_content(content).signed_form())
+        content["signature"] = sign(ledger.keys.signing, Receipt.from_content(content).signed_form())
         with pytest.raises(ReceiptError, match=name):
             check_receipt(content, checked)
 

@@ -27,7 +27,7 @@ BASE = "http://127.0.0.1"
 
 
 @asynccontextmanager
-async def no_claim(*request: Any) -> AsyncIterator[None]:
+async def no_key(*request: Any) -> AsyncIterator[None]:
     yield None
 
 
@@ -41,7 +41,7 @@ class Service:
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     report: Report | None = None
-    claims: Any = field(default_factory=lambda: SimpleNamespace(claimed=no_claim))
+    idempotency_keys: Any = field(default_factory=lambda: SimpleNamespace(use=no_key))
 
     async def work(self, report: Report) -> dict[str, Any]:
         self.report = report
@@ -58,7 +58,7 @@ class Service:
     def scrub_job(self) -> Job:
         return self.jobs.start("scrub", self.work)
 
-    def fit_job(self, kind: str, parameters: dict[str, Any], claim: None) -> Job:
+    def fit_job(self, kind: str, parameters: dict[str, Any], key: None) -> Job:
         self.fitted.append((kind, parameters))
         return self.jobs.start("fit", self.work)
 

@@ -14,9 +14,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from oubli.app.errors import StartError
+from oubli.app.errors import JournalError, JournalFullError, StartError
 from oubli.app.storage import sqlite_journal as journal_module
-from oubli.app.storage.journal import JournalError, JournalFullError
 from oubli.app.storage.sqlite_journal import SqliteJournal
 from tests.app.journal.support import batch, journal_in
 

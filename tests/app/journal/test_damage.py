@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from oubli.app.errors import StartError
-from oubli.app.storage.journal import JournalDamagedError, Record
-from oubli.app.storage.mark import MARK_NAME
+from oubli.app.errors import JournalDamagedError, StartError
+from oubli.app.storage.journal import Record
+from oubli.app.storage.sqlite_journal import MARK_NAME
 from tests.app.journal.support import batch, journal_in, killed
 
 N_RECORDS = 24

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from oubli.app.storage.journal import JournalFullError, NoDescriptorsError
+from oubli.app.errors import JournalFullError, NoDescriptorsError
 from tests.app.journal.support import batch, contents, journal_in
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from oubli.app.errors import JournalDamagedError, JournalError, JournalFullError, JournalRefusedError
 from oubli.app.storage import segment as segment_module
-from oubli.app.storage.journal import JournalDamagedError, JournalError, JournalFullError, JournalRefusedError
 from oubli.app.storage.sqlite_journal import _BEFORE_FLUSH, SqliteJournal
 from tests.app.journal.life import LAST
 from tests.app.journal.support import batch, contents, journal_in

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from oubli.app.errors import StartError
-from oubli.app.storage.journal import JournalFullError, Record
-from oubli.app.storage.mark import MARK_NAME
+from oubli.app.errors import JournalFullError, StartError
+from oubli.app.storage.journal import Record
 from oubli.app.storage.reserve import RESERVE_NAME, Reserve
-from oubli.app.storage.sqlite_journal import SqliteJournal
+from oubli.app.storage.sqlite_journal import MARK_NAME, SqliteJournal
 from tests.app.journal.support import batch, contents, journal_in, names, seqs
 
 MIB = 2**20

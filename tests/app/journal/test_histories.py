@@ -18,8 +18,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from oubli.app.errors import JournalDamagedError, JournalFullError
 from oubli.app.storage import sqlite_journal as journal_module
-from oubli.app.storage.journal import JournalDamagedError, JournalFullError, Record
+from oubli.app.storage.journal import Record
 from oubli.app.storage.sqlite_journal import SqliteJournal
 from tests.app.journal.support import journal_in, killed
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from oubli.app.storage.mark import MARK_NAME, Mark
+from oubli.app.storage.sqlite_journal import MARK_NAME, Mark
 
 
 def found(directory: Path) -> int:

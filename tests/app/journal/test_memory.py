@@ -1,7 +1,6 @@
 import pytest
 
-from oubli.app.storage.journal import Journal
-from oubli.app.storage.memory_journal import MemoryJournal
+from oubli.app.storage.journal import Journal, MemoryJournal
 from tests.app.journal.support import batch
 
 

@@ -1,8 +1,9 @@
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oubli.app.storage.records import AddBody, Body, DeleteBody, FitBody, ReplaceBody, decode, encode
+from oubli.app.service.bodies import AddBody, Body, DeleteBody, FitBody, ReplaceBody, decode
 
 texts = st.text(max_size=20)
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -34,7 +35,7 @@ def shape(value: object) -> object:
 
 @given(bodies)
 def test_what_is_decoded_is_what_was_encoded(body: Body) -> None:
-    found = decode(encode(body))
+    found = decode(orjson.dumps(body))
     assert type(found) is type(body)
     for name in body.__slots__:
         assert shape(getattr(found, name)) == shape(getattr(body, name))
@@ -42,15 +43,15 @@ def test_what_is_decoded_is_what_was_encoded(body: Body) -> None:
 
 def test_the_form_on_disk() -> None:
     add = AddBody(["a", "7"], [[1.5, None], [2, "x"]], ["yes", "no"], ["s", None], None, 8)
-    assert encode(add) == (
+    assert orjson.dumps(add) == (
         b'{"do":"add","ids":["a","7"],"rows":[[1.5,null],[2,"x"]],"labels":["yes","no"],'
         b'"subjects":["s",null],"expires":null,"next_id":8}'
     )
-    assert encode(DeleteBody(["a"])) == b'{"do":"delete","ids":["a"]}'
-    assert encode(ReplaceBody("a", [1], 0, None, 1700000000000)) == (
+    assert orjson.dumps(DeleteBody(["a"])) == b'{"do":"delete","ids":["a"]}'
+    assert orjson.dumps(ReplaceBody("a", [1], 0, None, 1700000000000)) == (
         b'{"do":"replace","id":"a","row":[1],"label":0,"subject":null,"expires":1700000000000}'
     )
-    assert encode(FitBody("forest", {"k": 2})) == b'{"do":"fit","kind":"forest","parameters":{"k":2}}'
+    assert orjson.dumps(FitBody("forest", {"k": 2})) == b'{"do":"fit","kind":"forest","parameters":{"k":2}}'
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from oubli.app.errors import StartError
+from oubli.app.errors import JournalDamagedError, JournalError, StartError
 from oubli.app.storage import segment as segment_module
 from oubli.app.storage import sqlite_journal as journal_module
-from oubli.app.storage.journal import Journal, JournalDamagedError, JournalError
-from oubli.app.storage.mark import MARK_NAME
+from oubli.app.storage.journal import Journal
 from oubli.app.storage.reserve import RESERVE_NAME
-from oubli.app.storage.sqlite_journal import SqliteJournal
+from oubli.app.storage.sqlite_journal import MARK_NAME, SqliteJournal
 from tests.app.journal.support import RESERVE_BYTES, batch, contents, journal_in, killed, names, seqs
 
 FIRST = "journal-000000000001.sqlite"

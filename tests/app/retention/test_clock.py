@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from oubli.app.clock import LARGEST_LEAP_MS, Clock
+from oubli.app.times import LARGEST_LEAP_MS, Clock
 
 DAY = 86_400_000
 NOON = 20_000 * DAY

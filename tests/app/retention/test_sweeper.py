@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from oubli.app.service.sweeper import refuses
+from oubli.app.service.retention import refuses
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import time
 import httpx2
 import pytest
 
+from oubli.app.errors import StopReason
 from oubli.app.http.app import create_app
-from oubli.app.service.state import StopReason
 from tests.app.support import BASE, make_service, make_settings, rows, samples, served, served_here
 
 PASSING = (StopReason.DISK_FULL, StopReason.NO_DESCRIPTORS)
@@ -30,7 +30,7 @@ def test_alive_and_ready():
 def test_ready_for_predictions_and_not_for_changes(reason):
     service = make_service()
     with served(service) as client:
-        setattr(service._live, "hindered" if reason in PASSING else "halted", reason)
+        setattr(service.state, "hindered" if reason in PASSING else "halted", reason)
         assert client.get("/healthz").status_code == 200
         ready = client.get("/readyz")
         assert ready.status_code == 200
@@ -45,7 +45,7 @@ def test_ready_for_predictions_and_not_for_changes(reason):
         changed = client.post("/samples", json=samples(1))
         assert changed.status_code == (201 if reason in PASSING else 503), "what may pass is tried"
         if reason in PASSING:
-            service._live.hindered = None
+            service.state.hindered = None
             assert client.get("/readyz?for=changes").status_code == 200
             assert client.get("/model").json()["changes_stopped"] is None
 
@@ -101,7 +101,7 @@ def test_changes_are_accepted_again_when_there_is_room(tmp_path, monkeypatch):
 
     monkeypatch.setattr("oubli.app.storage.sqlite_journal.probe_room", probe)
     with served(service) as client:
-        service._live.hindered = StopReason.DISK_FULL
+        service.state.hindered = StopReason.DISK_FULL
         time.sleep(0.6)
         assert client.get("/readyz?for=changes").status_code == 503
         full.clear()

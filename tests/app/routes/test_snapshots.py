@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from oubli.app.http.schemas import RestoreAnswer, SnapshotAnswer
-from oubli.app.service.checkpoint import Upkeep
+from oubli.app.service.checkpoint import Checkpointer
 from tests.app.support import NUMBERS, forest, make_service, rows, samples, served
 
 
@@ -37,7 +37,7 @@ def test_two_generations_are_kept(client, tmp_path):
 
 def test_a_download_goes_on_when_newer_snapshots_take_its_place(client, tmp_path, monkeypatch):
     """The one that was to be handed out is gone before it is opened: the next one is, and the ledger knows of both."""
-    export, handed_out = Upkeep.export, []
+    export, handed_out = Checkpointer.export, []
 
     async def overtaken(self):
         handed_out.append(await export(self))
@@ -46,7 +46,7 @@ def test_a_download_goes_on_when_newer_snapshots_take_its_place(client, tmp_path
             await self.write_snapshot()
         return handed_out[-1]
 
-    monkeypatch.setattr(Upkeep, "export", overtaken)
+    monkeypatch.setattr(Checkpointer, "export", overtaken)
     content = client.get("/snapshot/file").content
     assert content == max((tmp_path / "data").glob("snapshot-*")).read_bytes()
     assert not handed_out[0].path.exists()

@@ -12,12 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from oubli.app.cli.main import cli
-from oubli.app.errors import StartError
+from oubli.app.errors import StartError, StopReason
 from oubli.app.ledger.verify import check_ledger
+from oubli.app.service.build import OpenDirectory, compose, open_directory
 from oubli.app.service.model_service import ModelService
-from oubli.app.service.opening import Opened, open_directory
 from oubli.app.service.recovery import LedgerChoice
-from oubli.app.service.state import StopReason
 from tests.app.support import JSON, forest, samples, served_here
 
 # Two keys of each sort: the ones in use, and those that were rotated away.
@@ -27,13 +26,13 @@ NAMES = ("signing new", "signing old", "hashing new", "hashing old")
 @contextmanager
 def started(
     folder: Path, key_dir: Path | None = None, *, accept: bool = False
-) -> Iterator[tuple[Opened, ModelService]]:
+) -> Iterator[tuple[OpenDirectory, ModelService]]:
     opened = open_directory(folder, key_dir)
     try:
         assert opened.snapshots is not None
         choice = LedgerChoice(accept_missing_keys=accept)
-        live, records, _ = opened.recover(opened.snapshots.recover(), choice)
-        yield opened, ModelService(live, opened.keeper, records, idle_resolve=False)
+        start = opened.recover(opened.snapshots.recover(), choice)
+        yield opened, compose(start, idle_resolve=False)
     finally:
         opened.close()
 
@@ -43,14 +42,14 @@ async def erase(service: ModelService, *names: str, killed: bool) -> None:
         for name in names:
             assert (await client.delete(f"/samples/{name}")).status_code == 200
         if killed:  # what is in the journal is not in the ledger's file, and nothing is written at the end
-            service._live.halt(StopReason.DISK_FAILED)
+            service.state.halt(StopReason.DISK_FAILED)
 
 
 def make(folder: Path, *, killed: bool) -> dict[str, Path]:
     """Make a directory whose ledger names four keys; return their files."""
     opened = open_directory(folder)
-    live, records = opened.begin(forest())
-    asyncio.run(erase(ModelService(live, opened.keeper, records, idle_resolve=False), "c0", "c1", killed=False))
+    start = opened.begin(forest())
+    asyncio.run(erase(compose(start, idle_resolve=False), "c0", "c1", killed=False))
     old = {path.name[:7]: path for path in (folder / "keys").iterdir()}
     opened = open_directory(folder)
     opened.keys.complete()
@@ -59,8 +58,8 @@ def make(folder: Path, *, killed: bool) -> dict[str, Path]:
     opened.close()
     opened = open_directory(folder)
     assert opened.snapshots is not None
-    live, records, _ = opened.recover(opened.snapshots.recover())
-    asyncio.run(erase(ModelService(live, opened.keeper, records, idle_resolve=False), "c2", "c3", killed=killed))
+    start = opened.recover(opened.snapshots.recover())
+    asyncio.run(erase(compose(start, idle_resolve=False), "c2", "c3", killed=killed))
     new = {path.name[:7]: path for path in (folder / "keys").iterdir() if path not in old.values()}
     return {name: (old if name.endswith("old") else new)[name[:7]] for name in NAMES}
 
@@ -124,7 +123,7 @@ def test_going_on_without_is_written_down_and_asked_for_once(name, made):
             assert (await client.delete("/samples/c5")).status_code == 200
 
     with started(folder, accept=True) as (opened, service):
-        told = opened.store.entries(0, 10**6)
+        told = opened.database.entries(0, 10**6)
         entries = [entry for entry in told if entry["type"] == "accepted-missing-key"]
         assert {f"{entry['key']}-{entry['lost_key_id']}" for entry in entries} == {files[one].stem for one in lost}
         assert len(opened.notes) == 1
@@ -132,8 +131,8 @@ def test_going_on_without_is_written_down_and_asked_for_once(name, made):
     for accept in (False, True):
         with started(folder, accept=accept) as (opened, service):
             assert opened.notes == []
-            assert service._live.model.samples_.contains("new0")
-            check_ledger(opened.store.entries(0, 10**6))
+            assert service.state.model.samples_.contains("new0")
+            check_ledger(opened.database.entries(0, 10**6))
             # Keys that were made in their place are missed like others.
             current = folder / "keys" / f"signing-{opened.keys.signing.id}.pem"
     current.unlink()
@@ -182,7 +181,7 @@ def test_killed_before_it_was_written_down_it_is_asked_for_again(made, monkeypat
     with started(folder, accept=True):
         pass
     with started(folder) as (opened, _):
-        assert [entry["type"] for entry in opened.store.entries(0, 99)].count("accepted-missing-key") == 1
+        assert [entry["type"] for entry in opened.database.entries(0, 99)].count("accepted-missing-key") == 1
 
 
 @pytest.mark.parametrize("command", [["rotate-keys", "signing"], ["rotate-keys", "hashing"], ["destroy-key", "0" * 16]])
@@ -198,7 +197,7 @@ def test_commands_on_keys_make_none_in_their_place(command, made):
 def test_a_first_start_that_was_cut_short_has_named_its_keys(tmp_path, monkeypatch):
     opened = open_directory(tmp_path / "data")
     with monkeypatch.context() as patched:
-        patched.setattr(opened.keeper, "write", stop)
+        patched.setattr(opened.storage, "write", stop)
         with pytest.raises(KeyboardInterrupt):
             opened.begin(forest())
     opened.close()
@@ -214,11 +213,11 @@ def test_a_first_start_that_was_cut_short_has_named_its_keys(tmp_path, monkeypat
         path.chmod(0o600)
     shutil.rmtree(tmp_path / "data" / "keys")
     opened = open_directory(tmp_path / "data")
-    live, _ = opened.begin(forest(), LedgerChoice(accept_missing_keys=True))
-    assert live.seq == opened.keeper.journal.last_seq
+    start = opened.begin(forest(), LedgerChoice(accept_missing_keys=True))
+    assert start.state.seq == opened.storage.journal.last_seq
     opened.close()
     with started(tmp_path / "data") as (opened, _):
-        assert [entry["type"] for entry in opened.store.entries(0, 99)].count("accepted-missing-key") == 2
+        assert [entry["type"] for entry in opened.database.entries(0, 99)].count("accepted-missing-key") == 2
 
 
 def stop(*arguments: object, **options: object) -> None:

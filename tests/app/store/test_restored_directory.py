@@ -20,10 +20,10 @@ import pytest
 
 import oubli
 from oubli.app.errors import StartError
-from oubli.app.ledger.database import AuditStore
+from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.verify import check_ledger
+from oubli.app.service.build import OpenDirectory, compose, open_directory
 from oubli.app.service.model_service import ModelService
-from oubli.app.service.opening import Opened, open_directory
 from oubli.app.service.recovery import LedgerChoice
 from oubli.app.storage.snapshots import SnapshotStore
 from oubli.app.storage.sqlite_journal import SqliteJournal
@@ -39,9 +39,9 @@ STEPS = (
     (SqliteJournal, "append"),
     (SqliteJournal, "rotate"),
     (SqliteJournal, "drop_before"),
-    (AuditStore, "adopt"),
-    (AuditStore, "fold_many"),
-    (AuditStore, "flush"),
+    (LedgerDatabase, "adopt"),
+    (LedgerDatabase, "fold_many"),
+    (LedgerDatabase, "flush"),
     (SnapshotStore, "write"),
     (SnapshotStore, "write_again"),
     (SnapshotStore, "keep_newest"),
@@ -88,13 +88,13 @@ def boosting() -> Any:
     return model
 
 
-def service_of(opened: Opened, model: Any = None, choice: LedgerChoice | None = None) -> ModelService:
+def service_of(opened: OpenDirectory, model: Any = None, choice: LedgerChoice | None = None) -> ModelService:
     if opened.holds_model:
         assert opened.snapshots is not None
-        live, records, _ = opened.recover(opened.snapshots.recover(), choice)
+        start = opened.recover(opened.snapshots.recover(), choice)
     else:
-        live, records = opened.begin(model)
-    return ModelService(live, opened.keeper, records, idle_resolve=False)
+        start = opened.begin(model)
+    return compose(start, idle_resolve=False)
 
 
 def make_backup(folder: Path, model: Any) -> Backup:
@@ -122,7 +122,7 @@ def make_backup(folder: Path, model: Any) -> Backup:
                 await asyncio.sleep(0.01)
                 job = (await client.get(f"/jobs/{job['id']}")).json()
             assert (await client.delete("/samples/lost0")).status_code == 200
-            await service._folder.flush()
+            await service.database.flush()
             entries = (await client.get("/ledger?limit=50")).json()["entries"]
             (folder / "ledger.jsonl").write_bytes(b"".join(orjson.dumps(entry) + b"\n" for entry in entries))
             return service.model_version
@@ -153,7 +153,7 @@ def backup(made: Backup, tmp_path: Path) -> Backup:
 
 
 @contextmanager
-def started(backup: Backup, ledger: bool) -> Iterator[tuple[Opened, ModelService]]:
+def started(backup: Backup, ledger: bool) -> Iterator[tuple[OpenDirectory, ModelService]]:
     opened = open_directory(backup.data)
     try:
         choice = LedgerChoice(backup.ledger if ledger else None)
@@ -162,14 +162,14 @@ def started(backup: Backup, ledger: bool) -> Iterator[tuple[Opened, ModelService
         opened.close()
 
 
-def check(opened: Opened, service: ModelService, backup: Backup) -> None:
+def check(opened: OpenDirectory, service: ModelService, backup: Backup) -> None:
     """Check that what is gone is gone: from the model, from the files, and from what a restore could bring back."""
-    model = service._live.model
+    model = service.state.model
     expected = {f"c{i}" for i in range(60) if i != 9} - GONE | {"kept0"}
     assert set(model.samples_.ids()) == expected
     assert model.verify().ok
     assert service.model_version > backup.version
-    entries = opened.store.entries(0, 10**6)
+    entries = opened.database.entries(0, 10**6)
     check_ledger(entries)
     (entry,) = [one for one in entries if one["type"] == "restore"]
     assert {name: entry[name] for name in COUNTS} == COUNTS
@@ -181,8 +181,8 @@ def check(opened: Opened, service: ModelService, backup: Backup) -> None:
     for path in backup.data.glob("journal-0*"):
         content = path.read_bytes()
         assert not any(f'"{name}"'.encode() in content for name in GONE)
-    assert opened.keeper.journal.last_seq == service._live.seq >= opened.store.applied_seq()
-    assert service._live.exports == 1
+    assert opened.storage.journal.last_seq == service.state.seq >= opened.database.applied_seq()
+    assert service.state.exports == 1
     assert not list(backup.data.glob(".*.tmp"))
 
 
@@ -227,10 +227,10 @@ def test_what_comes_after_is_kept_and_nothing_old_comes_back(ledger, backup):
         async with served_here(service) as client:
             assert (await client.get(f"/erasures/{receipt}")).status_code == 200
             answer = (await client.put("/snapshot/file", content=old)).json()
-            held = set(service._live.model.samples_.ids())
+            held = set(service.state.model.samples_.ids())
             assert not held & (GONE | {"c0", "c9"})
             assert answer["dropped"]["erased"] >= 13
-            check_ledger(opened.store.entries(0, 10**6))
+            check_ledger(opened.database.entries(0, 10**6))
 
     asyncio.run(second(asyncio.run(first())))
 
@@ -303,10 +303,10 @@ def test_once_the_newer_ledger_is_taken_in_it_is_not_needed_again(made, tmp_path
         backup = made.copy(tmp_path / f"kill{kill}")
         steps_of(backup, True, monkeypatch, kill)
         with started(backup, ledger=False) as (opened, service):
-            if opened.store.last_model_version() >= backup.version:
+            if opened.database.last_model_version() >= backup.version:
                 check(opened, service, backup)
             else:
-                assert service._live.model.samples_.contains("c1"), "the ledger is as old as the samples"
+                assert service.state.model.samples_.contains("c1"), "the ledger is as old as the samples"
         shutil.rmtree(backup.folder)
 
 
@@ -347,5 +347,5 @@ def test_without_the_key_of_the_newer_erasures_nothing_is_served(accept, tmp_pat
     shutil.copy(folder / "now" / "keys" / f"hashing-{new}.key", folder / "data" / "keys")
     opened = open_directory(folder / "data")
     service = service_of(opened, choice=LedgerChoice(folder / "ledger.jsonl"))
-    assert not {"c0", "c1", "c2"} & set(service._live.model.samples_.ids())
+    assert not {"c0", "c1", "c2"} & set(service.state.model.samples_.ids())
     opened.close()

@@ -1,4 +1,4 @@
-"""What keeps the model of a service: the data directory with all that is in it, or nothing."""
+"""What the model of a service is kept in: the data directory with all that is in it, or nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oubli.app.storage.models import ServedModel
 from oubli.app.storage.snapshots import Facts, Snapshot, SnapshotStore
 
 
-class Keeper:
+class Storage:
     """Writes and removes snapshots. Its methods take long: call them in a thread, one at a time.
 
     Parameters

@@ -1,0 +1,93 @@
+"""The threads of the service, and the work that must not be left half done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Run(Protocol):
+    """Does work in a thread, one piece after the other."""
+
+    async def __call__(self, work: Callable[[], T]) -> T:
+        """Return what the work returns."""
+        ...
+
+
+class Threads:
+    """One thread each for what must not wait for one another.
+
+    Attributes
+    ----------
+    writer, write
+        For the journal, and what changes a copy.
+    save
+        For what reads a model for long, or writes a snapshot.
+    build
+        For what fits a model: snapshots and erasures must not wait for that.
+    audit
+        For the ledger's database.
+    read
+        For long predictions, which only read the model.
+    ask
+        For questions about influence.
+    compile
+        For what gets kernels ready.
+    """
+
+    def __init__(self) -> None:
+        self.writer = ThreadPoolExecutor(1, thread_name_prefix="oubli-writer")
+        self._pools = [self.writer]
+        self.write: Run = partial(_run, self.writer)
+        self.save = self._thread("saver")
+        self.build = self._thread("builder")
+        self.audit = self._thread("auditor")
+        self.read = self._thread("reader")
+        self.ask = self._thread("asker")
+        self.compile = self._thread("compiler")
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._endless: set[asyncio.Task[Any]] = set()
+
+    async def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await work that runs to its end even if whoever asked for it is gone: a thread cannot be called back."""
+        return await asyncio.shield(self.begin(work))
+
+    def begin(self, work: Coroutine[Any, Any, T], *, endless: bool = False) -> asyncio.Task[T]:
+        """Start work in the background; endless work is cancelled by `close`, other work awaited."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        if endless:
+            self._endless.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def settle(self) -> None:
+        """Cancel endless work and wait for the rest."""
+        for task in self._endless:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def close(self) -> None:
+        """End the threads."""
+        for pool in self._pools:
+            pool.shutdown()
+
+    def _thread(self, name: str) -> Run:
+        pool = ThreadPoolExecutor(1, thread_name_prefix=f"oubli-{name}")
+        self._pools.append(pool)
+        return partial(_run, pool)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        self._endless.discard(task)
+        if not task.cancelled():
+            task.exception()  # marks it as seen: asyncio would log its text, which may hold values
+
+
+async def _run(pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(pool, work)

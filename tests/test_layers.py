@@ -1,0 +1,71 @@
+"""Who may import whom: the layers of `app` and `core`, no circles, and how long a chain of imports may be."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.imports import ROOT, circles, graph, longest_chain, modules
+
+MOST_IN_APP = 7
+MOST_DIRECTLY_IN_APP = 8
+# Of `app`, the lowest layer first; those of one line do not import each other.
+LAYERS = (
+    ("errors", "progress", "version"),
+    ("times", "threads"),
+    ("access",),
+    ("settings",),
+    ("storage",),
+    ("ledger", "datasets"),
+    ("service",),
+    ("http",),
+    ("cli",),
+)
+HEIGHTS = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
+APP = graph("app")
+
+
+def room_of(module: str) -> str:
+    """The folder of `app` that a module is in, or the module itself."""
+    return module.split(".")[2]
+
+
+@pytest.mark.parametrize("module", sorted(name for name in APP if name.count(".") > 1))
+def test_a_room_of_app_imports_only_from_those_below(module: str) -> None:
+    room = room_of(module)
+    others = {room_of(other) for other in APP[module] if other.count(".") > 1} - {room}
+    assert all(HEIGHTS[other] < HEIGHTS[room] for other in others), others
+
+
+def test_the_http_framework_is_imported_in_its_room_only() -> None:
+    for module, path in modules("app").items():
+        names = {
+            name.partition(".")[0]
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names])
+        }
+        if not module.startswith("oubli.app.http"):
+            assert names.isdisjoint({"starlette", "fastapi", "uvicorn", "httptools"}), module
+
+
+def test_app_has_no_circles_and_no_long_chains() -> None:
+    assert circles(APP) == []
+    chain = longest_chain(APP)
+    assert len(chain) <= MOST_IN_APP, chain
+
+
+def test_few_modules_are_directly_in_app() -> None:
+    assert len(list((ROOT / "app").glob("*.py"))) <= MOST_DIRECTLY_IN_APP
+
+
+def test_no_object_asks_another_for_a_private_attribute() -> None:
+    named_tuples = {"_fields", "_replace", "_asdict"}
+    for path in modules("app").values():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+                owner = ast.unparse(node.value)
+                assert owner in ("self", "cls", "type(self)", "super()") or node.attr in named_tuples, (
+                    f"{path}: {owner}"
+                )
