@@ -23,8 +23,10 @@ class Classifier(Model):
         return self.samples_.classes.classes_array().copy()
 
     def query(self, X: Any, *, frozen: bool = False) -> QueryResult:  # noqa: D102 - inherited
-        probabilities = self._answers(X, frozen)
-        classes = self.samples_.classes.classes_array()
+        cells, category_hashes = self._encode_queries(X)
+        held = self.samples_.classes
+        probabilities = self.engine_.predict(cells, category_hashes, held.order(), self.problem, frozen)
+        classes = held.classes_array()
         return QueryResult(classes[probabilities.argmax(axis=1)], probabilities, classes)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
@@ -35,13 +37,13 @@ class Classifier(Model):
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Predict class probabilities, float64[n, n_classes], in the order of `classes_`."""
         self._check_names(X)
-        return self._answers(X, frozen=False)
+        return self.query(X).probabilities
 
     def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Natural logarithm of `predict_proba`."""
         self._check_names(X)
         with np.errstate(divide="ignore"):
-            return np.log(self._answers(X, frozen=False))
+            return np.log(self.query(X).probabilities)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of rows (of their weights) whose predicted class is y."""

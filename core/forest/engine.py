@@ -193,7 +193,6 @@ class ForestEngine(Engine):
         category_hashes: npt.NDArray[np.uint64],
         class_order: npt.NDArray[np.int64],
         problem: Callable[[], Problem],
-        *,
         frozen: bool,
     ) -> npt.NDArray[np.float64]:
         ensemble, targets = self.ensemble, self.targets
