@@ -22,7 +22,7 @@ import pytest
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor, load
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.errors import DuplicateIdError, EmptyModelError, InputError, UnknownIdError
-from oubli.core.forest import model as dynamic_forest
+from oubli.core.forest import engine as dynamic_forest
 from oubli.core.forest.ensemble import Ensemble
 from tests.oracles import forest as oracle
 from tests.strategies import History, World

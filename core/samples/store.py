@@ -129,7 +129,8 @@ class SampleStore(OwnedSlots):
             Data, (self.cells, self.class_codes, self.id_hashes, self.categories.hashes, self.schema.categorical_mask)
         )
         fields = data, classes.ranks(), len(classes.order()), self.y, self.held, n_samples, classes.counts
-        return _new(Problem, fields)
+        problem: Problem = _new(Problem, fields)
+        return problem
 
     def _label(self, slot: int) -> Label:
         return self.classes.value(int(self.class_codes[slot])) if self._classification else float(self.y[slot])

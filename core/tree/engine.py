@@ -206,9 +206,8 @@ class TreeEngine(Engine):
     # -- keeping --------------------------------------------------------------------------------
 
     def copy(self) -> Self:  # noqa: D102 - inherited
-        other: Self = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        other.tree = self.tree.copy()
+        other = self.counterpart()
+        other.tree, other.n_mutations = self.tree.copy(), self.n_mutations
         if self.window is not None:
             other.window = Window(self.window.size, self.window.slots())
         return other

@@ -16,7 +16,7 @@ import numpy as np
 
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier, load
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
-from oubli.core.forest import model as dynamic_forest
+from oubli.core.forest import engine as dynamic_forest
 from oubli.core.forest.ensemble import Ensemble
 
 
