@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 if __name__ != "oubli.core":
     raise ImportError(f"import oubli.core: as {__name__} there would be a second one of every class")
 
-from oubli.core.persistence import load
-
 if TYPE_CHECKING:
     from oubli.core.boosting.incremental import IncrementalBoostingClassifier, IncrementalBoostingRegressor
     from oubli.core.boosting.online.estimator import OnlineBoostingClassifier, OnlineBoostingRegressor
     from oubli.core.forest.estimator import DynamicForestClassifier, DynamicForestRegressor
+    from oubli.core.persistence import load
     from oubli.core.tree.estimator import DynamicTreeClassifier
 
 __all__ = [
@@ -27,12 +26,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return an estimator, imported when it is first asked for: most programs use one kind."""
+    """Return what is asked for, imported when it is first: most programs use one kind."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from oubli.core.registry import ESTIMATORS
 
-    globals()[name] = getattr(import_module(ESTIMATORS[name]), name)
+    globals()[name] = getattr(import_module(ESTIMATORS.get(name, "oubli.core.persistence")), name)
     return globals()[name]
 
 

@@ -22,9 +22,15 @@ class Classifier(Model):
         self.check_is_fitted()
         return self.samples_.classes.classes_array().copy()
 
+    def _probabilities(self, X: Any) -> npt.NDArray[np.float64]:
+        cells, category_hashes = self._encode_queries(X)
+        return self.engine_.predict(cells, category_hashes, self.class_order(), self.problem, False)
+
     def query(self, X: Any, *, frozen: bool = False) -> QueryResult:  # noqa: D102 - inherited
-        probabilities = self._answers(X, frozen)
-        classes = self.samples_.classes.classes_array()
+        cells, category_hashes = self._encode_queries(X)
+        held = self.samples_.classes
+        probabilities = self.engine_.predict(cells, category_hashes, held.order(), self.problem, frozen)
+        classes = held.classes_array()
         return QueryResult(classes[probabilities.argmax(axis=1)], probabilities, classes)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
@@ -35,13 +41,13 @@ class Classifier(Model):
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Predict class probabilities, float64[n, n_classes], in the order of `classes_`."""
         self._check_names(X)
-        return self._answers(X, frozen=False)
+        return self._probabilities(X)
 
     def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Natural logarithm of `predict_proba`."""
         self._check_names(X)
         with np.errstate(divide="ignore"):
-            return np.log(self._answers(X, frozen=False))
+            return np.log(self._probabilities(X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of rows (of their weights) whose predicted class is y."""

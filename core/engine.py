@@ -159,7 +159,6 @@ class Engine(ABC):
         category_hashes: npt.NDArray[np.uint64],
         class_order: npt.NDArray[np.int64],
         problem: Callable[[], Problem],
-        *,
         frozen: bool,
     ) -> npt.NDArray[np.float64]:
         """Probabilities float64[n, n_classes] in the order of the class codes given, or values float64[n].

@@ -367,12 +367,6 @@ class Model(Keepable):
             With no samples left.
         """
 
-    def _answers(self, X: Any, frozen: bool) -> npt.NDArray[np.float64]:
-        """Probabilities of the classes held, in their order, float64[n, n_classes]; or values, float64[n]."""
-        cells, category_hashes = self._encode_queries(X)
-        order = self.samples_.classes.order()
-        return self.engine_.predict(cells, category_hashes, order, self.problem, frozen=frozen)
-
     def problem(self) -> Problem:
         """The samples as engines read them; anew after each change."""
         return self.samples_.problem()

@@ -18,7 +18,9 @@ class Regressor(Model):
     _estimator_type = "regressor"
 
     def query(self, X: Any, *, frozen: bool = False) -> QueryResult:  # noqa: D102 - inherited
-        return QueryResult(self._answers(X, frozen), None, None)
+        cells, category_hashes = self._encode_queries(X)
+        order = self.samples_.classes.order()
+        return QueryResult(self.engine_.predict(cells, category_hashes, order, self.problem, frozen), None, None)
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Predict the target of each row, float64[n]."""

@@ -22,7 +22,7 @@ import pytest
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor, load
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.errors import DuplicateIdError, EmptyModelError, InputError, UnknownIdError
-from oubli.core.forest import engine as forest_engine
+from oubli.core.forest import engine as dynamic_forest
 from oubli.core.forest.ensemble import Ensemble
 from tests.oracles import forest as oracle
 from tests.strategies import History, World
@@ -61,7 +61,7 @@ def tuned(counters_from: int, replant_share: float = math.inf) -> Iterator[None]
 
     with (
         patch.object(Ensemble, "_block_minimum", block_minimum),
-        patch.object(forest_engine, "_REPLANT_SHARE", replant_share),
+        patch.object(dynamic_forest, "_REPLANT_SHARE", replant_share),
     ):
         yield
 

@@ -75,7 +75,6 @@ class MajorityEngine(Engine):
         category_hashes: npt.NDArray[np.uint64],
         class_order: npt.NDArray[np.int64],
         problem: Callable[[], Problem],
-        *,
         frozen: bool,
     ) -> npt.NDArray[np.float64]:
         counts = self.counts[class_order] + self.settings.smoothing

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.changes import Changes
 from oubli.core.engine import Arrays, Counterpart, Engine, Progress, Shape, Slots
 from oubli.core.errors import CapacityError
 from oubli.core.forest import check, leftovers, quantisation, serialise
@@ -47,6 +46,13 @@ def _targets_of(y: npt.NDArray[np.float64], slots: Slots) -> Targets:
     return Targets(scale, scale.exponent, quantisation.quantise(y, scale.exponent))
 
 
+def _data_of(data: Data, targets: Targets | None) -> Data:
+    """The samples with these targets, if there are any."""
+    if targets is None:
+        return data
+    return Data(data.cells, targets.numbers, data.id_hashes, data.category_hashes, data.categorical)
+
+
 class ForestEngine(Engine):
     """A forest, with the targets as its kernels count them: class codes, or values in fixed point."""
 
@@ -77,24 +83,14 @@ class ForestEngine(Engine):
 
     def data(self, problem: Problem) -> Data:
         """The samples as the kernels read them."""
-        data, targets = problem.data, self.targets
-        if targets is None:
-            return data
-        return Data(data.cells, targets.numbers, data.id_hashes, data.category_hashes, data.categorical)
+        return problem.data if self.targets is None else _data_of(problem.data, self.targets)
 
     def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:  # noqa: D102 - inherited
-        other = self._aside()
-        ensemble = other.ensemble = self.ensemble.aside()
-        ensemble.widen(len(problem.ranks))
-        if other.targets is not None:
-            other.targets = _targets_of(problem.y, slots)
-        ensemble.fit(other.data(problem), slots, progress)
-        self.ensemble, self.targets = ensemble, other.targets
-
-    def _aside(self) -> Self:
-        other: Self = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        return other
+        ensemble = self.ensemble.emptied(len(problem.ranks))
+        targets = None if self.targets is None else _targets_of(problem.y, slots)
+        ensemble.fit(_data_of(problem.data, targets), slots, progress)
+        # One statement: no exception comes between its parts.
+        self.ensemble, self.targets = ensemble, targets
 
     def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
         # Tags are left in any case: what a mutation has to do is never more than counting.
@@ -193,7 +189,6 @@ class ForestEngine(Engine):
         category_hashes: npt.NDArray[np.uint64],
         class_order: npt.NDArray[np.int64],
         problem: Callable[[], Problem],
-        *,
         frozen: bool,
     ) -> npt.NDArray[np.float64]:
         ensemble, targets = self.ensemble, self.targets
@@ -242,8 +237,7 @@ class ForestEngine(Engine):
     # -- keeping --------------------------------------------------------------------------------
 
     def copy(self) -> Self:  # noqa: D102 - inherited
-        other = self._aside()
-        other.changes = Changes()
+        other = super().counterpart()
         other.ensemble = self.ensemble.copy()
         if self.targets is not None:
             scale, exponent, numbers = self.targets

@@ -46,6 +46,7 @@ class Ensemble:
     n_classes : room for class codes; ignored for regression.
     cell_dtype : float32 or float64.
     has_categories : whether any column is categorical.
+    smallest_block : samples from which on a node keeps counters; by default where that is cheaper than counting.
     """
 
     def __init__(
@@ -55,13 +56,14 @@ class Ensemble:
         n_classes: int,
         cell_dtype: npt.DTypeLike,
         has_categories: bool,
+        smallest_block: int | None = None,
     ) -> None:
         self.settings = settings
         self.n_features = n_features
         self.cell_dtype = np.dtype(cell_dtype)
         self.has_categories = has_categories
         self.width: int = 2 if settings.is_regression else n_classes
-        self._smallest_block: int | None = None
+        self._smallest_block = smallest_block
         self._n_planted = 0  # samples of the largest tree when the trees were planted
         # The types of all that these are given are those of the forest.
         self._update_samples, self._resolve_tree_of = Direct(update_samples), Direct(resolve_tree)
@@ -242,6 +244,15 @@ class Ensemble:
         self._reserve_members(2 * self._largest_tree() + 4)
 
     # -- learning -------------------------------------------------------------------------------
+
+    def emptied(self, n_classes: int) -> Self:
+        """Another ensemble of the same parameters that holds nothing, with room for so many class codes.
+
+        Unlike one that `aside` makes it has attributes that are read at full speed.
+        """
+        return type(self)(
+            self.settings, self.n_features, n_classes, self.cell_dtype, self.has_categories, self._smallest_block
+        )
 
     def aside(self) -> Self:
         """Another ensemble with the same arrays, to be given new ones; see `become`."""

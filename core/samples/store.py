@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HeldSample", "Prepared", "SampleStore", "normalise_id"]
 
+_new: Any = tuple.__new__
 # A rough size of one id: the text, its entries in the dictionary and in the list are counted apart.
 _TEXT_BYTES = sys.getsizeof("0123456789")
 # A subject's link: its text and the entries of both dictionaries.
@@ -122,9 +123,14 @@ class SampleStore(OwnedSlots):
 
     def problem(self) -> Problem:
         """The samples as engines read them; anew after each change."""
-        classes = self.classes
-        data = Data(self.cells, self.class_codes, self.id_hashes, self.categories.hashes, self.schema.categorical_mask)
-        return Problem(data, classes.ranks(), len(classes), self.y, self.held, len(self), classes.counts)
+        classes, n_samples = self.classes, self.top - len(self.free)
+        # A third of the time that the constructors of named tuples take.
+        data = _new(
+            Data, (self.cells, self.class_codes, self.id_hashes, self.categories.hashes, self.schema.categorical_mask)
+        )
+        fields = data, classes.ranks(), len(classes.order()), self.y, self.held, n_samples, classes.counts
+        problem: Problem = _new(Problem, fields)
+        return problem
 
     def _label(self, slot: int) -> Label:
         return self.classes.value(int(self.class_codes[slot])) if self._classification else float(self.y[slot])

@@ -13,6 +13,7 @@ from oubli.core.samples.arrays import Problem
 from oubli.core.tree import check
 from oubli.core.tree.feasibility import find_broken_promises
 from oubli.core.tree.parameters import MAX_SAMPLES, TreeParameters
+from oubli.core.tree.state import N_TAGS
 from oubli.core.tree.tree import Tree
 from oubli.core.tree.window import Window
 
@@ -35,6 +36,7 @@ class TreeEngine(Engine):
     def __init__(self, settings: TreeParameters, *columns: Any) -> None:
         self.tree = Tree(settings.tree, columns[0], 2, *columns[1:3])
         super().__init__(settings, *columns)
+        self.keeps_order = settings.window is not None
         self.window: Window | None = None if settings.window is None else Window(settings.window)
 
     @property
@@ -52,10 +54,6 @@ class TreeEngine(Engine):
     def check_capacity(settings: TreeParameters, n_samples: int, n_slots: int = 0) -> None:  # noqa: D102 - inherited
         if n_samples > MAX_SAMPLES:
             raise CapacityError(f"a tree holds at most {MAX_SAMPLES} samples")
-
-    @property
-    def keeps_order(self) -> bool:  # type: ignore[override]  # noqa: D102 - inherited
-        return self.settings.window is not None
 
     def enqueue(self, slots: Slots) -> Slots:  # noqa: D102 - inherited
         size = self.settings.window
@@ -79,33 +77,37 @@ class TreeEngine(Engine):
 
         With an epsilon of 0 that comes to the same as learning them one by one, each of which builds the tree anew.
         """
-        if n_changed == 1:
-            return False
         is_large = n_changed > _REBUILD_SIZE and n_changed > _REBUILD_SHARE * n_samples
         return is_large or self.settings.tree.epsilon == 0.0
 
     def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
-        tree, window, data = self.tree, self.window, problem.data
-        tree.widen(len(problem.ranks))
-        planted = None
-        if self._is_built_anew(len(slots), problem.n_samples):
-            planted = self._planted_without(problem, self.leaving(len(slots), slots.tolist()))
+        tree, window, data, planted = self.tree, self.window, problem.data, None
+        if len(problem.ranks) > tree.arrays_.counts.shape[1]:
+            tree.widen(len(problem.ranks))
+        n = len(slots)
+        if n > 1 and self._is_built_anew(n, problem.n_samples):
+            planted = self._planted_without(problem, self.leaving(n, slots.tolist()))
         elif len(data.targets) > len(tree.arrays_.links):
             tree.reserve_slots(data)
         tree.changes.undo = None
-        n_mutations = len(slots)
-        if window is None and planted is None:
-            tree.add(data, slots, lazy=lazy)
-        # Into a full window samples come one by one, each of which takes the place of the oldest.
-        for slot in slots.tolist() if window is not None else ():
-            oldest = window.append(slot)  # type: ignore[union-attr]
-            n_mutations += oldest is not None
-            if planted is None:
-                moved = [slot] if oldest is None else [slot, oldest]
-                tree.exchange(data, np.array(moved, np.int64), 1, lazy=lazy)
+        if window is not None:
+            n += self._slide(window, problem, slots, lazy, is_planted=planted is not None)
+        elif planted is None:
+            tree.exchange(data, slots, n, lazy=lazy)
         if planted is not None:
             self.tree = planted
-        self.n_mutations += n_mutations
+        self.n_mutations += n
+
+    def _slide(self, window: Window, problem: Problem, slots: Slots, lazy: bool, *, is_planted: bool) -> int:
+        """Take in samples one by one, each in the place of the oldest if the window is full; returns how many left."""
+        n_left = 0
+        for slot in slots.tolist():
+            oldest = window.append(slot)
+            n_left += oldest is not None
+            if not is_planted:
+                moved = [slot] if oldest is None else [slot, oldest]
+                self.tree.exchange(problem.data, np.array(moved, np.int64), 1, lazy=lazy)
+        return n_left
 
     def _planted_without(self, problem: Problem, leaving: Any) -> Tree:
         stays = problem.held.copy()
@@ -113,21 +115,21 @@ class TreeEngine(Engine):
         return self.tree.planted(problem.data, np.flatnonzero(stays))
 
     def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
-        tree, planted = self.tree, None
-        if self._is_built_anew(len(slots), problem.n_samples):
+        tree, n, planted = self.tree, len(slots), None
+        if n > 1 and self._is_built_anew(n, problem.n_samples):
             planted = self._planted_without(problem, slots)
         tree.changes.undo = None
         if self.window is not None:
             self.window.remove(slots.tolist())
         if planted is None:
-            tree.delete(problem.data, slots, lazy=lazy)
+            tree.exchange(problem.data, slots, 0, lazy=lazy)
         else:
             self.tree = planted
-        self.n_mutations += len(slots)
+        self.n_mutations += n
 
     @property
     def n_tags(self) -> int:  # noqa: D102 - inherited
-        return self.tree.n_tags
+        return int(self.tree.arrays_.meta[N_TAGS])
 
     def resolve(self, problem: Problem, max_tags: int | None = None) -> int:
         """Build the subtrees of all tags and return how many there were; or those of `max_tags` at most."""
@@ -141,7 +143,6 @@ class TreeEngine(Engine):
         category_hashes: npt.NDArray[np.uint64],
         class_order: npt.NDArray[np.int64],
         problem: Callable[[], Problem],
-        *,
         frozen: bool,
     ) -> npt.NDArray[np.integer[Any]]:
         """Class counts of each row's leaf in the order of the classes, int[n, n_classes]; int[n_classes] for one row.
@@ -160,10 +161,9 @@ class TreeEngine(Engine):
         category_hashes: npt.NDArray[np.uint64],
         class_order: npt.NDArray[np.int64],
         problem: Callable[[], Problem],
-        *,
         frozen: bool,
     ) -> npt.NDArray[np.float64]:
-        counts = self.counts(cells, category_hashes, class_order, problem, frozen=frozen)
+        counts = self.counts(cells, category_hashes, class_order, problem, frozen)
         shares: npt.NDArray[np.float64]
         if counts.ndim == 1:
             shares = (counts / counts.sum())[np.newaxis]
@@ -206,9 +206,8 @@ class TreeEngine(Engine):
     # -- keeping --------------------------------------------------------------------------------
 
     def copy(self) -> Self:  # noqa: D102 - inherited
-        other: Self = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        other.tree = self.tree.copy()
+        other = self.counterpart()
+        other.tree, other.n_mutations = self.tree.copy(), self.n_mutations
         if self.window is not None:
             other.window = Window(self.window.size, self.window.slots())
         return other

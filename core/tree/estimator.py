@@ -127,7 +127,7 @@ class DynamicTreeClassifier(Classifier):
         self._check_names(X)
         cells, category_hashes = self._encode_queries(X)
         classes = self.samples_.classes
-        counts = self.engine_.counts(cells, category_hashes, classes.order(), self.problem, frozen=False)
+        counts = self.engine_.counts(cells, category_hashes, classes.order(), self.problem, False)
         if counts.ndim == 1:  # of one row: faster than its shares
             best = counts.argmax()
             return classes.classes_array()[best : best + 1].copy()

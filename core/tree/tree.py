@@ -72,7 +72,8 @@ class Tree:
     @property
     def width(self) -> int:
         """Room for class codes."""
-        return int(self.arrays_.counts.shape[1])
+        width: int = self.arrays_.counts.shape[1]
+        return width
 
     @property
     def n_samples(self) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier, load
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
-from oubli.core.forest import engine as forest_engine
+from oubli.core.forest import engine as dynamic_forest
 from oubli.core.forest.ensemble import Ensemble
 
 
@@ -86,7 +86,7 @@ def run() -> list[str]:
             for smallest, replant_share in ((2, math.inf), (10**9, math.inf), (2, 0.0)):
                 with (
                     patch.object(Ensemble, "_block_minimum", lambda self, minimum=smallest: minimum),
-                    patch.object(forest_engine, "_REPLANT_SHARE", replant_share),
+                    patch.object(dynamic_forest, "_REPLANT_SHARE", replant_share),
                 ):
                     ways.add("\n".join(history(forest(task), dtype)))
             assert len(ways) == 1

@@ -65,9 +65,9 @@ def test_a_copy_is_independent():
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda e: e._moments.__setitem__(0, 5),
-        lambda e: e._moments.__setitem__(7, 90),
-        lambda e: e._moments.__setitem__(7, NEVER),
+        lambda e: e.moments.__setitem__(0, 5),
+        lambda e: e.moments.__setitem__(7, 90),
+        lambda e: e.moments.__setitem__(7, NEVER),
         lambda e: e.set(6, 1),
         lambda e: e.set(40, 1),
         lambda e: setattr(e, "_n", 2),

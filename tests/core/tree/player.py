@@ -23,7 +23,7 @@ import pytest
 from oubli.core import DynamicTreeClassifier, load
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.errors import DuplicateIdError, EmptyModelError, InputError, UnknownIdError
-from oubli.core.tree import estimator
+from oubli.core.tree import engine as engine_module
 from tests.core.tree.reading import difference, read
 from tests.core.tree.streams import N_PHASES, History, World
 from tests.core.tree.tally import TALLY
@@ -112,7 +112,7 @@ class Player:
 
     def build_anew_after(self, n_changed: int, n_held: int) -> None:
         """Let go of the oracle's tree after a batch that is so large that the model builds its own anew."""
-        if n_changed > max(self.world.rebuild_size, estimator._REBUILD_SHARE * n_held):
+        if n_changed > max(self.world.rebuild_size, engine_module._REBUILD_SHARE * n_held):
             self.tree.root = oracle.Node(0, 0, samples=dict(self.held), tagged=True)
             if not self.parameters.lazy:
                 self.tree.resolve()
@@ -369,7 +369,7 @@ def _order(value: Any) -> tuple[bool, str, float]:
 def play(history: History) -> Player:
     """Play a history to its end."""
     try:
-        with patch.object(estimator, "_REBUILD_SIZE", history.world.rebuild_size):
+        with patch.object(engine_module, "_REBUILD_SIZE", history.world.rebuild_size):
             player = Player(history.world, history.seed)
             for operation, n in history.operations:
                 player.play(operation, n)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from oubli.core import DynamicTreeClassifier, load
 from oubli.core.errors import CapacityError, InputError, UnknownIdError
-from oubli.core.tree import estimator as module
+from oubli.core.tree import engine as module
 from oubli.core.tree.parameters import epsilon_bound
 from oubli.core.tree.state import NIL, ROOT
 
@@ -317,7 +317,7 @@ def test_verify_finds_a_tree_that_no_fit_gives() -> None:
     other = DynamicTreeClassifier(epsilon=2.0).fit(rows[:100], labels[:100])
     other.add(rows[100:], labels[100:])
     assert other.verify().ok  # its history may be the reason
-    other.n_mutations_since_scrub_ = 0
+    other.engine_.n_mutations = 0
     assert fresh.digest() != other.digest()
     result = other.verify()
     assert not result.ok

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from oubli.core.samples.arrays import Data
-from oubli.core.tree import engine as tree_module
+from oubli.core.tree import tree as tree_module
 from oubli.core.tree.foresight import NEVER
 from oubli.core.tree.state import ROOT, TAGGED
 from tests.core.tree.direct import KINDS, ORDER, build_slowly, make_data, make_tree, plain, read, sample_at

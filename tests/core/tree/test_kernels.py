@@ -10,7 +10,7 @@ import pytest
 from numba import njit
 
 from oubli.core.samples.arrays import Data
-from oubli.core.tree import engine as tree_module
+from oubli.core.tree import tree as tree_module
 from oubli.core.tree.presort import list_order, presort_column
 from oubli.core.tree.split import midpoint
 from oubli.core.tree.state import MISSING_RIGHT, ROOT

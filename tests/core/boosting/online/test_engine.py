@@ -112,18 +112,22 @@ def test_the_model_is_grown_anew_when_the_samples_are_more_than_twice_as_many() 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_model_is_grown_anew_when_more_than_a_fifth_of_it_comes_or_goes(kind: dict[str, Any]) -> None:
     problem = make_problem(8, 72, **kind)
-    engine = grown(problem, np.arange(48))
+
+    def first(n: int) -> Problem:
+        return with_classes(problem, np.arange(n), len(problem.ranks))
+
+    engine = grown(first(48), np.arange(48))
     for start, end, is_grown in ((48, 60, False), (60, 72, False)):
-        engine.add(problem, np.arange(start, end))
+        engine.add(first(end), np.arange(start, end))
         assert engine.last_update.grown == is_grown
-    engine.delete(problem, np.arange(60, 72))
+    engine.delete(first(72), np.arange(60, 72))
     assert not engine.last_update.grown
-    engine.delete(problem, np.arange(48, 60))
+    engine.delete(first(60), np.arange(48, 60))
     assert engine.last_update.grown
-    assert digest(engine) == digest(grown(problem, np.arange(48)))
-    engine.add(problem, np.arange(48, 61))
+    assert digest(engine) == digest(grown(first(48), np.arange(48)))
+    engine.add(first(61), np.arange(48, 61))
     assert engine.last_update.grown
-    assert digest(engine) == digest(grown(problem, np.arange(61)))
+    assert digest(engine) == digest(grown(first(61), np.arange(61)))
 
 
 def test_so_is_a_large_model_when_many_samples_come_or_go() -> None:
