@@ -36,6 +36,8 @@ class AccessKeys:
     ----------
     epoch
         A number that grows when what was decided about a key may be different now; as of the last `look`.
+    monotonic
+        As given.
     look_at
         From when on, in seconds of `monotonic`, `look` has to be called before `epoch` is read.
     """
@@ -49,7 +51,7 @@ class AccessKeys:
     ) -> None:
         self._path = path
         self._now_ms = now_ms
-        self._monotonic = monotonic
+        self.monotonic = monotonic
         self._keys: dict[bytes, AccessKey] = {}
         self._grants: dict[bytes, frozenset[str]] = {}
         self._asked_for = False
@@ -83,7 +85,7 @@ class AccessKeys:
         """Notice that a key has expired, and now and then that the file has changed."""
         if self._next_expiry is not None and self._now_ms() >= self._next_expiry:
             self._changed()  # at once: what was decided about this key holds no longer
-        now = self._monotonic()
+        now = self.monotonic()
         if self._path is not None and now >= self._next_look:
             self._next_look = now + SECONDS_BETWEEN_LOOKS
             seen = _version_of(self._path)

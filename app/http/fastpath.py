@@ -161,7 +161,7 @@ class FastPath:
     def epoch(self) -> int:
         """A number that grows when `admits` may decide otherwise than before."""
         keys = self._keys
-        if time.monotonic() >= keys.look_at:
+        if keys.monotonic() >= keys.look_at:
             keys.look()
         return keys.epoch
 

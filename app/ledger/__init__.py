@@ -1,7 +1,7 @@
 """The audit ledger: what was unlearned and erased, when, and a receipt for it that anybody can check.
 
     event loop          journal              ledger's thread
-    auditor  --notes--> (made durable) ----> store: ledger.sqlite     made from the notes, may lag behind
+    ledger   --notes--> (made durable) ----> database: ledger.sqlite  made from the notes, may lag behind
        |                                        |
     receipt, signed: `unlearned`             receipts, signed again when `erased`; entries by page
        |                                        |
@@ -9,7 +9,7 @@
 
     1 <-- 2 <-- 3 <-- 4      entries: each holds the hash of the one before
 
-`chain` is what an entry is, `canonical` the bytes that are hashed and signed, `verify` checks a download offline.
+`entries` says what an entry is and which bytes are hashed and signed; `verify` checks a download offline.
 
 What it proves. Whoever keeps one hash, and each receipt holds one, can check that nothing up to that entry was altered,
 removed, moved or put in between since. A receipt is signed: its server cannot deny it later. What it does not prove:

@@ -28,7 +28,7 @@ class Record:
     version
         The model's version after it.
     body
-        What to do again, as `oubli.app.storage.records` writes it; empty when no sample changes.
+        What to do again, as `oubli.app.service.bodies` reads it; empty when no sample changes.
     notes
         What the ledger has to note, without personal data; empty when there is nothing.
     """

@@ -52,7 +52,7 @@ class Facts:
     Attributes
     ----------
     model_version, epoch
-        See `oubli.app.service.state.Live`.
+        See `oubli.app.service.state.ModelState`.
     next_id
         Generated ids are at least this number.
     lineage

@@ -19,7 +19,7 @@ from tests.serving import Running, serving
 N_FILES = 200  # that the server may open
 KEY = "0123456789abcdef-key"
 HEADERS = {"Content-Type": "application/json", "X-API-Key": KEY}
-LIMITED = ("bash", "-c", f'ulimit -n {N_FILES} && exec "$0" -m app "$@"', sys.executable)
+LIMITED = ("bash", "-c", f'ulimit -n {N_FILES} && exec "$0" -m oubli "$@"', sys.executable)
 
 
 @pytest.fixture(scope="module")

@@ -72,7 +72,7 @@ def test_a_key_ends_at_its_instant_on_both_ways(tmp_path, hot):
     async def run():
         async with hosting(make_service(), hot=hot, data_dir=tmp_path) as host:
             now = end - 1
-            host.hot._gate._access_keys._now_ms = lambda: now
+            host.hot._keys._now_ms = lambda: now
             connection, new = host.connect(), host.connect()
             for moment in (end - 1, end - 1, end, end, end + 1):
                 now = moment
@@ -232,10 +232,9 @@ def test_a_revoked_key_closes_a_connection_that_it_had_opened(tmp_path):
 
     async def run() -> None:
         async with hosting(make_service(), data_dir=tmp_path) as host:
-            gate = host.hot._gate
-            seconds = 0.0
-            gate._access_keys._monotonic = lambda: seconds
-            gate._access_keys._next_look = 1.0
+            keys, seconds = host.hot._keys, 0.0
+            keys.monotonic = lambda: seconds
+            keys._next_look = keys.look_at = 1.0
             connection = host.connect()
 
             async def ask() -> int:
@@ -258,9 +257,9 @@ def test_a_key_that_expires_closes_a_connection_that_it_had_opened(tmp_path):
 
     async def run() -> None:
         async with hosting(make_service(), data_dir=tmp_path) as host:
-            keys = host.hot._gate._access_keys
+            keys = host.hot._keys
             now, seconds = 4_999_999_999_999, 10.0
-            keys._now_ms, keys._monotonic = lambda: now, lambda: seconds
+            keys._now_ms, keys.monotonic = lambda: now, lambda: seconds
             keys._next_look = 11.0
             sent = [asking("POST", "/predict", PREDICT, text)] * 3
             assert await statuses(host, sent) == ([200, 200, 200], 3)

@@ -41,7 +41,7 @@ def test_without_keys_nobody_is_asked(watched):
     nowhere = AccessKeys(None)
     assert not nowhere.asked_for
     assert nowhere.grants(b"oubli_00000000_" + b"0" * 64) is None
-    assert nowhere.epoch == nowhere.epoch
+    assert nowhere.look_at == float("inf")
 
 
 def test_a_key_opens_what_its_scopes_say(watched):
@@ -119,9 +119,12 @@ def test_the_epoch_grows_at_the_instant_when_a_key_ends(watched):
     _, text = watched.make("read", expires_ms=NOW + 1000)
     watched.wait()
     watched.now = NOW + 999
+    watched.keys.look()
     before = watched.keys.epoch
     assert watched.keys.grants(text) == {"read"}
     watched.now = NOW + 1000
+    assert watched.keys.look_at <= watched.seconds, "whoever reads the epoch looks before"
+    watched.keys.look()
     assert watched.keys.epoch > before
     assert watched.keys.grants(text) is None
 
@@ -146,6 +149,8 @@ def refused(path):
 def test_the_epoch_grows_when_something_has_changed(watched):
     def look():
         watched.wait()
+        assert watched.keys.look_at <= watched.seconds
+        watched.keys.look()
         return watched.keys.epoch
 
     empty = look()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -38,6 +38,11 @@ class WholeLedger:
     def reopen(self) -> None:
         self.store.close()
         self.open()
+
+    def rotate(self, kind: Literal["signing", "hashing"]) -> None:
+        """Make a new key current, which is done while no server runs."""
+        self.keys.rotate(kind)
+        self.auditor = Ledger.of(self.store, self.keys, lambda: self.now)
 
     def record(self, notes: bytes, *, fold: bool = True) -> None:
         last = self.records[-1][0] if self.records else self.store.applied_seq()

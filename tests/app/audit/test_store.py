@@ -118,7 +118,7 @@ def test_the_last_erasure_of_exactly_these_targets(ledger):
     assert last("a") is None
     expired = ledger.unlearned("a", kind="expiry")
     assert last("a") == expired
-    ledger.keys.rotate("hashing")
+    ledger.rotate("hashing")
     assert last("a") == expired
     again = ledger.unlearned("a", "b")
     assert last("a", "b") == again
@@ -135,7 +135,7 @@ def test_pending_ones_are_those_not_erased(ledger):
 def test_erased_since_a_version(ledger):
     for kind, names in (("deletion", "ab"), ("rectification", "cd"), ("expiry", "e"), ("deletion", "d")):
         ledger.unlearned(*names, kind=kind)
-        ledger.keys.rotate("hashing")
+        ledger.rotate("hashing")
     ids = list("zabcdef")
     expected = {"a": "deletion", "b": "deletion", "c": "rectification", "d": "deletion", "e": "expiry"}
     assert ledger.store.erased_since(ids, -1) == ledger.store.erased_since(ids, 0) == expected
@@ -149,7 +149,7 @@ def test_erased_since_a_version(ledger):
 
 def test_what_a_destroyed_key_has_hashed_cannot_be_restored_past(ledger):
     ledger.unlearned("a")
-    ledger.keys.rotate("hashing")
+    ledger.rotate("hashing")
     ledger.unlearned("b")
     ledger.keys.destroy_hashing_key(ledger.keys.hashing[1].id, None)
     assert ledger.store.erased_since(["a", "b"], 1) == {"b": "deletion"}

@@ -23,6 +23,7 @@ from oubli.app.errors import StartError
 from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.verify import check_ledger
 from oubli.app.service.build import OpenDirectory, compose, open_directory
+from oubli.app.service.commands import DeleteSamples
 from oubli.app.service.model_service import ModelService
 from oubli.app.service.recovery import LedgerChoice
 from oubli.app.storage.snapshots import SnapshotStore
@@ -112,7 +113,7 @@ def make_backup(folder: Path, model: Any) -> Backup:
             assert (await client.delete("/samples?subject=s1")).json()["unlearned"] == 12
             content = {"features": rows(9)[3], "label": "yes"}
             assert (await client.put("/samples/c7", json=content, headers=JSON)).status_code == 200
-            await service._expire(["c8"])
+            await service.writer.execute(DeleteSamples(["c8"], kind="expiry"))
             nameless = {"samples": [{"features": row, "label": "no"} for row in rows(2)]}
             ids = (await client.post("/samples", json=nameless, headers=JSON)).json()["ids"]
             assert (await client.delete(f"/samples/{ids[1]}")).json()["unlearned"] == 1
