@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
-from pathlib import Path
 
+from benchmarks import sections
 from benchmarks.boosting import (
     backdoor,
     exactness,
@@ -32,7 +32,7 @@ from benchmarks.boosting import (
 from benchmarks.boosting.datasets import SETS, Split, load_split
 from benchmarks.boosting.kinds import KINDS, Kind
 from benchmarks.boosting.peers import PEERS, Peer
-from benchmarks.sections import Section, ask, figures_of, parse
+from benchmarks.sections import Section, ask, folders, parse
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,11 @@ QUICK = Sizes(1_500, 1, 10, 20, 4, 1, 20, 30, 5.0)
 
 
 @dataclass(frozen=True)
-class Bench:
+class Bench(sections.Bench):
     """The questions; those that share a run keep what it found."""
 
-    data: Path
-    cache: Path
-    figures: Path
+    group = "boosting"
+
     sizes: Sizes
     sets: Sequence[str] | None = None  # None: those of each question
     kinds: Sequence[Kind] = tuple(KINDS.values())
@@ -69,10 +68,6 @@ class Bench:
     def load(self, name: str, seed: int = 0) -> Split:
         """Read a set, or as many of its rows as are wanted."""
         return load_split(name, self.data, self.cache, seed, self.sizes.n_rows)
-
-    def plot(self, name: str) -> Path:
-        """Where the plot of a question goes."""
-        return self.figures / f"boosting-{name}.png"
 
     def among(self, sets: Sequence[str]) -> list[str]:
         """Those of a question's sets that are wanted."""
@@ -239,16 +234,16 @@ def little_garbage(peers: Sequence[Peer]) -> Iterator[None]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run, print the tables, and write them when asked."""
-    options = parse((__doc__ or "").split("\n\n")[0], list(QUESTIONS), arguments, add_options)
+    options = parse(__doc__, list(QUESTIONS), arguments, add_options)
     missing = [peer.name for peer in PEERS if not peer.is_installed]
     if missing:
         print(f"not installed, and not compared with: {', '.join(missing)} (pip install 'oubli[benchmarks]')")
     sizes = QUICK if options.quick else FULL
     sizes = replace(sizes, rounds=options.repeats or sizes.rounds, budget=options.budget or sizes.budget)
     kinds = [KINDS[name] for name in options.kinds]
-    bench = Bench(options.data, options.cache, figures_of(options), sizes, options.sets, kinds, options.digest_every)
+    bench = Bench(*folders(options), sizes, options.sets, kinds, options.digest_every)
     with little_garbage(bench.peers):
-        ask(QUESTIONS, bench, options, "boosting")
+        ask(QUESTIONS, bench, options)
 
 
 if __name__ == "__main__":

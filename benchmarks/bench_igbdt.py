@@ -19,11 +19,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from benchmarks import sections
 from benchmarks.boosting.datasets import load_split
 from benchmarks.boosting.straightforward import StraightforwardTrees
 from benchmarks.problems import one_hot
 from benchmarks.results import Row, at_least, at_most
-from benchmarks.sections import Section, ask, parse
+from benchmarks.sections import Section, ask, folders, parse
 from benchmarks.timing import cpu_seconds, median, rounds_of
 from oubli.core import IncrementalBoostingRegressor
 from oubli.core.boosting.digest import tree_digests
@@ -173,11 +174,11 @@ QUICK = Sizes(2_000, 20, 1, 5.0)
 
 
 @dataclass(frozen=True)
-class Bench:
+class Bench(sections.Bench):
     """The questions."""
 
-    data: Path
-    cache: Path
+    group = "igbdt"
+
     sizes: Sizes
 
     def sets(self) -> Iterable[Rows]:
@@ -292,9 +293,9 @@ QUESTIONS: dict[str, Callable[[Bench], Section]] = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run, print the tables, and write them when asked."""
-    options = parse((__doc__ or "").split("\n\n")[0], list(QUESTIONS), arguments)
-    bench = Bench(options.data, options.cache, QUICK if options.quick else FULL)
-    ask(QUESTIONS, bench, options, "igbdt")
+    options = parse(__doc__, list(QUESTIONS), arguments)
+    bench = Bench(*folders(options), QUICK if options.quick else FULL)
+    ask(QUESTIONS, bench, options)
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
+from benchmarks import sections
 from benchmarks.influence import marks, mismatch, noise, proxies, removal, update_times
 from benchmarks.influence.problems import SETS, Problem, load_problem
-from benchmarks.sections import Section, ask, figures_of, parse
+from benchmarks.sections import Section, ask, folders, parse
 
 
 @dataclass(frozen=True)
@@ -43,21 +43,17 @@ QUICK = Sizes(400, 1, 1, 3, 20, 12, 12, 2, 3, 12, 4, 20, 1, 1, 5)
 
 
 @dataclass(frozen=True)
-class Bench:
+class Bench(sections.Bench):
     """The questions; each measures, and draws if there is a plot."""
 
-    data: Path
-    figures: Path
+    group = "influence"
+
     sizes: Sizes
 
     @cached_property
     def problems(self) -> list[Problem]:
         """The data sets."""
         return [load_problem(name, self.data, self.sizes.n_rows) for name in SETS[: self.sizes.n_sets]]
-
-    def plot(self, name: str) -> Path:
-        """Where the plot of a question goes."""
-        return self.figures / f"influence-{name}.png"
 
     def marks(self) -> Section:
         """What a question costs."""
@@ -112,9 +108,9 @@ QUESTIONS: dict[str, Callable[[Bench], Section]] = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run, print the tables, and write them when asked."""
-    options = parse((__doc__ or "").split("\n\n")[0], list(QUESTIONS), arguments)
-    bench = Bench(options.data, figures_of(options), QUICK if options.quick else FULL)
-    ask(QUESTIONS, bench, options, "influence")
+    options = parse(__doc__, list(QUESTIONS), arguments)
+    bench = Bench(*folders(options), QUICK if options.quick else FULL)
+    ask(QUESTIONS, bench, options)
 
 
 if __name__ == "__main__":

@@ -173,7 +173,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run, print the tables, and write them when asked."""
-    options = sections.parse((__doc__ or "").split("\n\n")[0], QUESTIONS, arguments, add_options)
+    options = sections.parse(__doc__, QUESTIONS, arguments, add_options)
     sizes = QUICK if options.quick else FULL
     report = Report()
     if "start" in options.only:

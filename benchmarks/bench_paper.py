@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from benchmarks import sections
 from benchmarks.paper import (
     accuracy_after_unlearning,
     accuracy_by_q,
@@ -21,7 +21,7 @@ from benchmarks.paper import (
     scaling,
 )
 from benchmarks.paper.sets import HIGGS_LIKE, Split, load_split
-from benchmarks.sections import Section, ask, figures_of, parse
+from benchmarks.sections import Section, ask, folders, parse
 
 
 @dataclass(frozen=True)
@@ -44,21 +44,16 @@ QUICK = Sizes(2_000, 2_000, 1, 1, 1, (1, 10, 100, 1_000), 200, (1_000, 3_000), 5
 
 
 @dataclass(frozen=True)
-class Bench:
+class Bench(sections.Bench):
     """The experiments; each measures and draws."""
 
-    data: Path
-    cache: Path
-    figures: Path
+    group = "paper"
+
     sizes: Sizes
 
     def load(self, name: str, seed: int = 0, n_rows: int | None = None) -> Split:
         """Read a set, or as many of its rows as are wanted."""
         return load_split(name, self.data, self.cache, seed, n_rows or self.sizes.n_rows)
-
-    def plot(self, name: str) -> Path:
-        """Where the plot of an experiment goes."""
-        return self.figures / f"{name}.png"
 
     def accuracy_by_q(self) -> Section:
         """Figure 3, left."""
@@ -120,9 +115,9 @@ QUESTIONS: dict[str, Callable[[Bench], Section]] = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run, print the tables, and write them when asked."""
-    options = parse((__doc__ or "").split("\n\n")[0], list(QUESTIONS), arguments)
-    bench = Bench(options.data, options.cache, figures_of(options), QUICK if options.quick else FULL)
-    ask(QUESTIONS, bench, options, "paper")
+    options = parse(__doc__, list(QUESTIONS), arguments)
+    bench = Bench(*folders(options), QUICK if options.quick else FULL)
+    ask(QUESTIONS, bench, options)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
 
-from benchmarks import higgs_like
-from benchmarks.sections import Section, ask, figures_of, parse
+from benchmarks import higgs_like, sections
+from benchmarks.sections import Section, ask, folders, parse
 from benchmarks.streams import building, comparison, cost, curves, electricity
 from benchmarks.streams.prequential import Peers
 from benchmarks.streams.sets import STREAMS, Stream, load_stream
@@ -41,12 +40,11 @@ QUICK = Sizes(
 
 
 @dataclass(frozen=True)
-class Bench:
+class Bench(sections.Bench):
     """The questions; each measures, and draws if there is a plot."""
 
-    data: Path
-    cache: Path
-    figures: Path
+    group = "tree"
+
     sizes: Sizes
 
     @cached_property
@@ -57,10 +55,6 @@ class Bench:
     def stream(self, name: str) -> Stream:
         """A stream, or as much of it as is wanted."""
         return load_stream(name, self.data, self.sizes.n_rows)
-
-    def plot(self, name: str) -> Path:
-        """Where the plot of a question goes."""
-        return self.figures / f"tree-{name}.png"
 
     def electricity(self) -> Section:
         """The marks on Electricity."""
@@ -111,9 +105,9 @@ QUESTIONS: dict[str, Callable[[Bench], Section]] = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run, print the tables, and write them when asked."""
-    options = parse((__doc__ or "").split("\n\n")[0], list(QUESTIONS), arguments)
-    bench = Bench(options.data, options.cache, figures_of(options), QUICK if options.quick else FULL)
-    ask(QUESTIONS, bench, options, "tree")
+    options = parse(__doc__, list(QUESTIONS), arguments)
+    bench = Bench(*folders(options), QUICK if options.quick else FULL)
+    ask(QUESTIONS, bench, options)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 
@@ -26,7 +27,7 @@ BLUE = "#1f8fd6"
 ORANGE = "#d55e00"
 NAN = float("nan")
 LIKE_FOR_LIKE = {"dare-rf": "as ours"}
-STYLE = {
+STYLE: dict[Any, Any] = {
     "axes.edgecolor": INK,
     "axes.labelcolor": INK,
     "axes.spines.left": False,

@@ -7,13 +7,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from benchmarks import higgs_like
 from benchmarks.bench_accuracy import DATA
 from benchmarks.results import FIGURES, Row, table, write_section
-
-Bench = TypeVar("Bench")
 
 
 @dataclass(frozen=True)
@@ -27,14 +25,32 @@ class Section:
     plot: Path | None = None
 
 
+@dataclass(frozen=True)
+class Bench:
+    """What questions are asked of: the folders of the data, of what is generated, and of the plots."""
+
+    group: ClassVar[str]  # first word of the names of sections and plots
+
+    data: Path
+    cache: Path
+    figures: Path
+
+    def plot(self, name: str) -> Path:
+        """Where the plot of a question goes."""
+        return self.figures / f"{self.group}-{name}.png"
+
+
+Asked = TypeVar("Asked", bound=Bench)
+
+
 def parse(
-    description: str,
+    description: str | None,
     questions: Sequence[str],
     arguments: Sequence[str] | None,
     add_options: Callable[[argparse.ArgumentParser], None] = lambda _: None,
 ) -> argparse.Namespace:
-    """Read the command line; `add_options` adds what a script has of its own."""
-    parser = argparse.ArgumentParser(description=description)
+    """Read the command line of a script, given its docstring; `add_options` adds what it has of its own."""
+    parser = argparse.ArgumentParser(description=(description or "").split("\n\n")[0])
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--cache", type=Path, default=higgs_like.CACHE, help="keeps the data that are generated")
     parser.add_argument("--only", nargs="+", choices=questions, default=questions, help="questions to ask")
@@ -47,27 +63,13 @@ def parse(
     return options
 
 
-def figures_of(options: argparse.Namespace) -> Path:
-    """Where plots go: beside the results, or aside when none are written."""
-    return FIGURES if options.write_results else options.cache / "figures"
+def folders(options: argparse.Namespace) -> tuple[Path, Path, Path]:
+    """The folders of a `Bench`; plots go beside the results, or into the cache when none are written."""
+    return options.data, options.cache, FIGURES if options.write_results else options.cache / "figures"
 
 
-def ask(
-    questions: Mapping[str, Callable[[Bench], Section]], bench: Bench, options: argparse.Namespace, group: str
-) -> None:
-    """Ask what is wanted, print the tables, and write them when asked.
-
-    Parameters
-    ----------
-    questions
-        By name.
-    bench
-        What they are asked of.
-    options
-        What `parse` has read.
-    group
-        First word of the sections' names.
-    """
+def ask(questions: Mapping[str, Callable[[Asked], Section]], bench: Asked, options: argparse.Namespace) -> None:
+    """Ask the questions that are wanted, print the tables, and write them when asked."""
     for name in options.only:
         started = time.perf_counter()
         section = questions[name](bench)
@@ -75,4 +77,4 @@ def ask(
         place = "" if section.plot is None else f"\nplot: {section.plot}"
         print(f"\n{section.title}, {time.perf_counter() - started:.0f} s\n{rows}{place}", flush=True)
         if options.write_results:
-            write_section(f"{group}-{name}", section.title, section.text, rows, section.plot)
+            write_section(f"{bench.group}-{name}", section.title, section.text, rows, section.plot)

@@ -41,8 +41,8 @@ def test_every_experiment_has_a_table_and_a_plot(
         body = text.partition(f"<!-- paper-{name}: begin -->")[2].partition("<!--")[0]
         assert body.count("\n|") >= 4, name
         assert "Machine: " in body
-        assert f"(../figures/{name}.png)" in body
-        assert (figures / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert f"(../figures/paper-{name}.png)" in body
+        assert (figures / f"paper-{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_an_unlearned_model_predicts_as_the_retrained_one(few_adults: Path, tmp_path: Path) -> None:
