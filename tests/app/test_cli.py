@@ -115,7 +115,7 @@ def test_a_tree_is_another_kind_of_model(cli: Callable[..., tuple[int, str, str]
     assert (code, "(tree) to" in err) == (0, True)
     code, out, err = cli("verify", "t.oubli")
     assert (code, len(out.splitlines())) == (0, 2)
-    assert "what its 50 samples say, and it is approximate" in err
+    assert "agrees with its 50 samples. It is approximate" in err
     code, _, err = cli("fit", "--model", "tree", "--data", str(people), *FIT, "--output", "u.oubli")
     assert (code, "--n-estimators is for a model of kind `forest`" in err) == (2, True)
 
