@@ -181,7 +181,7 @@ class Settings(BaseSettings):
 
     # --- the model
     model: Literal["forest", "tree", "online-boosting", "incremental-boosting"] = "forest"
-    """Kind of model: `forest` and `incremental-boosting` are exact; `tree` and `online-boosting` are not."""
+    """Kind of model: `forest` or `incremental-boosting`, both exact; `tree`, to be read; or `online-boosting`."""
     n_estimators: int | None = Field(default=None, ge=1)
     """Number of trees of a forest, or of iterations of boosting."""
     occurrence: float | None = Field(default=None, gt=0, le=1)

@@ -48,7 +48,7 @@ def verify(
         typer.Option(metavar="FILE", help="Answer of GET /keys to trust instead of the keys in the ledger."),
     ] = None,
 ) -> None:
-    """Check a ledger without its server: exit 0 when it is sound, 1 when not, 2 when a file cannot be read."""
+    """Check a ledger without its server: exit 0 when all is well, 1 when not, 2 when a file cannot be read."""
     from oubli.app.ledger.chain import ChainError
     from oubli.app.ledger.downloads import read_lines, read_object
     from oubli.app.ledger.verify import ReceiptError, check_ledger, check_receipt, read_public_keys

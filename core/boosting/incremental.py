@@ -78,7 +78,7 @@ class IncrementalBoostingClassifier(IncrementalBoosting, BoostedClassifier):
 
     With `quantization` (the default) gradients and leaf values lie on coarse grids, with an offset that is a hash of
     the sample's id or of the leaf, and each tree looks at a share of the candidate splits, chosen by a hash. So one
-    sample more or less often changes no leaf, hence no other sample's gradient, and only the sums along its own
+    sample more or less usually changes no leaf, hence no other sample's gradient, and only the sums along its own
     paths; where a grid point is crossed, only the samples whose gradients move are touched. Without it (iGBDT) splits
     are searched exactly and everything follows the residuals: an update saves sorting, no more.
 

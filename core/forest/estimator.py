@@ -29,8 +29,8 @@ class DynamicForestClassifier(DynamicForest, Classifier):
         Number of trees, T.
     occurrence : float in (0, 1], default 0.7
         Share of the trees that learn a sample, q. The default is chosen for accuracy on data of all
-        kinds. A smaller share makes adds, deletes and training cheaper. 0.1 is the paper's choice for
-        speed, and on noisy data it is often more accurate.
+        kinds. Lower it for cheaper adds and deletes: their cost and the training's fall in
+        proportion. 0.1 is the paper's choice for speed, and often the more accurate one on noisy data.
     max_depth : int or None, default None
         Greatest depth of a leaf.
     min_samples_split : int, default 2
@@ -41,7 +41,7 @@ class DynamicForestClassifier(DynamicForest, Classifier):
         Attributes a node, p; a float is a share of the columns.
     criterion : "gini" or "entropy", default "gini"
     lazy : bool, default True
-        Rebuild when a query needs it (or `resolve`), and not at once. Never changes a prediction.
+        Put rebuilding off until a query needs it (or `resolve`). Never changes a prediction.
     random_state : int, RandomState, Generator or None
         Seed; None draws one, kept in `seed_`.
 

@@ -31,12 +31,11 @@ _CELLS_A_SECOND = 10_000_000  # sorted and divided by a build, roughly: numeric 
 
 
 class DynamicTreeClassifier(Classifier):
-    """One decision tree that follows any sequence of adds and deletes (FuDyADT).
+    """One decision tree that stays near the greedy one under any sequence of adds and deletes (FuDyADT).
 
     Each node is built anew when more than `epsilon` times as many samples have come or gone as it was built on. With
     `alpha`, `beta` and `epsilon` by Theorem 3.2 every split's gain is within `beta` of the best one's at all times; the
-    model is then `epsilon-feasible`. Otherwise it is `approximate`, as with the defaults: nothing bounds how far a
-    split may be from the best one. Right after `fit` or `scrub` the tree is the greedy one, a pure
+    model is then `epsilon-feasible`. Right after `fit` or `scrub` the tree is the greedy one, a pure
     function of the samples held, whatever their order.
 
     Parameters

@@ -1,1 +1,1 @@
-"""Exact boosting on bins with rounded derivatives: an update often changes no leaf."""
+"""Exact boosting on bins with rounded derivatives: an update mostly changes no tree."""
