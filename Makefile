@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow lint bench lock clean
+.PHONY: help run test test-slow lint bench docs lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -28,6 +28,11 @@ lint: $(VENV)/.installed-dev  ## ruff and mypy
 
 bench: $(VENV)/.installed-benchmarks  ## the benchmarks that fill benchmarks/results (ARGS="--data DIR" says where the data sets are)
 	$(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(VENV)/.installed-dev  ## write the generated parts of docs/ anew and build the site in build/site
+	$(BIN)/python docs/scripts/reference.py
+	$(BIN)/python docs/scripts/figures.py
+	$(BIN)/mkdocs build --strict $(ARGS)
 
 # Exact versions, without the address of any package index. Run with Python 3.11, the oldest that is supported.
 COMPILE := $(BIN)/pip-compile --quiet --strip-extras --no-header --no-annotate --no-emit-options \

@@ -2,7 +2,7 @@
 
 Every field is a flag of ``oubli serve`` (``max_rows`` is ``--max-rows``), an environment variable
 (``OUBLI_MAX_ROWS``) and a key of the TOML file (``max_rows = 5000``). The descriptions here are the texts of the
-command line's help and of the README's table, so that there is one place to change them.
+command line's help and of the reference, so that there is one place to change them.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "idle_resolve",
     ),
 }
-"""Every setting once, in the order of the command line's help and of the README."""
+"""Every setting once, in the order of the command line's help and of the reference."""
 
 Names = Annotated[tuple[str, ...], NoDecode]
 """A tuple of texts; in a variable it is written with commas, or as a JSON list when a text holds a comma."""
@@ -181,7 +181,7 @@ class Settings(_ModelSettings):
     id_column: str | None = None
     """Column that holds the sample ids, read as text and never a feature; without it ids are row numbers from 0."""
     subject_column: str | None = None
-    """Column that says whom a row is about, read as text and never a feature, so that one person can be erased."""
+    """Column that says whom a row is about, read as text and never a feature; lets you erase all rows of a person."""
     drop: Names = ()
     """Columns to leave out."""
     categorical: Names = ()
@@ -231,7 +231,7 @@ class Settings(_ModelSettings):
     key_dir: Path | None = None
     """Directory of the keys that sign receipts and hash ids; by default `keys` in the data directory."""
     core_dumps: bool = False
-    """Let the system write a core file when the process crashes; it holds the samples."""
+    """Let the system write a core file when the process crashes; such a file holds the samples."""
 
     # --- who may reach it
     host: str = "127.0.0.1"
@@ -267,7 +267,7 @@ class Settings(_ModelSettings):
     max_connections: int = Field(default=4096, ge=1)
     """Most connections at the same time; fewer where the process may not open enough files."""
     max_connections_per_address: int | None = Field(default=None, ge=1)
-    """Most connections of one address, an IPv6 network of 64 bits being one; by default half of all."""
+    """Most connections from one address, or from one IPv6 network of 64 bits; by default half of all."""
     head_timeout: float = Field(default=10.0, gt=0)
     """Seconds in which the head of a request has to arrive."""
     body_timeout: float = Field(default=60.0, gt=0)

@@ -1,4 +1,4 @@
-"""Oubli: forests and boosted trees that learn and forget single samples, exactly, and others that do so nearly."""
+"""Oubli: models that learn and forget single samples. Forests and incremental boosting do so exactly."""
 
 from typing import TYPE_CHECKING, Any
 

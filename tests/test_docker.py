@@ -159,7 +159,7 @@ def bin_folder(tmp_path: Path) -> Path:
     folder = tmp_path / "bin"
     folder.mkdir()
     script = folder / "oubli"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m app "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m oubli "$@"\n')
     script.chmod(0o755)
     return folder
 

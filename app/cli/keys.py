@@ -40,11 +40,11 @@ def create(
     expires: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="When it ends: 90d, 12h, or a time as 2030-01-31T12:00:00Z; never by default."
+            metavar="TIME", help="When it expires: 90d, 12h, or a time as 2030-01-31T12:00:00Z; by default never."
         ),
     ] = None,
 ) -> None:
-    """Make a key and write it to stdout, this once: the data directory keeps a hash of it."""
+    """Make a key and write it to stdout. It is shown once: the data directory keeps its hash."""
     chosen = _scopes(scopes)
     if not is_name(name):
         raise StartError("--name must be 1 to 64 letters, digits, '.', '_' or '-'")
@@ -54,14 +54,14 @@ def create(
         make_directory(path.parent)
         key, text = create_key(path, name=name, scopes=chosen, expires_ms=expires_ms)
     until = "it does not expire" if key.expires_ms is None else f"it expires at {to_text(key.expires_ms)}"
-    tell(f"Key {key.id} ({', '.join(key.scopes)}); {until}. It is shown this once:")
+    tell(f"Key {key.id} ({', '.join(key.scopes)}); {until}. It is shown once:")
     typer.echo(text)
 
 
 @keys_cli.command("list")
 @takes("config", "data_dir")
 def list_keys(settings: Settings) -> None:
-    """List the keys: id, state, scopes, when made, when it ends, name."""
+    """List the keys: id, state, scopes, time of creation, time of expiry, name."""
     path = _path(settings)
     with _file_errors(path):
         keys = read_keys(path)
@@ -79,7 +79,7 @@ def list_keys(settings: Settings) -> None:
 def revoke(
     settings: Settings, *, key_id: Annotated[str, typer.Argument(metavar="ID", help="As `oubli keys list` shows it.")]
 ) -> None:
-    """Revoke a key: a server that runs turns it away within a second."""
+    """Revoke a key: a running server refuses it within a second."""
     path = _path(settings)
     with _file_errors(path):
         key = revoke_key(path, key_id) if path.exists() else None

@@ -45,7 +45,7 @@ def verify(
     ] = None,
     keys: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Answer of GET /keys to trust instead of the keys that the ledger tells."),
+        typer.Option(metavar="FILE", help="Answer of GET /keys to trust instead of the keys in the ledger."),
     ] = None,
 ) -> None:
     """Check a ledger without its server: exit 0 when all is well, 1 when not, 2 when a file cannot be read."""

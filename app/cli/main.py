@@ -61,7 +61,7 @@ def _show_version(wanted: bool) -> None:
 @cli.callback()
 def _common(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     pass  # the options of the program itself; its help is the text given to Typer
@@ -72,8 +72,8 @@ def _common(
 def serve(settings: Settings) -> None:
     """Serve a model over HTTP, trained on a data file or recovered from the data directory.
 
-    A data directory that already holds a model wins: it is recovered and the data file is not read again, so the same
-    command line can be restarted for ever.
+    If the data directory already holds a model, the server recovers it and does not read the data file. So you can
+    restart the same command line for ever.
     """
     settings.require_servable()
     if not settings.core_dumps:
@@ -147,7 +147,7 @@ def predict(
     delimiter: Annotated[str, typer.Option(help="Character between the fields of the data file.")] = ",",
     max_data_bytes: MaxDataBytes = 4 * 2**30,
 ) -> None:
-    """Predict every row of a data file; writes CSV, with a probability for each class."""
+    """Predict every row of a data file, and write CSV with a probability for each class."""
     if output is not None:
         _require_new(output, force)
 
@@ -184,24 +184,24 @@ def influence(
     *,
     target: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Column with the true labels; without it the predicted ones are meant."),
+        typer.Option(metavar="COLUMN", help="Column with the true labels; by default the predicted labels are used."),
     ] = None,
     method: Annotated[
         str | None,
-        typer.Option(help="leaf-influence, leaf-refit or leave-one-out; by default the one that fits the model."),
+        typer.Option(help="leaf-influence, leaf-refit or leave-one-out; the default depends on the kind of model."),
     ] = None,
     update_set: Annotated[
         str,
-        typer.Option(metavar="SET", help="Whose changes the leaf methods follow: all, single or a number of leaves."),
+        typer.Option(metavar="SET", help="Whose changes the leaf methods follow: all, single, or a number of leaves."),
     ] = "all",
-    top: Annotated[int, typer.Option(min=1, help="Most samples of each sort that are named.")] = 10,
+    top: Annotated[int, typer.Option(min=1, help="Largest number of samples in each list.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON, not CSV.")] = False,
     output: Output = None,
     force: Force = False,
     delimiter: Annotated[str, typer.Option(help="Character between the fields of the data file.")] = ",",
     max_data_bytes: MaxDataBytes = 4 * 2**30,
 ) -> None:
-    """Name the samples that help and that harm most on the rows of a file; writes their ids and scores.
+    """List the training samples that help most and harm most on the rows of a file, with their scores.
 
     A positive score says that a sample helps: without it the mean loss on these rows would be higher.
     """
@@ -251,7 +251,7 @@ def verify(
 ) -> None:
     """Train a fresh model on the samples held and compare: exit 0 when both are the same bit for bit, 1 when not.
 
-    Of a model that is not exact, all that it counts is counted anew, and what it promises is checked.
+    For a model that is not exact, count everything that it keeps anew, and check its guarantee.
     """
     from oubli.app.cli.predict import load_model_file
 
@@ -263,13 +263,13 @@ def verify(
     typer.echo(f"held   {result.live_digest}")
     typer.echo(f"fresh  {result.fresh_digest}")
     if not result.ok:
-        complain("the model is not what the samples it holds make of it")
+        complain("the model is not the one that training on its samples gives")
         raise typer.Exit(FAILED)
     n_samples = f"{estimator.n_samples_:,} samples"
     if estimator.guarantee == "exact":
         tell(f"The same: the model is exactly what training on its {n_samples} gives.")
     else:
-        tell(f"Sound: all that the model keeps is what its {n_samples} say, and it is {estimator.guarantee}.")
+        tell(f"Sound: everything that the model keeps agrees with its {n_samples}. It is {estimator.guarantee}.")
         if result.distance_to_fresh is not None:
             tell(f"Its predictions are {result.distance_to_fresh:.2%} away from those of a fresh fit.")
 
@@ -285,7 +285,7 @@ def snapshot(
         typer.Option(metavar="FILE", envvar="OUBLI_API_KEY_FILE", help="File that holds the server's key."),
     ] = None,
 ) -> None:
-    """Ask a running server to write a snapshot now, and download it with --output."""
+    """Let a running server write a snapshot now; --output downloads it."""
     from oubli.app.cli.remote import Server
 
     if output is not None:
@@ -302,7 +302,7 @@ def snapshot(
 
 @cli.command("warm-up")
 def warm_up() -> None:
-    """Compile the kernels into the cache (NUMBA_CACHE_DIR), so that the first start is fast; for images."""
+    """Compile the kernels into the cache (NUMBA_CACHE_DIR), so that the first start is fast. Use it to build images."""
     from oubli.app.progress import within
     from oubli.core.registry import KINDS
     from oubli.core.warmup import warm_up as compile_kernels

@@ -20,7 +20,12 @@ Features = Annotated[
     Field(description="A list in feature order, or an object by feature name. A missing value is null."),
 ]
 Version = Annotated[
-    int, Field(ge=0, description="Grows by one each time the samples held change; never goes back.", examples=[32562])
+    int,
+    Field(
+        ge=0,
+        description="Increases with each change of the samples held, the parameters or the kind.",
+        examples=[32562],
+    ),
 ]
 Durable = Annotated[bool, Field(description="Whether it survives a crash. False only with --ephemeral.")]
 Name = Annotated[str | int, Field(description="Text of 1 to 256 characters; an integer is its decimal text.")]
@@ -56,14 +61,14 @@ class InfluenceRequest(Shape):
 
     instances: Annotated[list[Features], Field(min_length=1)]
     labels: list[Scalar] | None = None
-    """The true labels of the instances; the predicted ones when left out."""
+    """The true labels of the instances; by default the predicted labels."""
     method: Literal["leaf-influence", "leaf-refit", "leave-one-out"] | None = None
-    """By default `leaf-influence` for boosted trees (the derivative of the loss by a weight), and for the forest
-    `leave-one-out` (the loss without the sample, less that with it)."""
+    """By default `leaf-influence` for boosted trees (minus the derivative of the loss by the sample's weight, with the
+    leaves refitted), and for the forest `leave-one-out` (the loss without the sample, less that with it)."""
     update_set: Literal["all", "single"] | Annotated[int, Field(ge=1)] = "all"
     """Which samples' changes the leaf methods follow: all, only the one's own, or those in so many leaves a tree."""
     top: Annotated[int, Field(ge=1, le=1000)] = 10
-    """Most samples of each sort that are named."""
+    """Largest number of samples in each list."""
 
 
 class Influential(Shape):

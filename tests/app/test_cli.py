@@ -115,7 +115,7 @@ def test_a_tree_is_another_kind_of_model(cli: Callable[..., tuple[int, str, str]
     assert (code, "(tree) to" in err) == (0, True)
     code, out, err = cli("verify", "t.oubli")
     assert (code, len(out.splitlines())) == (0, 2)
-    assert "what its 50 samples say, and it is approximate" in err
+    assert "agrees with its 50 samples. It is approximate" in err
     code, _, err = cli("fit", "--model", "tree", "--data", str(people), *FIT, "--output", "u.oubli")
     assert (code, "--n-estimators is for a model of kind `forest`" in err) == (2, True)
 
@@ -240,7 +240,7 @@ def test_a_model_that_differs_is_told_by_the_exit_code(
     monkeypatch.setattr("oubli.app.cli.predict.load_model_file", lambda path: model)
     code, out, err = cli("verify", "m.oubli")
     assert (code, out) == (1, "held   aa\nfresh  bb\n")
-    assert "is not what the samples it holds make of it" in err
+    assert "is not the one that training on its samples gives" in err
 
 
 @pytest.mark.parametrize(

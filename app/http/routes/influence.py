@@ -23,7 +23,7 @@ router = APIRouter(tags=["influence"])
 
 @router.post(
     "/influence",
-    summary="Which samples made these predictions",
+    summary="Explain predictions by their training samples",
     response_model=InfluenceAnswer,
     responses={
         202: {"model": JobAnswer, "description": "It takes long: the job that was begun."},

@@ -61,8 +61,9 @@ class OnlineBoostingClassifier(OnlineBoosting, Classifier):
 
     Robust LogitBoost with best-first trees. An update touches the samples that come or go, not those held: every
     node keeps the sums of gradients and hessians of its candidate splits, and a subtree is trained anew only when its
-    split has lost its place among the best. So the trees stay near those of retraining, but are not the same:
-    the guarantee is `approximate`, and what was deleted has left every trace only after `scrub`.
+    split has lost its place among the best. So the trees are not those of retraining: the guarantee is `approximate`,
+    and a deleted sample leaves no trace only after `scrub`. A batch of more than a sixtieth of the samples, and of
+    more than a hundred, has all trees grown anew.
 
     Parameters
     ----------
