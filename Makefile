@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow lint bench docs lock clean
+.PHONY: help run test test-long lint bench docs lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -19,8 +19,8 @@ run: $(VENV)/.installed  ## serve the forest trained on Adult on http://127.0.0.
 test: lint  ## ruff, mypy and the test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart=0 $(ARGS)
 
-test-slow: $(VENV)/.installed-dev  ## the long tests (ARGS="--rotate --part 1/2 --seconds 1800" runs a share of them)
-	$(BIN)/python -m pytest -m slow -x --timeout 3600 $(ARGS)
+test-long: $(VENV)/.installed-dev  ## the long tests (ARGS="--rotate --part 1/2 --seconds 1800" runs a share of them)
+	$(BIN)/python -m pytest -m long -x --timeout 3600 $(ARGS)
 
 lint: $(VENV)/.installed-dev  ## ruff and mypy
 	$(BIN)/ruff check .

@@ -113,7 +113,7 @@ async def receipt_of(client: Any, receipt: dict[str, Any]) -> dict[str, Any]:
 _ORDINARY = ("an hour back", "a leap ahead", "was ahead at the start")
 
 
-@pytest.fixture(params=[pytest.param(name, marks=() if name in _ORDINARY else pytest.mark.slow) for name in CLOCKS])
+@pytest.fixture(params=[pytest.param(name, marks=() if name in _ORDINARY else pytest.mark.long) for name in CLOCKS])
 def wrong(request: pytest.FixtureRequest) -> Iterator[Wrong]:
     return CLOCKS[request.param]
 

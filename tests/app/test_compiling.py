@@ -158,7 +158,7 @@ def test_no_route_compiles_or_loads_on_the_event_loop(tmp_path: Path) -> None:
         walk(server, "forest", "classification", "string", "fitted", influence=False)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_with_an_empty_cache_nothing_is_compiled_on_the_event_loop_by_any_kind_and_label(

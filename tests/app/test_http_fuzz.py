@@ -154,7 +154,7 @@ def test_a_share_of_the_cases(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     fuzz(range(4), N_ORDINARY, tmp_path, caplog)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_all_cases(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     fuzz(range(100, 120), N_SLOW, tmp_path, caplog)

@@ -26,7 +26,7 @@ def tables(text: str) -> dict[str, list[list[str]]]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_question_gets_its_table(tmp_path: Path) -> None:
     # In a process of its own: the client keeps to one core from then on.
     done = subprocess.run(

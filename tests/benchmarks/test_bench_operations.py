@@ -35,7 +35,7 @@ def cells(text: str, section: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.usefixtures("tiny")
 def test_every_question_about_models_gets_its_table(tmp_path: Path, few_adults: Path, pages: Pages) -> None:
     questions = ["training", "mutations", "dare", "prediction", "stream", "batches"]

@@ -26,7 +26,7 @@ TINY = bench_paper.Sizes(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_experiment_has_a_table_and_a_plot(
     tmp_path: Path, few_adults: Path, pages: Pages, monkeypatch: pytest.MonkeyPatch
 ) -> None:

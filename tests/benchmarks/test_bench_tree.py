@@ -40,7 +40,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_question_has_a_table_and_a_plot(
     tmp_path: Path, data: Path, pages: Pages, monkeypatch: pytest.MonkeyPatch
 ) -> None:

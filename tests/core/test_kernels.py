@@ -136,9 +136,9 @@ def operations(kind, task, dtype):
         ("forest", "classification", "float32"),
         ("forest", "regression", "float32"),
         ("tree", "classification", "float32"),
-        pytest.param("forest", "classification", "float64", marks=pytest.mark.slow),
-        pytest.param("forest", "regression", "float64", marks=pytest.mark.slow),
-        pytest.param("tree", "classification", "float64", marks=pytest.mark.slow),
+        pytest.param("forest", "classification", "float64", marks=pytest.mark.long),
+        pytest.param("forest", "regression", "float64", marks=pytest.mark.long),
+        pytest.param("tree", "classification", "float64", marks=pytest.mark.long),
     ],
 )
 def test_nothing_is_compiled_after_the_warm_up(kind: str, task: str, dtype: str) -> None:
@@ -167,7 +167,7 @@ def test_interpreted_kernels_do_the_same() -> None:
 
 
 @compiled
-@pytest.mark.slow
+@pytest.mark.long
 def test_kernels_stay_within_bounds(tmp_path: Path) -> None:
     """The cache does not know that bounds are to be checked: it has to be one of its own."""
     environment = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}

@@ -60,7 +60,7 @@ def test_changed_files_are_refused_or_sound(tmp_path: Path, name: str) -> None:
     assert outcomes["accepted"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_many_changed_files_are_refused_or_sound(tmp_path: Path) -> None:
     each = -(-LONG // len(MODELS))

@@ -63,7 +63,7 @@ def test_nothing_is_left_to_be_compiled_after_the_warm_up(kind: str) -> None:
     assert int(str(found["steps"])) >= 20
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", VARIANTS)
 def test_nothing_is_left_to_be_compiled_with_any_parameters_types_and_columns(kind: str) -> None:

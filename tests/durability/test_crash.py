@@ -44,14 +44,14 @@ def test_a_server_of_another_kind_is_killed_at_random_moments(tmp_path, tell, ki
     check(figures, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_at_many_random_moments(tmp_path, tell):
     figures = kill_many(tmp_path, 200, seed=40)
     tell(f"killed at random: {figures}")
     check(figures, 200)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["tree", "online-boosting", "incremental-boosting"])
 def test_a_server_of_another_kind_is_killed_at_many_random_moments(tmp_path, tell, kind):
     figures = kill_many(tmp_path, 40, seed=80, kind=kind)

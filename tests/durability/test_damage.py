@@ -146,7 +146,7 @@ def test_flipped_bits_in_the_ledger_of_a_stopped_server(stopped, tmp_path):
     check_flips(stopped, "ledger", 3, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", FILES)
 def test_many_flipped_bits(name, killed, stopped, tmp_path):
     check_flips(stopped if name == "ledger" else killed, name, 60, tmp_path)

@@ -189,7 +189,7 @@ def test_what_was_flushed_is_enough(recorded, truth, tmp_path, tell):
     check_cuts(recorded, truth, tmp_path, 6, tell)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_was_flushed_is_enough_wherever_power_goes(recorded, truth, tmp_path, tell):
     check_cuts(recorded, truth, tmp_path, 100, tell)
 

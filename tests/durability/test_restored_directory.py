@@ -127,7 +127,7 @@ def test_killed_at_some_steps_of_that_start(backup, tmp_path, tell):
     survive(backup, thinned(kills_for(taken), 2), tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_at_every_step_of_that_start(backup, tmp_path, tell):
     kills = kills_for(steps_of_a_start(backup, tmp_path / "dry"))
     survive(backup, kills, tmp_path)

@@ -81,7 +81,7 @@ def test_killed_at_steps_of_every_sort(begun, truth, tmp_path, tell):
     assert reached >= 8  # what runs beside the requests may take its steps in another order
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_at_every_step(begun, truth, tmp_path, tell):
     taken = dry_run(shutil.copytree(begun, tmp_path / "dry"), truth.copy())
     kills = kills_for(taken)
@@ -118,7 +118,7 @@ def test_a_first_start_that_was_killed_is_repeated(step, beginning, tmp_path):
     assert begin_again_after(Kill(step, 1, "after"), beginning, tmp_path / "after")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_at_every_step_of_the_first_start(beginning, tmp_path, tell):
     plan = Plan(shutil.copytree(beginning, tmp_path / "dry"))
     with started(plan) as server:

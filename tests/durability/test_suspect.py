@@ -25,7 +25,7 @@ RUNS = int(os.environ.get("SUSPECT_RUNS", "200"))
 _SECONDS = 900  # of a run, on a machine that does something else as well
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_worker_dies(part, tmp_path, tell):

@@ -75,7 +75,7 @@ def test_killed_inside_system_calls(begun, truth, tmp_path, tell):
     assert n_kills == 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_inside_many_system_calls(begun, truth, tmp_path, tell):
     numbers = [*range(1, 20), *range(20, 100, 5), *range(100, 1000, 50)]
     n_kills, n_requests = survive_all(begun, truth, tmp_path, CALLS, numbers)

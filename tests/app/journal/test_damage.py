@@ -110,12 +110,12 @@ def test_truncated_files_are_noticed_or_do_no_harm(sound: Path, tmp_path: Path) 
     assert n_refused > 50
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_bit_that_is_flipped(sound: Path, tmp_path: Path) -> None:
     assert flip_everywhere(sound, tmp_path, 7)[0] > 1000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_length_a_file_is_truncated_to(sound: Path, tmp_path: Path) -> None:
     assert truncate_everywhere(sound, tmp_path, 13)[0] > 1000
 

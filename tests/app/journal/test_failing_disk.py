@@ -188,7 +188,7 @@ def test_every_flush_fails(tmp_path: Path) -> None:
 
 
 @needs_trace
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("check", [check_kills, check_failing_flushes, check_full_disk, check_failing_writes])
 def test_at_every_system_call(tmp_path: Path, check: Any) -> None:
     check(tmp_path, None)

@@ -142,6 +142,6 @@ def test_histories() -> None:
     run(25)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_many_histories() -> None:
     run(600)

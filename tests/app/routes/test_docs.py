@@ -62,7 +62,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> Iterator
         yield running
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 def test_a_browser_shows_the_page_and_asks_no_other_host(server: Running, tmp_path: Path) -> None:
     """No other name is found, and whatever goes wrong in the page is in the log."""

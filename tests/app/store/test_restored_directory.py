@@ -141,7 +141,7 @@ def make_backup(folder: Path, model: Any) -> Backup:
     scope="module",
     params=[
         pytest.param(forest, id="forest"),
-        pytest.param(boosting, id="online-boosting", marks=pytest.mark.slow),
+        pytest.param(boosting, id="online-boosting", marks=pytest.mark.long),
     ],
 )
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Backup:
@@ -293,7 +293,7 @@ def test_killed_at_some_steps_it_ends_the_same(ledger, made, tmp_path, monkeypat
     kill_at_each(made, tmp_path, monkeypatch, ledger, every=6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("ledger", [True, False], ids=["--ledger", "in the directory"])
 def test_killed_at_every_step_it_ends_the_same(ledger, made, tmp_path, monkeypatch):
     kill_at_each(made, tmp_path, monkeypatch, ledger, every=1)

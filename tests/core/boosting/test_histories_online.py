@@ -25,7 +25,7 @@ def test_random_histories(part: int) -> None:
     play_all(OnlinePlayer, played, OUTCOMES)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(20))
 def test_many_random_histories(part: int) -> None:
     for number in range(1_000 + 60 * part, 1_060 + 60 * part):

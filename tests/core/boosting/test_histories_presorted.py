@@ -22,7 +22,7 @@ def test_random_histories(part: int) -> None:
     play_all(PresortedPlayer, played, OUTCOMES)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(20))
 def test_many_random_histories(part: int) -> None:
     for number in range(1_000 + 60 * part, 1_060 + 60 * part):

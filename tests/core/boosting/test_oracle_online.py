@@ -90,7 +90,7 @@ def test_random_histories(part: int) -> None:
         play(Player, random_history("online", 10_000 + number, max_operations=8, max_rows=40))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(10))
 def test_many_random_histories(part: int) -> None:
     for number in range(20_000 + 30 * part, 20_030 + 30 * part):

@@ -69,7 +69,7 @@ def test_the_size_of_a_set_hardly_matters() -> None:
     assert {n for n, is_large in large if not is_large} == {1, 1000, 2**16 - 1, 2**16, 100_000}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(10))
 def test_many_random_histories(part: int) -> None:
     for number in range(20_000 + 30 * part, 20_030 + 30 * part):

@@ -28,7 +28,7 @@ def test_random_histories(part: int) -> None:
         replay(random_history(number, max_operations=30, max_rows=60))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(100, 140))
 def test_many_random_histories(part: int) -> None:
     for number in range(50 * part, 50 * part + 50):
@@ -174,7 +174,7 @@ def test_state_machine() -> None:
     run_machine(0, n_runs=40, n_steps=15)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(1, 5))
 def test_state_machine_at_length(part: int) -> None:
     run_machine(part, n_runs=100, n_steps=40)

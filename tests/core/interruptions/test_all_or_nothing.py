@@ -75,7 +75,7 @@ def test_some_lines_and_allocations(name: str) -> None:
     assert found[Outcome.REFUSES] < 0.6 * found.total(), found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("name", [case.name for case in CASES])
 def test_every_allocation_and_thousands_of_lines(name: str, operation: str) -> None:

@@ -52,7 +52,7 @@ def test_feasible_after_every_step(part: int) -> None:
     assert TALLY.feasible > before + 20 * N
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(20))
 def test_feasible_after_every_step_of_many_histories(part: int) -> None:
     for number in range(1_000 + 60 * part, 1_060 + 60 * part):

@@ -126,7 +126,7 @@ def test_splits_are_scikit_learns_where_nothing_is_missing_and_nothing_ties() ->
     assert tree.n_nodes == peer.tree_.node_count
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_entries_that_need_more_than_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many samples and classes that position and class do not fit are held in wider lists; here they always are."""
     data = make_data(3, 500, n_categories=(6,), missing=0.1, n_classes=3)
