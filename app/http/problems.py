@@ -18,7 +18,7 @@ import orjson
 from starlette.responses import Response
 
 from oubli.app import errors
-from oubli.app.errors import JournalError, JournalFullError, JournalRefusedError, NoDescriptorsError, StopReason
+from oubli.app.errors import StopReason
 from oubli.core.errors import CapacityError, EmptyModelError, FileError, InputError, UnusableModelError
 
 log = logging.getLogger("oubli.http")
@@ -268,17 +268,32 @@ def too_many_rows(what: str, given: int, limit: int) -> ProblemError:
     return ProblemError("too-many-rows", f"The request has {given} {what}, at most {limit} are accepted: split it.")
 
 
+_SLUGS: tuple[tuple[type[Exception], str], ...] = (  # the first that fits
+    (errors.BusyError, "queue-full"),
+    (errors.NoReceiptError, "no-receipt"),
+    (errors.JournalRefusedError, "journal"),
+    (errors.NoDescriptorsError, "journal"),
+    (errors.JournalFullError, "storage"),
+    (errors.JournalError, "changes-stopped"),
+    (errors.NotHeldError, "not-held"),
+    (errors.NoSnapshotError, "no-snapshot"),
+    (errors.EphemeralError, "ephemeral"),
+    (errors.SupersededError, "superseded"),
+    (errors.FlushFailedError, "changes-stopped"),
+    (errors.StorageError, "storage"),
+    (EmptyModelError, "empty-model"),
+    (UnusableModelError, "model-unusable"),
+    (CapacityError, "capacity"),
+)
+
+
 def to_problem(error: Exception) -> ProblemError | None:
     """Return the problem that an exception of the service or of `core` means; None for a mistake of ours."""
     match error:
         case ProblemError():
             return error
-        case errors.BusyError():
-            return ProblemError("queue-full")
-        case errors.UnavailableError(reason="failed"):
-            return ProblemError("changes-stopped")
-        case errors.UnavailableError():
-            return ProblemError("not-ready")
+        case errors.UnavailableError(reason=reason):
+            return ProblemError("changes-stopped" if reason == "failed" else "not-ready")
         case errors.ConflictError(rows=rows):
             rule = "is held with other content"
             return ProblemError("id-conflict", errors=[(pointer("samples", row, "id"), rule) for row in rows])
@@ -289,43 +304,15 @@ def to_problem(error: Exception) -> ProblemError | None:
             return invalid("/Idempotency-Key", rule)
         case errors.RepeatedKeyError():
             return invalid("/Idempotency-Key", "was used for another body: use a new key for a new request")
-        case errors.NoReceiptError():
-            return ProblemError("no-receipt")
-        case JournalRefusedError() | NoDescriptorsError():
-            return ProblemError("journal")
-        case JournalFullError():
-            return ProblemError("storage")
-        case JournalError():
-            return ProblemError("changes-stopped")
-        case errors.NotHeldError():
-            return ProblemError("not-held")
-        case errors.NoSnapshotError():
-            return ProblemError("no-snapshot")
-        case errors.EphemeralError():
-            return ProblemError("ephemeral")
-        case errors.SupersededError():
-            return ProblemError("superseded")
-        case errors.UploadError(reason="slow"):
-            return ProblemError("upload-slow")
-        case errors.UploadError():
-            return ProblemError("upload-dropped")
-        case errors.FlushFailedError():
-            return ProblemError("changes-stopped")
-        case errors.StorageError():
-            return ProblemError("storage")
+        case errors.UploadError(reason=reason):
+            return ProblemError("upload-slow" if reason == "slow" else "upload-dropped")
         case errors.StaleCursorError():
             return invalid("/cursor", "belongs to a list that is no more: start again without it")
-        case EmptyModelError():
-            return ProblemError("empty-model")
-        case UnusableModelError():
-            return ProblemError("model-unusable")
-        case CapacityError():
-            return ProblemError("capacity")
         case FileError(rule=rule):
             return ProblemError("unreadable-file", f"Nothing was changed: {rule}.")
-        case InputError():
-            return ProblemError("invalid-input", errors=[("", error.rule)])
-    return None
+        case InputError(rule=rule):
+            return invalid("", rule)
+    return next((ProblemError(slug) for kind, slug in _SLUGS if isinstance(error, kind)), None)
 
 
 def report_mistake(error: BaseException) -> ProblemError:

@@ -42,36 +42,33 @@ class Record:
 class Journal(Protocol):
     """Keeps records until the snapshots have them.
 
-    All methods belong to one thread at a time; the properties may be read from any.
+    All methods belong to one thread at a time; the attributes may be read from any.
+
+    Attributes
+    ----------
+    is_durable
+        Whether records survive the process.
+    failed
+        Whether the state of the disk is in doubt; true for ever once it is.
+    n_records
+        Number of records since the newest rotation.
+    n_bytes
+        Bytes of bodies and notes since the newest rotation.
+    oldest_at
+        When the first record since the newest rotation was written, in seconds since 1970; None without one.
+    first_seq
+        Number with which the oldest segment begins; None when nothing is kept.
+    last_seq
+        Number of the newest record, or of the one before the newest segment when that is empty.
     """
 
-    @property
-    def is_durable(self) -> bool:
-        """Whether records survive the process."""
-
-    @property
-    def failed(self) -> bool:
-        """Whether the state of the disk is in doubt; true for ever once it is."""
-
-    @property
-    def n_records(self) -> int:
-        """Number of records since the newest rotation."""
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of bodies and notes since the newest rotation."""
-
-    @property
-    def oldest_at(self) -> float | None:
-        """When the first record since the newest rotation was written, in seconds since 1970; None without one."""
-
-    @property
-    def first_seq(self) -> int | None:
-        """Number with which the oldest segment begins; None when nothing is kept."""
-
-    @property
-    def last_seq(self) -> int:
-        """Number of the newest record, or of the one before the newest segment when that is empty."""
+    is_durable: bool
+    failed: bool
+    n_records: int
+    n_bytes: int
+    oldest_at: float | None
+    first_seq: int | None
+    last_seq: int
 
     def append(self, records: Sequence[Record], *, reserve: bool = False) -> None:
         """Write records; they are durable when this returns.

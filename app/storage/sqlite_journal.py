@@ -78,6 +78,8 @@ class SqliteJournal:
     now
         The time in seconds since 1970.
 
+    For its attributes see `Journal`.
+
     Raises
     ------
     JournalDamagedError
@@ -93,13 +95,13 @@ class SqliteJournal:
     ) -> None:
         self._directory = directory
         self._now = now
-        self._failed = False
+        self.failed = False
         self._is_broken = False  # the open segment has to be opened anew
-        self._first_seq = 1
-        self._last_seq = 0
-        self._n_records = 0
-        self._n_bytes = 0
-        self._oldest_at: float | None = None
+        self.first_seq: int | None = 1
+        self.last_seq = 0
+        self.n_records = 0
+        self.n_bytes = 0
+        self.oldest_at: float | None = None
         self._log_bytes = 0
         with contextlib.ExitStack() as opened, _start_errors(directory):
             remove_leftovers(directory)
@@ -112,36 +114,6 @@ class SqliteJournal:
             self._reserve.ensure()
             opened.pop_all()
 
-    @property
-    def failed(self) -> bool:
-        """Whether the state of the disk is in doubt; true for ever once it is."""
-        return self._failed
-
-    @property
-    def n_records(self) -> int:
-        """Number of records since the newest rotation."""
-        return self._n_records
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of bodies and notes since the newest rotation."""
-        return self._n_bytes
-
-    @property
-    def oldest_at(self) -> float | None:
-        """When the first record since the newest rotation was written, in seconds since 1970; None without one."""
-        return self._oldest_at
-
-    @property
-    def first_seq(self) -> int:
-        """Number with which the oldest segment begins."""
-        return self._first_seq
-
-    @property
-    def last_seq(self) -> int:
-        """Number of the newest record, or of the one before the newest segment when that is empty."""
-        return self._last_seq
-
     # --- writing
 
     def append(self, records: Sequence[Record], *, reserve: bool = False) -> None:
@@ -151,7 +123,7 @@ class SqliteJournal:
             return
         now = self._now()
         at_ms = round(now * 1000)
-        rows = rows_of(records, self._last_seq, at_ms)
+        rows = rows_of(records, self.last_seq, at_ms)
         n_bytes = sum(len(record.body) + len(record.notes) for record in records)
         with self._disk_errors():
             self._mend()
@@ -162,11 +134,11 @@ class SqliteJournal:
                 reserve and self._reserve.give_up() and self._write(rows, n_bytes)
             ):
                 raise JournalFullError("no room on the disk")
-        self._last_seq = records[-1].seq
-        self._n_records += len(records)
-        self._n_bytes += n_bytes
-        if self._oldest_at is None:
-            self._oldest_at = at_ms / 1000
+        self.last_seq = records[-1].seq
+        self.n_records += len(records)
+        self.n_bytes += n_bytes
+        if self.oldest_at is None:
+            self.oldest_at = at_ms / 1000
         self._after_commit(n_bytes)
 
     def probe(self) -> None:
@@ -181,7 +153,7 @@ class SqliteJournal:
     def rotate(self, first_seq: int) -> None:
         """Begin a new segment. See `Journal.rotate`."""
         self._require_sound()
-        require_later(first_seq, self._last_seq)
+        require_later(first_seq, self.last_seq)
         with self._disk_errors():
             self._mend()
         old = self._segment
@@ -191,9 +163,9 @@ class SqliteJournal:
             return
         with self._disk_errors(creating=True):
             self._segment = Segment.create(self._directory, first_seq)
-        self._last_seq = first_seq - 1
-        self._n_records = self._n_bytes = self._log_bytes = 0
-        self._oldest_at = None
+        self.last_seq = first_seq - 1
+        self.n_records = self.n_bytes = self._log_bytes = 0
+        self.oldest_at = None
         with self._disk_errors():
             try:
                 # A full disk keeps its records in its log.
@@ -219,7 +191,7 @@ class SqliteJournal:
                     for path in gone:  # oldest first: a crash in between leaves a journal without a gap
                         remove(path)
             finally:
-                self._first_seq = number_of(segments_in(self._directory)[0])
+                self.first_seq = number_of(segments_in(self._directory)[0])
             self._reserve.ensure()
 
     def close(self) -> None:
@@ -247,7 +219,7 @@ class SqliteJournal:
                 last = record.seq
             if end is not None and last != end:
                 raise damaged(path, last + 1)
-        if last < self._last_seq:
+        if last < self.last_seq:
             raise damaged(self._segment.path, last + 1)
 
     def _read(self, path: Path, after_seq: int) -> Iterator[Record]:
@@ -266,7 +238,7 @@ class SqliteJournal:
         """Open the newest segment, or make the first."""
         paths = segments_in(self._directory)
         if paths:
-            self._first_seq = number_of(paths[0])
+            self.first_seq = number_of(paths[0])
             return Segment.open(paths[-1])
         if self._mark.seq:
             raise _lost(self._mark.seq)
@@ -275,10 +247,10 @@ class SqliteJournal:
     def _sum_up(self) -> None:
         """Read what the newest segment holds, and refuse it when it has lost what was acknowledged."""
         summary = self._segment.summary()
-        self._n_records, self._n_bytes = summary.n_records, summary.n_bytes
-        self._oldest_at, self._last_seq = summary.oldest_at, summary.last_seq
-        if self._last_seq < self._mark.seq:
-            raise _lost(self._last_seq + 1)
+        self.n_records, self.n_bytes = summary.n_records, summary.n_bytes
+        self.oldest_at, self.last_seq = summary.oldest_at, summary.last_seq
+        if self.last_seq < self._mark.seq:
+            raise _lost(self.last_seq + 1)
 
     def _write(self, rows: Sequence[Row], n_bytes: int) -> bool:
         """Write rows; false when there is no room, and none of them was written."""
@@ -287,7 +259,7 @@ class SqliteJournal:
         except sqlite3.Error as error:
             if not self._is_no_room(error, n_bytes):
                 raise
-            if self._segment.last_seq() != self._last_seq:
+            if self._segment.last_seq() != self.last_seq:
                 self._fail()
             return False
         return True
@@ -295,9 +267,9 @@ class SqliteJournal:
     def _after_commit(self, n_bytes: int) -> None:
         """Do what follows a commit. What fails here fails the journal, but not the commit, which is on the disk."""
         with contextlib.suppress(OSError):  # it may lag behind, and the next commit writes it again
-            self._mark.write(self._last_seq)
+            self._mark.write(self.last_seq)
         self._log_bytes += n_bytes + _COMMIT_BYTES
-        if self._log_bytes < _LOG_BYTES or self._failed:
+        if self._log_bytes < _LOG_BYTES or self.failed:
             return
         self._log_bytes = 0  # a full disk lets it grow; it is tried again after as much once more
         with contextlib.suppress(JournalError), self._disk_errors():
@@ -337,20 +309,20 @@ class SqliteJournal:
             return
         self._segment = self._segment.reopened()
         try:
-            is_sound = self._segment.last_seq() == self._last_seq
-            newest = list(self._segment.read(self._last_seq - 1)) if is_sound else []
+            is_sound = self._segment.last_seq() == self.last_seq
+            newest = list(self._segment.read(self.last_seq - 1)) if is_sound else []
         except JournalDamagedError:
             is_sound = False
-        if not is_sound or len(newest) != int(self._last_seq >= self._segment.first_seq):
+        if not is_sound or len(newest) != int(self.last_seq >= self._segment.first_seq):
             self._fail()
         self._is_broken = False
 
     def _fail(self) -> NoReturn:
-        self._failed = True
+        self.failed = True
         raise JournalError("the journal could not be written; what the disk holds is read at the next start") from None
 
     def _require_sound(self) -> None:
-        if self._failed:
+        if self.failed:
             raise JournalError("the journal has failed before")
 
 
