@@ -43,7 +43,7 @@ def test_the_kind_has_a_method_of_its_own(model: Any, asked: str | None, found: 
 @pytest.mark.parametrize(
     ("model", "asked", "update_set", "text"),
     [
-        (SimpleNamespace(kind="tree", guarantee="approximate"), None, "all", "no influence for a model of kind tree"),
+        (SimpleNamespace(kind="tree", influence_methods=()), None, "all", "no influence for a model of kind tree"),
         (forest(), "leaf-refit", "all", "not for a model of kind forest: use leave-one-out"),
         (boosted(kind="online-boosting"), "leave-one-out", "all", "use leaf-influence or leaf-refit"),
         (boosted(), "guess", "all", "use leaf-influence or leaf-refit or leave-one-out"),
