@@ -86,7 +86,9 @@ def labels_of(case: Case, numbers: Any, n_classes: int) -> list[Any]:
 
 def operations(case: Case, only: str = "", n_classes_given: int = 0) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield steps with their names, each to be made before the next one is asked for."""
-    for columns in (only,) if only else ("mixed", "numeric", "categorical"):
+    # Categories alone are held as float32, whatever numbers would be.
+    kinds_of_columns = ("mixed", "numeric", "categorical")[: 3 if case.dtype == "float32" else 2]
+    for columns in (only,) if only else kinds_of_columns:
         for n_classes in (n_classes_given,) if n_classes_given else (2, 3):
             if not n_classes_given and n_classes == 3 and (case.task == "regression" or case.label == "boolean"):
                 continue
