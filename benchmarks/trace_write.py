@@ -40,6 +40,7 @@ NAMES = {
     "protocol": ("oubli.app.http.protocol", "app.protocol"),
     "connections": ("oubli.app.http.connections", "app.connections"),
 }
+ANSWERED = "_take_in"  # the method of a connection that writes an answer on the fast path
 N_WARM_UP = 5
 N_TRACES = 5
 REF = "6f75626c-692d-4a6f-8273-2d6279206b65"
@@ -78,6 +79,8 @@ class Recorder:
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         """Note a call."""
         trace = self.trace
+        if trace is not None and event == "return" and frame.f_code.co_name == ANSWERED:
+            self.trace = None
         if trace is None or event != "call":
             return
         name = self._name(frame)

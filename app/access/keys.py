@@ -43,11 +43,7 @@ class AccessKeys:
     """
 
     def __init__(
-        self,
-        path: Path | None,
-        *,
-        now_ms: Callable[[], int] = now_ms,
-        monotonic: Callable[[], float] = time.monotonic,
+        self, path: Path | None, *, now_ms: Callable[[], int] = now_ms, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self._path = path
         self._now_ms = now_ms

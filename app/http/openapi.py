@@ -59,8 +59,7 @@ def problems(*slugs: str) -> Responses:
         kind = KINDS[slug]
         problem = ProblemError(slug, errors=kind.example)
         answer = responses.setdefault(
-            kind.status,
-            {"description": "", "content": {MEDIA_TYPE: {"schema": PROBLEM_SCHEMA, "examples": {}}}},
+            kind.status, {"description": "", "content": {MEDIA_TYPE: {"schema": PROBLEM_SCHEMA, "examples": {}}}}
         )
         answer["description"] = " / ".join(filter(None, (answer["description"], kind.title)))
         answer["content"][MEDIA_TYPE]["examples"][slug] = {"summary": kind.title, "value": problem.content()}
@@ -74,10 +73,7 @@ def body(shape: type[BaseModel]) -> dict[str, Any]:
     schema = shape.model_json_schema(ref_template="#/components/schemas/{model}")
     definitions = schema.pop("$defs", {})
     return {
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": _inline(schema, definitions)}},
-        }
+        "requestBody": {"required": True, "content": {"application/json": {"schema": _inline(schema, definitions)}}}
     }
 
 
@@ -94,13 +90,7 @@ def _inline(schema: Any, definitions: dict[str, Any]) -> Any:
 
 
 def _parameter(name: str, description: str, schema: dict[str, Any], place: str = "query") -> dict[str, Any]:
-    return {
-        "name": name,
-        "in": place,
-        "required": place == "path",
-        "description": description,
-        "schema": schema,
-    }
+    return {"name": name, "in": place, "required": place == "path", "description": description, "schema": schema}
 
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 256}

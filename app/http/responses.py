@@ -50,12 +50,7 @@ def prediction_content(predicted: Predicted) -> dict[str, Any]:
 
 def addition_content(added: Added, *, durable: bool) -> dict[str, Any]:
     """Return what became of samples that were sent, as an object."""
-    return {
-        "ids": added.ids,
-        "model_version": added.model_version,
-        "n_samples": added.n_samples,
-        "durable": durable,
-    }
+    return {"ids": added.ids, "model_version": added.model_version, "n_samples": added.n_samples, "durable": durable}
 
 
 def receipt_content(receipt: Receipt, *, durable: bool) -> dict[str, Any]:

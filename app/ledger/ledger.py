@@ -391,10 +391,8 @@ class LedgerWorker:
     async def _write_due(self) -> bool:
         """Write what is due when nobody asks anything; false when nothing can be written any more."""
         told = False
-        while len(self._due) < _MOST:
+        while len(self._due) < _MOST and not self._is_idle():  # noqa: ASYNC110 - time is what is waited for
             await asyncio.sleep(_WAIT)
-            if self._is_idle():
-                break
         while True:
             try:
                 await self._threads.audit(self._drain)

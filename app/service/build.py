@@ -280,18 +280,7 @@ def compose(
     erasures = Erasures(state, storage, writer, ledger, database, threads, clock, deadline, holders)
     rebuilder = Rebuilder(state, storage, writer, erasures, ledger, database, lock, threads, copier, holders, clock)
     checkpointer = Checkpointer(
-        state,
-        storage,
-        writer,
-        ledger,
-        database,
-        lock,
-        threads,
-        copier,
-        erasures,
-        rebuilder.rebuild,
-        policy,
-        clock,
+        state, storage, writer, ledger, database, lock, threads, copier, erasures, rebuilder.rebuild, policy, clock
     )
     return ModelService(
         state=state,

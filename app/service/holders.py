@@ -119,10 +119,7 @@ class Holders:
         return self._state.period
 
     def register(
-        self,
-        kind: str,
-        forget: Callable[[int], None],
-        in_flight: Callable[[], Iterable[InFlight]] | None = None,
+        self, kind: str, forget: Callable[[int], None], in_flight: Callable[[], Iterable[InFlight]] | None = None
     ) -> None:
         """Register what keeps something.
 

@@ -65,10 +65,6 @@ class Replacement:
     expires: int | Keep | None = KEEP
 
 
-Deleted = tuple[list[str], int]
-"""Ids of the samples that were deleted, and how many of the ids or subjects named were not held."""
-
-
 class Predicted(NamedTuple):
     """Predictions and the version of the model that made them."""
 

@@ -35,7 +35,7 @@ def recovered(directory: Path) -> ModelService:
 
 def thresholds(model: Any) -> set[float]:
     """All thresholds of a tree, wherever in memory they are."""
-    return set(model.engine_.tree.arrays_.nodes["threshold"].tolist())
+    return set(model.tree_.arrays_.nodes["threshold"].tolist())
 
 
 def fresh_digest(model: Any) -> str:
@@ -237,7 +237,8 @@ def test_a_restore_leaves_no_trace_of_what_was_erased_since(tmp_path):
 @pytest.mark.parametrize("durable", [True, False])
 def test_building_that_takes_long_is_done_on_a_copy(tmp_path, monkeypatch, durable):
     """What comes of it is the same as on the loop, also after a restart; what waits behind it is made in its turn."""
-    monkeypatch.setattr("oubli.app.service.transaction.LONGEST_PAUSE", 0.0)  # whatever is built anew is too large
+    # Every part that is built anew is too large.
+    monkeypatch.setattr("oubli.app.service.transaction.LONGEST_PAUSE", 0.0)
     expected = tree(epsilon=0.2)
 
     async def before() -> None:

@@ -28,13 +28,7 @@ router = APIRouter(tags=["influence"])
     responses={
         202: {"model": JobAnswer, "description": "It takes long: the job that was begun."},
         **problems(
-            "broken-json",
-            "empty-model",
-            "body-too-large",
-            "too-many-rows",
-            "invalid-input",
-            "queue-full",
-            "superseded",
+            "broken-json", "empty-model", "body-too-large", "too-many-rows", "invalid-input", "queue-full", "superseded"
         ),
     },
     openapi_extra=body(InfluenceRequest),
