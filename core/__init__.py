@@ -7,7 +7,7 @@ if __name__ != "oubli.core":
     raise ImportError(f"import oubli.core: as {__name__} there would be a second one of every class")
 
 if TYPE_CHECKING:
-    from oubli.core.boosting.incremental import IncrementalBoostingClassifier, IncrementalBoostingRegressor
+    from oubli.core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
     from oubli.core.boosting.online.estimator import OnlineBoostingClassifier, OnlineBoostingRegressor
     from oubli.core.forest.estimator import DynamicForestClassifier, DynamicForestRegressor
     from oubli.core.persistence import load

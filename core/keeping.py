@@ -175,8 +175,8 @@ class Keepable(Estimator, ABC):
         Otherwise it must keep what it promises; a kind that promises nothing is told how far its predictions are from
         a fresh fit's.
         """
-        store, engine = self.samples_, self.engine_
         live = self.tree_digests()
+        store, engine = self.samples_, self.engine_
         live_digest = self.digest_of(live)
         wrong: list[str] = []
         try:

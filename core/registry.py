@@ -24,31 +24,20 @@ class Kind(NamedTuple):
     estimators: Mapping[Task, tuple[str, str]]
 
 
-def _kind(folder: str, module: str, parameters: str, **names: str) -> Kind:
-    places = {Task(task): (f"oubli.core.{folder}.{module}", name) for task, name in names.items()}
-    return Kind(f"oubli.core.{folder}.{parameters}", places)
+def _kind(folder: str, **estimators: str) -> Kind:
+    module = f"oubli.core.{folder}"
+    places = {Task(task): (f"{module}.estimator", name) for task, name in estimators.items()}
+    return Kind(f"{module}.parameters", places)
 
 
 PLACES: dict[str, Kind] = {
-    "forest": _kind(
-        "forest",
-        "estimator",
-        "parameters",
-        classification="DynamicForestClassifier",
-        regression="DynamicForestRegressor",
-    ),
-    "tree": _kind("tree", "estimator", "parameters", classification="DynamicTreeClassifier"),
+    "forest": _kind("forest", classification="DynamicForestClassifier", regression="DynamicForestRegressor"),
+    "tree": _kind("tree", classification="DynamicTreeClassifier"),
     "online-boosting": _kind(
-        "boosting.online",
-        "estimator",
-        "parameters",
-        classification="OnlineBoostingClassifier",
-        regression="OnlineBoostingRegressor",
+        "boosting.online", classification="OnlineBoostingClassifier", regression="OnlineBoostingRegressor"
     ),
     "incremental-boosting": _kind(
-        "boosting",
-        "incremental",
-        "incremental_parameters",
+        "boosting.incremental",
         classification="IncrementalBoostingClassifier",
         regression="IncrementalBoostingRegressor",
     ),

@@ -1,8 +1,8 @@
 """Oubli: models that learn and forget single samples. Forests and incremental boosting do so exactly."""
 
-from typing import TYPE_CHECKING, Any
+import typing as _typing
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from oubli.core import (
         DynamicForestClassifier,
         DynamicForestRegressor,
@@ -26,13 +26,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     """Return what is asked for, imported when it is first: most programs use one kind."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from oubli import core
 
-    return getattr(core, name)
+    globals()[name] = getattr(core, name)
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

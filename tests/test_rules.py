@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from oubli.app.version import VERSION
+from tests.imports import circles, graph, longest_chain
 
 ROOT = Path(__file__).resolve().parent.parent
 CORE = sorted((ROOT / "core").rglob("*.py"))
@@ -170,3 +171,9 @@ def untyped(node: ast.AST) -> Iterator[str]:
 def test_only_compiled_functions_have_no_types(path: Path) -> None:
     """Mypy cannot tell them apart: it is told to let all functions without types pass where there are kernels."""
     assert list(untyped(ast.parse(path.read_text(encoding="utf-8")))) == []
+
+
+def test_core_imports_in_no_circle_and_in_short_chains() -> None:
+    edges = graph("core")
+    assert circles(edges) == []
+    assert len(longest_chain(edges)) <= 9

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.boosting.datasets import REGRESSION, Indices, Split
-from oubli.core.boosting.incremental import IncrementalBoostingClassifier, IncrementalBoostingRegressor
+from oubli.core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
 from oubli.core.boosting.online.estimator import OnlineBoostingClassifier, OnlineBoostingRegressor
 
 WARM_UP_ROWS = 2_000

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.boosting.incremental_parameters import IncrementalSettings
+from oubli.core.boosting.incremental.parameters import IncrementalSettings
 from oubli.core.boosting.presorted.boost import write_words
 from oubli.core.boosting.presorted.engine import PresortedTrees
 from oubli.core.boosting.presorted.split import (

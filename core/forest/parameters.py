@@ -16,6 +16,7 @@ UNLIMITED_DEPTH = 2**31 - 1
 CRITERIA = {"gini": 0, "entropy": 1, "squared_error": 2}  # as `scores.py` numbers them
 
 PARAMETERS = (
+    Parameter("lazy", bool, True, "Put rebuilding off until a query needs it.", is_setting=False),
     Parameter(
         "n_estimators", int, 100, "Number of trees of a forest, or of iterations of boosting.", low=1, limit=MAX_TREES
     ),
@@ -74,7 +75,6 @@ PARAMETERS = (
         choices=("gini", "entropy"),
         regression={"default": "squared_error", "choices": ("squared_error",)},
     ),
-    Parameter("lazy", bool, True, "Put rebuilding off until a query needs it.", is_setting=False),
     random_state("Seed of every random choice; the same seed and samples give the same model."),
 )
 

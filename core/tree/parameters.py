@@ -13,6 +13,7 @@ MAX_SAMPLES = 2**26  # 2^52 is exact in float64, see `split.py`
 EXACT_BELOW = 2**31 - 1
 
 PARAMETERS = (
+    Parameter("lazy", bool, False, "Put building anew off until a query needs it.", is_setting=False),
     Parameter(
         "max_depth",
         int,
@@ -61,7 +62,6 @@ PARAMETERS = (
         limit=MAX_SAMPLES,
         optional=True,
     ),
-    Parameter("lazy", bool, False, "Put building anew off until a query needs it.", is_setting=False),
     random_state("Draws nothing; every kind has it."),
 )
 

@@ -25,7 +25,7 @@ from oubli.core.errors import (
     NotFittedError,
     UnknownIdError,
 )
-from oubli.core.forest import engine as ensemble
+from oubli.core.forest import parameters as limits
 from oubli.core.forest.parameters import count_features, count_occurrences
 from tests.oracles import forest as oracle
 
@@ -268,11 +268,11 @@ def test_an_interrupted_fit_leaves_the_model_as_it_was() -> None:
 def test_limits_of_the_data_structures_are_checked_before_anything_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = samples()
     model = fitted(occurrence=1.0)
-    monkeypatch.setattr("oubli.core.forest.engine.MAX_ENTRIES", ensemble.places_of(model.engine_.ensemble.settings, 60))
+    monkeypatch.setattr("oubli.core.forest.engine.MAX_ENTRIES", limits.places_of(model.settings_, 60))
     unchanged(model, lambda: model.add(X[:1], y[:1]), CapacityError, "61 samples in 4 trees .* lower `occurrence`")
     unchanged(model, lambda: model.fit(np.vstack([X, X]), [*y, *y]), CapacityError, "lower `occurrence`")
     model.replace("s0", X[1], y[1])
-    assert ensemble.MAX_ENTRIES == 2**31 - 1
+    assert limits.MAX_ENTRIES == 2**31 - 1
     monkeypatch.setattr("oubli.core.forest.quantisation.MAX_SAMPLES", 60)
     regression = fitted("regression", occurrence=0.1)
     unchanged(regression, lambda: regression.add(X[:1], [1.0]), CapacityError, "a regression holds at most 60 samples")

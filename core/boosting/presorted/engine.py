@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.boosting.engine import BoostedEngine
-from oubli.core.boosting.incremental_parameters import IncrementalSettings
+from oubli.core.boosting.incremental.parameters import IncrementalSettings
 from oubli.core.boosting.presorted import workspace as r
 from oubli.core.boosting.presorted.boost import boost
 from oubli.core.boosting.presorted.check import check_trees, put_together, take_apart

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.boosting.incremental_parameters import IncrementalSettings
+from oubli.core.boosting.incremental.parameters import IncrementalSettings
 from oubli.core.boosting.problem import check_size, n_groups
 from oubli.core.boosting.quantised import state as s
 from oubli.core.boosting.quantised.bins import (

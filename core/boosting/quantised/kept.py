@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.boosting.engine import BoostedEngine
-from oubli.core.boosting.incremental_parameters import IncrementalSettings
+from oubli.core.boosting.incremental.parameters import IncrementalSettings
 from oubli.core.boosting.problem import n_groups
 from oubli.core.boosting.quantised import state as s
 from oubli.core.boosting.quantised.bins import Features

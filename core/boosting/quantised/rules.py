@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from oubli.core.boosting.incremental_parameters import IncrementalSettings
+from oubli.core.boosting.incremental.parameters import IncrementalSettings
 from oubli.core.boosting.quantised import state as s
 from oubli.core.boosting.quantised.gradients import BINARY, HESSIAN_STEPS, MULTICLASS, REGRESSION, Loss, make_loss
 from oubli.core.boosting.quantised.start import Start

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from oubli.core.boosting.incremental_parameters import IncrementalSettings
+from oubli.core.boosting.incremental.parameters import IncrementalSettings
 from oubli.core.boosting.quantised import state as s
 from oubli.core.boosting.state import Trees
 from oubli.core.engine import Arrays, Shape

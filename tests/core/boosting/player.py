@@ -24,7 +24,7 @@ from unittest.mock import patch
 import pytest
 
 from oubli.core import load
-from oubli.core.boosting.incremental import IncrementalBoostingClassifier, IncrementalBoostingRegressor
+from oubli.core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
 from oubli.core.boosting.online import engine
 from oubli.core.boosting.online.estimator import OnlineBoostingClassifier, OnlineBoostingRegressor
 from oubli.core.errors import EmptyModelError

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numba import config
 
-from oubli.core.boosting.incremental import IncrementalBoostingClassifier, IncrementalBoostingRegressor
+from oubli.core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
 from tests.core.boosting.player import PresortedPlayer, play
 from tests.core.boosting.reading import assert_same, expected, read
 from tests.core.boosting.test_oracle_textbook import AGES, TOY

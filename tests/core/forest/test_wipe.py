@@ -83,7 +83,7 @@ class Canary:
         found["expiry"] = both_orders(np.int64(self.expires_ms))
         if model.task is Task.REGRESSION:
             label = np.array([self.label("regression")], np.float64)
-            found["label"] = both_orders(label[0]) + both_orders(quantise(label, model.exponent())[0])
+            found["label"] = both_orders(label[0]) + both_orders(quantise(label, model.engine_.targets.exponent)[0])
         return found
 
     def traces(self, model: Any) -> set[str]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from oubli.core import DynamicForestClassifier, DynamicTreeClassifier
-from oubli.core.boosting.incremental import IncrementalBoostingClassifier, IncrementalBoostingRegressor
+from oubli.core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
 from oubli.core.boosting.online.estimator import OnlineBoostingClassifier
 from oubli.core.errors import InputError
 from oubli.core.influence import clean, influence

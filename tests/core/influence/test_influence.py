@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from oubli.core import DynamicForestClassifier, DynamicTreeClassifier
-from oubli.core.boosting.incremental import IncrementalBoostingClassifier, IncrementalBoostingRegressor
+from oubli.core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
 from oubli.core.boosting.online.estimator import OnlineBoostingClassifier
 from oubli.core.errors import InputError, NotFittedError, UnknownIdError
 from oubli.core.influence import AllPoints, FastLeafRefit, Influence, LeafRefit, SinglePoint, influence, view

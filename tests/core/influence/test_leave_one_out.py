@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor
-from oubli.core.boosting.incremental import IncrementalBoostingClassifier, IncrementalBoostingRegressor
+from oubli.core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
 from oubli.core.errors import EmptyModelError
 from oubli.core.influence import influence
 from oubli.core.model import Model

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from oubli.core.boosting.incremental import IncrementalBoostingClassifier, IncrementalBoostingRegressor
+from oubli.core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
 from oubli.core.boosting.online.estimator import OnlineBoostingClassifier, OnlineBoostingRegressor
 from oubli.core.errors import EmptyModelError, FeatureCountError, InputError
 from oubli.core.influence import influence, view

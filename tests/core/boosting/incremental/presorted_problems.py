@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.boosting.incremental_parameters import IncrementalSettings, read_settings
+from oubli.core.boosting.incremental.parameters import IncrementalSettings, read_settings
 from oubli.core.boosting.presorted.check import FIELDS
 from oubli.core.boosting.presorted.engine import PresortedTrees
 from oubli.core.samples.arrays import Data, Problem

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.boosting.incremental_parameters import IncrementalSettings
+from oubli.core.boosting.incremental.parameters import IncrementalSettings
 from oubli.core.boosting.quantised.engine import QuantisedTrees
 from oubli.core.rng import hash_text
 from oubli.core.samples.arrays import Data, Problem

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from oubli.core.boosting.estimator import BoostedModel
-from oubli.core.boosting.incremental_parameters import IncrementalSettings, read_settings
+from oubli.core.boosting.incremental.parameters import IncrementalSettings, read_settings
 from oubli.core.boosting.presorted.engine import PresortedTrees
 from oubli.core.boosting.quantised.engine import QuantisedTrees
 from oubli.core.classification import Classifier

@@ -1,0 +1,1 @@
+"""Incremental boosting: what users see of the quantised and the presorted engine."""
