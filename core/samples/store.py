@@ -128,8 +128,8 @@ class SampleStore(OwnedSlots):
         data = _new(
             Data, (self.cells, self.class_codes, self.id_hashes, self.categories.hashes, self.schema.categorical_mask)
         )
-        fields = data, classes.ranks(), len(classes.order()), self.y, self.held, n_samples, classes.counts
-        problem: Problem = _new(Problem, fields)
+        ranks, n_classes = classes.ranking or classes.rank()
+        problem: Problem = _new(Problem, (data, ranks, n_classes, self.y, self.held, n_samples, classes.counts))
         return problem
 
     def _label(self, slot: int) -> Label:
