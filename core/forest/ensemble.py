@@ -185,7 +185,7 @@ class Ensemble:
         needed = n_slots * self.settings.occurrences
         capacity = len(self.trees.places)
         if needed > capacity:
-            enlarged = _enlarged(self.trees.places, max(needed, capacity + capacity // 4))
+            enlarged = aligned.enlarged(self.trees.places, max(needed, capacity + capacity // 4))
             self.trees = self.trees._replace(places=enlarged)
 
     def _reserve_members(self, n_members: int) -> None:
@@ -198,7 +198,7 @@ class Ensemble:
                     f"the lists of leaves would exceed {MAX_ENTRIES} places: fit anew, or lower `occurrence` or "
                     "`n_estimators`"
                 )
-            enlarged = _enlarged(self.trees.members, min(max(needed, capacity + capacity // 8), MAX_ENTRIES))
+            enlarged = aligned.enlarged(self.trees.members, min(max(needed, capacity + capacity // 8), MAX_ENTRIES))
             self.trees = self.trees._replace(members=enlarged)
 
     def _reserve_scratch(self, data: Data) -> None:
@@ -217,17 +217,17 @@ class Ensemble:
     def _reserve(self, n_nodes: int, n_leaves: int, n_blocks: int) -> None:
         trees = self.trees
         if n_nodes > len(trees.nodes):
-            enlarged = _enlarged(trees.nodes, n_nodes)
+            enlarged = aligned.enlarged(trees.nodes, n_nodes)
             trees = trees._replace(nodes=enlarged)
         if n_leaves > len(trees.starts):
             trees = trees._replace(
-                starts=_enlarged(trees.starts, n_leaves),
-                rooms=_enlarged(trees.rooms, n_leaves),
-                statistics=_enlarged(trees.statistics, n_leaves),
+                starts=aligned.enlarged(trees.starts, n_leaves),
+                rooms=aligned.enlarged(trees.rooms, n_leaves),
+                statistics=aligned.enlarged(trees.statistics, n_leaves),
             )
         self.trees = trees
         if n_blocks > len(self.blocks.longs):
-            self.blocks = self._blocks_over(_enlarged(self.blocks.longs, n_blocks))
+            self.blocks = self._blocks_over(aligned.enlarged(self.blocks.longs, n_blocks))
 
     def _grow_pools(self) -> None:
         """Enlarge by a quarter whatever is nearly used up."""
@@ -340,7 +340,7 @@ class Ensemble:
         wider = self.aside()
         wider.width = n_classes
         wider.parameters = wider.make_parameters()
-        wider.trees = self.trees._replace(statistics=_widened(self.trees.statistics, n_classes))
+        wider.trees = self.trees._replace(statistics=aligned.widened(self.trees.statistics, n_classes))
         n_attributes = self.settings.max_features
         longs = relaid(self.blocks.longs, old_layout, wider.layout, n_attributes, old_width, n_classes)
         wider.blocks = self._blocks_over(longs)
@@ -495,17 +495,3 @@ class Ensemble:
         check_bounds(trees, blocks, self.settings, self.layout, self.n_features, self.width, n_slots)
         self.trees, self.blocks = trees, blocks
         self.set_block_minimum(self._largest_tree())
-
-
-def _enlarged(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:
-    """Copy an array into one with more rows; the new ones are zero."""
-    larger = aligned.zeros((capacity, *array.shape[1:]), array.dtype)
-    larger[: len(array)] = array
-    return larger
-
-
-def _widened(array: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
-    """Copy an array into one with more columns in its last axis; the new ones are zero."""
-    wider = np.zeros((*array.shape[:-1], width), array.dtype)
-    wider[..., : array.shape[-1]] = array
-    return wider

@@ -33,3 +33,17 @@ def copy(array: npt.NDArray[Any], dtype: npt.DTypeLike | None = None) -> npt.NDA
     result = zeros(array.shape, array.dtype if dtype is None else dtype)
     result[...] = array
     return result
+
+
+def enlarged(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:
+    """Copy an array into one with more rows; the new ones are zero."""
+    larger = zeros((capacity, *array.shape[1:]), array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+def widened(array: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
+    """Copy an array into one with more columns in its last axis; the new ones are zero."""
+    wider = np.zeros((*array.shape[:-1], width), array.dtype)
+    wider[..., : array.shape[-1]] = array
+    return wider

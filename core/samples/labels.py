@@ -52,7 +52,7 @@ class ClassTable:
         self._free = [1, 0]
         self._order = np.zeros(0, np.int64)
         self._array: npt.NDArray[Any] | None = None
-        self._ranks: npt.NDArray[np.int32] | None = None
+        self.ranking: tuple[npt.NDArray[np.int32], int] | None = None  # see `rank`; None: out of date
         self._plain_type = _PLAIN_TYPES.get(label_type)
         # 1, 1.0 and True are different classes, but equal as keys.
         self._typed = label_type is LabelType.SCALAR
@@ -96,14 +96,12 @@ class ClassTable:
         """Return the codes of the held classes in canonical order; not to be written to."""
         return self._order
 
-    def ranks(self) -> npt.NDArray[np.int32]:
-        """Return the place of each code in the order, -1 for free ones; int32[capacity], not to be written to."""
-        ranks = self._ranks
-        if ranks is None or len(ranks) != self.capacity:
-            ranks = np.full(self.capacity, -1, np.int32)
-            ranks[self._order] = np.arange(len(self._order), dtype=np.int32)
-            self._ranks = ranks  # only now: another thread may take it at once
-        return ranks
+    def rank(self) -> tuple[npt.NDArray[np.int32], int]:
+        """Return the place of each code in the order, -1 for free ones, int32[capacity]; and the number of classes."""
+        ranks = np.full(self.capacity, -1, np.int32)
+        ranks[self._order] = np.arange(len(self._order), dtype=np.int32)
+        ranking = self.ranking = ranks, len(self._order)  # only now: another thread may take it at once
+        return ranking
 
     def classes_array(self) -> npt.NDArray[Any]:
         """Return the held classes in canonical order, in the array that np.unique would make of them.
@@ -152,7 +150,7 @@ class ClassTable:
         free = [*range(capacity - 1, self.capacity - 1, -1), *self._free]
         values = self._values + [None] * (capacity - self.capacity)
         # One statement: no exception comes between its parts.
-        self.counts, self._free, self._values = counts, free, values
+        self.counts, self._free, self._values, self.ranking = counts, free, values, None
 
     def plan(self, values: Sequence[Label]) -> Moving:
         """Say what counting one more sample for each value will do; `reserve` first. Changes nothing."""
@@ -174,7 +172,7 @@ class ClassTable:
             self._codes[self._key(value)] = code
         if moving.changed:
             del self._free[-len(moving.changed) :]
-            self._order, self._array, self._ranks = moving.order, None, None
+            self._order, self._array, self.ranking = moving.order, None, None
         self.counts += moving.counts
 
     def acquire(self, values: Sequence[Label]) -> npt.NDArray[np.int64]:
@@ -193,7 +191,7 @@ class ClassTable:
 
     def _sort(self) -> None:
         self._order = self._sorted((code, self.value(code)) for code in self._codes.values())
-        self._array = self._ranks = None
+        self._array = self.ranking = None
 
     @staticmethod
     def _sorted(held: Iterable[tuple[int, Label]]) -> npt.NDArray[np.int64]:
@@ -222,7 +220,7 @@ class ClassTable:
         if moving.changed:
             # A dictionary keeps the hash of a number, which is the number, where an entry was.
             self._codes = {key: code for key, code in self._codes.items()}  # noqa: C416 - a copy would copy that too
-            self._order, self._array, self._ranks = moving.order, None, None
+            self._order, self._array, self.ranking = moving.order, None, None
 
     def release(self, codes: npt.NDArray[np.int64]) -> None:
         """Count one sample less for each code; classes without samples are overwritten and freed."""

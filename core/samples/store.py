@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["HeldSample", "Prepared", "SampleStore", "normalise_id"]
 
 _new: Any = tuple.__new__
-# A rough size of one id: the text, its entries in the dictionary and in the list are counted apart.
+# A rough size of one id; its entries in the dictionary and in the list are counted apart.
 _TEXT_BYTES = sys.getsizeof("0123456789")
 # A subject's link: its text and the entries of both dictionaries.
 _SUBJECT_TEXTS = 4
@@ -68,8 +68,7 @@ class SampleStore(OwnedSlots):
     origins : int64[capacity]
     classes : ClassTable
     categories : CategoryTable
-    changes : Changes
-        Critical sections around all that changes the samples, and what a model makes of them.
+    subjects, expiries, changes : see `OwnedSlots`
 
     The arrays are replaced when the store grows; take them anew after every `commit`.
     """
@@ -124,12 +123,12 @@ class SampleStore(OwnedSlots):
     def problem(self) -> Problem:
         """The samples as engines read them; anew after each change."""
         classes, n_samples = self.classes, self.top - len(self.free)
-        # A third of the time that the constructors of named tuples take.
+        # A third of the time that constructors take.
         data = _new(
             Data, (self.cells, self.class_codes, self.id_hashes, self.categories.hashes, self.schema.categorical_mask)
         )
-        fields = data, classes.ranks(), len(classes.order()), self.y, self.held, n_samples, classes.counts
-        problem: Problem = _new(Problem, fields)
+        ranks, n_classes = classes.ranking or classes.rank()
+        problem: Problem = _new(Problem, (data, ranks, n_classes, self.y, self.held, n_samples, classes.counts))
         return problem
 
     def _label(self, slot: int) -> Label:

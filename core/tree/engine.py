@@ -129,7 +129,8 @@ class TreeEngine(Engine):
 
     @property
     def n_tags(self) -> int:  # noqa: D102 - inherited
-        return int(self.tree.arrays_.meta[N_TAGS])
+        n_tags: int = self.tree.arrays_.meta.item(N_TAGS)
+        return n_tags
 
     def resolve(self, problem: Problem, max_tags: int | None = None) -> int:
         """Build the subtrees of all tags and return how many there were; or those of `max_tags` at most."""
