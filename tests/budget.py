@@ -9,8 +9,11 @@ Hooks of pytest, for `tests/conftest.py`:
 
 from __future__ import annotations
 
+import atexit
+import os
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
@@ -65,19 +68,25 @@ def _file_of(item: pytest.Item) -> str:
     return item.nodeid.partition("::")[0]
 
 
-_AGAIN = 1.0  # seconds between two interrupts
+_PATIENCE = 30.0  # seconds from the interrupt to the end of the process, whatever goes on in it
 
 
 class Budget:
-    """Interrupts the session when its time is over, and remembers what was not run.
+    """Interrupts the session when its time is over, and says what was not run.
+
+    An interrupt may be swallowed by whoever calls back from C, and may come while pytest is at its own work. So the
+    process ends by itself, with the status that the tests have given until then.
 
     Parameters
     ----------
+    config
+        Of the session.
     seconds
         How long the tests may take.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, config: pytest.Config, seconds: float) -> None:
+        self._config = config
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._seconds = seconds
         self._session: pytest.Session | None = None
@@ -92,9 +101,24 @@ class Budget:
         self._n_failed = self._session.testsfailed
         self.is_over = True
         self._session.shouldstop = "the time is over"
-        while not self._has_ended.wait(_AGAIN):
-            # As Ctrl-C does, which also ends a system call that waits. Whoever calls back from C may swallow it.
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        atexit.register(self._leave)
+        # As Ctrl-C does, which also ends a system call that waits.
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        time.sleep(_PATIENCE)
+        self._leave()
+
+    def _leave(self) -> None:
+        """End the process here: what the interrupt has left behind is no failure of a test."""
+        plugins = self._config.pluginmanager
+        capture, reporter = plugins.getplugin("capturemanager"), plugins.getplugin("terminalreporter")
+        if capture is not None:  # a test may still be running
+            capture.suspend_global_capture(in_=True)
+        if reporter is not None:
+            reporter.section(f"{len(self._waiting)} tests were not run to their end in {self._seconds:.0f} s")
+            for nodeid in list(self._waiting):
+                reporter.write_line(nodeid)
+            reporter.flush()
+        os._exit(int(pytest.ExitCode.TESTS_FAILED if self._n_failed else pytest.ExitCode.OK))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._session = session
@@ -105,20 +129,11 @@ class Budget:
         if report.when == "teardown" and not self.is_over:
             self._waiting.pop(report.nodeid, None)
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+    def pytest_sessionfinish(self) -> None:
         self._has_ended.set()
-        if self.is_over:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED if self._n_failed else pytest.ExitCode.OK
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self.is_over:
-            terminalreporter.section(f"{len(self._waiting)} tests were not run to their end in {self._seconds:.0f} s")
-            for nodeid in self._waiting:
-                terminalreporter.write_line(nodeid)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     seconds = config.getoption("--seconds")
     if seconds is not None:
-        config.pluginmanager.register(Budget(seconds), "budget")
+        config.pluginmanager.register(Budget(config, seconds), "budget")

@@ -36,8 +36,10 @@ def test_the_parts_are_all_files_and_share_none() -> None:
         part_of(FILES, "3/2")
 
 
-def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    (folder / "conftest.py").write_text("from tests.budget import *\n", encoding="utf-8")
+def run(folder: Path, *options: str, patience: float = 30.0) -> subprocess.CompletedProcess[str]:
+    (folder / "conftest.py").write_text(
+        f"import tests.budget\nfrom tests.budget import *\ntests.budget._PATIENCE = {patience}\n", encoding="utf-8"
+    )
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", "/dev/null", *options, str(folder)]
     root = Path(__file__).parent.parent
     return subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60, check=False)
@@ -50,6 +52,26 @@ def test_a_session_out_of_time_names_what_did_not_run_and_is_no_failure(tmp_path
     assert "2 tests were not run to their end" in ended.stdout
     assert "test_them.py::test_slow" in ended.stdout
     assert "test_them.py::test_later" in ended.stdout
+
+
+def test_a_test_that_swallows_the_interrupt_ends_with_the_process(tmp_path: Path) -> None:
+    text = TESTS.format(later="pass").replace(
+        "time.sleep(30)",
+        "\n    ".join(["try:", "    time.sleep(30)", "except KeyboardInterrupt:", "    time.sleep(30)"]),
+    )
+    (tmp_path / "test_them.py").write_text(text, encoding="utf-8")
+    ended = run(tmp_path, "--seconds", "1", patience=0.5)
+    assert ended.returncode == 0, ended.stdout
+    assert "test_them.py::test_later" in ended.stdout
+
+
+def test_what_an_interrupt_leaves_behind_is_no_failure(tmp_path: Path) -> None:
+    text = "import gc\ndef left(phase, info): raise KeyboardInterrupt\n" + TESTS.format(later="pass").replace(
+        "time.sleep(30)", "\n    ".join(["try:", "    time.sleep(30)", "finally:", "    gc.callbacks.append(left)"])
+    )
+    (tmp_path / "test_them.py").write_text(text, encoding="utf-8")
+    ended = run(tmp_path, "--seconds", "1", "-W", "error")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 def test_a_failure_before_the_time_is_over_fails_the_session(tmp_path: Path) -> None:
