@@ -11,7 +11,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY core core
 COPY app app
 COPY oubli oubli
-# Numba's cache holds the times of the source files, and an image keeps whole seconds only: set them before compiling.
+# An image keeps whole seconds only: the times of the source files are set before compiling, so that every build is alike.
 RUN /opt/oubli/venv/bin/pip install --no-deps --no-build-isolation . \
  && find /opt/oubli/venv -path '*/site-packages/oubli/core/*' -name '*.py' -exec touch -d '2020-01-01 00:00:00 UTC' {} + \
  && NUMBA_CACHE_DIR=/opt/oubli/kernels /opt/oubli/venv/bin/oubli warm-up

@@ -1,4 +1,4 @@
-"""exp, log, sigmoid and softmax by + - * / alone, so that they give the same bits on every machine.
+"""exp, log, sigmoid and softmax by + - * / alone, which IEEE 754 fixes: the same bits wherever it holds.
 
 Libraries differ in the last bit, and NumPy's own kernels by the processor that it finds. Nothing that reaches a digest
 may depend on that. The error is a few units in the last place.

@@ -1,7 +1,7 @@
 """Split criteria: how good it is to send these samples left and those right.
 
 Each is one fixed float64 expression of integers, higher is better, comparable among the candidates
-of one node only. The same integers give the same bits on every machine: no `fastmath`, no libm.
+of one node only. The same integers give the bits that IEEE 754 fixes: no `fastmath`, no libm.
 
     GINI            (sum_c L_c^2 n_R + sum_c R_c^2 n_L) / (n_L n_R), by one division
     ENTROPY         (sum_c xlog2x(L_c) - xlog2x(n_L) + sum_c xlog2x(R_c) - xlog2x(n_R)), fixed point

@@ -1,6 +1,6 @@
 """The best split of a node, from the histogram of its derivatives.
 
-A candidate's score is one float64 expression of integers, so it is the same on every machine and after any
+A candidate's score is one float64 expression of integers, so IEEE 754 fixes its bits, and it is the same after any
 history. Its gain is multiplied by a weight drawn from a hash, see `steadiness.py`. The first of the best wins:
 candidates are numbered by feature, then threshold rising and missing values right before left, then categories by
 rank.
