@@ -4,8 +4,6 @@ Commands import what they need when they run: `oubli --help` answers at once, an
 knows where compiled kernels are kept.
 """
 
-from __future__ import annotations
-
 import csv
 import gc
 import json

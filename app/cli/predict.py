@@ -1,7 +1,5 @@
 """Model files on the command line: reading one, and predicting a table with it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The shapes of receipts' lists, of the ledger and of the public keys, for the OpenAPI page."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated, Literal
 

@@ -5,8 +5,6 @@ would in building one object a row. Every shape is closed: a key that is not kno
 does not pass in silence. What is wrong is named by its JSON pointer; what was sent is not repeated.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple

@@ -1,11 +1,9 @@
 """Responses of the routes that do not go through pydantic: JSON bytes, and CSV for lists of samples."""
 
-from __future__ import annotations
-
 import base64
 import struct
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import orjson
@@ -13,13 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from oubli.app.http.problems import invalid
+from oubli.app.ledger.entries import Receipt
+from oubli.app.service.results import Added, Page, Predicted
 from oubli.app.times import to_text
-
-if TYPE_CHECKING:
-    from oubli.app.ledger.entries import Receipt
-    from oubli.app.service.results import Added, Page, Predicted
-    from oubli.core.data.schema import Schema
-    from oubli.core.samples.store import HeldSample
+from oubli.core.data.schema import Schema
+from oubli.core.samples.store import HeldSample
 
 # Nothing that answers may keep a copy: it could outlive the sample.
 _HEADERS = {"Cache-Control": "no-store"}

@@ -4,8 +4,6 @@
 shape; a test compares the two.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated, Any, Literal
 

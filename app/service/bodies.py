@@ -10,18 +10,14 @@ Cells and labels are those of the request, not their codes: they mean the same t
 shortest form of a number is read back as the same number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from oubli.app.service.fitting import another_estimator, refit
-
-if TYPE_CHECKING:
-    from oubli.app.storage.models import ServedModel
+from oubli.app.storage.models import ServedModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from oubli.app.errors import JournalError, StartError, StopReason, StorageError
 from oubli.app.ledger.database import LEDGER_NAME, LedgerDatabase
 from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
-from oubli.app.ledger.ledger import Ledger, LedgerWorker
+from oubli.app.ledger.ledger import Field, Ledger, LedgerWorker
 from oubli.app.progress import Progress, silent
 from oubli.app.service.background import IdleResolver
 from oubli.app.service.checkpoint import Checkpointer, CheckpointPolicy
@@ -37,22 +37,16 @@ from oubli.app.service.training import new_estimator, train
 from oubli.app.service.transaction import Tombstones, Transaction
 from oubli.app.service.uploads import UploadPolicy, Uploads
 from oubli.app.service.writer import Writer
+from oubli.app.settings import Settings
 from oubli.app.storage.directory import DataDirectory
 from oubli.app.storage.journal import MemoryJournal, Record
-from oubli.app.storage.snapshots import SnapshotStore
+from oubli.app.storage.models import ServedModel
+from oubli.app.storage.snapshots import Recovered, SnapshotStore
 from oubli.app.storage.sqlite_journal import SqliteJournal
 from oubli.app.storage.storage import Storage
 from oubli.app.threads import Threads
 from oubli.app.times import Clock
 from oubli.core.data.schema import ColumnType
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from oubli.app.ledger.ledger import Field
-    from oubli.app.settings import Settings
-    from oubli.app.storage.models import ServedModel
-    from oubli.app.storage.snapshots import Recovered
 
 RECOVERING = "reading the model in the data directory"  # a stage of progress
 EPHEMERAL_NOTE = (

@@ -7,8 +7,6 @@ then loaded by a thread. When the cache cannot be written, the thread compiles a
 Nothing compiles on the event loop: whatever is about to be served is prepared before it is.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -18,18 +16,16 @@ import threading
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from oubli.app.progress import Progress, silent, within
+from oubli.app.storage.models import ServedModel
 from oubli.core.data.schema import Schema, Task
 from oubli.core.jit.policy import NotKeptError, only_kept
 from oubli.core.persistence import read_metadata
 from oubli.core.warmup import variant_of, warm_up, warm_up_influence
-
-if TYPE_CHECKING:
-    from oubli.app.storage.models import ServedModel
 
 log = logging.getLogger("oubli.compiling")
 

@@ -17,10 +17,9 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from oubli.app.service.state import ModelState
+from oubli.app.service.state import ModelState
 
 KINDS: dict[str, str] = {
     "rankings": "Rankings that influence jobs have made; they name samples. Forgotten.",

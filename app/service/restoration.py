@@ -1,12 +1,8 @@
 """What a model that was kept aside must not bring back: samples that the ledger says are erased, or that expired."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from oubli.app.storage.models import ServedModel
+from oubli.app.storage.models import ServedModel
 
 KINDS = ("deletion", "rectification", "expiry")
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
-if TYPE_CHECKING:
-    from oubli.app.errors import StopReason
-    from oubli.app.storage.models import QueryResult
-    from oubli.core.samples.store import HeldSample
+from oubli.app.errors import StopReason
+from oubli.app.storage.models import QueryResult
+from oubli.core.samples.store import HeldSample
 
 
 class Keep(Enum):

@@ -1,17 +1,11 @@
 """What can be seen of a model: a page of samples, the model as a whole."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from oubli.app.errors import NotHeldError, StaleCursorError
 from oubli.app.service.results import Description, Page
+from oubli.app.service.state import ModelState
 from oubli.app.storage.models import class_list
-
-if TYPE_CHECKING:
-    from oubli.app.service.state import ModelState
 
 
 def page_of_samples(state: ModelState, *, subject: str | None, after: tuple[int, int] | None, limit: int) -> Page:

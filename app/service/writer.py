@@ -11,8 +11,6 @@ model: the model changes after the flush, never before it. A flush that fails le
 changed any more until a restart reads what is there.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time
@@ -20,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import orjson
 
@@ -34,6 +32,7 @@ from oubli.app.errors import (
     StorageError,
     UnavailableError,
 )
+from oubli.app.ledger.ledger import LedgerWorker
 from oubli.app.service.commands import (
     AddSamples,
     Command,
@@ -44,17 +43,13 @@ from oubli.app.service.commands import (
     Restore,
     apply_all,
 )
+from oubli.app.service.lock import ModelLock
 from oubli.app.service.memory import let_go_of
+from oubli.app.service.state import ModelState
 from oubli.app.service.transaction import LOOP_BUDGET, Cost, Transaction
-from oubli.app.storage.journal import Record
-
-if TYPE_CHECKING:
-    from oubli.app.ledger.ledger import LedgerWorker
-    from oubli.app.service.lock import ModelLock
-    from oubli.app.service.state import ModelState
-    from oubli.app.storage.journal import Journal
-    from oubli.app.storage.models import ServedModel
-    from oubli.app.threads import Threads
+from oubli.app.storage.journal import Journal, Record
+from oubli.app.storage.models import ServedModel
+from oubli.app.threads import Threads
 
 log = logging.getLogger("oubli.service")
 

@@ -1,7 +1,5 @@
 """What the service needs of a model: the part of an estimator's interface that every kind offers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the model of a service is kept in: the data directory with all that is in it, or nothing."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable
 from functools import partial

@@ -9,7 +9,7 @@ The model is changed in place; a dry run stops before that.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,8 @@ from oubli.core.errors import InputError
 from oubli.core.influence.losses import class_losses
 from oubli.core.influence.methods import influence
 from oubli.core.influence.readers.labels import held_classes, held_targets
+from oubli.core.model import Model
 from oubli.core.parameters import check_number
-
-if TYPE_CHECKING:
-    from oubli.core.model import Model
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,15 @@
 """The fully dynamic decision tree, as users meet it."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy.typing as npt
 
 from oubli.core.classification import Classifier
+from oubli.core.data.schema import Schema
 from oubli.core.tree import export
 from oubli.core.tree.engine import TreeEngine
 from oubli.core.tree.parameters import TreeParameters, read_settings
-
-if TYPE_CHECKING:
-    from oubli.core.data.schema import Schema
 
 
 class DynamicTreeClassifier(Classifier):

@@ -1,7 +1,5 @@
 """Receipts: what became of a deletion, a rectification or an expiry."""
 
-from __future__ import annotations
-
 import uuid
 
 from fastapi import APIRouter, Request, Response

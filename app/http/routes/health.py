@@ -1,7 +1,5 @@
 """Liveness and readiness; they need no key and no known host."""
 
-from __future__ import annotations
-
 from fastapi import APIRouter, Request
 
 from oubli.app.http.context import context_of

@@ -1,7 +1,5 @@
 """`POST /influence`: which samples made these predictions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fastapi import APIRouter, Request, Response

@@ -1,7 +1,5 @@
 """Looking at jobs: once, or as long as they go on."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from typing import Annotated
 

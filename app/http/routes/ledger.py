@@ -1,7 +1,5 @@
 """The audit ledger, and the keys that its receipts are checked with."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fastapi import APIRouter, Request, Response

@@ -1,7 +1,5 @@
 """Long work on the model as a whole: verify, scrub, fit. Each answers at once with the job that it began."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Snapshots: write, look at, download, restore."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from typing import BinaryIO

@@ -1,16 +1,14 @@
 """Online gradient boosting, as users meet it."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oubli.core.boosting.estimator import BoostedModel
 from oubli.core.boosting.online.engine import OnlineTrees
 from oubli.core.boosting.online.parameters import OnlineSettings, read_settings
 from oubli.core.classification import Classifier
+from oubli.core.data.schema import Schema
 from oubli.core.regression import Regressor
-
-if TYPE_CHECKING:
-    from oubli.core.data.schema import Schema
 
 
 class OnlineBoosting(BoostedModel):
