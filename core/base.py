@@ -6,10 +6,12 @@ imported it.
 
 import inspect
 import warnings
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from oubli.core.data.schema import Schema
 from oubli.core.errors import InputError, NotFittedError, for_scikit_learn
+
+if TYPE_CHECKING:
+    from oubli.core.data.schema import Schema
 
 
 class Estimator:
