@@ -6,7 +6,7 @@ the splits are the best ones is not asked here: that is what `verify` is for.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,6 @@ from oubli.core.forest.blocks import (
     NEXT_FREE,
     layout_of,
 )
-from oubli.core.forest.ensemble import Ensemble
 from oubli.core.forest.leaves import count_in
 from oubli.core.forest.parameters import MAX_ENTRIES
 from oubli.core.forest.serialise import PREFIX
@@ -57,6 +56,9 @@ from oubli.core.jit.policy import inner, kernel
 from oubli.core.jit.prefetch import prefetch_to_read, prefetch_to_write
 from oubli.core.rng import draw_trees, restore_order
 from oubli.core.samples.arrays import Data
+
+if TYPE_CHECKING:
+    from oubli.core.forest.ensemble import Ensemble
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 IntArray = npt.NDArray[np.int64]

@@ -5,15 +5,17 @@ read by later mutations only; this walks both forests in step and compares those
 forests hold the same samples in different slots and may number the classes differently.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from oubli.core.forest.blocks import ATTRIBUTE_SIZE, NEXT_FREE
-from oubli.core.forest.ensemble import Ensemble
 from oubli.core.forest.state import NIL, leaf_of
 from oubli.core.jit.policy import kernel
+
+if TYPE_CHECKING:
+    from oubli.core.forest.ensemble import Ensemble
 
 IntArray = npt.NDArray[np.int64]
 # Trees, slots in a common order, class codes in canonical order.

@@ -4,17 +4,19 @@ Checks the structure by itself. Whether the counters are right is for `compare.p
 splits are, for the digest.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from oubli.core.forest import state as n
 from oubli.core.forest.blocks import ATTRIBUTE, ATTRIBUTE_SIZE, IS_COUNTED, N_ATTRIBUTES, NEXT_FREE
-from oubli.core.forest.ensemble import Ensemble
 from oubli.core.forest.split import side_of
 from oubli.core.rng import draw_trees
 from oubli.core.samples.arrays import Data
+
+if TYPE_CHECKING:
+    from oubli.core.forest.ensemble import Ensemble
 
 
 def check_invariants(ensemble: "Ensemble", data: Data, slots: npt.NDArray[np.int64]) -> None:

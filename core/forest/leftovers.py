@@ -4,15 +4,17 @@ Kernels rely on it where they take rows from the free lists, and so does the pro
 deleted samples.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from oubli.core.bounds import require_sound
 from oubli.core.forest.blocks import ATTRIBUTE, ATTRIBUTE_SIZE, IS_COUNTED, N_ATTRIBUTES, NEXT_FREE
-from oubli.core.forest.ensemble import Ensemble
 from oubli.core.forest.state import FREE_ROOMS, NIL, Trees
+
+if TYPE_CHECKING:
+    from oubli.core.forest.ensemble import Ensemble
 
 _SPLIT = ("category", "attribute", "kind")
 
