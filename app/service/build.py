@@ -40,13 +40,13 @@ from oubli.app.service.writer import Writer
 from oubli.app.settings import Settings
 from oubli.app.storage.directory import DataDirectory
 from oubli.app.storage.journal import MemoryJournal, Record
-from oubli.app.storage.models import ServedModel
 from oubli.app.storage.snapshots import Recovered, SnapshotStore
 from oubli.app.storage.sqlite_journal import SqliteJournal
 from oubli.app.storage.storage import Storage
 from oubli.app.threads import Threads
 from oubli.app.times import Clock
 from oubli.core.data.schema import ColumnType
+from oubli.core.model import Model
 
 RECOVERING = "reading the model in the data directory"  # a stage of progress
 EPHEMERAL_NOTE = (
@@ -98,7 +98,7 @@ class OpenDirectory:
         """Whether there is something to recover."""
         return self.snapshots is not None and self.snapshots.holds_model()
 
-    def begin(self, model: ServedModel, choice: LedgerChoice | None = None) -> Start:
+    def begin(self, model: Model, choice: LedgerChoice | None = None) -> Start:
         """Begin a history with a model, and write its first snapshot.
 
         A start that was cut short before its first snapshot has left records without changes; this one goes on after.
@@ -365,7 +365,7 @@ def build_service(
         raise
 
 
-def _warm_up(model: ServedModel) -> None:
+def _warm_up(model: Model) -> None:
     """Compile what requests will need, and encode rows as JSON has them once."""
     prepare_kernels(model.kind, model.schema_, model.get_params())
     for cell in (1, 0.5, None):
@@ -391,9 +391,9 @@ def _tell_recovered(settings: Settings, recovered: Recovered, start: Start, tell
         warn(f"the recovered model keeps its own {', '.join(other)}; another --data-dir trains with what is given now")
 
 
-def _new_model(settings: Settings, progress: Progress, warn: Say) -> ServedModel:
+def _new_model(settings: Settings, progress: Progress, warn: Say) -> Model:
     """Train on the data file or start empty."""
-    model: ServedModel
+    model: Model
     if settings.data is not None:
         model, table = train(settings, progress)
         for note in table.notes:

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from oubli.app.service.lock import ModelLock
     from oubli.app.service.state import ModelState
     from oubli.app.service.writer import Writer
-    from oubli.app.storage.models import ServedModel
     from oubli.app.storage.storage import Storage
     from oubli.app.threads import Threads
     from oubli.app.times import Clock
+    from oubli.core.model import Model
     from oubli.core.samples.store import SampleStore
     from oubli.core.verification import Verification
 
@@ -54,7 +54,7 @@ _FEW_CHANGES = 32  # are made on the event loop, while nobody else changes anyth
 class _Filtered:
     """A model from a snapshot file, less what must not come back."""
 
-    model: ServedModel
+    model: Model
     snapshot: Snapshot
     dropped: dict[str, int]
 
@@ -307,7 +307,7 @@ class Rebuilder:
             "n_samples": n_samples,
         }
 
-    async def _verified(self, copy: ServedModel, hold: Hold) -> Verification:
+    async def _verified(self, copy: Model, hold: Hold) -> Verification:
         with hold:
             try:
                 return await self._threads.build(copy.verify)
@@ -334,7 +334,7 @@ class Rebuilder:
 class _Loaded:
     """A model from a snapshot file."""
 
-    model: ServedModel
+    model: Model
     snapshot: Snapshot
     since: int
     checked: str  # how far, see `results.Restored`
@@ -348,7 +348,7 @@ class _Loaded:
         return _Filtered(self.model, self.snapshot, drop_gone(self.model, gone, now_ms))
 
 
-def _wiped_samples(model: ServedModel) -> SampleStore:
+def _wiped_samples(model: Model) -> SampleStore:
     """Overwrite what the model keeps of samples that have left, then copy those that it holds."""
     model.wipe()
     return model.samples_.copy()

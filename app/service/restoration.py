@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from oubli.app.storage.models import ServedModel
+from oubli.core.model import Model
 
 KINDS = ("deletion", "rectification", "expiry")
 
 
-def drop_gone(model: ServedModel, gone: Mapping[str, str], now_ms: int) -> dict[str, int]:
+def drop_gone(model: Model, gone: Mapping[str, str], now_ms: int) -> dict[str, int]:
     """Delete samples from a model without a trace; return how many by kind.
 
     Parameters

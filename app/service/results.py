@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, Final, Literal, NamedTuple
 
 from oubli.app.errors import StopReason
-from oubli.app.storage.models import QueryResult
+from oubli.core.model import QueryResult
 from oubli.core.samples.store import HeldSample
 
 

@@ -4,7 +4,7 @@ import secrets
 from dataclasses import dataclass, field
 
 from oubli.app.errors import StopReason
-from oubli.app.storage.models import ServedModel
+from oubli.core.model import Model
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class ModelState:
         Why the last change could not be written, although the disk and the model are sound. None when it could.
     """
 
-    model: ServedModel
+    model: Model
     version: int
     epoch: int
     seq: int = 0

@@ -18,9 +18,10 @@ from pathlib import Path
 
 from oubli.app.errors import FlushFailedError, NoSnapshotError, StartError, StorageError
 from oubli.app.storage.directory import DataDirectory, storage_errors
-from oubli.app.storage.models import ServedModel, load_kept, read_notes
+from oubli.app.storage.models import load_kept, read_notes
 from oubli.core.bounds import LARGEST_COUNTER, Anything, Fields, Text, WholeText, require
 from oubli.core.errors import FileError, NewerFormatError
+from oubli.core.model import Model
 
 GENERATIONS = 2
 _NAME = re.compile(r"snapshot-(\d{8,})\.safetensors", re.ASCII)
@@ -129,7 +130,7 @@ class Recovered:
         Whether the trees were grown anew from the samples, because no snapshot has sound ones.
     """
 
-    model: ServedModel
+    model: Model
     snapshot: Snapshot
     notes: tuple[str, ...]
     regrown: bool = False
@@ -228,7 +229,7 @@ class SnapshotStore:
             "backup, or start with another --data-dir (or an empty one) to train again"
         )
 
-    def write(self, model: ServedModel, facts: Facts) -> Snapshot:
+    def write(self, model: Model, facts: Facts) -> Snapshot:
         """Write a snapshot of a model without lazy tags that nobody changes meanwhile; older ones stay.
 
         Raises
