@@ -22,9 +22,9 @@ from oubli.app.service.memory import let_go_of
 from oubli.app.service.restoration import drop_gone, dropped_fields
 from oubli.app.service.results import Restored
 from oubli.app.service.state import new_epoch
-from oubli.app.storage.models import LoadedModel, load_sent, read_notes
-from oubli.app.storage.snapshots import Snapshot, describe
+from oubli.app.storage.snapshots import Snapshot, describe, read_notes
 from oubli.core.errors import FileError
+from oubli.core.persistence import Loaded, load_foreign
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -318,7 +318,7 @@ class Rebuilder:
         taken = describe(path, read_notes(path))
         # Versions of another history cannot be compared: then everything known to be erased is dropped.
         since = taken.facts.model_version if taken.facts.lineage == self._storage.lineage else -1
-        loaded = load_sent(path)
+        loaded = load_foreign(path)
         return _Loaded(loaded.model, taken, since, _checked(loaded))
 
     def _require_same(self, epoch: int) -> None:
@@ -354,7 +354,7 @@ def _wiped_samples(model: Model) -> SampleStore:
     return model.samples_.copy()
 
 
-def _checked(loaded: LoadedModel) -> str:
+def _checked(loaded: Loaded) -> str:
     """Compare trees from a file with a fresh fit, where that is no long work; say how far they were checked.
 
     Raises

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from oubli.app.errors import FlushFailedError, NoSnapshotError, StartError, StorageError
 from oubli.app.storage.directory import DataDirectory, storage_errors
-from oubli.app.storage.models import load_kept, read_notes
 from oubli.core.bounds import LARGEST_COUNTER, Anything, Fields, Text, WholeText, require
 from oubli.core.errors import FileError, NewerFormatError
 from oubli.core.model import Model
+from oubli.core.persistence import load_own, read_metadata
 
 GENERATIONS = 2
 _NAME = re.compile(r"snapshot-(\d{8,})\.safetensors", re.ASCII)
@@ -209,7 +209,7 @@ class SnapshotStore:
             for path in self._files():
                 try:
                     snapshot = describe(path, read_notes(path))
-                    loaded = load_kept(path, regrow=regrow)
+                    loaded = load_own(path, regrow=regrow)
                 except (FileError, OSError) as error:
                     if isinstance(error, NewerFormatError):
                         # Falling back would lose what the newer version learned and unlearned.
@@ -223,7 +223,7 @@ class SnapshotStore:
                     notes.append(f"the trees were grown anew from the samples in {path.name}")
                 elif problems:
                     notes.append(f"fell back to {path.name}; what came after it is read from the journal")
-                return Recovered(loaded.model, snapshot, tuple(notes), loaded.regrown)
+                return Recovered(loaded.model, snapshot, tuple(notes), bool(loaded.regrown))
         raise StartError(
             f"no snapshot in {self._directory.path} can be read. " + "; ".join(problems) + ". Restore the files from a "
             "backup, or start with another --data-dir (or an empty one) to train again"
@@ -304,7 +304,7 @@ class SnapshotStore:
         temporary.chmod(0o600)
         try:
             snapshot = describe(temporary, read_notes(temporary))
-            load_kept(temporary)
+            load_own(temporary)
         except FileError as error:
             raise StorageError(f"the snapshot read back is damaged ({error.rule})") from None
         return replace(snapshot, path=self._directory.publish(temporary, f"snapshot-{number:08d}.safetensors"))
@@ -316,6 +316,19 @@ class SnapshotStore:
         """Return the snapshot files, newest first."""
         files = [path for path in self._directory.path.iterdir() if _NAME.fullmatch(path.name)]
         return sorted(files, key=_number, reverse=True)
+
+
+def read_notes(path: Path) -> dict[str, str]:
+    """Return what the service noted beside the model in a file, and the model's digest; the rest is not checked.
+
+    Raises
+    ------
+    FileError
+        When it is not a sound model file.
+    """
+    document = read_metadata(path)
+    notes: dict[str, str] = {**document.get("extra", {}), "digest": document["digest"]}
+    return notes
 
 
 def describe(path: Path, notes: Mapping[str, str]) -> Snapshot:
