@@ -66,6 +66,10 @@ class Parameter:
         """Return the parameter as it is for a task."""
         return replace(self, **self.regression, regression={}) if task == REGRESSION else self
 
+    def read(self, value: Any) -> Any:
+        """Return a value that was checked as Python's own number, if it is one by its type."""
+        return value if value is None or self.type not in (int, float) else self.type(value)
+
     def check(self, value: Any) -> None:
         """Check a value against type, bounds and choices.
 
@@ -93,10 +97,17 @@ class Parameter:
                 raise InputError(f"{self.name} must be finite")
 
 
-def check_parameters(table: Sequence[Parameter], values: Mapping[str, Any], task: str = "") -> None:
-    """Check the constructor's parameters by name; InputError names the first that does not fit its table."""
+def check_parameters(table: Sequence[Parameter], values: Mapping[str, Any], task: str = "") -> dict[str, Any]:
+    """Check the constructor's parameters and return them by name, numbers as Python's own.
+
+    Raises
+    ------
+    InputError
+        Naming the first parameter that does not fit its table.
+    """
     for parameter in table:
         parameter.of(task).check(values[parameter.name])
+    return {one.name: one.read(values[one.name]) for one in table}
 
 
 def random_state(text: str) -> Parameter:

@@ -14,6 +14,8 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.influence.losses import Loss
+
 Reals = npt.NDArray[np.float64]
 
 _LEAST = 1e-15  # share of a class whose last sample has gone
@@ -27,6 +29,13 @@ class StartRule(Enum):
     LOG_ODDS = "log-odds"
     LOG_SHARES = "log-shares"
     NEWTON_STEP = "newton-step"
+
+
+USUAL_RULES = {
+    Loss.SQUARED_ERROR: StartRule.MEAN,
+    Loss.BINARY_LOG_LOSS: StartRule.LOG_ODDS,
+    Loss.SOFTMAX_LOG_LOSS: StartRule.LOG_SHARES,
+}
 
 
 def start_scores(rule: StartRule, y: Reals, weights: Reals, n_groups: int) -> Reals:

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.influence.losses import Loss
-from oubli.core.influence.readers.labels import class_labels, numbers, read_names, read_weights, refuse, unless
+from oubli.core.influence.readers.labels import labels_of, read_names, read_weights, refuse, unless
 from oubli.core.influence.readers.rows import checked
 from oubli.core.influence.routing import leaf_type
-from oubli.core.influence.start import StartRule, start_scores
+from oubli.core.influence.start import USUAL_RULES, StartRule, start_scores
 from oubli.core.influence.views import LeafKind, View
 
 Reals = npt.NDArray[np.float64]
@@ -20,11 +20,6 @@ _LOSSES = {
     "regression": Loss.SQUARED_ERROR,
     "binary": Loss.BINARY_LOG_LOSS,
     "multiclass": Loss.SOFTMAX_LOG_LOSS,
-}
-_RULES = {
-    Loss.SQUARED_ERROR: StartRule.MEAN,
-    Loss.BINARY_LOG_LOSS: StartRule.LOG_ODDS,
-    Loss.SOFTMAX_LOG_LOSS: StartRule.LOG_SHARES,
 }
 
 
@@ -50,13 +45,9 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | No
     route = checked(find_leaves, booster.num_feature(), type(model).__name__)
     leaves = route(X)
     n = leaves.shape[1]
-    if loss is Loss.SQUARED_ERROR:
-        read_labels: Any = numbers
-    else:
-        n_classes = 2 if loss is Loss.BINARY_LOG_LOSS else n_groups
-        read_labels = class_labels(np.asarray(getattr(model, "classes_", np.arange(n_classes))))
+    read_labels = labels_of(loss, getattr(model, "classes_", np.arange(max(2, n_groups))))
     targets, weights = read_labels(y, n), read_weights(sample_weight, n)
-    rule = _RULES[loss] if int(parameters.get("boost_from_average", 1)) else StartRule.CONSTANT
+    rule = USUAL_RULES[loss] if int(parameters.get("boost_from_average", 1)) else StartRule.CONSTANT
     # Targets of a regression are held as float32 there.
     held = targets.astype(np.float32).astype(np.float64)
     start = start_scores(rule, held, weights, n_groups)

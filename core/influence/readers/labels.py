@@ -9,6 +9,7 @@ import numpy.typing as npt
 from oubli.core.data.targets import encode_labels, encode_targets
 from oubli.core.data.values import normalise_id
 from oubli.core.errors import InputError, shorten
+from oubli.core.influence.losses import Loss
 
 if TYPE_CHECKING:
     from oubli.core.model import Model
@@ -61,6 +62,11 @@ def class_labels(classes: npt.NDArray[Any]) -> Reader:
         return np.array([places[label] for label in labels], np.float64)
 
     return read
+
+
+def labels_of(loss: Loss, classes: Any) -> Reader:
+    """Read labels as a model of a loss holds them: numbers, or places in its distinct classes."""
+    return numbers if loss is Loss.SQUARED_ERROR else class_labels(np.asarray(classes))
 
 
 def numbers(y: Any, n: int) -> Reals:
