@@ -43,9 +43,6 @@ class JobAnswer(Shape):
 
 def job_content(job: Job) -> dict[str, Any]:
     """Return a job as an object; without result and error while there are none."""
-    content: dict[str, Any] = {"id": job.id, "kind": job.kind, "status": job.status, "progress": job.progress}
-    if job.result is not None:
-        content["result"] = job.result
-    if job.error is not None:
-        content["error"] = job.error
-    return content
+    content = {"id": job.id, "kind": job.kind, "status": job.status, "progress": job.progress}
+    outcome = {"result": job.result, "error": job.error}
+    return content | {name: value for name, value in outcome.items() if value is not None}

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from oubli.app.errors import JournalError, StartError, StopReason, StorageError
 from oubli.app.ledger.database import LEDGER_NAME, LedgerDatabase
@@ -56,6 +57,7 @@ EPHEMERAL_NOTE = (
 
 
 Say = Callable[[str], object]
+T = TypeVar("T", Limits, CheckpointPolicy)
 """Tells a person at the terminal something."""
 
 
@@ -341,21 +343,8 @@ def build_service(
             start = _begin(settings, opened, choice, progress, warn)
         return compose(
             start,
-            limits=Limits(
-                settings.max_queue,
-                settings.page_size_max,
-                settings.readd_grace,
-                settings.retention,
-                settings.max_expiry_share,
-            ),
-            policy=CheckpointPolicy(
-                settings.erasure_deadline,
-                settings.snapshot_mutations,
-                settings.snapshot_bytes,
-                settings.snapshot_age,
-                settings.scrub_mutations,
-                settings.scrub_age,
-            ),
+            limits=_set_by(settings, Limits),
+            policy=_set_by(settings, CheckpointPolicy),
             uploads=UploadPolicy(settings.upload_pause, settings.upload_deadline),
             idle_resolve=settings.idle_resolve,
             warm_up=partial(_warm_up, start.state.model),
@@ -363,6 +352,11 @@ def build_service(
     except BaseException:
         opened.close()
         raise
+
+
+def _set_by(settings: Settings, part: type[T]) -> T:
+    """Make a dataclass whose fields have the names of settings."""
+    return part(**{name: getattr(settings, name) for name in part.__dataclass_fields__})
 
 
 def _warm_up(model: Model) -> None:

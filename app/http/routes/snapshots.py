@@ -134,10 +134,4 @@ async def restore(request: Request) -> Response:
 
 
 def _answer(snapshot: Snapshot) -> SnapshotAnswer:
-    return SnapshotAnswer(
-        id=snapshot.id,
-        model_version=snapshot.model_version,
-        digest=snapshot.digest,
-        bytes=snapshot.bytes,
-        created_at=snapshot.created_at,
-    )
+    return SnapshotAnswer.model_validate(snapshot, from_attributes=True)
