@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from oubli.core.engine import Arrays, Counterpart, Engine, Progress, Shape, Slots
+from oubli.core.array_types import Array, Arrays, Hashes, Ints, Reals, Slots
+from oubli.core.engine import Counterpart, Engine, Progress, Shape
 from oubli.core.errors import CapacityError
 from oubli.core.forest import check, leftovers, quantisation, serialise
 from oubli.core.forest.compare import compare_forests
@@ -37,10 +37,10 @@ class Targets(NamedTuple):
 
     scale: quantisation.TargetScale
     exponent: int  # that of the scale
-    numbers: npt.NDArray[np.int64]  # int64[n_slots]; 0 in slots that hold no sample
+    numbers: Ints  # int64[n_slots]; 0 in slots that hold no sample
 
 
-def _targets_of(y: npt.NDArray[np.float64], slots: Slots) -> Targets:
+def _targets_of(y: Reals, slots: Slots) -> Targets:
     scale = quantisation.TargetScale()
     scale.count(y[slots], 1)
     return Targets(scale, scale.exponent, quantisation.quantise(y, scale.exponent))
@@ -144,7 +144,7 @@ class ForestEngine(Engine):
         self.targets = targets
         ensemble.become(planted)
 
-    def _take_targets(self, old: Targets, y: npt.NDArray[np.float64], slots: Slots) -> bool:
+    def _take_targets(self, old: Targets, y: Reals, slots: Slots) -> bool:
         """Take in the targets of new samples; whether the scale of all has moved. Adds to `changes.undo`."""
         scale, numbers = old.scale.copy(), old.numbers
         scale.count(y[slots], 1)
@@ -184,20 +184,15 @@ class ForestEngine(Engine):
     # -- reading --------------------------------------------------------------------------------
 
     def predict(  # noqa: D102 - inherited
-        self,
-        cells: npt.NDArray[Any],
-        category_hashes: npt.NDArray[np.uint64],
-        class_order: npt.NDArray[np.int64],
-        problem: Callable[[], Problem],
-        frozen: bool,
-    ) -> npt.NDArray[np.float64]:
+        self, cells: Array, category_hashes: Hashes, class_order: Ints, problem: Callable[[], Problem], frozen: bool
+    ) -> Reals:
         ensemble, targets = self.ensemble, self.targets
         if ensemble.n_tags == 0:
             sums, n_planted = ensemble.sum_resolved_leaves(cells, category_hashes)
         else:
             sums, n_planted = ensemble.sum_leaves(self.data(problem()), cells, category_hashes, frozen=frozen)
         if targets is None:
-            probabilities: npt.NDArray[np.float64] = sums.take(class_order, axis=1)
+            probabilities: Reals = sums.take(class_order, axis=1)
             probabilities /= n_planted
             return probabilities
         means = sums[:, 0] / n_planted
@@ -208,7 +203,7 @@ class ForestEngine(Engine):
         largest = np.finfo(np.float64).max
         return values.clip(-largest, largest)
 
-    def importances(self) -> npt.NDArray[np.float64]:  # noqa: D102 - inherited
+    def importances(self) -> Reals:  # noqa: D102 - inherited
         return feature_importances(self.ensemble.trees, self.n_features, self.settings.criterion)
 
     def header(self) -> dict[str, Any]:  # noqa: D102 - inherited
@@ -218,7 +213,7 @@ class ForestEngine(Engine):
         header["exponent"] = 0 if self.targets is None else self.targets.exponent
         return header
 
-    def digests(self, class_order: npt.NDArray[np.int64]) -> list[str]:  # noqa: D102 - inherited
+    def digests(self, class_order: Ints) -> list[str]:  # noqa: D102 - inherited
         settings = self.settings
         return [
             tree_digest(self.ensemble.trees, tree, settings.is_regression, class_order)
@@ -304,7 +299,7 @@ class ForestEngine(Engine):
         check_invariants(self.ensemble, self.data(problem), slots)
 
 
-def _scale_moves_without(targets: Targets, y: npt.NDArray[np.float64]) -> bool:
+def _scale_moves_without(targets: Targets, y: Reals) -> bool:
     """Whether the scale of all targets moves when samples with these leave."""
     # A target far below the scale cannot move it.
     if float(np.abs(y).max()) * 2.0**quantisation.EXPONENT_STEP < 2.0 ** min(targets.exponent, 1023):

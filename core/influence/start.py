@@ -12,11 +12,9 @@ A rule says how F_0 moves, the numbers themselves come from the model: they may 
 from enum import Enum
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Reals
 from oubli.core.influence.losses import Loss
-
-Reals = npt.NDArray[np.float64]
 
 _LEAST = 1e-15  # share of a class whose last sample has gone
 

@@ -6,8 +6,9 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.array_types import Array, Arrays, Hashes, Ints, Reals, Slots
 from oubli.core.changes import Changes
-from oubli.core.engine import Arrays, Counterpart, Engine, Progress, Shape, Slots
+from oubli.core.engine import Counterpart, Engine, Progress, Shape
 from oubli.core.errors import CapacityError
 from oubli.core.samples.arrays import Problem
 from oubli.core.tree import check
@@ -139,12 +140,7 @@ class TreeEngine(Engine):
     # -- reading --------------------------------------------------------------------------------
 
     def counts(
-        self,
-        cells: npt.NDArray[Any],
-        category_hashes: npt.NDArray[np.uint64],
-        class_order: npt.NDArray[np.int64],
-        problem: Callable[[], Problem],
-        frozen: bool,
+        self, cells: Array, category_hashes: Hashes, class_order: Ints, problem: Callable[[], Problem], frozen: bool
     ) -> npt.NDArray[np.integer[Any]]:
         """Class counts of each row's leaf in the order of the classes, int[n, n_classes]; int[n_classes] for one row.
 
@@ -157,28 +153,23 @@ class TreeEngine(Engine):
         return counts[0, class_order] if len(cells) == 1 else counts.take(class_order, axis=1)
 
     def predict(  # noqa: D102 - inherited
-        self,
-        cells: npt.NDArray[Any],
-        category_hashes: npt.NDArray[np.uint64],
-        class_order: npt.NDArray[np.int64],
-        problem: Callable[[], Problem],
-        frozen: bool,
-    ) -> npt.NDArray[np.float64]:
+        self, cells: Array, category_hashes: Hashes, class_order: Ints, problem: Callable[[], Problem], frozen: bool
+    ) -> Reals:
         counts = self.counts(cells, category_hashes, class_order, problem, frozen)
-        shares: npt.NDArray[np.float64]
+        shares: Reals
         if counts.ndim == 1:
             shares = (counts / counts.sum())[np.newaxis]
         else:
             shares = counts / counts.sum(axis=1, keepdims=True)
         return shares
 
-    def importances(self) -> npt.NDArray[np.float64]:  # noqa: D102 - inherited
+    def importances(self) -> Reals:  # noqa: D102 - inherited
         return self.tree.importances()
 
     def header(self) -> dict[str, Any]:  # noqa: D102 - inherited
         return dict(vars(self.settings.tree))
 
-    def digests(self, class_order: npt.NDArray[np.int64]) -> list[str]:  # noqa: D102 - inherited
+    def digests(self, class_order: Ints) -> list[str]:  # noqa: D102 - inherited
         return [self.tree.digest(class_order)]
 
     @property
@@ -190,11 +181,7 @@ class TreeEngine(Engine):
         return problem.n_samples * self.n_features * (depth + _CELLS_OF_READING) / _CELLS_A_SECOND
 
     def takes_long(  # noqa: D102 - inherited
-        self,
-        n_changed: int,
-        row: Callable[[], tuple[npt.NDArray[Any], npt.NDArray[np.uint64]]],
-        problem: Callable[[], Problem],
-        seconds: float,
+        self, n_changed: int, row: Callable[[], tuple[Array, Hashes]], problem: Callable[[], Problem], seconds: float
     ) -> bool:
         n_rows = int(seconds * _CELLS_A_SECOND / self.n_features)
         if 2 * self.tree.n_samples <= n_rows:

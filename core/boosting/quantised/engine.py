@@ -16,8 +16,8 @@ A sample more or less changes the sums along its own paths. Unless that moves a 
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Arrays, Slots
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
 from oubli.core.boosting.problem import check_size, n_groups
 from oubli.core.boosting.quantised import state as s
@@ -56,7 +56,7 @@ from oubli.core.boosting.quantised.workspace import (
     with_more_slots,
 )
 from oubli.core.boosting.state import Trees, no_trees
-from oubli.core.engine import Progress, Slots
+from oubli.core.engine import Progress
 from oubli.core.rng import mix
 from oubli.core.samples.arrays import Problem
 
@@ -91,7 +91,7 @@ class QuantisedTrees(KeptTrees):
         self.class_counts = np.zeros(0, np.int64)
         self.category_counts = np.zeros(0, np.int64)
         self._trees: Trees | None = no_trees()
-        self.work: dict[str, npt.NDArray[Any]] | None = None
+        self.work: Arrays | None = None
         self.last_update = LastUpdate()
         self._allocate_samples(0)
 

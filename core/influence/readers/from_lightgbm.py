@@ -5,16 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array, Ints
 from oubli.core.influence.losses import Loss
 from oubli.core.influence.readers.labels import labels_of, read_names, read_weights, refuse, unless
 from oubli.core.influence.readers.rows import checked
 from oubli.core.influence.routing import leaf_type
 from oubli.core.influence.start import USUAL_RULES, StartRule, start_scores
 from oubli.core.influence.views import LeafKind, View
-
-Reals = npt.NDArray[np.float64]
 
 _LOSSES = {
     "regression": Loss.SQUARED_ERROR,
@@ -38,7 +36,7 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | No
     sizes = [len(found) for found in leaves_of]
     kind = leaf_type(max(sizes))
 
-    def find_leaves(rows: Any) -> npt.NDArray[Any]:
+    def find_leaves(rows: Any) -> Array:
         found = booster.predict(rows, pred_leaf=True, num_iteration=n_iterations)
         return np.ascontiguousarray(np.asarray(found).reshape(-1, len(trees)).T.astype(kind))
 
@@ -90,7 +88,7 @@ def _leaves(node: dict[str, Any], split_feature: int | None) -> Iterator[tuple[i
         stack += [(node["left_child"], here), (node["right_child"], here)]
 
 
-def _with_category_regulariser(view: View, split_features: npt.NDArray[np.int64], cat_l2: float) -> View:
+def _with_category_regulariser(view: View, split_features: Ints, cat_l2: float) -> View:
     """Add cat_l2 to the leaves under categorical splits where that is what LightGBM has done.
 
     It does unless a column has few categories, which a model does not tell: what fits a column's leaves better is it.

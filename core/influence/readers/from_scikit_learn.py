@@ -5,8 +5,8 @@ from copy import copy
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array, Bools, Reals
 from oubli.core.errors import InputError
 from oubli.core.influence.losses import Loss
 from oubli.core.influence.readers.labels import labels_of, read_names, read_weights, refuse, unless
@@ -14,8 +14,6 @@ from oubli.core.influence.readers.rows import Route, checked
 from oubli.core.influence.routing import leaf_type
 from oubli.core.influence.start import USUAL_RULES, StartRule, start_scores
 from oubli.core.influence.views import LeafKind, View
-
-Reals = npt.NDArray[np.float64]
 
 
 def read(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | None) -> View:
@@ -57,7 +55,7 @@ def _read_presorted_model(model: Any, X: Any, y: Any, sample_weight: Any, ids: I
     n_groups = model.estimators_.shape[1]
     kind = leaf_type(max(int(leaf.sum()) for leaf in is_leaf))
 
-    def route(rows: Any) -> npt.NDArray[Any]:
+    def route(rows: Any) -> Array:
         cells = np.asarray(rows, np.float32)
         return np.stack(
             [number[tree.apply(cells)].astype(kind) for tree, number in zip(trees, numbers_of, strict=True)]
@@ -99,7 +97,7 @@ def _read_histogram_model(model: Any, X: Any, y: Any, sample_weight: Any, ids: I
     kind = leaf_type(max(int(leaf.sum()) for leaf in is_leaf))
     bitsets = model._bin_mapper.make_known_categories_bitsets()
 
-    def route(rows: Any) -> npt.NDArray[Any]:
+    def route(rows: Any) -> Array:
         cells = model._preprocess_X(rows, reset=False)
         return np.stack([predictor.predict(cells, *bitsets, 1).astype(kind) for predictor in numbering])
 
@@ -117,7 +115,7 @@ def _read_histogram_model(model: Any, X: Any, y: Any, sample_weight: Any, ids: I
     )  # fmt: skip
 
 
-def _numbering(predictor: Any, is_leaf: npt.NDArray[np.bool_]) -> Any:
+def _numbering(predictor: Any, is_leaf: Bools) -> Any:
     """The same tree with the numbers of its leaves as their values, so that the library itself finds leaves."""
     other = copy(predictor)
     other.nodes = predictor.nodes.copy()

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array, Reals
 from oubli.core.influence.losses import Loss
 from oubli.core.influence.readers.labels import labels_of, read_names, read_weights, refuse, unless
 from oubli.core.influence.readers.rows import checked
@@ -48,7 +48,7 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | No
     kind = leaf_type(max(len(part) for part in values))
     missing = getattr(model, "missing", np.nan)
 
-    def find_leaves(rows: Any) -> npt.NDArray[Any]:
+    def find_leaves(rows: Any) -> Array:
         if not isinstance(rows, xgboost.DMatrix):
             rows = xgboost.DMatrix(rows, missing=missing, enable_categorical=True)
         found = booster.predict(rows, pred_leaf=True, iteration_range=(0, n_iterations))
@@ -82,7 +82,7 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | No
     ).check()
 
 
-def _start_of(base_score: str, loss: Loss, n_groups: int) -> npt.NDArray[np.float64]:
+def _start_of(base_score: str, loss: Loss, n_groups: int) -> Reals:
     """F_0 from the text of base_score: a number or a list; of two classes a probability."""
     start = np.atleast_1d(np.array(json.loads(base_score), np.float64))
     if loss is Loss.BINARY_LOG_LOSS:

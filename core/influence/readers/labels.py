@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array, Reals
 from oubli.core.data.targets import encode_labels, encode_targets
 from oubli.core.data.values import normalise_id
 from oubli.core.errors import InputError, shorten
@@ -14,7 +14,6 @@ from oubli.core.influence.losses import Loss
 if TYPE_CHECKING:
     from oubli.core.model import Model
 
-Reals = npt.NDArray[np.float64]
 Reader = Callable[[Any, int], Reals]
 
 
@@ -49,7 +48,7 @@ def held_targets(model: "Model") -> Reader:
     return lambda y, n: encode_targets(y, n, name)
 
 
-def class_labels(classes: npt.NDArray[Any]) -> Reader:
+def class_labels(classes: Array) -> Reader:
     """Read labels as places in an array of distinct classes."""
     places = {value: float(i) for i, value in enumerate(classes.tolist())}
 
