@@ -43,7 +43,7 @@ async def readyz(request: Request) -> ReadyAnswer:
         raise invalid("/for", "must be 'predictions' or 'changes'")
     if service.phase != "ready":
         raise ProblemError("not-ready", f"The server is {service.phase}.")
-    if not service.is_usable:
+    if not service.state.model.is_usable:
         raise ProblemError("model-unusable")
     stopped = service.stopped
     if stopped is not None and wanted == "changes":
