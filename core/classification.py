@@ -26,7 +26,7 @@ class Classifier(Model):
         cells, category_hashes = self._encode_queries(X)
         return self.engine_.predict(cells, category_hashes, self.class_order(), self.problem, False)
 
-    def query(self, X: Any, *, frozen: bool = False) -> QueryResult:  # noqa: D102 - inherited
+    def query(self, X: Any, *, frozen: bool = False) -> QueryResult:
         cells, category_hashes = self._encode_queries(X)
         held = self.samples_.classes
         probabilities = self.engine_.predict(cells, category_hashes, held.order(), self.problem, frozen)

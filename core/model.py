@@ -150,7 +150,7 @@ class Model(Keepable):
                 slot = store.admit(X[0], y)
                 if slot is not None:
                     name = store.id_of(slot)
-                    changes.undo = [(store.remove_one, slot)]
+                    changes.undo = [(store.remove, (slot,))]
                     self._learn(np.array((slot,)))
             if slot is not None:
                 self._settle()

@@ -81,7 +81,7 @@ class Parameter:
         if value is None and self.optional:
             return
         if self.type is bool:
-            if not _is_bool(value):
+            if not isinstance(value, bool) and type(value).__name__ != "bool":  # NumPy's, too
                 raise InputError(f"{self.name}={value!r} must be True or False")
         elif self.type is str:
             if not isinstance(value, str) or value not in self.choices:
@@ -113,10 +113,6 @@ def check_parameters(table: Sequence[Parameter], values: Mapping[str, Any], task
 def random_state(text: str) -> Parameter:
     """The parameter that every kind has, and `draw_seed` reads."""
     return Parameter("random_state", object, None, text, low=0, optional=True)
-
-
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, bool) or type(value).__name__ == "bool"  # NumPy's, too
 
 
 def check_number(

@@ -17,7 +17,7 @@ class Regressor(Model):
     task = Task.REGRESSION
     _estimator_type = "regressor"
 
-    def query(self, X: Any, *, frozen: bool = False) -> QueryResult:  # noqa: D102 - inherited
+    def query(self, X: Any, *, frozen: bool = False) -> QueryResult:
         cells, category_hashes = self._encode_queries(X)
         order = self.samples_.classes.order()
         return QueryResult(self.engine_.predict(cells, category_hashes, order, self.problem, frozen), None, None)

@@ -51,13 +51,13 @@ class BoostedEngine(Engine):
         """Name the counters kept that the samples of `slots`, which are all, do not confirm."""
 
     @staticmethod
-    def check_capacity(settings: Any, n_samples: int, n_slots: int = 0) -> None:  # noqa: D102 - inherited
+    def check_capacity(settings: Any, n_samples: int, n_slots: int = 0) -> None:
         if n_samples > MAX_SAMPLES:
             raise CapacityError(f"a boosted model holds at most {MAX_SAMPLES} samples")
 
     # -- reading --------------------------------------------------------------------------------
 
-    def predict(  # noqa: D102 - inherited
+    def predict(
         self, cells: Array, category_hashes: Hashes, class_order: Ints, problem: Callable[[], Problem], frozen: bool
     ) -> Reals:
         trees = self.trees
@@ -87,16 +87,16 @@ class BoostedEngine(Engine):
             raw_scores(trees.nodes, trees.roots, trees.base, trees.unit, cells, category_hashes, scores)
         return scores if trees.unit < _HUGE else _saturated(scores)
 
-    def importances(self) -> Reals:  # noqa: D102 - inherited
+    def importances(self) -> Reals:
         gains = self.gains()
         total = gains.sum()
         return gains / total if total > 0 else gains
 
-    def header(self) -> dict[str, Any]:  # noqa: D102 - inherited
+    def header(self) -> dict[str, Any]:
         trees = self.trees
         return {**self.settings.to_dict(), "base": base_texts(trees.base), "unit": trees.unit.hex()}
 
-    def digests(self, class_order: Ints) -> list[str]:  # noqa: D102 - inherited
+    def digests(self, class_order: Ints) -> list[str]:
         return tree_digests(self.trees)
 
     # -- what it costs --------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class BoostedEngine(Engine):
         n_trees: int = self.settings.n_estimators * groups
         return problem.n_samples * self.n_features * n_trees / _CELLS_A_SECOND
 
-    def seconds_to_verify(self, problem: Problem) -> float:  # noqa: D102 - inherited
+    def seconds_to_verify(self, problem: Problem) -> float:
         return problem.n_samples * self.n_features / _READ_A_SECOND + 10 * self.seconds_to_fit(problem)
 
     def seconds_to_change(self, n_changed: int, problem: Problem) -> float:
@@ -115,7 +115,7 @@ class BoostedEngine(Engine):
         # Mostly a small part of it, but how far a change goes on is not known before it is made.
         return self.seconds_to_fit(problem)
 
-    def takes_long(  # noqa: D102 - inherited
+    def takes_long(
         self, n_changed: int, row: Callable[[], tuple[Array, Hashes]], problem: Callable[[], Problem], seconds: float
     ) -> bool:
         return self.seconds_to_change(n_changed, problem()) > seconds

@@ -110,7 +110,8 @@ def influence(
         scores = _refit_scores(seen, leaves, targets, samples, chosen, reduce, progress)
     else:
         scores = _derivatives(seen, leaves, targets, samples, chosen, reduce, progress)
-    return Influence(_picked(seen.ids, samples, ids), scores, method, seen.note)
+    names = seen.ids if ids is None else [seen.ids[place] for place in samples.tolist()]
+    return Influence(names, scores, method, seen.note)
 
 
 def _check_kind(model: Any, method: str) -> None:
@@ -143,10 +144,6 @@ def _places(names: Sequence[str], ids: Iterable[Any] | None) -> Ints:
     if unknown:
         raise UnknownIdError(unknown)
     return np.array([place_of[name] for name in wanted], np.int64)
-
-
-def _picked(names: Sequence[str], places: Ints, ids: Iterable[Any] | None) -> Sequence[str]:
-    return names if ids is None else [names[place] for place in places.tolist()]
 
 
 # -- leaf-influence ---------------------------------------------------------------------------------

@@ -333,10 +333,6 @@ class SampleStore(OwnedSlots):
         with self.changes:
             self.let_go(departures)
 
-    def remove_one(self, slot: int) -> None:
-        """Remove one sample, as `remove` does."""
-        self.remove((slot,))
-
     def stage_removal(self, slots: Iterable[int] | Ints) -> Departures:
         """Say what `let_go` will do to samples held; nothing changes.
 

@@ -98,13 +98,11 @@ class DynamicTreeClassifier(Classifier):
         self._keep(locals())
 
     @staticmethod
-    def engine_type(settings: TreeParameters) -> type[TreeEngine]:  # noqa: D102 - inherited
+    def engine_type(settings: TreeParameters) -> type[TreeEngine]:
         return TreeEngine
 
     @classmethod
-    def read_settings(  # noqa: D102 - inherited
-        cls, parameters: Mapping[str, Any], schema: "Schema | None" = None
-    ) -> TreeParameters:
+    def read_settings(cls, parameters: Mapping[str, Any], schema: "Schema | None" = None) -> TreeParameters:
         return read_settings(parameters)
 
     @property

@@ -40,13 +40,11 @@ class IncrementalBoosting(BoostedModel):
         self._keep(locals())
 
     @classmethod
-    def read_settings(  # noqa: D102 - inherited
-        cls, parameters: Mapping[str, Any], schema: "Schema"
-    ) -> IncrementalSettings:
+    def read_settings(cls, parameters: Mapping[str, Any], schema: "Schema") -> IncrementalSettings:
         return read_settings(parameters)
 
     @staticmethod
-    def engine_type(settings: IncrementalSettings) -> type[IncrementalTrees]:  # noqa: D102 - inherited
+    def engine_type(settings: IncrementalSettings) -> type[IncrementalTrees]:
         return QuantisedTrees if settings.is_quantised else PresortedTrees
 
 

@@ -150,7 +150,7 @@ class OnlineTrees(BoostedEngine):
         parts = (self.forest, self.bins, self.candidates, self.layout, self.space)
         return sum(array.nbytes for part in parts for array in part) + self.codes.nbytes + self.held.nbytes
 
-    def gains(self) -> Reals:  # noqa: D102 - inherited
+    def gains(self) -> Reals:
         return importances(self.forest, self._rules(), self.n_features)
 
     def leaf_score_error(self, problem: Problem) -> float:
@@ -233,11 +233,8 @@ class OnlineTrees(BoostedEngine):
         self.forest = self._blank_forest(len(self.held))
         self.space = self.make_space(0)
 
-    def restore_sums(self, slots: Slots) -> None:
-        """Count in the trees, whose structure is known, what samples contribute."""
-        self.forest = self._count_anew(slots)
-
-    def _count_anew(self, slots: Slots) -> Forest:
+    def count_anew(self, slots: Slots) -> Forest:
+        """The trees with their structure as it is, and what samples contribute counted anew."""
         forest, candidates = self.forest, self.candidates
         return count_anew(forest, self.codes, self.bins.first, candidates, self._rules(), self.groups, slots)
 
@@ -249,7 +246,7 @@ class OnlineTrees(BoostedEngine):
         self.fit(problem, slots)
         self.n_mutations = n_mutations
 
-    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
         self._add(problem, slots)
         self.n_mutations += len(slots)
 
@@ -303,7 +300,7 @@ class OnlineTrees(BoostedEngine):
         self.groups = groups
         write_values(self.forest, self._rules())
 
-    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
         self._delete(problem, slots)
         self.n_mutations += len(slots)
 
@@ -406,7 +403,7 @@ class OnlineTrees(BoostedEngine):
         retraining.n_nodes += 1
         retraining.n_samples += n
 
-    def seconds_to_change(self, n_changed: int, problem: Problem) -> float:  # noqa: D102 - inherited
+    def seconds_to_change(self, n_changed: int, problem: Problem) -> float:
         fitting = self.seconds_to_fit(problem)
         if n_changed > _FEW * problem.n_samples:
             return fitting  # some splits will lose their place, and in later trees more of them
@@ -453,10 +450,10 @@ class OnlineTrees(BoostedEngine):
 
     # -- checking -------------------------------------------------------------------------------
 
-    def find_differences(self, problem: Problem, slots: Slots) -> list[str]:  # noqa: D102 - inherited
+    def find_differences(self, problem: Problem, slots: Slots) -> list[str]:
         if not np.array_equal(np.flatnonzero(self.held), np.sort(slots)):
             return ["the trees do not hold the samples"]
-        return compare(self.forest, self._count_anew(np.sort(slots))) if self.groups else []
+        return compare(self.forest, self.count_anew(np.sort(slots))) if self.groups else []
 
     def check_invariants(self, problem: Problem, slots: Slots) -> None:
         """Check everything kept for internal soundness.

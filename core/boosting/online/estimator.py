@@ -44,13 +44,11 @@ class OnlineBoosting(BoostedModel):
         self._keep(locals())
 
     @classmethod
-    def read_settings(  # noqa: D102 - inherited
-        cls, parameters: Mapping[str, Any], schema: "Schema"
-    ) -> OnlineSettings:
+    def read_settings(cls, parameters: Mapping[str, Any], schema: "Schema") -> OnlineSettings:
         return read_settings(parameters)
 
     @staticmethod
-    def engine_type(settings: OnlineSettings) -> type[OnlineTrees]:  # noqa: D102 - inherited
+    def engine_type(settings: OnlineSettings) -> type[OnlineTrees]:
         return OnlineTrees
 
 

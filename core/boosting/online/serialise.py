@@ -243,4 +243,4 @@ def unpack(trees: "OnlineTrees", arrays: Arrays, problem: "Problem", slots: Ints
     limit = scale.limit if scale.limit else np.iinfo(np.int16).max
     _require((np.abs(gh.astype(np.int64)) <= limit).all(), "a gradient is out of range")
     trees.forest.gh[:, slots] = gh
-    trees.restore_sums(slots)
+    trees.forest = trees.count_anew(slots)

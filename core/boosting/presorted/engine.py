@@ -113,21 +113,21 @@ class PresortedTrees(BoostedEngine):
         """Bytes of all arrays."""
         return self.orders.nbytes + self.others.nbytes + self.trees.nbytes + self.split_gains.nbytes
 
-    def gains(self) -> Reals:  # noqa: D102 - inherited
+    def gains(self) -> Reals:
         feature = self.trees.nodes["feature"]
         is_split = feature != LEAF
         return np.bincount(feature[is_split], self.split_gains[is_split], self.n_features).astype(np.float64)
 
     # -- learning -------------------------------------------------------------------------------
 
-    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:  # noqa: D102 - inherited
+    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
         other = self._aside()
         other.forget()
         other.n_mutations = 0
         other.hold(problem, slots, progress)
         self._become(other)
 
-    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
         if self.n_trees == 0 or problem.changes_classes(slots):
             self.fit(problem, problem.slots())
             return
@@ -151,7 +151,7 @@ class PresortedTrees(BoostedEngine):
         self.orders = merge_samples(self.orders, problem.data, slots[~validates])
         self._boost(problem, None)
 
-    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
         if self.n_trees == 0 or len(slots) == problem.n_samples or problem.changes_classes(slots):
             self.fit(*problem.without(slots))
             return
@@ -321,7 +321,7 @@ class PresortedTrees(BoostedEngine):
 
     # -- checking -------------------------------------------------------------------------------
 
-    def find_differences(self, problem: Problem, slots: Slots) -> list[str]:  # noqa: D102 - inherited
+    def find_differences(self, problem: Problem, slots: Slots) -> list[str]:
         training, others = self.divide(problem.data, slots)
         wrong = check_orders(self.orders, problem.data, training)
         if not np.array_equal(np.sort(others), np.sort(self.others)):

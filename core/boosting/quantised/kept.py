@@ -78,7 +78,7 @@ class KeptTrees(BoostedEngine):
             self._trees = make_trees(self.forest, n_trees, self.features, base, loss.unit)
         return self._trees
 
-    def gains(self) -> Reals:  # noqa: D102 - inherited
+    def gains(self) -> Reals:
         if not self.groups:
             return np.zeros(self.n_features)
         return importances(self.forest, self.n_predicting * self.groups, self.rules, self.n_features)
@@ -124,7 +124,7 @@ class KeptTrees(BoostedEngine):
             other.space = space._replace(**{name: np.zeros_like(array) for name, array in space._asdict().items()})
         return other
 
-    def wipe(self) -> None:  # noqa: D102 - inherited
+    def wipe(self) -> None:
         self.work = None
         if not self.groups:
             return
@@ -141,7 +141,7 @@ class KeptTrees(BoostedEngine):
         return pack(self.trees)
 
     @staticmethod
-    def bytes_asked(settings: IncrementalSettings, shape: Shape, arrays: Arrays) -> int:  # noqa: D102 - inherited
+    def bytes_asked(settings: IncrementalSettings, shape: Shape, arrays: Arrays) -> int:
         return bytes_asked(settings, shape)
 
     def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:

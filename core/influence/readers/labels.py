@@ -111,14 +111,9 @@ def _check_length(found: int, n: int, field: str) -> None:
 
 def refuse(library: str, problems: Iterable[str | None]) -> None:
     """Raise InputError when there is any reason why a model cannot be read."""
-    found = [problem for problem in problems if problem]
+    found = [problem if len(problem) <= 200 else shorten(problem) for problem in problems if problem]
     if found:
-        raise InputError(f"this {library} model cannot be read: {'; '.join(map(shorten_text, found))}")
-
-
-def shorten_text(text: str) -> str:
-    """A reason, cut to what fits a message."""
-    return text if len(text) <= 200 else shorten(text)
+        raise InputError(f"this {library} model cannot be read: {'; '.join(found)}")
 
 
 def unless(is_so: bool, problem: str) -> str | None:
