@@ -178,7 +178,8 @@ class AddSamples(Command[Added]):
         conflicts = [row for row in held if not _is_same(model, samples, row, ids[row], prepared)]
         if conflicts:
             raise ConflictError(conflicts)
-        new = _others(held, len(ids)) if held else list(range(len(ids)))
+        known = set(held)
+        new = [row for row in range(len(ids)) if row not in known] if held else list(range(len(ids)))
         late = [row for row in new if not samples.readd[row] and transaction.erased_lately(ids[row])]
         if late:
             raise ErasedLatelyError(late)
@@ -489,8 +490,3 @@ def _is_same(model: Model, samples: NewSamples, row: int, name: str, prepared: P
         and (expires is None or expires == store.expiry(name))
         and store.same_content(name, prepared, row)
     )
-
-
-def _others(rows: Sequence[int], n: int) -> list[int]:
-    left_out = set(rows)
-    return [row for row in range(n) if row not in left_out]

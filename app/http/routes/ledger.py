@@ -5,11 +5,11 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import context_of
-from oubli.app.http.ledger_schemas import KeysAnswer, LedgerAnswer
 from oubli.app.http.openapi import QUERY, problems
 from oubli.app.http.parsing import one_value, parse_limit, parse_query
 from oubli.app.http.problems import invalid
 from oubli.app.http.responses import json_answer
+from oubli.app.http.schemas import KeysAnswer, LedgerAnswer
 
 router = APIRouter(tags=["erasures"])
 DEFAULT_PAGE = 100
