@@ -3,8 +3,6 @@
 settings --> data directory opened --> recovered, or trained, or empty --> compose: all parts of the service
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable
@@ -100,7 +98,7 @@ class OpenDirectory:
         """Whether there is something to recover."""
         return self.snapshots is not None and self.snapshots.holds_model()
 
-    def begin(self, model: Model, choice: LedgerChoice | None = None) -> Start:
+    def begin(self, model: Model, choice: LedgerChoice | None = None) -> "Start":
         """Begin a history with a model, and write its first snapshot.
 
         A start that was cut short before its first snapshot has left records without changes; this one goes on after.
@@ -139,7 +137,7 @@ class OpenDirectory:
             self.storage.write(model, facts_of(state, self.storage, ledger))
         return Start(self, state, ledger, clock)
 
-    def recover(self, recovered: Recovered, choice: LedgerChoice | None = None) -> Start:
+    def recover(self, recovered: Recovered, choice: LedgerChoice | None = None) -> "Start":
         """Go on where the directory ends; see `recovery.recover`."""
         clock = self.new_clock(self.database.highest_ms())
         found = recover(recovered, self.storage, self.database, self.keys, clock, choice or LedgerChoice())

@@ -1,7 +1,5 @@
 """What goes into the service and what comes out: plain records, no HTTP."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal, NamedTuple
@@ -41,7 +39,7 @@ class NewSamples:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def take(self, positions: list[int]) -> NewSamples:
+    def take(self, positions: list[int]) -> "NewSamples":
         """Return some of the samples."""
         return NewSamples(
             [self.rows[i] for i in positions],

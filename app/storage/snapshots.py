@@ -6,8 +6,6 @@ snapshot, and the journal holds what came after either. When something was erase
 be gone: then the new snapshot is written twice, and both copies are the generations.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import shutil
@@ -83,7 +81,7 @@ class Facts:
         return {name: str(value) for name, value in asdict(self).items() if value is not None}
 
     @classmethod
-    def from_notes(cls, notes: Mapping[str, str]) -> Facts:
+    def from_notes(cls, notes: Mapping[str, str]) -> "Facts":
         """Read texts; a model file that the service did not write has version 0 and no lineage.
 
         Raises

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 from oubli.core.array_types import Array, Bools
+from oubli.core.data.tables import RawColumn
 from oubli.core.data.values import (
     FLOAT32_BITS,
     FLOAT32_EXACT,
@@ -25,9 +26,6 @@ from oubli.core.data.values import (
     number,
 )
 from oubli.core.errors import InputError
-
-if TYPE_CHECKING:
-    from oubli.core.data.tables import RawColumn
 
 PLAIN_NUMBERS = frozenset({float, int, type(None)})
 _TEXTS = frozenset({str, type(None)})
