@@ -26,8 +26,6 @@
 None of them carries an id, a subject, a feature or a label: positions and rules only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import StrEnum
 

@@ -4,8 +4,6 @@ The command line draws a bar, the tests count calls, and a server without a term
 starts the work passes a function, whoever does the work calls it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 
 Progress = Callable[[str, int, int], None]

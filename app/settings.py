@@ -521,14 +521,12 @@ def _read_toml(path: Path | None) -> dict[str, Any]:
 def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
     """A misspelt variable would otherwise be ignored in silence, limits and keys included."""
     # Upper case is how they are documented; pydantic-settings takes any case, and so does this.
-    names = [name.lower().removeprefix(ENV_PREFIX.lower()) for name in environment if _is_ours(name)]
+    names = [
+        name.lower().removeprefix(ENV_PREFIX.lower()) for name in environment if name.upper().startswith(ENV_PREFIX)
+    ]
     unknown = sorted(set(names) - set(Settings.model_fields))
     if unknown:
         raise SettingsError(f"the environment holds {_unknown(unknown, prefix=ENV_PREFIX)}")
-
-
-def _is_ours(variable: str) -> bool:
-    return variable.upper().startswith(ENV_PREFIX)
 
 
 def _unknown(names: list[str], prefix: str = "") -> str:

@@ -1,7 +1,5 @@
 """The threads of the service, and the work that must not be left half done."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor

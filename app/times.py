@@ -21,8 +21,6 @@ end early when the clock is set forward. It goes by `steady_ms`, which nobody ca
     steady_ms      10:00  10:01  10:02   10:03    10:04
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable

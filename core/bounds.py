@@ -33,7 +33,7 @@ class Whole(Rule):
     low: int = 0
     high: int = LARGEST_COUNT
 
-    def find_fault(self, value: Any, where: str) -> str | None:  # noqa: D102 - inherited
+    def find_fault(self, value: Any, where: str) -> str | None:
         if type(value) is int and self.low <= value <= self.high:
             return None
         return f"{where} must be an integer from {self.low} to {self.high}"
@@ -45,7 +45,7 @@ class Text(Rule):
 
     longest: int
 
-    def find_fault(self, value: Any, where: str) -> str | None:  # noqa: D102 - inherited
+    def find_fault(self, value: Any, where: str) -> str | None:
         if type(value) is str and len(value) <= self.longest and (value.isascii() or _is_utf8(value)):
             return None
         return f"{where} must be a text of at most {self.longest} characters"
@@ -58,7 +58,7 @@ class WholeText(Rule):
     low: int = 0
     high: int = LARGEST_COUNT
 
-    def find_fault(self, value: Any, where: str) -> str | None:  # noqa: D102 - inherited
+    def find_fault(self, value: Any, where: str) -> str | None:
         if type(value) is str and len(value) <= _DIGITS and value.isascii() and value.isdecimal():
             return Whole(self.low, self.high).find_fault(int(value), where)
         return f"{where} must be an integer from {self.low} to {self.high}, as a decimal text"
@@ -71,7 +71,7 @@ class Scalar(Rule):
     longest: int = 100
     holds_lists: bool = True
 
-    def find_fault(self, value: Any, where: str) -> str | None:  # noqa: D102 - inherited
+    def find_fault(self, value: Any, where: str) -> str | None:
         kind = type(value)
         if value is None or kind is bool or (kind is int and -(2**63) <= value < 2**63):
             return None
@@ -89,7 +89,7 @@ class Scalar(Rule):
 class Anything(Rule):
     """What somebody else checks."""
 
-    def find_fault(self, value: Any, where: str) -> str | None:  # noqa: D102 - inherited
+    def find_fault(self, value: Any, where: str) -> str | None:
         return None
 
 
@@ -110,7 +110,7 @@ class Fields(Rule):
     more: Rule | None = None
     most: int = 1000
 
-    def find_fault(self, value: Any, where: str) -> str | None:  # noqa: D102 - inherited
+    def find_fault(self, value: Any, where: str) -> str | None:
         if type(value) is not dict:
             return f"{where} must be an object"
         for name, rule in self.required.items():

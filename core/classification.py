@@ -3,8 +3,8 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array, Reals
 from oubli.core.data.targets import encode_labels
 from oubli.core.data.values import Task
 from oubli.core.model import Model, QueryResult
@@ -17,33 +17,33 @@ class Classifier(Model):
     _estimator_type = "classifier"
 
     @property
-    def classes_(self) -> npt.NDArray[Any]:
+    def classes_(self) -> Array:
         """The classes held, ordered by type and value."""
         self.check_is_fitted()
         return self.samples_.classes.classes_array().copy()
 
-    def _probabilities(self, X: Any) -> npt.NDArray[np.float64]:
+    def _probabilities(self, X: Any) -> Reals:
         cells, category_hashes = self._encode_queries(X)
         return self.engine_.predict(cells, category_hashes, self.class_order(), self.problem, False)
 
-    def query(self, X: Any, *, frozen: bool = False) -> QueryResult:  # noqa: D102 - inherited
+    def query(self, X: Any, *, frozen: bool = False) -> QueryResult:
         cells, category_hashes = self._encode_queries(X)
         held = self.samples_.classes
         probabilities = self.engine_.predict(cells, category_hashes, held.order(), self.problem, frozen)
         classes = held.classes_array()
         return QueryResult(classes[probabilities.argmax(axis=1)], probabilities, classes)
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
+    def predict(self, X: Any) -> Array:
         """Predict the most probable class of each row; the smaller class wins a tie."""
         self._check_names(X)
         return self.query(X).labels
 
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> Reals:
         """Predict class probabilities, float64[n, n_classes], in the order of `classes_`."""
         self._check_names(X)
         return self._probabilities(X)
 
-    def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
+    def predict_log_proba(self, X: Any) -> Reals:
         """Natural logarithm of `predict_proba`."""
         self._check_names(X)
         with np.errstate(divide="ignore"):

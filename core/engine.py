@@ -13,11 +13,10 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.array_types import Array, Arrays, Bools, Hashes, Ints, Reals, Slots
 from oubli.core.changes import Changes
 from oubli.core.samples.arrays import Problem
 
-Arrays = dict[str, npt.NDArray[Any]]
-Slots = npt.NDArray[np.int64]
 Progress = Callable[[int, int], None]
 
 
@@ -53,7 +52,7 @@ class Shape(NamedTuple):
     n_classes: int
     n_class_codes: int
     n_codes: int
-    categorical: npt.NDArray[np.bool_]
+    categorical: Bools
     is_classification: bool
 
     @property
@@ -96,12 +95,7 @@ class Engine(ABC):
     keeps_order: bool = False  # whether samples leave in the order of arrival
 
     def __init__(
-        self,
-        settings: Any,
-        n_features: int,
-        cell_dtype: npt.DTypeLike,
-        categorical: npt.NDArray[np.bool_],
-        is_classification: bool,
+        self, settings: Any, n_features: int, cell_dtype: npt.DTypeLike, categorical: Bools, is_classification: bool
     ) -> None:
         self.settings = settings
         self.n_features = n_features
@@ -154,13 +148,8 @@ class Engine(ABC):
 
     @abstractmethod
     def predict(
-        self,
-        cells: npt.NDArray[Any],
-        category_hashes: npt.NDArray[np.uint64],
-        class_order: npt.NDArray[np.int64],
-        problem: Callable[[], Problem],
-        frozen: bool,
-    ) -> npt.NDArray[np.float64]:
+        self, cells: Array, category_hashes: Hashes, class_order: Ints, problem: Callable[[], Problem], frozen: bool
+    ) -> Reals:
         """Probabilities float64[n, n_classes] in the order of the class codes given, or values float64[n].
 
         problem : returns the samples held; asked only when something was put off.
@@ -168,7 +157,7 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def importances(self) -> npt.NDArray[np.float64]:
+    def importances(self) -> Reals:
         """Share of each feature in what all splits gain, float64[d]; without tags."""
 
     @abstractmethod
@@ -176,7 +165,7 @@ class Engine(ABC):
         """All but the trees that decides a prediction, JSON-able; part of the digest."""
 
     @abstractmethod
-    def digests(self, class_order: npt.NDArray[np.int64]) -> list[str]:
+    def digests(self, class_order: Ints) -> list[str]:
         """SHA-256 of each tree, hexadecimal; without tags."""
 
     @property
@@ -191,11 +180,7 @@ class Engine(ABC):
         """How long `verify` takes, roughly: as a fit, and reading the samples one by one."""
 
     def takes_long(
-        self,
-        n_changed: int,
-        row: Callable[[], tuple[npt.NDArray[Any], npt.NDArray[np.uint64]]],
-        problem: Callable[[], Problem],
-        seconds: float,
+        self, n_changed: int, row: Callable[[], tuple[Array, Hashes]], problem: Callable[[], Problem], seconds: float
     ) -> bool:
         """Whether so many samples that come or go may set off building for more than some seconds.
 

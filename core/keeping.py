@@ -7,13 +7,13 @@ from os import PathLike
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from oubli.core import persistence
+from oubli.core.array_types import Array, Arrays, Ints
 from oubli.core.base import Estimator
 from oubli.core.bounds import is_same_json, require_sound
 from oubli.core.data.schema import Schema, Task
-from oubli.core.engine import Arrays, Counterpart, Engine, Shape
+from oubli.core.engine import Counterpart, Engine, Shape
 from oubli.core.errors import FileError, InputError
 from oubli.core.samples.serialise import canonical_parts, store_bytes
 from oubli.core.samples.store import SampleStore
@@ -127,7 +127,7 @@ class Keepable(Estimator, ABC):
 
     # -- digest and fresh fit -------------------------------------------------------------------
 
-    def class_order(self) -> npt.NDArray[np.int64]:
+    def class_order(self) -> Ints:
         """Codes of the classes held, in the order of their values."""
         return self.samples_.classes.order()
 
@@ -459,7 +459,7 @@ class Keepable(Estimator, ABC):
             self.restore(state["settings"], document, arrays, store)
 
 
-def engine_parts(engine_type: type[Engine], arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
+def engine_parts(engine_type: type[Engine], arrays: Mapping[str, Array]) -> Arrays:
     """Return the arrays of an engine among those of a file."""
     prefix = engine_type.prefix
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

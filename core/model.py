@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array, Hashes, Reals, Slots
 from oubli.core.data.schema import Schema
 from oubli.core.data.targets import read_label_column
 from oubli.core.errors import EmptyModelError, InputError
@@ -24,7 +24,6 @@ from oubli.core.samples.arrays import Data, Problem
 from oubli.core.samples.store import Prepared, SampleStore
 
 Progress = Callable[[int, int], None]
-Slots = npt.NDArray[np.int64]
 
 
 class QueryResult(NamedTuple):
@@ -37,9 +36,9 @@ class QueryResult(NamedTuple):
     classes : the classes held, in the order of the columns; None for regression.
     """
 
-    labels: npt.NDArray[Any]
-    probabilities: npt.NDArray[np.float64] | None
-    classes: npt.NDArray[Any] | None
+    labels: Array
+    probabilities: Reals | None
+    classes: Array | None
 
 
 class Model(Keepable):
@@ -151,7 +150,7 @@ class Model(Keepable):
                 slot = store.admit(X[0], y)
                 if slot is not None:
                     name = store.id_of(slot)
-                    changes.undo = [(store.remove_one, slot)]
+                    changes.undo = [(store.remove, (slot,))]
                     self._learn(np.array((slot,)))
             if slot is not None:
                 self._settle()
@@ -287,7 +286,7 @@ class Model(Keepable):
             return False
         n_changed = (0 if adds is None else adds.n) + len(deletes) + n_others
 
-        def row() -> tuple[npt.NDArray[Any], npt.NDArray[np.uint64]]:
+        def row() -> tuple[Array, Hashes]:
             return self._encode_queries([self._features_of(adds, deletes)])
 
         return self.engine_.takes_long(n_changed, row, self.problem, seconds)
@@ -375,7 +374,7 @@ class Model(Keepable):
         """The samples as kernels read them; anew after each change."""
         return self.problem().data
 
-    def _encode_queries(self, X: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint64]]:
+    def _encode_queries(self, X: Any) -> tuple[Array, Hashes]:
         """Encode rows to be predicted; see `SampleStore.encode_queries`."""
         self.check_is_fitted()
         encoded = self.samples_.encode_queries(X)
@@ -408,7 +407,7 @@ class Model(Keepable):
         return self.engine_.nbytes + self.samples_.nbytes
 
     @property
-    def feature_importances_(self) -> npt.NDArray[np.float64]:
+    def feature_importances_(self) -> Reals:
         """Share of each feature in what all splits gain, float64[d]; resolves all tags. O(model)."""
         self.resolve()
         return self.engine_.importances()

@@ -66,6 +66,10 @@ class Parameter:
         """Return the parameter as it is for a task."""
         return replace(self, **self.regression, regression={}) if task == REGRESSION else self
 
+    def read(self, value: Any) -> Any:
+        """Return a value that was checked as Python's own number, if it is one by its type."""
+        return value if value is None or self.type not in (int, float) else self.type(value)
+
     def check(self, value: Any) -> None:
         """Check a value against type, bounds and choices.
 
@@ -77,7 +81,7 @@ class Parameter:
         if value is None and self.optional:
             return
         if self.type is bool:
-            if not _is_bool(value):
+            if not isinstance(value, bool) and type(value).__name__ != "bool":  # NumPy's, too
                 raise InputError(f"{self.name}={value!r} must be True or False")
         elif self.type is str:
             if not isinstance(value, str) or value not in self.choices:
@@ -93,19 +97,22 @@ class Parameter:
                 raise InputError(f"{self.name} must be finite")
 
 
-def check_parameters(table: Sequence[Parameter], values: Mapping[str, Any], task: str = "") -> None:
-    """Check the constructor's parameters by name; InputError names the first that does not fit its table."""
+def check_parameters(table: Sequence[Parameter], values: Mapping[str, Any], task: str = "") -> dict[str, Any]:
+    """Check the constructor's parameters and return them by name, numbers as Python's own.
+
+    Raises
+    ------
+    InputError
+        Naming the first parameter that does not fit its table.
+    """
     for parameter in table:
         parameter.of(task).check(values[parameter.name])
+    return {one.name: one.read(values[one.name]) for one in table}
 
 
 def random_state(text: str) -> Parameter:
     """The parameter that every kind has, and `draw_seed` reads."""
     return Parameter("random_state", object, None, text, low=0, optional=True)
-
-
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, bool) or type(value).__name__ == "bool"  # NumPy's, too
 
 
 def check_number(

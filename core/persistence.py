@@ -18,9 +18,9 @@ from threading import Thread
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import safetensors
 
+from oubli.core.array_types import Array, Arrays
 from oubli.core.bounds import Anything, Fields, Scalar, Text, Whole, parse_json, require
 from oubli.core.errors import FileError, NewerFormatError, OubliError
 from oubli.core.registry import KINDS
@@ -31,7 +31,6 @@ VERSION = 2
 # Of the oldest version whose trees this program reads; those of older files are grown anew from their samples.
 FIRST_READABLE_TREES = 2
 
-Arrays = dict[str, npt.NDArray[Any]]
 
 NOT_CANONICAL = "the samples hold numbers in another form than this program writes"
 OLDER_FORMAT = "the trees are of an older format"
@@ -79,7 +78,7 @@ class Loaded(NamedTuple):
     regrown: str
 
 
-def _checksum(document: str, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+def _checksum(document: str, arrays: Mapping[str, Array]) -> str:
     digest = hashlib.sha256(document.encode("utf-8"))
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
@@ -88,7 +87,7 @@ def _checksum(document: str, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-def write(path: str | PathLike[str], arrays: Mapping[str, npt.NDArray[Any]], document: dict[str, Any]) -> None:
+def write(path: str | PathLike[str], arrays: Mapping[str, Array], document: dict[str, Any]) -> None:
     """Write a model file: complete and on the disk, or not there at all; other threads are not kept waiting.
 
     Parameters
@@ -305,7 +304,7 @@ def _model_of(document: dict[str, Any], arrays: Arrays, version: int, is_own: bo
     return Loaded(model, regrown)
 
 
-def allowance(arrays: Mapping[str, npt.NDArray[Any]]) -> int:
+def allowance(arrays: Mapping[str, Array]) -> int:
     """Bytes that a file from elsewhere may ask for."""
     return _ALLOWED + _ALLOWED_TIMES * sum(array.nbytes for array in arrays.values())
 

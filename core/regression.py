@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Reals
 from oubli.core.data.targets import encode_targets
 from oubli.core.data.values import Task
 from oubli.core.model import Model, QueryResult
@@ -17,12 +17,12 @@ class Regressor(Model):
     task = Task.REGRESSION
     _estimator_type = "regressor"
 
-    def query(self, X: Any, *, frozen: bool = False) -> QueryResult:  # noqa: D102 - inherited
+    def query(self, X: Any, *, frozen: bool = False) -> QueryResult:
         cells, category_hashes = self._encode_queries(X)
         order = self.samples_.classes.order()
         return QueryResult(self.engine_.predict(cells, category_hashes, order, self.problem, frozen), None, None)
 
-    def predict(self, X: Any) -> npt.NDArray[np.float64]:
+    def predict(self, X: Any) -> Reals:
         """Predict the target of each row, float64[n]."""
         self._check_names(X)
         return self.query(X).labels

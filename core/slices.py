@@ -12,7 +12,8 @@ from itertools import islice
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
+
+from oubli.core.array_types import Ints
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -58,7 +59,7 @@ def copied_dict(values: dict[K, V]) -> dict[K, V]:
     return result
 
 
-def integers(values: Iterable[int], n: int) -> npt.NDArray[np.int64]:
+def integers(values: Iterable[int], n: int) -> Ints:
     """Return `n` integers as an array."""
     result = np.empty(n, np.int64)
     start = 0

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array
 from oubli.core.errors import FileError
 from oubli.core.slices import cut
 
@@ -40,7 +40,7 @@ _KNOWN = frozenset(_DTYPES.values())
 _MOST_DIMENSIONS = 4
 
 
-def write_tensors(handle: int, arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str]) -> None:
+def write_tensors(handle: int, arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
     """Write arrays, in C order and of the machine's byte order, to an empty file that is open for writing."""
     names = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
@@ -81,14 +81,14 @@ def check_tensors(file: Any, n_bytes: int) -> None:
             raise FileError("a part of the file has a type or a shape that none can have: restore another file")
 
 
-def read_tensor(file: Any, name: str) -> npt.NDArray[Any]:
+def read_tensor(file: Any, name: str) -> Array:
     """Read an array of a file that `safetensors.safe_open` has opened for NumPy."""
     source = file.get_slice(name)
     shape = source.get_shape()
     row_bytes = 8 * int(np.prod(shape[1:], dtype=np.int64))
     n_rows = max(1, _PIECE // max(1, row_bytes))
     if not shape or shape[0] <= n_rows:
-        whole: npt.NDArray[Any] = file.get_tensor(name)
+        whole: Array = file.get_tensor(name)
         return whole
     result = np.empty(shape, source[:1].dtype)
     for rows in cut(shape[0], n_rows):

@@ -17,9 +17,10 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.array_types import Arrays, Slots
 from oubli.core.classification import Classifier
 from oubli.core.data.schema import Schema, Task
-from oubli.core.engine import Arrays, Counterpart, Engine, Progress, Shape, Slots
+from oubli.core.engine import Counterpart, Engine, Progress, Shape
 from oubli.core.parameters import Parameter, check_parameters, draw_seed, random_state
 from oubli.core.registry import PLACES, Kind
 from oubli.core.samples.arrays import Problem

@@ -5,8 +5,6 @@ SHA-256: whoever reads the file can do nothing with it, and nothing slower than 
 to guess. `oubli keys` writes the file; the server only reads it, see `keys`.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """The keys that a server asks for, as the file has them at the moment."""
 
-from __future__ import annotations
-
 import hmac
 import logging
 import time

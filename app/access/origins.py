@@ -1,7 +1,5 @@
 """Hosts and origins as requests carry them: who was asked, and which web page asks."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from typing import NamedTuple

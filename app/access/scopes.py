@@ -10,8 +10,6 @@ A path is written here as the application sees it, percent-decoded. What is not 
 are paths that lead nowhere, so that without one nobody learns which do.
 """
 
-from __future__ import annotations
-
 ADMIN = "admin"
 SCOPES = ("predict", "write", "erase", "read", ADMIN)
 ALL_SCOPES = frozenset(SCOPES)

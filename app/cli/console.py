@@ -1,7 +1,5 @@
 """What a person at the terminal sees: messages and progress on stderr, results on stdout."""
 
-from __future__ import annotations
-
 import threading
 from types import TracebackType
 from typing import Self

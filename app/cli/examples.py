@@ -4,8 +4,6 @@ The rows are made up from the schema, or are those of the example that ships wit
 file, and what people train on has no place in one.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Questions about influence on the command line: the rows of a file, asked of a model file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

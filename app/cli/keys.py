@@ -1,7 +1,5 @@
 """`oubli keys`: make, list and revoke the keys of a data directory, whether its server runs or not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -4,8 +4,6 @@ Commands import what they need when they run: `oubli --help` answers at once, an
 knows where compiled kernels are kept.
 """
 
-from __future__ import annotations
-
 import csv
 import gc
 import json
@@ -151,28 +149,14 @@ def predict(
     if output is not None:
         _require_new(output, force)
 
-    from oubli.app.cli.predict import load_model_file, prediction_rows
-    from oubli.app.datasets.loading import load_queries
+    from oubli.app.cli.predict import prediction_rows
 
     with Bars() as progress:
-        estimator = load_model_file(model)
-        queries = load_queries(
-            data,
-            estimator.schema_,
-            id_column=id_column,
-            delimiter=delimiter,
-            max_bytes=max_data_bytes,
-            progress=progress,
+        estimator, queries = _read_queries(
+            model, data, id_column=id_column, delimiter=delimiter, max_bytes=max_data_bytes, progress=progress
         )
-        if queries.ignored:
-            warn(f"not used by the model: {', '.join(map(repr, queries.ignored))}")
-        rows = prediction_rows(estimator, queries, progress)
-        if output is None:
-            with _stdout() as file:
-                _write_csv(file, rows)
-        else:
-            with _writing(output), output.open("w", encoding="utf-8", newline="") as file:
-                _write_csv(file, rows)
+        with _results_to(output) as file:
+            _write_csv(file, prediction_rows(estimator, queries, progress))
     if output is not None:
         tell(f"Wrote {len(queries):,} predictions to {output}.")
 
@@ -209,38 +193,20 @@ def influence(
         _require_new(output, force)
 
     from oubli.app.cli.influence import find_influence, ranked_content, ranked_rows, read_update_set
-    from oubli.app.cli.predict import load_model_file
-    from oubli.app.datasets.loading import load_queries
 
     followed = read_update_set(update_set)
     with Bars() as progress:
-        estimator = load_model_file(model)
-        queries = load_queries(
-            data,
-            estimator.schema_,
-            label_column=target,
-            delimiter=delimiter,
-            max_bytes=max_data_bytes,
-            progress=progress,
+        estimator, queries = _read_queries(
+            model, data, label_column=target, delimiter=delimiter, max_bytes=max_data_bytes, progress=progress
         )
-        if queries.ignored:
-            warn(f"not used by the model: {', '.join(map(repr, queries.ignored))}")
         found = find_influence(estimator, queries, path=data, method=method, update_set=followed, progress=progress)
     if found.note:
         warn(found.note)
-
-    def write(file: IO[str]) -> None:
+    with _results_to(output) as file:
         if as_json:
             file.write(json.dumps(ranked_content(found, top, estimator.n_samples_), indent=2) + "\n")
         else:
             _write_csv(file, ranked_rows(found, top))
-
-    if output is None:
-        with _stdout() as file:
-            write(file)
-    else:
-        with _writing(output), output.open("w", encoding="utf-8", newline="") as file:
-            write(file)
     meant = "the predicted labels" if target is None else f"the labels in {target!r}"
     tell(f"By {found.method}, for {meant} of {len(queries):,} rows.")
 
@@ -371,13 +337,32 @@ def _writing(output: Path) -> Iterator[None]:
         raise StartError(f"{output} cannot be written: {error.strerror or error}") from None
 
 
+def _read_queries(model: Path, data: Path, *, progress: Bars, **options: Any) -> tuple[Any, Any]:
+    """Read a model file, and the rows of a data file by its schema; `options` are those of `load_queries`."""
+    from oubli.app.cli.predict import load_model_file
+    from oubli.app.datasets.loading import load_queries
+
+    estimator = load_model_file(model)
+    queries = load_queries(data, estimator.schema_, progress=progress, **options)
+    if queries.ignored:
+        warn(f"not used by the model: {', '.join(map(repr, queries.ignored))}")
+    return estimator, queries
+
+
 def _write_csv(file: IO[str], rows: Iterator[list[Any]]) -> None:
     csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 @contextmanager
-def _stdout() -> Iterator[IO[str]]:
-    """Lend stdout. A reader that closes the pipe, such as `head`, has what it wants: the command ends quietly."""
+def _results_to(output: Path | None) -> Iterator[IO[str]]:
+    """Open the output file, or lend stdout.
+
+    A reader that closes the pipe, such as `head`, has what it wants: the command ends quietly.
+    """
+    if output is not None:
+        with _writing(output), output.open("w", encoding="utf-8", newline="") as file:
+            yield file
+        return
     try:
         yield sys.stdout
         sys.stdout.flush()

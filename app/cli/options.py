@@ -8,8 +8,6 @@ A command says which settings it takes and gets the loaded `Settings`:
 Every flag's default is "not given": what is not given comes from the environment or the settings file.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable

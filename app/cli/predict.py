@@ -1,18 +1,15 @@
 """Model files on the command line: reading one, and predicting a table with it."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from oubli.app.datasets.loading import Frame, Queries
 from oubli.app.errors import StartError
 from oubli.app.progress import Progress, silent
-from oubli.app.storage.models import load_kept
 from oubli.core import load
 from oubli.core.errors import EmptyModelError, FileError
+from oubli.core.persistence import load_own
 
 _BATCH = 5_000  # rows; small enough that the progress bar moves
 
@@ -25,25 +22,19 @@ def load_model_file(path: Path) -> Any:
     StartError
         When there is none, or it cannot be read.
     """
-    if path.is_dir():
+    is_kept = path.is_dir()
+    if is_kept:
         # The number has eight digits or more: longer is later.
         found = sorted(path.glob("snapshot-*.safetensors"), key=lambda file: (len(file.name), file.name))
         if not found:
             raise StartError(f"the directory {path} holds no snapshot: name a model file or a server's data directory")
         path = found[-1]
-        read: Callable[[Path], Any] = _load_snapshot
-    else:
-        read = partial(load, verify=False)
     try:
-        return read(path)
+        return load_own(path).model if is_kept else load(path, verify=False)
     except OSError as error:
         raise StartError(f"the model file {path} cannot be read: {error.strerror}") from None
     except FileError as error:
         raise StartError(f"the model file {path}: {error.rule}") from None
-
-
-def _load_snapshot(path: Path) -> Any:
-    return load_kept(path).model
 
 
 def prediction_rows(estimator: Any, queries: Queries, progress: Progress = silent) -> Iterator[list[Any]]:

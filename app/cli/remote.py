@@ -1,7 +1,5 @@
 """A running server, as the command line asks it: a few requests with what Python brings along."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

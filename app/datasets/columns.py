@@ -11,8 +11,6 @@ Only an empty field is missing, and `nan` in a column of numbers. Nothing here k
 a `ColumnError` with the row, and `oubli.app.datasets.loading` says where that is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ pyarrow reads both formats in parallel and hands over every CSV field as it is w
 what lets `oubli.app.datasets.columns` decide types by rules that are ours.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

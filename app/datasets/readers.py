@@ -12,8 +12,6 @@ When a file is refused, it is read a second time, slowly, to name the line: only
 messages repeat the row and are never shown.
 """
 
-from __future__ import annotations
-
 import bz2
 import csv
 import gzip

@@ -91,7 +91,7 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
         api_key=settings.read_api_key(),
         max_body_bytes=settings.max_body_bytes,
         max_snapshot_bytes=settings.max_snapshot_bytes,
-        access_keys=AccessKeys(settings.access_keys_path, now_ms=lambda: service.latest_ms()),
+        access_keys=AccessKeys(settings.access_keys_path, now_ms=lambda: service.clock.latest_ms()),
         allowed_origins=settings.allowed_origins,
     )
     app.state.context = context

@@ -19,23 +19,20 @@ from collections.abc import Callable
 from enum import Enum
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from starlette.responses import Response
 
 from oubli.app.errors import ServiceError
-from oubli.app.http.auth import content_length
+from oubli.app.http.auth import AccessRules, content_length
+from oubli.app.http.context import Context
+from oubli.app.http.observer import Observer
 from oubli.app.http.parsing import explain_addition, parse_id
 from oubli.app.http.problems import ProblemError, report_mistake, to_problem
 from oubli.app.http.responses import addition_content, json_answer, prediction_content, receipt_content, to_json
 from oubli.app.service.commands import AddSamples, DeleteSamples
+from oubli.app.service.holders import Holders
 from oubli.core.errors import OubliError
-
-if TYPE_CHECKING:
-    from oubli.app.http.auth import AccessRules
-    from oubli.app.http.context import Context
-    from oubli.app.http.observer import Observer
-    from oubli.app.service.holders import Holders
 
 LARGEST_BODY = 2**16  # bytes; larger ones are read piece by piece, on the ordinary path
 _MOST_DIGITS = 8  # of a body's length, and the sign after them

@@ -4,22 +4,15 @@ The last line behind the routes: an exception that nobody expected becomes a 500
 because it could hold what was submitted. The log gets its type and the place in the code.
 """
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from oubli.app.http.auth import body_too_large, first_values
-from oubli.app.http.observer import NOT_ANSWERED, UNKNOWN_ROUTE
+from oubli.app.http.auth import AccessRules, body_too_large, first_values
+from oubli.app.http.observer import NOT_ANSWERED, UNKNOWN_ROUTE, Observer
 from oubli.app.http.problems import ProblemError, report_mistake
-
-if TYPE_CHECKING:
-    from oubli.app.http.auth import AccessRules
-    from oubli.app.http.observer import Observer
-    from oubli.app.service.background import IdleResolver
+from oubli.app.service.background import IdleResolver
 
 _EVENTS = "/events"
 

@@ -1,7 +1,5 @@
 """Who is told of every request that was answered: the place for metrics and traces."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 UNKNOWN_ROUTE = "unknown"

@@ -1,7 +1,5 @@
 """Pieces of the OpenAPI page: request bodies of the routes that parse themselves, and an example of every error."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import BaseModel

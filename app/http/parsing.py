@@ -5,8 +5,6 @@ would in building one object a row. Every shape is closed: a key that is not kno
 does not pass in silence. What is wrong is named by its JSON pointer; what was sent is not repeated.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -371,9 +369,6 @@ def _depth(value: Any) -> int:
     level = [value] if isinstance(value, (dict, list)) else []
     while level:
         depth += 1
-        level = [child for item in level for child in _children(item) if isinstance(child, (dict, list))]
+        children = (item.values() if isinstance(item, dict) else item for item in level)
+        level = [child for found in children for child in found if isinstance(child, (dict, list))]
     return depth
-
-
-def _children(item: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    return item.values() if isinstance(item, dict) else item

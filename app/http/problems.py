@@ -5,8 +5,6 @@ an exception is passed on: it could hold an id or a value. `KINDS` is the list o
 page shows each as an example.
 """
 
-from __future__ import annotations
-
 import logging
 import traceback
 from collections.abc import Mapping, Sequence

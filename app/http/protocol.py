@@ -11,23 +11,17 @@ callbacks are called as the parser would have called them. Requests of one conne
 while one is on the ordinary path, or waits for the disk, those behind it go to uvicorn's queue.
 """
 
-from __future__ import annotations
-
 import time
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from oubli.app.http.connections import address_of
+from oubli.app.http.connections import Connections, address_of
 from oubli.app.http.exchanges import Exchanges
-from oubli.app.http.fastpath import LATER, Answer, Awaited, Batch, Handler, KnownHead, Later, Occasion
+from oubli.app.http.fastpath import LATER, Answer, Awaited, Batch, FastPath, Handler, KnownHead, Later, Occasion
 from oubli.app.http.problems import ProblemError
-
-if TYPE_CHECKING:
-    from oubli.app.http.connections import Connections
-    from oubli.app.http.fastpath import FastPath
 
 MOST_HEAD_BYTES = 64 * 1024
 MOST_FIELDS = 100

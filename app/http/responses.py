@@ -1,11 +1,9 @@
 """Responses of the routes that do not go through pydantic: JSON bytes, and CSV for lists of samples."""
 
-from __future__ import annotations
-
 import base64
 import struct
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import orjson
@@ -13,13 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from oubli.app.http.problems import invalid
+from oubli.app.ledger.entries import Receipt
+from oubli.app.service.jobs import Job
+from oubli.app.service.results import Added, Page, Predicted
 from oubli.app.times import to_text
-
-if TYPE_CHECKING:
-    from oubli.app.ledger.entries import Receipt
-    from oubli.app.service.results import Added, Page, Predicted
-    from oubli.core.data.schema import Schema
-    from oubli.core.samples.store import HeldSample
+from oubli.core.data.schema import Schema
+from oubli.core.samples.store import HeldSample
 
 # Nothing that answers may keep a copy: it could outlive the sample.
 _HEADERS = {"Cache-Control": "no-store"}
@@ -67,6 +64,13 @@ def sample_content(sample: HeldSample, names: Iterable[str]) -> dict[str, Any]:
         "label": sample.label,
         "expires_at": None if sample.expires_ms is None else to_text(sample.expires_ms),
     }
+
+
+def job_content(job: Job) -> dict[str, Any]:
+    """Return a job as an object; without result and error while there are none."""
+    content = {"id": job.id, "kind": job.kind, "status": job.status, "progress": job.progress}
+    outcome = {"result": job.result, "error": job.error}
+    return content | {name: value for name, value in outcome.items() if value is not None}
 
 
 def wants_csv(request: Request, chosen: str | None) -> bool:

@@ -4,14 +4,13 @@
 shape; a test compares the two.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from oubli.app.errors import StopReason
+from oubli.core.registry import PLACES
 
 Changes = Literal["accepted", "stopped"]
 Scalar = str | int | float | bool
@@ -32,6 +31,12 @@ Name = Annotated[str | int, Field(description="Text of 1 to 256 characters; an i
 NextCursor = Annotated[
     str | None, Field(description="Pass it as `cursor` for the next page; null when this is the last.")
 ]
+Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 in hexadecimal.")]
+if TYPE_CHECKING:
+    Kind = str
+else:
+    Kind = Literal[tuple(PLACES)]
+Parameter = str | int | float | bool | list[float] | None
 
 
 class Shape(BaseModel):
@@ -316,3 +321,77 @@ class ReadyAnswer(Shape):
     """Whether samples can be added, rectified and deleted at present; `?for=changes` asks for a 503 when not."""
     reason: StopReason | None = None
     """Why changes have stopped; left out while they are accepted."""
+
+
+class FitRequest(Shape):
+    """How to fit anew. What is left out stays as it is."""
+
+    kind: Kind | None = None
+    """The kind of model."""
+    parameters: dict[str, Parameter] | None = None
+    """As `GET /model` lists them."""
+
+
+class JobAnswer(Shape):
+    """A job as it is now."""
+
+    id: str
+    kind: Literal["verify", "scrub", "fit", "influence"]
+    status: Literal["queued", "running", "succeeded", "failed"]
+    progress: Annotated[float, Field(ge=0, le=1)]
+    """The share that is done."""
+    result: dict[str, Any] | None = None
+    """When it has succeeded. Of `verify`: `ok` with the digests compared, and of online boosting how far its answers
+    are from a fresh fit's; of `fit`: the new `model_version`; of `influence`: the id of the ranking."""
+    error: str | None = None
+    """When it has failed."""
+
+
+class ErasuresAnswer(Shape):
+    """The receipts of a case number, the oldest first."""
+
+    erasures: list[Receipt]
+
+
+class LedgerEntry(Shape):
+    """An entry of the audit ledger. What it has besides these fields goes by its type.
+
+    `hash` is the SHA-256 of the RFC 8785 form of everything else in it. There is no personal data in an entry: ids and
+    subjects are keyed hashes.
+    """
+
+    model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
+
+    index: Annotated[int, Field(ge=1)]
+    previous: Hash
+    """`hash` of the entry before; zeros in the first."""
+    type: str
+    """`signing-key`, `unlearned`, `erased`, or an event such as `restore` and `export`."""
+    at: datetime
+    hash: Hash
+
+
+class LedgerAnswer(Shape):
+    """A page of the ledger, in order."""
+
+    entries: list[LedgerEntry]
+    next: NextCursor
+
+
+class PublicKey(Shape):
+    """A key that receipts are signed with."""
+
+    key_id: str
+    algorithm: Literal["Ed25519"]
+    public_key: str
+    """32 bytes, in base64."""
+    status: Literal["current", "retired"]
+    created_at: datetime
+    retired_at: datetime | None
+    """Receipts that were signed before stay good."""
+
+
+class KeysAnswer(Shape):
+    """The public keys, the current one first."""
+
+    keys: list[PublicKey]

@@ -5,8 +5,6 @@ that, closes its sockets, answers what is in flight, and writes a snapshot; then
 second signal skips the moment, a further Ctrl-C the waiting for connections.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging
@@ -14,7 +12,7 @@ import signal
 import socket
 import sys
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import uvicorn
 
@@ -24,11 +22,9 @@ from oubli.app.http.connections import ConnectionLimits, Connections, parse_netw
 from oubli.app.http.problems import place_of
 from oubli.app.http.protocol import protocol_for
 from oubli.app.http.sockets import bind
+from oubli.app.service.model_service import ModelService
+from oubli.app.settings import Settings
 from oubli.app.storage.descriptors import connections_allowed
-
-if TYPE_CHECKING:
-    from oubli.app.service.model_service import ModelService
-    from oubli.app.settings import Settings
 
 DRAIN_SECONDS = 0.3
 SWITCH_SECONDS = 0.0005

@@ -1,7 +1,5 @@
 """The address a server listens on, taken before anything long begins."""
 
-from __future__ import annotations
-
 import socket
 
 from oubli.app.errors import StartError

@@ -5,14 +5,12 @@ journal lets go of what was folded. Killed at any instant, the file is as it was
 there. All methods belong to one thread at a time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from oubli.app.errors import StartError
 from oubli.app.ledger import tables
@@ -44,13 +42,10 @@ from oubli.app.ledger.entries import (
     state_now,
 )
 from oubli.app.ledger.file import file_errors, open_file, open_memory
-from oubli.app.ledger.keys import KeyNames
+from oubli.app.ledger.keys import KeyNames, LedgerKeys
 from oubli.app.ledger.ledger import hash_sample
 from oubli.app.times import parse_time, to_text
 from oubli.core.errors import FileError
-
-if TYPE_CHECKING:
-    from oubli.app.ledger.keys import LedgerKeys
 
 LEDGER_NAME = "ledger.sqlite"
 Relation = Literal["same or newer", "older", "forked"]

@@ -1,7 +1,5 @@
 """Ledgers that were downloaded: one JSON object a line, an entry or a page of `GET /ledger` as it was answered."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -260,14 +260,13 @@ def _has_plain_keys(value: Any, depth: int) -> bool:
 def _in_order(value: Any) -> Any:
     """Return a copy whose objects have their keys in the order of UTF-16 code units."""
     if type(value) is dict:
-        return {key: _in_order(value[key]) for key in sorted(value, key=_utf16)}
+        return {
+            key: _in_order(value[key])
+            for key in sorted(value, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
+        }
     if type(value) is list:
         return [_in_order(item) for item in value]
     return value
-
-
-def _utf16(text: str) -> bytes:
-    return text.encode("utf-16-be", "surrogatepass")
 
 
 # --- keys

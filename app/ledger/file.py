@@ -10,8 +10,6 @@ Constraints refuse what is no hash, UUID or number. Each row has a checksum or a
 so that a flipped bit is found before anything is answered.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -8,8 +8,6 @@ A key's id comes from the key itself, so that a file with another key's name is 
 They are whole or not there: written beside their place, flushed, renamed.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac
@@ -60,7 +58,7 @@ class SigningKey:
     public: bytes
     private: Ed25519PrivateKey | None
 
-    def retired(self, at_ms: int) -> SigningKey:
+    def retired(self, at_ms: int) -> "SigningKey":
         """Return the public half alone."""
         return replace(self, private=None, retired_ms=at_ms)
 
@@ -101,7 +99,7 @@ class HashingKey:
     def __post_init__(self) -> None:
         object.__setattr__(self, "begun", hmac.new(self.secret, digestmod="sha256"))
 
-    def retired(self, at_ms: int) -> HashingKey:
+    def retired(self, at_ms: int) -> "HashingKey":
         """Return the key as one that only finds old hashes again."""
         return replace(self, retired_ms=at_ms)
 

@@ -8,8 +8,6 @@ a restore could not drop what was erased. One is destroyed only when no snapshot
 A server reads its keys when it starts. They are rotated and destroyed while none runs.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -58,7 +56,7 @@ class KeyNames:
     def __bool__(self) -> bool:
         return bool(self.signing or self.hashing)
 
-    def __sub__(self, other: KeyNames) -> KeyNames:
+    def __sub__(self, other: "KeyNames") -> "KeyNames":
         return KeyNames(self.signing - other.signing, self.hashing - other.hashing)
 
     def files(self) -> list[str]:

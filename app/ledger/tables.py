@@ -1,7 +1,5 @@
 """What is read from and written to the tables of `ledger_file`; the SQL is here and only here."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence

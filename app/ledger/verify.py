@@ -5,8 +5,6 @@ chain alone, and a receipt or a hash that was kept elsewhere is needed for them:
 that was made anew from some entry on.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 from collections.abc import Iterable, Mapping

@@ -1,17 +1,12 @@
 """Rebuild tagged subtrees while nothing else is to do, so that later requests do not wait for it."""
 
-from __future__ import annotations
-
 import asyncio
 import time
-from typing import TYPE_CHECKING
 
+from oubli.app.service.lock import ModelLock
+from oubli.app.service.state import ModelState
 from oubli.core.errors import UnusableModelError
-
-if TYPE_CHECKING:
-    from oubli.app.service.lock import ModelLock
-    from oubli.app.service.state import ModelState
-    from oubli.app.storage.models import ServedModel
+from oubli.core.model import Model
 
 TAG_SLICE = 0.002  # seconds of one piece of long work that resolves tags; requests are answered in between
 QUIET_SECONDS = 0.005  # without a request before idle work begins
@@ -32,7 +27,7 @@ class TagSlices:
         self._seconds = seconds
         self._n_tags = 1
 
-    def step(self, model: ServedModel) -> bool:
+    def step(self, model: Model) -> bool:
         """Resolve one slice; return whether tags are left."""
         started = time.perf_counter()
         try:

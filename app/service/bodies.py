@@ -10,18 +10,14 @@ Cells and labels are those of the request, not their codes: they mean the same t
 shortest form of a number is read back as the same number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from oubli.app.service.fitting import another_estimator, refit
-
-if TYPE_CHECKING:
-    from oubli.app.storage.models import ServedModel
+from oubli.core.model import Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +44,13 @@ class AddBody:
     expires: Sequence[int | None] | None
     next_id: int
 
-    def redo(self, model: ServedModel, exports: int) -> ServedModel:
+    def redo(self, model: Model, exports: int) -> Model:
         """Add the samples to a model from a snapshot; `exports` snapshots were handed out before."""
         model.add_prepared(model.samples_.prepare(self.rows, self.labels, self.ids))
         self.attach(model, exports)
         return model
 
-    def attach(self, model: ServedModel, exports: int) -> None:
+    def attach(self, model: Model, exports: int) -> None:
         """Keep with samples just added what is not learned from: subject, expiry, and the number of exports so far.
 
         Those that have left a sliding window again, because more came with them than it holds, are passed over.
@@ -79,7 +75,7 @@ class DeleteBody:
     do: str = field(default="delete", init=False)
     ids: Sequence[str]
 
-    def redo(self, model: ServedModel, exports: int) -> ServedModel:
+    def redo(self, model: Model, exports: int) -> Model:
         """Delete the samples from a model from a snapshot."""
         del exports
         model.delete(self.ids)
@@ -97,14 +93,14 @@ class ReplaceBody:
     subject: str | None
     expires: int | None
 
-    def redo(self, model: ServedModel, exports: int) -> ServedModel:
+    def redo(self, model: Model, exports: int) -> Model:
         """Replace the content in a model from a snapshot; `exports` snapshots were handed out before."""
         store = model.samples_
         relearned = not store.same_content(self.id, store.prepare([self.row], [self.label]), 0)
         self.apply(model, exports if relearned else None)
         return model
 
-    def apply(self, model: ServedModel, exports: int | None) -> None:
+    def apply(self, model: Model, exports: int | None) -> None:
         """Replace the content; `exports` is None when features and label stay as they are."""
         store = model.samples_
         if exports is not None:
@@ -122,7 +118,7 @@ class FitBody:
     kind: str
     parameters: Mapping[str, Any]
 
-    def redo(self, model: ServedModel, exports: int) -> ServedModel:
+    def redo(self, model: Model, exports: int) -> Model:
         """Fit another model on the samples of a model from a snapshot, and return it."""
         del exports
         return refit(another_estimator(self.kind, self.parameters, model), model.samples_)

@@ -3,19 +3,18 @@
 settings --> data directory opened --> recovered, or trained, or empty --> compose: all parts of the service
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TypeVar
 
 from oubli.app.errors import JournalError, StartError, StopReason, StorageError
 from oubli.app.ledger.database import LEDGER_NAME, LedgerDatabase
 from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
-from oubli.app.ledger.ledger import Ledger, LedgerWorker
+from oubli.app.ledger.ledger import Field, Ledger, LedgerWorker
 from oubli.app.progress import Progress, silent
 from oubli.app.service.background import IdleResolver
 from oubli.app.service.checkpoint import Checkpointer, CheckpointPolicy
@@ -37,22 +36,16 @@ from oubli.app.service.training import new_estimator, train
 from oubli.app.service.transaction import Tombstones, Transaction
 from oubli.app.service.uploads import UploadPolicy, Uploads
 from oubli.app.service.writer import Writer
+from oubli.app.settings import Settings
 from oubli.app.storage.directory import DataDirectory
 from oubli.app.storage.journal import MemoryJournal, Record
-from oubli.app.storage.snapshots import SnapshotStore
+from oubli.app.storage.snapshots import Recovered, SnapshotStore
 from oubli.app.storage.sqlite_journal import SqliteJournal
 from oubli.app.storage.storage import Storage
 from oubli.app.threads import Threads
 from oubli.app.times import Clock
 from oubli.core.data.schema import ColumnType
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from oubli.app.ledger.ledger import Field
-    from oubli.app.settings import Settings
-    from oubli.app.storage.models import ServedModel
-    from oubli.app.storage.snapshots import Recovered
+from oubli.core.model import Model
 
 RECOVERING = "reading the model in the data directory"  # a stage of progress
 EPHEMERAL_NOTE = (
@@ -62,6 +55,7 @@ EPHEMERAL_NOTE = (
 
 
 Say = Callable[[str], object]
+T = TypeVar("T", Limits, CheckpointPolicy)
 """Tells a person at the terminal something."""
 
 
@@ -104,7 +98,7 @@ class OpenDirectory:
         """Whether there is something to recover."""
         return self.snapshots is not None and self.snapshots.holds_model()
 
-    def begin(self, model: ServedModel, choice: LedgerChoice | None = None) -> Start:
+    def begin(self, model: Model, choice: LedgerChoice | None = None) -> "Start":
         """Begin a history with a model, and write its first snapshot.
 
         A start that was cut short before its first snapshot has left records without changes; this one goes on after.
@@ -143,7 +137,7 @@ class OpenDirectory:
             self.storage.write(model, facts_of(state, self.storage, ledger))
         return Start(self, state, ledger, clock)
 
-    def recover(self, recovered: Recovered, choice: LedgerChoice | None = None) -> Start:
+    def recover(self, recovered: Recovered, choice: LedgerChoice | None = None) -> "Start":
         """Go on where the directory ends; see `recovery.recover`."""
         clock = self.new_clock(self.database.highest_ms())
         found = recover(recovered, self.storage, self.database, self.keys, clock, choice or LedgerChoice())
@@ -347,21 +341,8 @@ def build_service(
             start = _begin(settings, opened, choice, progress, warn)
         return compose(
             start,
-            limits=Limits(
-                settings.max_queue,
-                settings.page_size_max,
-                settings.readd_grace,
-                settings.retention,
-                settings.max_expiry_share,
-            ),
-            policy=CheckpointPolicy(
-                settings.erasure_deadline,
-                settings.snapshot_mutations,
-                settings.snapshot_bytes,
-                settings.snapshot_age,
-                settings.scrub_mutations,
-                settings.scrub_age,
-            ),
+            limits=_set_by(settings, Limits),
+            policy=_set_by(settings, CheckpointPolicy),
             uploads=UploadPolicy(settings.upload_pause, settings.upload_deadline),
             idle_resolve=settings.idle_resolve,
             warm_up=partial(_warm_up, start.state.model),
@@ -371,7 +352,12 @@ def build_service(
         raise
 
 
-def _warm_up(model: ServedModel) -> None:
+def _set_by(settings: Settings, part: type[T]) -> T:
+    """Make a dataclass whose fields have the names of settings."""
+    return part(**{name: getattr(settings, name) for name in part.__dataclass_fields__})
+
+
+def _warm_up(model: Model) -> None:
     """Compile what requests will need, and encode rows as JSON has them once."""
     prepare_kernels(model.kind, model.schema_, model.get_params())
     for cell in (1, 0.5, None):
@@ -397,9 +383,9 @@ def _tell_recovered(settings: Settings, recovered: Recovered, start: Start, tell
         warn(f"the recovered model keeps its own {', '.join(other)}; another --data-dir trains with what is given now")
 
 
-def _new_model(settings: Settings, progress: Progress, warn: Say) -> ServedModel:
+def _new_model(settings: Settings, progress: Progress, warn: Say) -> Model:
     """Train on the data file or start empty."""
-    model: ServedModel
+    model: Model
     if settings.data is not None:
         model, table = train(settings, progress)
         for note in table.notes:

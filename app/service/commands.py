@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from oubli.app.service.idempotency import IdempotencyKey
     from oubli.app.service.state import ModelState
     from oubli.app.service.transaction import Transaction
-    from oubli.app.storage.models import ServedModel
+    from oubli.core.model import Model
 
 log = logging.getLogger("oubli.service")
 
@@ -86,12 +86,12 @@ class Command(Generic[R]):
         self.n_samples = 0
         self.n_items = 1
 
-    def count(self, model: ServedModel) -> int:
+    def count(self, model: Model) -> int:
         """Return how many samples it is about, roughly: that tells how long it takes."""
         del model
         return 1
 
-    def plan(self, model: ServedModel, transaction: Transaction) -> None:
+    def plan(self, model: Model, transaction: Transaction) -> None:
         """Check it against the model and the commands before it in its transaction, and find its body.
 
         Raises
@@ -101,7 +101,7 @@ class Command(Generic[R]):
         """
         raise NotImplementedError
 
-    def apply(self, model: ServedModel, alike: Sequence[Any]) -> None:
+    def apply(self, model: Model, alike: Sequence[Any]) -> None:
         """Change the model by this command, which is the first of some that are alike."""
         raise NotImplementedError
 
@@ -152,12 +152,12 @@ class AddSamples(Command[Added]):
         self._n_new = 0
         self.exports = 0
 
-    def count(self, model: ServedModel) -> int:
+    def count(self, model: Model) -> int:
         """Return how many samples were sent."""
         del model
         return len(self._samples)
 
-    def plan(self, model: ServedModel, transaction: Transaction) -> None:
+    def plan(self, model: Model, transaction: Transaction) -> None:
         """Find what is new.
 
         Raises
@@ -178,7 +178,8 @@ class AddSamples(Command[Added]):
         conflicts = [row for row in held if not _is_same(model, samples, row, ids[row], prepared)]
         if conflicts:
             raise ConflictError(conflicts)
-        new = _others(held, len(ids)) if held else list(range(len(ids)))
+        known = set(held)
+        new = [row for row in range(len(ids)) if row not in known] if held else list(range(len(ids)))
         late = [row for row in new if not samples.readd[row] and transaction.erased_lately(ids[row])]
         if late:
             raise ErasedLatelyError(late)
@@ -208,7 +209,7 @@ class AddSamples(Command[Added]):
         generated = (int(name) for name, given in zip(ids, given_ids, strict=True) if given is None)
         self.first_generated = next(generated, None)
 
-    def apply(self, model: ServedModel, alike: Sequence[AddSamples]) -> None:
+    def apply(self, model: Model, alike: Sequence[AddSamples]) -> None:
         """Add the samples of all."""
         prepared = [one.adds for one in alike if one.adds is not None]
         model.add_prepared(prepared[0] if len(prepared) == 1 else Prepared.merged(prepared))
@@ -296,7 +297,7 @@ class ReplaceSample(Erasure):
         self._asked = asked
         self.exports: int | None = None  # None: what is learned from stays as it is
 
-    def plan(self, model: ServedModel, transaction: Transaction) -> None:
+    def plan(self, model: Model, transaction: Transaction) -> None:
         """Find what changes.
 
         Raises
@@ -321,7 +322,7 @@ class ReplaceSample(Erasure):
         else:
             self.body, self.gone = None, ()
 
-    def apply(self, model: ServedModel, alike: Sequence[ReplaceSample]) -> None:
+    def apply(self, model: Model, alike: Sequence[ReplaceSample]) -> None:
         """Replace the content."""
         for one in alike:
             if isinstance(one.body, ReplaceBody):
@@ -356,13 +357,13 @@ class DeleteSamples(Erasure):
     ) -> None:
         super().__init__(kind, targets, by, ref, key)
 
-    def count(self, model: ServedModel) -> int:
+    def count(self, model: Model) -> int:
         """Return how many samples are named, or held of the subjects."""
         if self.by == "ids":
             return len(self.targets)
         return sum(len(model.samples_.ids_of_subject(name)) for name in self.targets)
 
-    def plan(self, model: ServedModel, transaction: Transaction) -> None:
+    def plan(self, model: Model, transaction: Transaction) -> None:
         """Find what is held."""
         del transaction
         store, targets = model.samples_, self.targets
@@ -382,7 +383,7 @@ class DeleteSamples(Erasure):
         subjects = map(store.subject, held)
         names.update(("subject", subject) for subject in subjects if subject is not None)
 
-    def apply(self, model: ServedModel, alike: Sequence[DeleteSamples]) -> None:
+    def apply(self, model: Model, alike: Sequence[DeleteSamples]) -> None:
         """Delete the samples of all."""
         model.delete(self.gone if len(alike) == 1 else [name for one in alike for name in one.gone])
 
@@ -390,7 +391,7 @@ class DeleteSamples(Erasure):
 class Fit(Command[None]):
     """Put a model that was fitted aside on the samples held, as the body says, in the place of the live one."""
 
-    def __init__(self, model: ServedModel, body: FitBody, key: IdempotencyKey | None = None) -> None:
+    def __init__(self, model: Model, body: FitBody, key: IdempotencyKey | None = None) -> None:
         super().__init__(key)
         self.model = model
         self.body = body
@@ -411,7 +412,7 @@ class Restore(Command[None]):
         See `ModelState`.
     """
 
-    def __init__(self, model: ServedModel, epoch: int, next_id: int) -> None:
+    def __init__(self, model: Model, epoch: int, next_id: int) -> None:
         super().__init__()
         self.model = model
         self.epoch = epoch
@@ -426,7 +427,7 @@ class Restore(Command[None]):
 # --- several commands
 
 
-def apply_all(model: ServedModel, commands: Sequence[Command[Any]]) -> None:
+def apply_all(model: Model, commands: Sequence[Command[Any]]) -> None:
     """Change a model by commands that touch nothing in common, in their order.
 
     Of an exact model neighbouring additions are made as one, and so are neighbouring deletions: the result is the
@@ -442,7 +443,7 @@ def apply_all(model: ServedModel, commands: Sequence[Command[Any]]) -> None:
         start = end
 
 
-def apply_held(model: ServedModel, commands: Sequence[Command[Any]]) -> None:
+def apply_held(model: Model, commands: Sequence[Command[Any]]) -> None:
     """Change a model that was fitted on the samples of another by commands that were planned for that one.
 
     A sliding window may hold fewer of them: what it does not hold is neither deleted nor replaced.
@@ -480,7 +481,7 @@ def with_generated(ids: Sequence[str | None], first: int) -> list[str]:
     return names
 
 
-def _is_same(model: ServedModel, samples: NewSamples, row: int, name: str, prepared: Prepared) -> bool:
+def _is_same(model: Model, samples: NewSamples, row: int, name: str, prepared: Prepared) -> bool:
     """Whether a sample that was sent is the one held. An expiry that was left out is not compared: it moves."""
     store = model.samples_
     expires = samples.expires[row]
@@ -489,8 +490,3 @@ def _is_same(model: ServedModel, samples: NewSamples, row: int, name: str, prepa
         and (expires is None or expires == store.expiry(name))
         and store.same_content(name, prepared, row)
     )
-
-
-def _others(rows: Sequence[int], n: int) -> list[int]:
-    left_out = set(rows)
-    return [row for row in range(n) if row not in left_out]

@@ -7,8 +7,6 @@ then loaded by a thread. When the cache cannot be written, the thread compiles a
 Nothing compiles on the event loop: whatever is about to be served is prepared before it is.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -18,18 +16,16 @@ import threading
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from oubli.app.progress import Progress, silent, within
 from oubli.core.data.schema import Schema, Task
 from oubli.core.jit.policy import NotKeptError, only_kept
+from oubli.core.model import Model
 from oubli.core.persistence import read_metadata
 from oubli.core.warmup import variant_of, warm_up, warm_up_influence
-
-if TYPE_CHECKING:
-    from oubli.app.storage.models import ServedModel
 
 log = logging.getLogger("oubli.compiling")
 
@@ -78,17 +74,17 @@ def prepare_model_file(path: Path) -> None:
     _prepare(key)
 
 
-def prepare_influence(model: ServedModel) -> None:
+def prepare_influence(model: Model) -> None:
     """Have ready what questions about the influence of samples run; call it in a thread of a server."""
     _prepare(_influence_key(model))
 
 
-def is_influence_prepared(model: ServedModel) -> bool:
+def is_influence_prepared(model: Model) -> bool:
     """Whether questions about influence can be answered without compiling or loading anything."""
     return _influence_key(model) in _prepared
 
 
-def _influence_key(model: ServedModel) -> _Key:
+def _influence_key(model: Model) -> _Key:
     return _key("influence", model.kind, model.task, model.schema_.cell_dtype, model.get_params())
 
 

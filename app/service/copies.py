@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from oubli.app.ledger.ledger import Ledger
     from oubli.app.service.lock import ModelLock
     from oubli.app.service.state import ModelState
-    from oubli.app.storage.models import ServedModel
     from oubli.app.storage.storage import Storage
     from oubli.app.threads import Threads
+    from oubli.core.model import Model
 
 T = TypeVar("T")
 
@@ -39,11 +39,11 @@ class ModelCopier:
     _lock: ModelLock
     _threads: Threads
 
-    async def copied(self) -> ServedModel:
+    async def copied(self) -> Model:
         """Return a copy of the live model without tags, and without anything of what has left."""
         return await self.cleaned(_wiped_copy)
 
-    async def cleaned(self, read: Callable[[ServedModel], T]) -> T:
+    async def cleaned(self, read: Callable[[Model], T]) -> T:
         """Rid the live model of tags and of what it keeps of samples that have left.
 
         Parameters
@@ -61,13 +61,13 @@ class ModelCopier:
         state.period += 1
         return found
 
-    async def let_go(self, old: ServedModel) -> None:
+    async def let_go(self, old: Model) -> None:
         """Overwrite a model that another one has taken the place of."""
         await self._lock.exclusive()  # whoever reads it in a thread has begun before
         await self._threads.save(partial(let_go_of, old))
 
 
-def _wiped_copy(model: ServedModel) -> ServedModel:
+def _wiped_copy(model: Model) -> Model:
     """Overwrite what the model keeps of samples that have left, then copy it."""
     model.wipe()
     return model.copy()

@@ -9,8 +9,8 @@ from oubli.core.errors import InputError
 from oubli.core.registry import KINDS
 
 if TYPE_CHECKING:
-    from oubli.app.storage.models import ServedModel
     from oubli.core.data.schema import Task
+    from oubli.core.model import Model
     from oubli.core.samples.store import SampleStore
 
 
@@ -28,7 +28,7 @@ def estimator_of(kind: str, task: Task, parameters: Mapping[str, Any]) -> Any:
     return KINDS[kind, task](**parameters)
 
 
-def another_estimator(kind: str, parameters: Mapping[str, Any], model: ServedModel) -> Any:
+def another_estimator(kind: str, parameters: Mapping[str, Any], model: Model) -> Any:
     """Make an unfitted estimator for the samples of a model; what is not given stays as it is.
 
     Raises
@@ -46,7 +46,7 @@ def another_estimator(kind: str, parameters: Mapping[str, Any], model: ServedMod
     return estimator_of(kind, model.task, {**estimator.get_params(), "random_state": estimator.seed_})
 
 
-def refit(estimator: Any, samples: SampleStore) -> ServedModel:
+def refit(estimator: Any, samples: SampleStore) -> Model:
     """Fit an estimator on samples, which belong to it from now on."""
-    fitted: ServedModel = estimator.fit_held(samples)
+    fitted: Model = estimator.fit_held(samples)
     return fitted

@@ -10,17 +10,14 @@ An erasure and a hold are compared by their periods. A period ends when the mode
 begins after that cannot hold what was unlearned before it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from oubli.app.service.state import ModelState
+from oubli.app.service.state import ModelState
 
 KINDS: dict[str, str] = {
     "rankings": "Rankings that influence jobs have made; they name samples. Forgotten.",
@@ -68,7 +65,7 @@ class Hold:
 
     __slots__ = ("_end", "_holders", "is_ended", "is_served_next", "kind", "period")
 
-    def __init__(self, holders: Holders, kind: str, end: Callable[[], object] | None, is_served_next: bool) -> None:
+    def __init__(self, holders: "Holders", kind: str, end: Callable[[], object] | None, is_served_next: bool) -> None:
         self.kind = kind
         self.period = holders.period
         self.is_served_next = is_served_next
@@ -88,7 +85,7 @@ class Hold:
         self._end = None
         self._holders.release(self)
 
-    def __enter__(self) -> Hold:
+    def __enter__(self) -> "Hold":
         return self
 
     def __exit__(

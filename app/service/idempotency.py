@@ -5,21 +5,16 @@ references. The ids of an answer are those of the repeated body; of generated on
 only the caller's key tells.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from oubli.app.errors import InvalidKeyError, RepeatedKeyError
 from oubli.app.ledger.entries import IdempotencyRecord
-
-if TYPE_CHECKING:
-    from oubli.app.ledger.ledger import Ledger, LedgerWorker
+from oubli.app.ledger.ledger import Ledger, LedgerWorker
 
 KEPT_MS = 86_400_000
 LONGEST = 255

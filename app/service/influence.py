@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from oubli.app.service.lock import ModelLock
     from oubli.app.service.results import Row
     from oubli.app.service.state import ModelState
-    from oubli.app.storage.models import ServedModel
     from oubli.app.threads import Threads
     from oubli.core.influence import Influence
+    from oubli.core.model import Model
 
 _LONG = 1.0  # seconds from which on a question is a job
 _MOST_KEPT = 20  # rankings
@@ -287,7 +287,7 @@ def _look(model: Any, question: Question) -> tuple[Any, list[Any]]:
 
 def _ask(
     asked: Any,
-    predicts: ServedModel | None,
+    predicts: Model | None,
     question: Question,
     method: str,
     progress: Callable[[int, int], None] | None,

@@ -7,8 +7,6 @@ leaf-refit                     one for each sample; with `single`, its own leave
 leave-one-out                  an unlearning for each sample, and the rows predicted anew
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from oubli.app.errors import ServiceError

@@ -7,8 +7,6 @@
 A job's state is an immutable record that is replaced as a whole, so that whoever looks sees one instant of it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import traceback

@@ -4,8 +4,6 @@ The files say themselves what they were compiled from (see `oubli.core.jit.polic
 and holds nothing but compiled code. Deleting it costs the time to compile again.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

@@ -14,8 +14,6 @@ else that is short. Work that leaves the loop for a thread is what this file is 
 A mutation that waits for a long prediction keeps later long predictions out, so it does not starve.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,7 +61,7 @@ class ModelLock:
         """How many requests wait for their turn."""
         return self._waiting
 
-    def mutation(self, *, refusable: bool = True) -> _Place:
+    def mutation(self, *, refusable: bool = True) -> "_Place":
         """Return ``async with`` for a mutation's turn: one at a time, in order of arrival.
 
         Parameters
@@ -73,7 +71,7 @@ class ModelLock:
         """
         return _Place(self, self.mutations, refusable)
 
-    def long_read(self) -> _Place:
+    def long_read(self) -> "_Place":
         """Return ``async with`` for a long prediction's turn; enter `reading` inside it."""
         return _Place(self, self._long_reads, refusable=True)
 

@@ -7,8 +7,6 @@ freed memory. So large arrays are maps of their own, which are gone when they ar
 free is given back after such work.
 """
 
-from __future__ import annotations
-
 import ctypes
 import logging
 import os

@@ -167,11 +167,6 @@ class ModelService:
         return self.state.stopped
 
     @property
-    def is_usable(self) -> bool:
-        """Whether the model can answer: no change of it was broken off halfway."""
-        return self.state.model.is_usable
-
-    @property
     def model_version(self) -> int:
         """Version of the samples held."""
         return self.state.version
@@ -290,15 +285,6 @@ class ModelService:
     def now_ms(self) -> int:
         """The time, in milliseconds since 1970; never runs backwards."""
         return self.clock.now_ms()
-
-    def latest_ms(self) -> int:
-        """Return the machine's time, which setting the clock back does not make earlier; see `Clock.latest_ms`."""
-        return self.clock.latest_ms()
-
-    @property
-    def newest_snapshot(self) -> Snapshot:
-        """The newest snapshot; raises `NoSnapshotError` or `EphemeralError`."""
-        return self.storage.newest
 
     # --- changing
 

@@ -22,9 +22,9 @@ from oubli.app.service.memory import let_go_of
 from oubli.app.service.restoration import drop_gone, dropped_fields
 from oubli.app.service.results import Restored
 from oubli.app.service.state import new_epoch
-from oubli.app.storage.models import LoadedModel, load_sent, read_notes
-from oubli.app.storage.snapshots import Snapshot, describe
+from oubli.app.storage.snapshots import Snapshot, describe, read_notes
 from oubli.core.errors import FileError
+from oubli.core.persistence import Loaded, load_foreign
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from oubli.app.service.lock import ModelLock
     from oubli.app.service.state import ModelState
     from oubli.app.service.writer import Writer
-    from oubli.app.storage.models import ServedModel
     from oubli.app.storage.storage import Storage
     from oubli.app.threads import Threads
     from oubli.app.times import Clock
+    from oubli.core.model import Model
     from oubli.core.samples.store import SampleStore
     from oubli.core.verification import Verification
 
@@ -54,7 +54,7 @@ _FEW_CHANGES = 32  # are made on the event loop, while nobody else changes anyth
 class _Filtered:
     """A model from a snapshot file, less what must not come back."""
 
-    model: ServedModel
+    model: Model
     snapshot: Snapshot
     dropped: dict[str, int]
 
@@ -307,7 +307,7 @@ class Rebuilder:
             "n_samples": n_samples,
         }
 
-    async def _verified(self, copy: ServedModel, hold: Hold) -> Verification:
+    async def _verified(self, copy: Model, hold: Hold) -> Verification:
         with hold:
             try:
                 return await self._threads.build(copy.verify)
@@ -318,7 +318,7 @@ class Rebuilder:
         taken = describe(path, read_notes(path))
         # Versions of another history cannot be compared: then everything known to be erased is dropped.
         since = taken.facts.model_version if taken.facts.lineage == self._storage.lineage else -1
-        loaded = load_sent(path)
+        loaded = load_foreign(path)
         return _Loaded(loaded.model, taken, since, _checked(loaded))
 
     def _require_same(self, epoch: int) -> None:
@@ -334,7 +334,7 @@ class Rebuilder:
 class _Loaded:
     """A model from a snapshot file."""
 
-    model: ServedModel
+    model: Model
     snapshot: Snapshot
     since: int
     checked: str  # how far, see `results.Restored`
@@ -348,13 +348,13 @@ class _Loaded:
         return _Filtered(self.model, self.snapshot, drop_gone(self.model, gone, now_ms))
 
 
-def _wiped_samples(model: ServedModel) -> SampleStore:
+def _wiped_samples(model: Model) -> SampleStore:
     """Overwrite what the model keeps of samples that have left, then copy those that it holds."""
     model.wipe()
     return model.samples_.copy()
 
 
-def _checked(loaded: LoadedModel) -> str:
+def _checked(loaded: Loaded) -> str:
     """Compare trees from a file with a fresh fit, where that is no long work; say how far they were checked.
 
     Raises

@@ -1,16 +1,12 @@
 """Reading the ledger: receipts as they are now, entries, public keys."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from oubli.app.errors import NoReceiptError
-
-if TYPE_CHECKING:
-    from oubli.app.ledger.entries import Receipt
-    from oubli.app.ledger.ledger import Ledger, LedgerWorker
-    from oubli.app.service.erasures import Deadline
+from oubli.app.ledger.entries import Receipt
+from oubli.app.ledger.ledger import Ledger, LedgerWorker
+from oubli.app.service.erasures import Deadline
 
 
 class Receipts:

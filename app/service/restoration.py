@@ -1,17 +1,13 @@
 """What a model that was kept aside must not bring back: samples that the ledger says are erased, or that expired."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from oubli.app.storage.models import ServedModel
+from oubli.core.model import Model
 
 KINDS = ("deletion", "rectification", "expiry")
 
 
-def drop_gone(model: ServedModel, gone: Mapping[str, str], now_ms: int) -> dict[str, int]:
+def drop_gone(model: Model, gone: Mapping[str, str], now_ms: int) -> dict[str, int]:
     """Delete samples from a model without a trace; return how many by kind.
 
     Parameters

@@ -1,15 +1,12 @@
 """What goes into the service and what comes out: plain records, no HTTP."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
-if TYPE_CHECKING:
-    from oubli.app.errors import StopReason
-    from oubli.app.storage.models import QueryResult
-    from oubli.core.samples.store import HeldSample
+from oubli.app.errors import StopReason
+from oubli.core.model import QueryResult
+from oubli.core.samples.store import HeldSample
 
 
 class Keep(Enum):
@@ -42,7 +39,7 @@ class NewSamples:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def take(self, positions: list[int]) -> NewSamples:
+    def take(self, positions: list[int]) -> "NewSamples":
         """Return some of the samples."""
         return NewSamples(
             [self.rows[i] for i in positions],

@@ -1,14 +1,10 @@
 """The state that requests see and mutations change: the model, and its place in its history."""
 
-from __future__ import annotations
-
 import secrets
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from oubli.app.errors import StopReason
-    from oubli.app.storage.models import ServedModel
+from oubli.app.errors import StopReason
+from oubli.core.model import Model
 
 
 @dataclass(slots=True)
@@ -61,7 +57,7 @@ class ModelState:
         Why the last change could not be written, although the disk and the model are sound. None when it could.
     """
 
-    model: ServedModel
+    model: Model
     version: int
     epoch: int
     seq: int = 0

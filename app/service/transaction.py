@@ -3,26 +3,20 @@
 Beside it what decides about them: how long they take, and which ids were erased lately.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
-from oubli.app.ledger.entries import with_idempotency
+from oubli.app.ledger.entries import Head, with_idempotency
+from oubli.app.ledger.ledger import Ledger
 from oubli.app.service.bodies import AddBody
 from oubli.app.service.commands import LARGE, AddSamples, Command, DeleteSamples, Erasure, apply_all
-from oubli.app.service.state import Pending
+from oubli.app.service.state import ModelState, Pending
 from oubli.app.storage.journal import Record
-
-if TYPE_CHECKING:
-    from oubli.app.ledger.entries import Head
-    from oubli.app.ledger.ledger import Ledger
-    from oubli.app.service.state import ModelState
-    from oubli.app.times import Clock
+from oubli.app.times import Clock
 
 LONGEST_PAUSE = 0.050  # seconds that a model may spend on the event loop on building parts of itself anew
 LOOP_BUDGET = 0.010  # seconds of work that may run on the event loop in one piece

@@ -5,8 +5,6 @@ since it was written, so an erasure is not finished before it is gone: one that 
 that is whole is restored without what was erased; see `rebuild`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import tempfile
@@ -15,13 +13,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from oubli.app.errors import UploadError
+from oubli.app.service.holders import Holders
 from oubli.app.storage.directory import TEMPORARY, flush_directory
-
-if TYPE_CHECKING:
-    from oubli.app.service.holders import Holders
 
 _CHUNK = 4 * 2**20  # bytes that are written to the file at once, in a thread
 

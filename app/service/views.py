@@ -1,17 +1,11 @@
 """What can be seen of a model: a page of samples, the model as a whole."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from oubli.app.errors import NotHeldError, StaleCursorError
 from oubli.app.service.results import Description, Page
-from oubli.app.storage.models import class_list
-
-if TYPE_CHECKING:
-    from oubli.app.service.state import ModelState
+from oubli.app.service.state import ModelState
+from oubli.core.data.schema import Task
 
 
 def page_of_samples(state: ModelState, *, subject: str | None, after: tuple[int, int] | None, limit: int) -> Page:
@@ -66,7 +60,7 @@ def describe(state: ModelState, *, durable: bool, overdue: int, expiry_paused: s
         parameters={**model.get_params(), "random_state": model.seed_},
         features=[{"name": c.name, "type": str(c.type), "dtype": str(c.dtype)} for c in schema.columns],
         label={"name": schema.label_name, "type": str(schema.label_type)},
-        classes=class_list(model),
+        classes=model.samples_.classes.classes_array().tolist() if model.task == Task.CLASSIFICATION else None,
         n_samples=model.n_samples_,
         model_version=state.version,
         lazy_tags=model.n_lazy_tags_,

@@ -11,8 +11,6 @@ model: the model changes after the flush, never before it. A flush that fails le
 changed any more until a restart reads what is there.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time
@@ -20,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import orjson
 
@@ -34,6 +32,7 @@ from oubli.app.errors import (
     StorageError,
     UnavailableError,
 )
+from oubli.app.ledger.ledger import LedgerWorker
 from oubli.app.service.commands import (
     AddSamples,
     Command,
@@ -44,17 +43,13 @@ from oubli.app.service.commands import (
     Restore,
     apply_all,
 )
+from oubli.app.service.lock import ModelLock
 from oubli.app.service.memory import let_go_of
+from oubli.app.service.state import ModelState
 from oubli.app.service.transaction import LOOP_BUDGET, Cost, Transaction
-from oubli.app.storage.journal import Record
-
-if TYPE_CHECKING:
-    from oubli.app.ledger.ledger import LedgerWorker
-    from oubli.app.service.lock import ModelLock
-    from oubli.app.service.state import ModelState
-    from oubli.app.storage.journal import Journal
-    from oubli.app.storage.models import ServedModel
-    from oubli.app.threads import Threads
+from oubli.app.storage.journal import Journal, Record
+from oubli.app.threads import Threads
+from oubli.core.model import Model
 
 log = logging.getLogger("oubli.service")
 
@@ -326,7 +321,7 @@ class Writer:
                 copy = await self._threads.save(partial(_planned_copy, self._state.model, transaction, command))
             await self._commit_copy(transaction, command, copy)
 
-    async def _commit_copy(self, transaction: Transaction, command: Command[Any], copy: ServedModel | None) -> None:
+    async def _commit_copy(self, transaction: Transaction, command: Command[Any], copy: Model | None) -> None:
         """Commit a command that was applied to a copy."""
         state = self._state
         if not command.is_written:
@@ -428,13 +423,13 @@ def _settle(future: asyncio.Future[R], command: Command[R], error: BaseException
         future.set_result(command.result())
 
 
-def _planned_copy(model: ServedModel, transaction: Transaction, command: Command[Any]) -> ServedModel | None:
+def _planned_copy(model: Model, transaction: Transaction, command: Command[Any]) -> Model | None:
     """Plan a command and apply it to a copy; None where nothing changes."""
     transaction.accepts(command)
     return None if command.body is None else _copy_with(model, command)
 
 
-def _copy_with(model: ServedModel, command: Command[Any]) -> ServedModel:
+def _copy_with(model: Model, command: Command[Any]) -> Model:
     """Apply a planned command to a copy."""
     copy = model.copy()
     apply_all(copy, [command])

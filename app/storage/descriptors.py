@@ -4,8 +4,6 @@ What fails because of that has written nothing, and works again as soon as other
 happens, connections are limited below what the process may open: the journal, snapshots and the ledger come first.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import resource

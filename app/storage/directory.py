@@ -5,8 +5,6 @@ itself is flushed, because a rename lives in the directory. Power may go at any 
 the old file or the new one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

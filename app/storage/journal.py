@@ -9,8 +9,6 @@
 A restart reads what is there.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

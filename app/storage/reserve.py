@@ -4,8 +4,6 @@ there     a file of zeros that nobody reads; ordinary records are refused when t
 given up  removed for an erasure; its room is for erasures, so ordinary records wait until it can be made again
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

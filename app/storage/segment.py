@@ -7,8 +7,6 @@ A segment gets its name when it is whole, so that a file with that name is eithe
 It is locked by the process that has it open; that spares the shared-memory file beside it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
@@ -65,7 +63,7 @@ class Segment:
         self._connection = connection
 
     @classmethod
-    def create(cls, directory: Path, first_seq: int) -> Segment:
+    def create(cls, directory: Path, first_seq: int) -> "Segment":
         """Make a new segment, on the disk when this returns.
 
         Raises
@@ -99,7 +97,7 @@ class Segment:
                 raise
 
     @classmethod
-    def open(cls, path: Path) -> Segment:
+    def open(cls, path: Path) -> "Segment":
         """Open a segment that is there; SQLite finishes or undoes what a killed process has begun.
 
         Raises
@@ -121,7 +119,7 @@ class Segment:
             raise
         return cls(path, connection)
 
-    def reopened(self) -> Segment:
+    def reopened(self) -> "Segment":
         """Close the segment and open it anew, without what was begun and not committed.
 
         Raises

@@ -6,8 +6,6 @@ snapshot, and the journal holds what came after either. When something was erase
 be gone: then the new snapshot is written twice, and both copies are the generations.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import shutil
@@ -18,9 +16,10 @@ from pathlib import Path
 
 from oubli.app.errors import FlushFailedError, NoSnapshotError, StartError, StorageError
 from oubli.app.storage.directory import DataDirectory, storage_errors
-from oubli.app.storage.models import ServedModel, load_kept, read_notes
 from oubli.core.bounds import LARGEST_COUNTER, Anything, Fields, Text, WholeText, require
 from oubli.core.errors import FileError, NewerFormatError
+from oubli.core.model import Model
+from oubli.core.persistence import load_own, read_metadata
 
 GENERATIONS = 2
 _NAME = re.compile(r"snapshot-(\d{8,})\.safetensors", re.ASCII)
@@ -82,7 +81,7 @@ class Facts:
         return {name: str(value) for name, value in asdict(self).items() if value is not None}
 
     @classmethod
-    def from_notes(cls, notes: Mapping[str, str]) -> Facts:
+    def from_notes(cls, notes: Mapping[str, str]) -> "Facts":
         """Read texts; a model file that the service did not write has version 0 and no lineage.
 
         Raises
@@ -129,7 +128,7 @@ class Recovered:
         Whether the trees were grown anew from the samples, because no snapshot has sound ones.
     """
 
-    model: ServedModel
+    model: Model
     snapshot: Snapshot
     notes: tuple[str, ...]
     regrown: bool = False
@@ -208,7 +207,7 @@ class SnapshotStore:
             for path in self._files():
                 try:
                     snapshot = describe(path, read_notes(path))
-                    loaded = load_kept(path, regrow=regrow)
+                    loaded = load_own(path, regrow=regrow)
                 except (FileError, OSError) as error:
                     if isinstance(error, NewerFormatError):
                         # Falling back would lose what the newer version learned and unlearned.
@@ -222,13 +221,13 @@ class SnapshotStore:
                     notes.append(f"the trees were grown anew from the samples in {path.name}")
                 elif problems:
                     notes.append(f"fell back to {path.name}; what came after it is read from the journal")
-                return Recovered(loaded.model, snapshot, tuple(notes), loaded.regrown)
+                return Recovered(loaded.model, snapshot, tuple(notes), bool(loaded.regrown))
         raise StartError(
             f"no snapshot in {self._directory.path} can be read. " + "; ".join(problems) + ". Restore the files from a "
             "backup, or start with another --data-dir (or an empty one) to train again"
         )
 
-    def write(self, model: ServedModel, facts: Facts) -> Snapshot:
+    def write(self, model: Model, facts: Facts) -> Snapshot:
         """Write a snapshot of a model without lazy tags that nobody changes meanwhile; older ones stay.
 
         Raises
@@ -303,7 +302,7 @@ class SnapshotStore:
         temporary.chmod(0o600)
         try:
             snapshot = describe(temporary, read_notes(temporary))
-            load_kept(temporary)
+            load_own(temporary)
         except FileError as error:
             raise StorageError(f"the snapshot read back is damaged ({error.rule})") from None
         return replace(snapshot, path=self._directory.publish(temporary, f"snapshot-{number:08d}.safetensors"))
@@ -315,6 +314,19 @@ class SnapshotStore:
         """Return the snapshot files, newest first."""
         files = [path for path in self._directory.path.iterdir() if _NAME.fullmatch(path.name)]
         return sorted(files, key=_number, reverse=True)
+
+
+def read_notes(path: Path) -> dict[str, str]:
+    """Return what the service noted beside the model in a file, and the model's digest; the rest is not checked.
+
+    Raises
+    ------
+    FileError
+        When it is not a sound model file.
+    """
+    document = read_metadata(path)
+    notes: dict[str, str] = {**document.get("extra", {}), "digest": document["digest"]}
+    return notes
 
 
 def describe(path: Path, notes: Mapping[str, str]) -> Snapshot:

@@ -6,8 +6,6 @@ written. After an error other than a lack of room the segment is opened anew fir
 acknowledged and nothing else.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

@@ -1,7 +1,5 @@
 """What the model of a service is kept in: the data directory with all that is in it, or nothing."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable
 from functools import partial
@@ -10,8 +8,8 @@ from pathlib import Path
 from oubli.app.errors import EphemeralError, StorageError
 from oubli.app.storage.directory import DataDirectory
 from oubli.app.storage.journal import Journal
-from oubli.app.storage.models import ServedModel
 from oubli.app.storage.snapshots import Facts, Snapshot, SnapshotStore
+from oubli.core.model import Model
 
 
 class Storage:
@@ -57,7 +55,7 @@ class Storage:
         """Whether the newest snapshot has taken in all records of the journal."""
         return self._snapshots is None or self._snapshots.newest_seq() == seq
 
-    def write(self, model: ServedModel, facts: Facts, *, twice: bool = False) -> Snapshot:
+    def write(self, model: Model, facts: Facts, *, twice: bool = False) -> Snapshot:
         """Write a snapshot of a model without lazy tags that nobody changes meanwhile.
 
         Parameters
@@ -80,7 +78,7 @@ class Storage:
             store.write_again()
         return snapshot
 
-    def write_instead(self, model: ServedModel, facts: Facts) -> Callable[[], None]:
+    def write_instead(self, model: Model, facts: Facts) -> Callable[[], None]:
         """Write both generations of another model than the live one; return what takes them back.
 
         Raises

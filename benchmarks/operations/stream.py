@@ -18,7 +18,7 @@ from oubli.app.service.background import SLICE_SECONDS, TagSlices
 from oubli.core import DynamicForestClassifier
 
 if TYPE_CHECKING:
-    from oubli.app.storage.models import ServedModel
+    from oubli.core.model import Model
 
 IDLE_SECONDS = 0.010
 TITLE = "Stream of 1 add, 1 delete, 2 queries"
@@ -129,7 +129,7 @@ class Idleness:
         arrival = time.perf_counter() + IDLE_SECONDS
         while self._forest.n_lazy_tags_ > 0:
             cpu = time.process_time()
-            self._slices.step(cast("ServedModel", self._forest))
+            self._slices.step(cast("Model", self._forest))
             late = time.perf_counter() - arrival
             if late >= 0:
                 return late, min(late, time.process_time() - cpu)

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array, Bools, Hashes, Ints, Reals, Slots
 from oubli.core.boosting.digest import base_texts, tree_digests
 from oubli.core.boosting.loss import sigmoids, softmaxes
 from oubli.core.boosting.predict import answer_one, raw_scores
 from oubli.core.boosting.state import Trees
-from oubli.core.engine import Counterpart, Engine, Slots
+from oubli.core.engine import Counterpart, Engine
 from oubli.core.errors import CapacityError
 from oubli.core.samples.arrays import Problem
 
@@ -29,7 +29,7 @@ class BoostedEngine(Engine):
     format = 1
 
     n_features: int
-    categorical: npt.NDArray[np.bool_]
+    categorical: Bools
     is_classification: bool
 
     @property
@@ -43,7 +43,7 @@ class BoostedEngine(Engine):
         """Trees held, those that predictions leave out included."""
 
     @abstractmethod
-    def gains(self) -> npt.NDArray[np.float64]:
+    def gains(self) -> Reals:
         """Sum of the gains of all splits by feature, float64[d]."""
 
     @abstractmethod
@@ -51,20 +51,15 @@ class BoostedEngine(Engine):
         """Name the counters kept that the samples of `slots`, which are all, do not confirm."""
 
     @staticmethod
-    def check_capacity(settings: Any, n_samples: int, n_slots: int = 0) -> None:  # noqa: D102 - inherited
+    def check_capacity(settings: Any, n_samples: int, n_slots: int = 0) -> None:
         if n_samples > MAX_SAMPLES:
             raise CapacityError(f"a boosted model holds at most {MAX_SAMPLES} samples")
 
     # -- reading --------------------------------------------------------------------------------
 
-    def predict(  # noqa: D102 - inherited
-        self,
-        cells: npt.NDArray[Any],
-        category_hashes: npt.NDArray[np.uint64],
-        class_order: npt.NDArray[np.int64],
-        problem: Callable[[], Problem],
-        frozen: bool,
-    ) -> npt.NDArray[np.float64]:
+    def predict(
+        self, cells: Array, category_hashes: Hashes, class_order: Ints, problem: Callable[[], Problem], frozen: bool
+    ) -> Reals:
         trees = self.trees
         is_regression = not self.is_classification
         n_outputs = 1 if is_regression else len(class_order)
@@ -84,7 +79,7 @@ class BoostedEngine(Engine):
             answers = _saturated(answers)
         return answers[:, 0] if is_regression else answers
 
-    def raw_scores(self, cells: npt.NDArray[Any], category_hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
+    def raw_scores(self, cells: Array, category_hashes: Hashes) -> Reals:
         """Raw scores F of each row, float64[n, groups]."""
         trees = self.trees
         scores = np.empty((len(cells), trees.n_groups))
@@ -92,16 +87,16 @@ class BoostedEngine(Engine):
             raw_scores(trees.nodes, trees.roots, trees.base, trees.unit, cells, category_hashes, scores)
         return scores if trees.unit < _HUGE else _saturated(scores)
 
-    def importances(self) -> npt.NDArray[np.float64]:  # noqa: D102 - inherited
+    def importances(self) -> Reals:
         gains = self.gains()
         total = gains.sum()
         return gains / total if total > 0 else gains
 
-    def header(self) -> dict[str, Any]:  # noqa: D102 - inherited
+    def header(self) -> dict[str, Any]:
         trees = self.trees
         return {**self.settings.to_dict(), "base": base_texts(trees.base), "unit": trees.unit.hex()}
 
-    def digests(self, class_order: npt.NDArray[np.int64]) -> list[str]:  # noqa: D102 - inherited
+    def digests(self, class_order: Ints) -> list[str]:
         return tree_digests(self.trees)
 
     # -- what it costs --------------------------------------------------------------------------
@@ -112,7 +107,7 @@ class BoostedEngine(Engine):
         n_trees: int = self.settings.n_estimators * groups
         return problem.n_samples * self.n_features * n_trees / _CELLS_A_SECOND
 
-    def seconds_to_verify(self, problem: Problem) -> float:  # noqa: D102 - inherited
+    def seconds_to_verify(self, problem: Problem) -> float:
         return problem.n_samples * self.n_features / _READ_A_SECOND + 10 * self.seconds_to_fit(problem)
 
     def seconds_to_change(self, n_changed: int, problem: Problem) -> float:
@@ -120,12 +115,8 @@ class BoostedEngine(Engine):
         # Mostly a small part of it, but how far a change goes on is not known before it is made.
         return self.seconds_to_fit(problem)
 
-    def takes_long(  # noqa: D102 - inherited
-        self,
-        n_changed: int,
-        row: Callable[[], tuple[npt.NDArray[Any], npt.NDArray[np.uint64]]],
-        problem: Callable[[], Problem],
-        seconds: float,
+    def takes_long(
+        self, n_changed: int, row: Callable[[], tuple[Array, Hashes]], problem: Callable[[], Problem], seconds: float
     ) -> bool:
         return self.seconds_to_change(n_changed, problem()) > seconds
 
@@ -139,6 +130,6 @@ class BoostedEngine(Engine):
         return wrong
 
 
-def _saturated(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _saturated(values: Reals) -> Reals:
     """Values that lie beyond the largest number, as that number."""
     return np.clip(values, -_LARGEST, _LARGEST, out=values)

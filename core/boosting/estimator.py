@@ -2,9 +2,7 @@
 
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from oubli.core.array_types import Reals
 from oubli.core.boosting.engine import BoostedEngine
 from oubli.core.model import Model
 
@@ -16,7 +14,7 @@ class BoostedModel(Model):
 
     engine_: BoostedEngine
 
-    def raw_scores(self, X: Any) -> npt.NDArray[np.float64]:
+    def raw_scores(self, X: Any) -> Reals:
         """Raw scores F of each row, float64[n, groups]: log-odds of the second class of two, or one score a class."""
         self._check_names(X)
         return self.engine_.raw_scores(*self._encode_queries(X))

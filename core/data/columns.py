@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array, Bools
+from oubli.core.data.tables import RawColumn
 from oubli.core.data.values import (
     FLOAT32_BITS,
     FLOAT32_EXACT,
@@ -25,9 +26,6 @@ from oubli.core.data.values import (
     number,
 )
 from oubli.core.errors import InputError
-
-if TYPE_CHECKING:
-    from oubli.core.data.tables import RawColumn
 
 PLAIN_NUMBERS = frozenset({float, int, type(None)})
 _TEXTS = frozenset({str, type(None)})
@@ -70,7 +68,7 @@ def _each(values: Iterable[Any], convert_value: Callable[[Any], _T], column: Col
     return result
 
 
-def check_exact(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None, column: Column) -> None:
+def check_exact(values: Array, missing: Bools | None, column: Column) -> None:
     """Refuse integers that the column's dtype cannot hold exactly."""
     inexact = inexact_integers(values, column.dtype)
     if missing is not None:
@@ -81,7 +79,7 @@ def check_exact(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None,
         raise InputError(rule, row=row, field=column.name, value=values[row].item())
 
 
-def inexact_integers(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.bool_]:
+def inexact_integers(values: Array, dtype: str) -> Bools:
     """Tell which integers of an array a float dtype cannot hold exactly."""
     if values.dtype.kind == "b" or values.dtype.itemsize < 4:
         return np.zeros(len(values), np.bool_)
@@ -99,7 +97,7 @@ def inexact_integers(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.boo
     return result
 
 
-def round_numbers(values: npt.NDArray[Any], column: Column) -> npt.NDArray[Any]:
+def round_numbers(values: Array, column: Column) -> Array:
     """Round floats to the column's dtype, with one NaN, no -0.0 and no infinity."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         result = values.astype(column.dtype)
@@ -112,7 +110,7 @@ def round_numbers(values: npt.NDArray[Any], column: Column) -> npt.NDArray[Any]:
     return result
 
 
-def canonical_cells(columns: Sequence[Column], cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def canonical_cells(columns: Sequence[Column], cells: Array) -> Array:
     """Return cells as `round_numbers` makes them: one NaN, no -0.0, numbers of each column's precision.
 
     Parameters
@@ -140,12 +138,12 @@ def canonical_cells(columns: Sequence[Column], cells: npt.NDArray[Any]) -> npt.N
     return result
 
 
-def encode_numbers(raw: "RawColumn", column: Column) -> npt.NDArray[Any]:
+def encode_numbers(raw: "RawColumn", column: Column) -> Array:
     """Encode a numeric column."""
     values, missing = raw.values, raw.missing
     if isinstance(values, list):
         types = set(map(type, values))
-        source: npt.NDArray[Any] | None = None
+        source: Array | None = None
         if types <= PLAIN_NUMBERS:
             try:
                 source = np.array(values, dtype=np.float64)
@@ -166,7 +164,7 @@ def encode_numbers(raw: "RawColumn", column: Column) -> npt.NDArray[Any]:
     return result
 
 
-def encode_booleans(raw: "RawColumn", column: Column) -> npt.NDArray[Any]:
+def encode_booleans(raw: "RawColumn", column: Column) -> Array:
     """Encode a boolean column."""
     values, missing = raw.values, raw.missing
     if isinstance(values, list):

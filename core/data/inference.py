@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array
 from oubli.core.data.columns import inexact_integers
 from oubli.core.data.tables import Frame, RawColumn, Rows, read_table
 from oubli.core.data.targets import read_label_column
@@ -113,7 +113,7 @@ def _infer_column(raw: RawColumn, name: str) -> Column:
     return Column(name, ColumnType.NUMERIC, _float_width(values))
 
 
-def _float_width(values: npt.NDArray[Any]) -> str:
+def _float_width(values: Array) -> str:
     """Return the dtype that a column of numbers needs."""
     if values.dtype.kind != "f":
         return "float64" if inexact_integers(values, "float32").any() else "float32"
@@ -205,7 +205,7 @@ def _kind_of(value: Any) -> type:
     return float if isinstance(value, (float, np.floating)) else str if isinstance(value, str) else object
 
 
-def _refuse_continuous(values: npt.NDArray[Any], name: str) -> None:
+def _refuse_continuous(values: Array, name: str) -> None:
     finite = values[np.isfinite(values)]
     if (finite != np.floor(finite)).any():
         raise InputError(

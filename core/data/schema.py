@@ -17,8 +17,8 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array, Bools
 from oubli.core.data.inference import infer_columns, infer_label_type
 from oubli.core.data.values import Column, ColumnType, LabelType, Task, check_name, read_member
 from oubli.core.errors import InputError
@@ -84,7 +84,7 @@ class Schema:
         return np.dtype(np.float64 if any(c.dtype == "float64" for c in self.columns) else np.float32)
 
     @cached_property
-    def categorical_mask(self) -> npt.NDArray[np.bool_]:
+    def categorical_mask(self) -> Bools:
         """Which columns are categorical; bool[n_features]."""
         return np.array([c.type is ColumnType.CATEGORICAL for c in self.columns], dtype=np.bool_)
 
@@ -158,7 +158,7 @@ class Schema:
         y: Any,
         *,
         task: Task | str,
-        categorical_features: Sequence[Any] | npt.NDArray[Any] | None = None,
+        categorical_features: Sequence[Any] | Array | None = None,
         label_name: str = "label",
     ) -> Self:
         """Infer the types of columns and label.

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array, Bools
 from oubli.core.errors import InputError, shorten
 
 _FLOAT32_EXACT = 2**24  # as in `values.py`
@@ -45,8 +45,8 @@ class RawColumn:
         Whether the column declares itself as text or categories, so that numbers in it are names.
     """
 
-    values: npt.NDArray[Any] | list[Any]
-    missing: npt.NDArray[np.bool_] | None = None
+    values: Array | list[Any]
+    missing: Bools | None = None
     text: bool = False
 
     def __len__(self) -> int:
@@ -62,7 +62,7 @@ class RawColumn:
 class Matrix:
     """A 2-d array of booleans, integers or floats."""
 
-    values: npt.NDArray[Any]
+    values: Array
 
     @property
     def n_rows(self) -> int:
@@ -159,7 +159,7 @@ def read_table(X: Any) -> Table:
     return table
 
 
-def _read_array(X: npt.NDArray[Any]) -> Table:
+def _read_array(X: Array) -> Table:
     if X.dtype.kind == "c":
         raise InputError(COMPLEX)
     if X.ndim != 2:
@@ -177,7 +177,7 @@ def _read_array(X: npt.NDArray[Any]) -> Table:
     return Rows(X.tolist())
 
 
-def _unmasked(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _unmasked(values: Array) -> Array:
     """Return a masked array as a plain one with None where it is masked."""
     masked = np.ma.getmaskarray(values)
     plain = np.ma.getdata(values)
@@ -187,7 +187,7 @@ def _unmasked(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return plain
 
 
-def plain_array(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def plain_array(values: Array) -> Array:
     """Return an array of a kind b, i, u or f in the machine's byte order and at most 8 bytes wide."""
     if values.dtype.itemsize > 8:
         return values.astype(np.float64)
@@ -285,7 +285,7 @@ def read_series(series: Any, field: str) -> RawColumn:
     return read_vector(np.asarray(series), field)
 
 
-def read_vector(values: npt.NDArray[Any], field: str) -> RawColumn:
+def read_vector(values: Array, field: str) -> RawColumn:
     """Read a 1-d array."""
     if isinstance(values, np.ma.MaskedArray):
         values = _unmasked(values)

@@ -15,8 +15,8 @@ import warnings
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array, Reals
 from oubli.core.data.tables import COMPLEX, RawColumn, read_series, read_vector
 from oubli.core.data.values import INT64, Label, LabelType, canonical_label, is_missing
 from oubli.core.errors import DataConversionWarning, InputError, for_scikit_learn
@@ -78,7 +78,7 @@ def _check_length(raw: RawColumn, n: int, name: str) -> None:
         raise InputError(f"X has {n} rows, y has {len(raw)} labels: give one label for each row", field=name)
 
 
-def encode_targets(y: Any, n: int, name: str = "label") -> npt.NDArray[np.float64]:
+def encode_targets(y: Any, n: int, name: str = "label") -> Reals:
     """Encode the targets of a regression.
 
     Returns
@@ -98,7 +98,7 @@ def encode_targets(y: Any, n: int, name: str = "label") -> npt.NDArray[np.float6
     return result
 
 
-def _may_be_inexact(values: npt.NDArray[Any]) -> bool:
+def _may_be_inexact(values: Array) -> bool:
     if values.dtype.kind not in "iu" or values.dtype.itemsize < 8:
         return False
     return bool((values > _FLOAT64_EXACT).any() or (values.dtype.kind == "i" and (values < -_FLOAT64_EXACT).any()))

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from oubli.core.engine import Arrays, Counterpart, Engine, Progress, Shape, Slots
+from oubli.core.array_types import Array, Arrays, Hashes, Ints, Reals, Slots
+from oubli.core.engine import Counterpart, Engine, Progress, Shape
 from oubli.core.errors import CapacityError
 from oubli.core.forest import check, leftovers, quantisation, serialise
 from oubli.core.forest.compare import compare_forests
@@ -37,10 +37,10 @@ class Targets(NamedTuple):
 
     scale: quantisation.TargetScale
     exponent: int  # that of the scale
-    numbers: npt.NDArray[np.int64]  # int64[n_slots]; 0 in slots that hold no sample
+    numbers: Ints  # int64[n_slots]; 0 in slots that hold no sample
 
 
-def _targets_of(y: npt.NDArray[np.float64], slots: Slots) -> Targets:
+def _targets_of(y: Reals, slots: Slots) -> Targets:
     scale = quantisation.TargetScale()
     scale.count(y[slots], 1)
     return Targets(scale, scale.exponent, quantisation.quantise(y, scale.exponent))
@@ -69,7 +69,7 @@ class ForestEngine(Engine):
     # -- learning -------------------------------------------------------------------------------
 
     @staticmethod
-    def check_capacity(settings: ForestSettings, n_samples: int, n_slots: int = 0) -> None:  # noqa: D102 - inherited
+    def check_capacity(settings: ForestSettings, n_samples: int, n_slots: int = 0) -> None:
         # Slots that are free have entries, too.
         if places_of(settings, n_samples if n_samples > n_slots else n_slots) > MAX_ENTRIES:
             raise CapacityError(
@@ -85,14 +85,14 @@ class ForestEngine(Engine):
         """The samples as the kernels read them."""
         return problem.data if self.targets is None else _data_of(problem.data, self.targets)
 
-    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:  # noqa: D102 - inherited
+    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
         ensemble = self.ensemble.emptied(len(problem.ranks))
         targets = None if self.targets is None else _targets_of(problem.y, slots)
         ensemble.fit(_data_of(problem.data, targets), slots, progress)
         # One statement: no exception comes between its parts.
         self.ensemble, self.targets = ensemble, targets
 
-    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
         # Tags are left in any case: what a mutation has to do is never more than counting.
         ensemble, changes = self.ensemble, self.changes
         ensemble.widen(len(problem.ranks))
@@ -112,7 +112,7 @@ class ForestEngine(Engine):
             # Planting needs nothing of what has been left halfway, and gives the same trees in the end.
             ensemble.become(ensemble.planted(data, problem.slots()))
 
-    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
         targets = self.targets
         if len(slots) > _REPLANT_SHARE * problem.n_samples:
             self._plant_without(problem, slots)
@@ -144,7 +144,7 @@ class ForestEngine(Engine):
         self.targets = targets
         ensemble.become(planted)
 
-    def _take_targets(self, old: Targets, y: npt.NDArray[np.float64], slots: Slots) -> bool:
+    def _take_targets(self, old: Targets, y: Reals, slots: Slots) -> bool:
         """Take in the targets of new samples; whether the scale of all has moved. Adds to `changes.undo`."""
         scale, numbers = old.scale.copy(), old.numbers
         scale.count(y[slots], 1)
@@ -170,7 +170,7 @@ class ForestEngine(Engine):
             self.targets.numbers[slots] = 0
 
     @property
-    def n_tags(self) -> int:  # noqa: D102 - inherited
+    def n_tags(self) -> int:
         return self.ensemble.n_tags
 
     def resolve(self, problem: Problem, max_tags: int | None = None) -> int:
@@ -183,21 +183,16 @@ class ForestEngine(Engine):
 
     # -- reading --------------------------------------------------------------------------------
 
-    def predict(  # noqa: D102 - inherited
-        self,
-        cells: npt.NDArray[Any],
-        category_hashes: npt.NDArray[np.uint64],
-        class_order: npt.NDArray[np.int64],
-        problem: Callable[[], Problem],
-        frozen: bool,
-    ) -> npt.NDArray[np.float64]:
+    def predict(
+        self, cells: Array, category_hashes: Hashes, class_order: Ints, problem: Callable[[], Problem], frozen: bool
+    ) -> Reals:
         ensemble, targets = self.ensemble, self.targets
         if ensemble.n_tags == 0:
             sums, n_planted = ensemble.sum_resolved_leaves(cells, category_hashes)
         else:
             sums, n_planted = ensemble.sum_leaves(self.data(problem()), cells, category_hashes, frozen=frozen)
         if targets is None:
-            probabilities: npt.NDArray[np.float64] = sums.take(class_order, axis=1)
+            probabilities: Reals = sums.take(class_order, axis=1)
             probabilities /= n_planted
             return probabilities
         means = sums[:, 0] / n_planted
@@ -208,17 +203,17 @@ class ForestEngine(Engine):
         largest = np.finfo(np.float64).max
         return values.clip(-largest, largest)
 
-    def importances(self) -> npt.NDArray[np.float64]:  # noqa: D102 - inherited
+    def importances(self) -> Reals:
         return feature_importances(self.ensemble.trees, self.n_features, self.settings.criterion)
 
-    def header(self) -> dict[str, Any]:  # noqa: D102 - inherited
+    def header(self) -> dict[str, Any]:
         header = self.settings.to_dict()
         del header["is_regression"]
         header["n_estimators"] = header.pop("n_trees")
         header["exponent"] = 0 if self.targets is None else self.targets.exponent
         return header
 
-    def digests(self, class_order: npt.NDArray[np.int64]) -> list[str]:  # noqa: D102 - inherited
+    def digests(self, class_order: Ints) -> list[str]:
         settings = self.settings
         return [
             tree_digest(self.ensemble.trees, tree, settings.is_regression, class_order)
@@ -226,17 +221,17 @@ class ForestEngine(Engine):
         ]
 
     @property
-    def nbytes(self) -> int:  # noqa: D102 - inherited
+    def nbytes(self) -> int:
         return self.ensemble.nbytes
 
-    def seconds_to_verify(self, problem: Problem) -> float:  # noqa: D102 - inherited
+    def seconds_to_verify(self, problem: Problem) -> float:
         settings, n = self.settings, problem.n_samples
         n_counted = n * settings.occurrences * settings.max_features * (2 + math.log2(n + 1))
         return (n_counted + n * self.n_features * _CELLS_OF_READING) / _CELLS_A_SECOND
 
     # -- keeping --------------------------------------------------------------------------------
 
-    def copy(self) -> Self:  # noqa: D102 - inherited
+    def copy(self) -> Self:
         other = super().counterpart()
         other.ensemble = self.ensemble.copy()
         if self.targets is not None:
@@ -258,18 +253,18 @@ class ForestEngine(Engine):
         """
         self.ensemble.wipe_working_space()
 
-    def shred(self) -> None:  # noqa: D102 - inherited
+    def shred(self) -> None:
         self.ensemble.shred()
         if self.targets is not None:
             aligned.shred([self.targets.numbers])
 
-    def arrays(self) -> Arrays:  # noqa: D102 - inherited
+    def arrays(self) -> Arrays:
         return self.ensemble.state()
 
-    def notes(self) -> dict[str, Any]:  # noqa: D102 - inherited
+    def notes(self) -> dict[str, Any]:
         return {"n_classes": self.ensemble.width}
 
-    def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:  # noqa: D102 - inherited
+    def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:
         ensemble = self.ensemble
         ensemble.widen(arrays["leaves.statistics"].shape[1])
         ensemble.restore(arrays, n_slots=len(problem.held))
@@ -279,13 +274,11 @@ class ForestEngine(Engine):
         leftovers.check_leftovers(ensemble, slots)
 
     @staticmethod
-    def bytes_asked(settings: ForestSettings, shape: Shape, arrays: Arrays) -> int:  # noqa: D102 - inherited
+    def bytes_asked(settings: ForestSettings, shape: Shape, arrays: Arrays) -> int:
         return serialise.bytes_asked(settings, shape, arrays)
 
     @classmethod
-    def check_file(  # noqa: D102 - inherited
-        cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool
-    ) -> None:
+    def check_file(cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool) -> None:
         if with_trees:
             check.check_parts(document, arrays)
         else:
@@ -300,11 +293,11 @@ class ForestEngine(Engine):
         live = self.ensemble, slots, problem.class_order()
         return compare_forests(live, (fresh.engine.ensemble, fresh.slots, fresh.problem.class_order()))
 
-    def check_invariants(self, problem: Problem, slots: Slots) -> None:  # noqa: D102 - inherited
+    def check_invariants(self, problem: Problem, slots: Slots) -> None:
         check_invariants(self.ensemble, self.data(problem), slots)
 
 
-def _scale_moves_without(targets: Targets, y: npt.NDArray[np.float64]) -> bool:
+def _scale_moves_without(targets: Targets, y: Reals) -> bool:
     """Whether the scale of all targets moves when samples with these leave."""
     # A target far below the scale cannot move it.
     if float(np.abs(y).max()) * 2.0**quantisation.EXPONENT_STEP < 2.0 ** min(targets.exponent, 1023):

@@ -5,11 +5,12 @@ here enlarge the pool and call again. Nothing here knows ids, labels or categori
 """
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.array_types import Arrays, Hashes, Ints, Reals
 from oubli.core.errors import CapacityError
 from oubli.core.forest import state as nodes
 from oubli.core.forest import workspace as inputs
@@ -145,7 +146,7 @@ class Ensemble:
     def _empty_trees(self) -> Trees:
         return empty_trees(self.settings.n_trees, self.width, self._counter_dtype)
 
-    def _blocks_over(self, longs: npt.NDArray[np.int64]) -> Blocks:
+    def _blocks_over(self, longs: Ints) -> Blocks:
         return blocks_over(longs, is_regression=self.settings.is_regression)
 
     def _empty_blocks(self, capacity: int) -> Blocks:
@@ -264,13 +265,13 @@ class Ensemble:
         """Take over everything from an ensemble that `planted` made of this one, in one step."""
         self.__dict__.update(other.__dict__)
 
-    def planted(self, data: Data, slots: npt.NDArray[np.int64]) -> Self:
+    def planted(self, data: Data, slots: Ints) -> Self:
         """An ensemble with the samples of `slots` in the roots of its trees, to be grown; this one stays as it is."""
         other = self.aside()
         other.plant(data, slots)
         return other
 
-    def plant(self, data: Data, slots: npt.NDArray[np.int64]) -> None:
+    def plant(self, data: Data, slots: Ints) -> None:
         """Forget all trees and put the samples of `slots` into their roots, to be grown."""
         self.trees = self._empty_trees()
         self.blocks = self._empty_blocks(2)
@@ -282,12 +283,7 @@ class Ensemble:
         plant(self.trees, data, self.parameters, self.scratch, slots, counts)
         self.is_planted = True
 
-    def fit(
-        self,
-        data: Data,
-        slots: npt.NDArray[np.int64],
-        progress: Callable[[int, int], None] | None = None,
-    ) -> None:
+    def fit(self, data: Data, slots: Ints, progress: Callable[[int, int], None] | None = None) -> None:
         """Grow all trees from nothing on the samples of `slots`, calling progress(done, total)."""
         self.plant(data, slots)
         n_trees = self.settings.n_trees
@@ -304,7 +300,7 @@ class Ensemble:
         n_spare = 3 * self._n_planted + 16 * n_new * self.settings.occurrences + 64
         return len(self.trees.members) + 2 * n_spare > MAX_ENTRIES
 
-    def reserve(self, slots: npt.NDArray[np.int64]) -> None:
+    def reserve(self, slots: Ints) -> None:
         """Make room for the samples in `slots`, so that `add` needs to make none, unless nearly all leaves are full."""
         n, trees, occurrences = len(slots), self.trees, self.settings.occurrences
         top = slots.item() + 1 if n == 1 else int(slots.max()) + 1
@@ -314,15 +310,15 @@ class Ensemble:
         if len(trees.members) - trees.meta.item(nodes.N_MEMBERS) < n_spare:
             self._reserve_members(n_spare + n_spare // 2)
 
-    def add(self, data: Data, slots: npt.NDArray[np.int64]) -> None:
+    def add(self, data: Data, slots: Ints) -> None:
         """Learn the samples in `slots`; in a critical section, after `reserve`."""
         self._update(data, slots, ADD)
 
-    def delete(self, data: Data, slots: npt.NDArray[np.int64]) -> None:
+    def delete(self, data: Data, slots: Ints) -> None:
         """Unlearn the samples in `slots`, whose cells, targets and id hashes are still in place; in a section."""
         self._update(data, slots, DELETE)
 
-    def _update(self, data: Data, slots: npt.NDArray[np.int64], sign: int) -> None:
+    def _update(self, data: Data, slots: Ints, sign: int) -> None:
         done = 0
         scratch = self._update_scratch
         if scratch.permutation is not self.scratch.permutation:
@@ -395,13 +391,8 @@ class Ensemble:
     # -- reading --------------------------------------------------------------------------------
 
     def sum_leaves(
-        self,
-        data: Data,
-        cells: npt.NDArray[np.floating],
-        category_hashes: npt.NDArray[np.uint64],
-        *,
-        frozen: bool,
-    ) -> tuple[npt.NDArray[np.float64], int]:
+        self, data: Data, cells: npt.NDArray[np.floating], category_hashes: Hashes, *, frozen: bool
+    ) -> tuple[Reals, int]:
         """Sum over the non-empty trees what each query's leaf says; also the number of such trees.
 
         Returns float64[n, n_classes] sums of class shares by class code, or float64[n, 1] sums of
@@ -415,8 +406,8 @@ class Ensemble:
         return self.sum_resolved_leaves(cells, category_hashes)
 
     def _sum_leaves_frozen(
-        self, data: Data, cells: npt.NDArray[np.floating], category_hashes: npt.NDArray[np.uint64]
-    ) -> tuple[npt.NDArray[np.float64], int]:
+        self, data: Data, cells: npt.NDArray[np.floating], category_hashes: Hashes
+    ) -> tuple[Reals, int]:
         self._reserve_scratch(data)
         sums = np.zeros((len(cells), 1 if self.settings.is_regression else self.width))
         n_planted = sum_leaves_frozen(
@@ -425,9 +416,7 @@ class Ensemble:
         )  # fmt: skip
         return sums, n_planted
 
-    def sum_resolved_leaves(
-        self, cells: npt.NDArray[np.floating], category_hashes: npt.NDArray[np.uint64]
-    ) -> tuple[npt.NDArray[np.float64], int]:
+    def sum_resolved_leaves(self, cells: npt.NDArray[np.floating], category_hashes: Hashes) -> tuple[Reals, int]:
         """The same for a forest without tags."""
         is_regression = self.settings.is_regression
         sums = np.zeros((len(cells), 1 if is_regression else self.width))
@@ -438,9 +427,7 @@ class Ensemble:
         )  # fmt: skip
         return sums, n_planted
 
-    def _resolve_for(
-        self, data: Data, cells: npt.NDArray[np.floating], category_hashes: npt.NDArray[np.uint64]
-    ) -> None:
+    def _resolve_for(self, data: Data, cells: npt.NDArray[np.floating], category_hashes: Hashes) -> None:
         # Many queries meet most tags; growing subtrees whole is then cheaper than path by path.
         if 4 * len(cells) > self._largest_tree():
             self.resolve(data)
@@ -477,12 +464,12 @@ class Ensemble:
         other.scratch = self.cleared_scratch()
         return other
 
-    def state(self) -> dict[str, npt.NDArray[Any]]:
+    def state(self) -> Arrays:
         """The arrays in use, by name, for a file; all tags must have been resolved."""
         self.wipe_working_space()
         return pack(self.trees, self.blocks.longs)
 
-    def restore(self, arrays: dict[str, npt.NDArray[Any]], n_slots: int) -> None:
+    def restore(self, arrays: Arrays, n_slots: int) -> None:
         """Take over arrays that `state` gave; `n_slots` is the number of slots of the samples.
 
         Raises

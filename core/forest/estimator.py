@@ -1,16 +1,14 @@
 """The forest's estimators, as users meet them."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oubli.core.classification import Classifier
+from oubli.core.data.schema import Schema
 from oubli.core.forest.engine import ForestEngine
 from oubli.core.forest.parameters import ForestSettings, read_settings
 from oubli.core.model import Model
 from oubli.core.regression import Regressor
-
-if TYPE_CHECKING:
-    from oubli.core.data.schema import Schema
 
 
 class _Forest(Model):

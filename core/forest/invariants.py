@@ -7,8 +7,8 @@ splits are, for the digest.
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Ints
 from oubli.core.forest import state as n
 from oubli.core.forest.blocks import ATTRIBUTE, ATTRIBUTE_SIZE, IS_COUNTED, N_ATTRIBUTES, NEXT_FREE
 from oubli.core.forest.split import side_of
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oubli.core.forest.ensemble import Ensemble
 
 
-def check_invariants(ensemble: "Ensemble", data: Data, slots: npt.NDArray[np.int64]) -> None:
+def check_invariants(ensemble: "Ensemble", data: Data, slots: Ints) -> None:
     """Check that the trees hold the samples of `slots` and nothing else, and are sound.
 
     Raises
@@ -51,7 +51,7 @@ def _require(condition: Any, rule: str) -> None:
         raise AssertionError(rule)
 
 
-def _expected_members(ensemble: "Ensemble", data: Data, slots: npt.NDArray[np.int64]) -> list[set[int]]:
+def _expected_members(ensemble: "Ensemble", data: Data, slots: Ints) -> list[set[int]]:
     """For each tree, the entries of the samples that drew it."""
     settings = ensemble.settings
     expected: list[set[int]] = [set() for _ in range(settings.n_trees)]

@@ -7,8 +7,8 @@ deleted samples.
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Bools, Ints
 from oubli.core.bounds import require_sound
 from oubli.core.forest.blocks import ATTRIBUTE, ATTRIBUTE_SIZE, IS_COUNTED, N_ATTRIBUTES, NEXT_FREE
 from oubli.core.forest.state import FREE_ROOMS, NIL, Trees
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SPLIT = ("category", "attribute", "kind")
 
 
-def check_leftovers(ensemble: "Ensemble", slots: npt.NDArray[np.int64]) -> None:
+def check_leftovers(ensemble: "Ensemble", slots: Ints) -> None:
     """Check that what is free is zero; `soundness.check_forest` has been there before.
 
     Raises
@@ -40,11 +40,11 @@ def check_leftovers(ensemble: "Ensemble", slots: npt.NDArray[np.int64]) -> None:
     _check_blocks(ensemble, np.flatnonzero(used & (trees.nodes["block"] != NIL)))
 
 
-def _any(nodes: Any, fields: tuple[str, ...], rows: npt.NDArray[np.bool_]) -> bool:
+def _any(nodes: Any, fields: tuple[str, ...], rows: Bools) -> bool:
     return any(bool((nodes[field].astype(np.bool_) & rows).any()) for field in fields)
 
 
-def _used_nodes(trees: Trees, n_trees: int) -> npt.NDArray[np.bool_]:
+def _used_nodes(trees: Trees, n_trees: int) -> Bools:
     """Which rows are nodes of a tree; bool[nodes]."""
     child = trees.nodes["child"].astype(np.int64)
     used = np.zeros(len(child), np.bool_)
@@ -57,7 +57,7 @@ def _used_nodes(trees: Trees, n_trees: int) -> npt.NDArray[np.bool_]:
     return used
 
 
-def _check_members(ensemble: "Ensemble", slots: npt.NDArray[np.int64]) -> None:
+def _check_members(ensemble: "Ensemble", slots: Ints) -> None:
     """Check that a place without an entry is zero, unless it is the first of a free room and names the next one."""
     trees, k = ensemble.trees, ensemble.settings.occurrences
     entries = (slots[:, np.newaxis] * k + np.arange(k)).ravel()
@@ -71,7 +71,7 @@ def _check_members(ensemble: "Ensemble", slots: npt.NDArray[np.int64]) -> None:
     require_sound(np.isin(linking, named).all(), "an unused place is not zeroed")
 
 
-def _check_blocks(ensemble: "Ensemble", nodes: npt.NDArray[np.int64]) -> None:
+def _check_blocks(ensemble: "Ensemble", nodes: Ints) -> None:
     trees, layout, longs = ensemble.trees, ensemble.layout, ensemble.blocks.longs
     rows = trees.nodes["block"][nodes].astype(np.int64)
     is_free = np.ones(len(longs), np.bool_)

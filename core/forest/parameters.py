@@ -156,15 +156,15 @@ def read_settings(params: Mapping[str, Any], n_features: int, task: str) -> Fore
     InputError
         Naming the parameter, its value and the rule.
     """
-    check_parameters(PARAMETERS, params, task)
+    values = check_parameters(PARAMETERS, params, task)
     return ForestSettings(
-        n_trees=int(params["n_estimators"]),
-        occurrences=count_occurrences(float(params["occurrence"]), int(params["n_estimators"])),
-        max_depth=UNLIMITED_DEPTH if params["max_depth"] is None else int(params["max_depth"]),
-        min_samples_split=int(params["min_samples_split"]),
-        n_thresholds=int(params["n_thresholds"]),
-        max_features=count_features(params["max_features"], n_features),
-        criterion=CRITERIA[params["criterion"]],
-        seed=draw_seed(params["random_state"]),
+        n_trees=values["n_estimators"],
+        occurrences=count_occurrences(values["occurrence"], values["n_estimators"]),
+        max_depth=values["max_depth"] or UNLIMITED_DEPTH,
+        min_samples_split=values["min_samples_split"],
+        n_thresholds=values["n_thresholds"],
+        max_features=count_features(values["max_features"], n_features),
+        criterion=CRITERIA[values["criterion"]],
+        seed=draw_seed(values["random_state"]),
         is_regression=task == REGRESSION,
     )

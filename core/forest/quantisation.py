@@ -10,7 +10,8 @@ binary orders keeps that rare.
 """
 
 import numpy as np
-import numpy.typing as npt
+
+from oubli.core.array_types import Ints, Reals
 
 BITS = 38
 EXPONENT_STEP = 4
@@ -27,7 +28,7 @@ class TargetScale:
     def __init__(self) -> None:
         self._counts = np.zeros(_N_STEPS, np.int64)
 
-    def count(self, y: npt.NDArray[np.float64], sign: int) -> None:
+    def count(self, y: Reals, sign: int) -> None:
         """Take in (sign 1) or let go of (-1) float64[n] targets."""
         np.add.at(self._counts, _steps(y[y != 0.0]) - _LOWEST_STEP, sign)
 
@@ -46,20 +47,20 @@ class TargetScale:
         return other
 
 
-def _steps(y: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def _steps(y: Reals) -> Ints:
     """Exponent of each non-zero target in steps: the smallest i with 2**(i * EXPONENT_STEP) >= |y|."""
     mantissa, exponent = np.frexp(np.abs(y))
     # |y| = mantissa * 2**exponent, mantissa in [1/2, 1): a power of two needs one less.
     needed = exponent.astype(np.int64) - (mantissa == 0.5)
-    steps: npt.NDArray[np.int64] = -((-needed) // EXPONENT_STEP)
+    steps: Ints = -((-needed) // EXPONENT_STEP)
     return steps
 
 
-def quantise(y: npt.NDArray[np.float64], exponent: int) -> npt.NDArray[np.int64]:
+def quantise(y: Reals, exponent: int) -> Ints:
     """Quantise float64[n] targets to int64[n] on a scale that covers them."""
     return np.rint(np.ldexp(y, BITS - exponent)).astype(np.int64)
 
 
-def restore(means: npt.NDArray[np.float64], exponent: int) -> npt.NDArray[np.float64]:
+def restore(means: Reals, exponent: int) -> Reals:
     """Turn means of quantised targets back into the targets' units; exact but for underflow."""
     return np.asarray(np.ldexp(means, exponent - BITS), np.float64)

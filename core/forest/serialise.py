@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from oubli.core.engine import Arrays, Shape
+from oubli.core.array_types import Array, Arrays, Ints
+from oubli.core.engine import Shape
 from oubli.core.forest import state as nodes
 from oubli.core.forest.blocks import (
     ATTRIBUTE,
@@ -48,7 +48,7 @@ def bytes_asked(settings: ForestSettings, shape: Shape, arrays: Arrays) -> int:
     )
 
 
-def pack(trees: Trees, longs: npt.NDArray[np.int64]) -> Arrays:
+def pack(trees: Trees, longs: Ints) -> Arrays:
     """Return the arrays in use, by name, of trees without tags and of their counters."""
     meta = trees.meta
     records = trees.nodes[: meta[nodes.N_NODES]]
@@ -62,7 +62,7 @@ def pack(trees: Trees, longs: npt.NDArray[np.int64]) -> Arrays:
     return arrays
 
 
-def unpack(arrays: Mapping[str, npt.NDArray[Any]], empty: Trees) -> tuple[Trees, npt.NDArray[np.int64]]:
+def unpack(arrays: Mapping[str, Array], empty: Trees) -> tuple[Trees, Ints]:
     """Return trees and counters of what `pack` gave, unchecked; `empty`: trees without samples."""
     records = aligned.zeros(len(arrays["nodes.child"]), nodes.NODE_DTYPE)
     for field in _FIELDS:

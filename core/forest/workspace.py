@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.array_types import Array, Bools, Hashes, Ints, Reals
+
 # Slots of the parameter array, int64.
 N_TREES = 0
 OCCURRENCES = 1  # k, trees a sample
@@ -49,8 +51,8 @@ AT_HAND = STACK_SIZE  # row of `Scratch.constants` for the node at hand; the oth
 class Parameters(NamedTuple):
     """Constants of a model."""
 
-    values: npt.NDArray[np.int64]  # int64[PARAMETERS_SIZE]
-    seed_key: npt.NDArray[np.uint64]  # uint64[1]
+    values: Ints  # int64[PARAMETERS_SIZE]
+    seed_key: Hashes  # uint64[1]
 
 
 class Scratch(NamedTuple):
@@ -59,42 +61,42 @@ class Scratch(NamedTuple):
     # The samples at hand have positions 0 .. n-1; m: samples in a tree.
     entries: npt.NDArray[np.int32]  # int32[m] by position
     slots: npt.NDArray[np.int32]  # int32[m] by position
-    targets: npt.NDArray[np.int64]  # int64[m] by position
-    columns: npt.NDArray[Any]  # cells' type [d, any] by position: a copy of the cells, see `build.py`
+    targets: Ints  # int64[m] by position
+    columns: Array  # cells' type [d, any] by position: a copy of the cells, see `build.py`
     order: npt.NDArray[np.int32]  # int32[m] positions, node by node
     right: npt.NDArray[np.int32]  # int32[m] for partitioning
-    node_targets: npt.NDArray[np.int64]  # int64[m] targets of the node at hand
-    values: npt.NDArray[Any]  # cells' type [m] a gathered column
-    value_bits: npt.NDArray[Any]  # int32/64[m] the same memory
+    node_targets: Ints  # int64[m] targets of the node at hand
+    values: Array  # cells' type [m] a gathered column
+    value_bits: Array  # int32/64[m] the same memory
     bit_constants: tuple[Any, Any, Any]  # of the bits' type: shift to the sign, all but the sign, infinity
-    end: npt.NDArray[Any]  # cells' type [1] an end of a range
-    end_bits: npt.NDArray[Any]  # int32/64[1] the same memory
-    number: npt.NDArray[np.float64]  # float64[1] whose bits are looked at
-    number_bits: npt.NDArray[np.int64]  # int64[1] the same memory
+    end: Array  # cells' type [1] an end of a range
+    end_bits: Array  # int32/64[1] the same memory
+    number: Reals  # float64[1] whose bits are looked at
+    number_bits: Ints  # int64[1] the same memory
     places: npt.NDArray[np.int32]  # int32[m] counter of each gathered value
     category_places: npt.NDArray[np.int32]  # int32[n_codes + 1] NIL between calls
     category_codes: npt.NDArray[np.int32]  # int32[n_codes + 1] codes of the categories at hand
-    category_keys: npt.NDArray[np.uint64]  # uint64[n_codes + 1] their hashes
-    category_statistics: npt.NDArray[np.int64]  # int64[n_codes + 1, width]
+    category_keys: Hashes  # uint64[n_codes + 1] their hashes
+    category_statistics: Ints  # int64[n_codes + 1, width]
     permutation: npt.NDArray[np.int32]  # int32[max(d, T)] identity between calls
     swaps: npt.NDArray[np.int32]  # int32[d] to undo the shuffle of `permutation`
     path_nodes: npt.NDArray[np.int32]  # int32[T] where a sample is in each of its trees
     path_blocks: npt.NDArray[np.int32]  # int32[T] the blocks there
-    constants: npt.NDArray[np.bool_]  # bool[STACK_SIZE + 1, d] columns known to be constant, see `build.py`
-    differing: npt.NDArray[np.uint64]  # uint64[d / 64] columns in which two samples differ, a bit each
-    totals: npt.NDArray[np.int64]  # int64[width] the node's statistics
-    left: npt.NDArray[np.int64]  # int64[width] left side of a candidate
+    constants: Bools  # bool[STACK_SIZE + 1, d] columns known to be constant, see `build.py`
+    differing: Hashes  # uint64[d / 64] columns in which two samples differ, a bit each
+    totals: Ints  # int64[width] the node's statistics
+    left: Ints  # int64[width] left side of a candidate
     lefts: npt.NDArray[np.int32]  # int32[2, cells] first class and all samples left of each candidate
-    scores: npt.NDArray[np.float64]  # float64[cells]
-    score_bits: npt.NDArray[np.int64]  # int64[cells] the same memory
-    leaf: npt.NDArray[np.int64]  # int64[1, width] statistics of a leaf that is in no tree
+    scores: Reals  # float64[cells]
+    score_bits: Ints  # int64[cells] the same memory
+    leaf: Ints  # int64[1, width] statistics of a leaf that is in no tree
     choice: Any  # SPLIT_DTYPE[1] the split found last
     node: Any  # NODE_DTYPE[1] a node that is in no tree
-    work: npt.NDArray[np.int64]  # int64[1] samples looked at, a level counting anew
-    stack: npt.NDArray[np.int64]  # int64[STACK_SIZE, 4] node, start, end, depth
-    keys: npt.NDArray[np.uint64]  # uint64[STACK_SIZE] their keys
-    pending: npt.NDArray[np.int64]  # int64[STACK_SIZE, 2] node, depth; for walks around `stack`'s
-    pending_keys: npt.NDArray[np.uint64]  # uint64[STACK_SIZE] their keys
+    work: Ints  # int64[1] samples looked at, a level counting anew
+    stack: Ints  # int64[STACK_SIZE, 4] node, start, end, depth
+    keys: Hashes  # uint64[STACK_SIZE] their keys
+    pending: Ints  # int64[STACK_SIZE, 2] node, depth; for walks around `stack`'s
+    pending_keys: Hashes  # uint64[STACK_SIZE] their keys
 
 
 class UpdateScratch(NamedTuple):
@@ -106,9 +108,9 @@ class UpdateScratch(NamedTuple):
     permutation: npt.NDArray[np.int32]
     path_nodes: npt.NDArray[np.int32]
     path_blocks: npt.NDArray[np.int32]
-    differing: npt.NDArray[np.uint64]
-    number: npt.NDArray[np.float64]
-    number_bits: npt.NDArray[np.int64]
+    differing: Hashes
+    number: Reals
+    number_bits: Ints
 
     @classmethod
     def part_of(cls, scratch: Scratch) -> "UpdateScratch":

@@ -9,20 +9,18 @@ The model is changed in place; a dry run stops before that.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Ints
 from oubli.core.data.values import Task
 from oubli.core.errors import InputError
 from oubli.core.influence.losses import class_losses
 from oubli.core.influence.methods import influence
 from oubli.core.influence.readers.labels import held_classes, held_targets
+from oubli.core.model import Model
 from oubli.core.parameters import check_number
-
-if TYPE_CHECKING:
-    from oubli.core.model import Model
 
 
 @dataclass(frozen=True)
@@ -181,5 +179,5 @@ def _validation_loss(model: Any, X: Any, y: Any) -> float:
     if model.task is Task.REGRESSION:
         targets = held_targets(model)(y, n)
         return float(np.mean((np.asarray(answers.labels, np.float64) - targets) ** 2))
-    places: npt.NDArray[np.int64] = held_classes(model, unknown=-1)(y, n).astype(np.int64)
+    places: Ints = held_classes(model, unknown=-1)(y, n).astype(np.int64)
     return float(class_losses(answers.probabilities, places).mean())

@@ -1,6 +1,6 @@
 """What the forward forms share: one training sample, all trees in order, and what that does to rows."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -8,10 +8,8 @@ import numpy.typing as npt
 from oubli.core.influence.derivatives import BLOCK, fill_levels
 from oubli.core.influence.trace import Space, make_space, move_scores, rule_of
 from oubli.core.influence.update_sets import ALL
+from oubli.core.influence.views import View
 from oubli.core.jit.policy import kernel, pasted
-
-if TYPE_CHECKING:
-    from oubli.core.influence.views import View
 
 Reals = npt.NDArray[np.float64]
 

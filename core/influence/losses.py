@@ -10,11 +10,10 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.array_types import Reals
 from oubli.core.influence import derivatives
 
 LEAST_PROBABILITY = 1e-15
-
-Reals = npt.NDArray[np.float64]
 
 
 class Loss(IntEnum):

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array, Bools, Ints, Reals
 from oubli.core.data.values import Task, normalise_id
 from oubli.core.errors import EmptyModelError, InputError, UnknownIdError
 from oubli.core.forest import quantisation
@@ -32,7 +32,6 @@ from oubli.core.influence.reverse import weight_adjoints, weight_adjoints_by_row
 from oubli.core.influence.update_sets import SinglePoint, TopKLeaves, UpdateSet, read_update_set
 from oubli.core.influence.views import View
 
-Reals = npt.NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
 METHODS = ("leaf-influence", "leaf-refit", "leave-one-out")
@@ -111,7 +110,8 @@ def influence(
         scores = _refit_scores(seen, leaves, targets, samples, chosen, reduce, progress)
     else:
         scores = _derivatives(seen, leaves, targets, samples, chosen, reduce, progress)
-    return Influence(_picked(seen.ids, samples, ids), scores, method, seen.note)
+    names = seen.ids if ids is None else [seen.ids[place] for place in samples.tolist()]
+    return Influence(names, scores, method, seen.note)
 
 
 def _check_kind(model: Any, method: str) -> None:
@@ -134,7 +134,7 @@ def _check_kind(model: Any, method: str) -> None:
         raise InputError(f"{method} is for {_LEAF_KINDS}, not for {model.kind}: use method={answered[0]!r}")
 
 
-def _places(names: Sequence[str], ids: Iterable[Any] | None) -> npt.NDArray[np.int64]:
+def _places(names: Sequence[str], ids: Iterable[Any] | None) -> Ints:
     """Places of ids among the training samples; of all when left out."""
     if ids is None:
         return np.arange(len(names))
@@ -146,18 +146,14 @@ def _places(names: Sequence[str], ids: Iterable[Any] | None) -> npt.NDArray[np.i
     return np.array([place_of[name] for name in wanted], np.int64)
 
 
-def _picked(names: Sequence[str], places: npt.NDArray[np.int64], ids: Iterable[Any] | None) -> Sequence[str]:
-    return names if ids is None else [names[place] for place in places.tolist()]
-
-
 # -- leaf-influence ---------------------------------------------------------------------------------
 
 
 def _derivatives(
     seen: View,
-    leaves: npt.NDArray[Any],
+    leaves: Array,
     targets: Reals,
-    samples: npt.NDArray[np.int64],
+    samples: Ints,
     update_set: UpdateSet,
     reduce: str | None,
     progress: Progress | None,
@@ -181,9 +177,9 @@ def _derivatives(
 
 def _refit_scores(
     seen: View,
-    leaves: npt.NDArray[Any],
+    leaves: Array,
     targets: Reals,
-    samples: npt.NDArray[np.int64],
+    samples: Ints,
     update_set: UpdateSet,
     reduce: str | None,
     progress: Progress | None,
@@ -201,8 +197,8 @@ def _refit_scores(
 def _score_each(
     change: Callable[[int], Change],
     seen: View,
-    leaves: npt.NDArray[Any],
-    samples: npt.NDArray[np.int64],
+    leaves: Array,
+    samples: Ints,
     progress: Progress | None,
     score: Callable[[Reals], Reals],
     reduce: str | None,
@@ -239,7 +235,7 @@ def _leave_one_out(
 
 
 def losses_without(
-    model: Any, X: Any, y: Any, slots: npt.NDArray[np.int64], progress: Callable[[int, int], None] | None = None
+    model: Any, X: Any, y: Any, slots: Ints, progress: Callable[[int, int], None] | None = None
 ) -> tuple[Reals, Iterator[Reals]]:
     """Losses of rows with all samples, float64[m], and without each of those in some slots, part by part float64[s, m].
 
@@ -286,7 +282,7 @@ def losses_without(
     return with_all, parts()
 
 
-def _answers_without(model: Any, X: Any, n_rows: int, slots: npt.NDArray[np.int64]) -> Iterator[Reals]:
+def _answers_without(model: Any, X: Any, n_rows: int, slots: Ints) -> Iterator[Reals]:
     """Predictions without each sample, [s, m] or [s, m, classes] in the order of the classes of the model."""
     if not hasattr(model.engine_, "ensemble"):
         return _unlearn(model, X, slots)
@@ -298,7 +294,7 @@ def _answers_without(model: Any, X: Any, n_rows: int, slots: npt.NDArray[np.int6
 # -- forest -----------------------------------------------------------------------------------------
 
 
-def _read_forest(forest: Any, X: Any, slots: npt.NDArray[np.int64]) -> Iterator[Reals]:
+def _read_forest(forest: Any, X: Any, slots: Ints) -> Iterator[Reals]:
     ensemble, data = forest.engine_.ensemble, forest.engine_.data(forest.problem())
     settings = ensemble.settings
     cells, category_hashes = forest.samples_.encode_queries(X)
@@ -331,7 +327,7 @@ def _read_forest(forest: Any, X: Any, slots: npt.NDArray[np.int64]) -> Iterator[
         yield answers
 
 
-def _unlearn_forest(forest: Any, X: Any, slots: npt.NDArray[np.int64]) -> Iterator[Reals]:
+def _unlearn_forest(forest: Any, X: Any, slots: Ints) -> Iterator[Reals]:
     copied = forest.copy()
     ensemble, data = copied.engine_.ensemble, copied.engine_.data(copied.problem())
     cells, category_hashes = copied.samples_.encode_queries(X)
@@ -347,7 +343,7 @@ def _unlearn_forest(forest: Any, X: Any, slots: npt.NDArray[np.int64]) -> Iterat
         yield _forest_answers(forest, sums[np.newaxis], np.array([n_planted]))
 
 
-def _forest_answers(forest: Any, sums: Reals, n_planted: npt.NDArray[np.int64]) -> Reals:
+def _forest_answers(forest: Any, sums: Reals, n_planted: Ints) -> Reals:
     """Turn sums of shares, float64[s, m, any], into what the forest says."""
     targets = forest.engine_.targets
     if targets is not None:
@@ -356,7 +352,7 @@ def _forest_answers(forest: Any, sums: Reals, n_planted: npt.NDArray[np.int64]) 
     return shares
 
 
-def _scale_moves(forest: Any, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def _scale_moves(forest: Any, slots: Ints) -> Bools:
     """Whether the scale of a regression's targets moves when a sample goes: it alone is that large."""
     moves = np.zeros(len(slots), np.bool_)
     if forest.engine_.targets is None:
@@ -375,7 +371,7 @@ def _scale_moves(forest: Any, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.bo
 # -- others -----------------------------------------------------------------------------------------
 
 
-def _unlearn(model: Any, X: Any, slots: npt.NDArray[np.int64]) -> Iterator[Reals]:
+def _unlearn(model: Any, X: Any, slots: Ints) -> Iterator[Reals]:
     copied = model.copy()
     problem = copied.problem()
     for slot in slots:

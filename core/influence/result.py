@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Reals
 from oubli.core.errors import InputError
-
-Reals = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,9 +12,9 @@ A rule says how F_0 moves, the numbers themselves come from the model: they may 
 from enum import Enum
 
 import numpy as np
-import numpy.typing as npt
 
-Reals = npt.NDArray[np.float64]
+from oubli.core.array_types import Reals
+from oubli.core.influence.losses import Loss
 
 _LEAST = 1e-15  # share of a class whose last sample has gone
 
@@ -27,6 +27,13 @@ class StartRule(Enum):
     LOG_ODDS = "log-odds"
     LOG_SHARES = "log-shares"
     NEWTON_STEP = "newton-step"
+
+
+USUAL_RULES = {
+    Loss.SQUARED_ERROR: StartRule.MEAN,
+    Loss.BINARY_LOG_LOSS: StartRule.LOG_ODDS,
+    Loss.SOFTMAX_LOG_LOSS: StartRule.LOG_SHARES,
+}
 
 
 def start_scores(rule: StartRule, y: Reals, weights: Reals, n_groups: int) -> Reals:

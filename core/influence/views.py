@@ -21,14 +21,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array, Ints, Reals
 from oubli.core.errors import InputError
 from oubli.core.influence.losses import Loss
 from oubli.core.influence.start import StartRule
 from oubli.core.influence.trace import Trace, sum_values, trace_of
-
-Reals = npt.NDArray[np.float64]
 
 
 class LeafKind(Enum):
@@ -73,8 +71,8 @@ class View:
         What there is to know about the answers; empty when they are what the papers say.
     """
 
-    leaves: npt.NDArray[Any]
-    offsets: npt.NDArray[np.int64]
+    leaves: Array
+    offsets: Ints
     values: Reals
     n_groups: int
     loss: Loss
@@ -86,7 +84,7 @@ class View:
     y: Reals
     weights: Reals
     ids: Sequence[str]
-    route: Callable[[Any], npt.NDArray[Any]] = field(repr=False)
+    route: Callable[[Any], Array] = field(repr=False)
     read_labels: Callable[[Any, int], Reals] = field(repr=False)
     factor: float = 1.0
     hessian_scale: float = 1.0
@@ -117,11 +115,11 @@ class View:
         """Raw scores of rows, float64[m, K]."""
         return self.scores_in(self.route(X))
 
-    def scores_in(self, leaves: npt.NDArray[Any]) -> Reals:
+    def scores_in(self, leaves: Array) -> Reals:
         """Raw scores of rows by the leaves that they reach, float64[m, K]."""
         return self.start + self.learning_rate * self.sum_in(leaves, self.trace.values)
 
-    def sum_in(self, leaves: npt.NDArray[Any], values: Reals) -> Reals:
+    def sum_in(self, leaves: Array, values: Reals) -> Reals:
         """Sum numbers of the leaves that rows reach, by group: float64[m, K]."""
         sums = np.zeros((leaves.shape[1], self.n_groups))
         sum_values(leaves, self.offsets, values, sums)

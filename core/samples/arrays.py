@@ -1,19 +1,21 @@
 """The samples held, as engines and their kernels read them."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from oubli.core.array_types import Array, Bools, Hashes, Ints, Reals
 
 
 class Data(NamedTuple):
     """The samples held, by slot; the kernels only read them."""
 
-    cells: npt.NDArray[Any]  # float32/64[n_slots, d]; categorical columns hold codes; NaN: missing
-    targets: npt.NDArray[np.int64]  # int64[n_slots] class codes or quantised targets
-    id_hashes: npt.NDArray[np.uint64]  # uint64[n_slots]
-    category_hashes: npt.NDArray[np.uint64]  # uint64[n_codes]
-    categorical: npt.NDArray[np.bool_]  # bool[d]
+    cells: Array  # float32/64[n_slots, d]; categorical columns hold codes; NaN: missing
+    targets: Ints  # int64[n_slots] class codes or quantised targets
+    id_hashes: Hashes  # uint64[n_slots]
+    category_hashes: Hashes  # uint64[n_codes]
+    categorical: Bools  # bool[d]
 
 
 class Problem(NamedTuple):
@@ -22,28 +24,28 @@ class Problem(NamedTuple):
     data: Data  # `targets`: class codes; empty in a regression
     ranks: npt.NDArray[np.int32]  # int32[n_codes]: place of a class code in the order of the classes; -1: not held
     n_classes: int  # classes held; 0 in a regression
-    y: npt.NDArray[np.float64]  # float64[n_slots]: targets of a regression; empty otherwise
-    held: npt.NDArray[np.bool_]  # bool[n_slots]: which slots hold samples, those that are about to leave included
+    y: Reals  # float64[n_slots]: targets of a regression; empty otherwise
+    held: Bools  # bool[n_slots]: which slots hold samples, those that are about to leave included
     n_samples: int  # how many do
-    class_counts: npt.NDArray[np.int64]  # int64[n_codes]: samples of each class
+    class_counts: Ints  # int64[n_codes]: samples of each class
 
-    def slots(self) -> npt.NDArray[np.int64]:
+    def slots(self) -> Ints:
         """Return the slots that hold samples, ascending."""
         return np.flatnonzero(self.held)
 
-    def class_order(self) -> npt.NDArray[np.int64]:
+    def class_order(self) -> Ints:
         """Return the codes of the classes held, in the order of the classes."""
         codes = np.flatnonzero(self.ranks >= 0)
         return codes[np.argsort(self.ranks[codes])]
 
-    def changes_classes(self, slots: npt.NDArray[np.int64]) -> bool:
+    def changes_classes(self, slots: Ints) -> bool:
         """Whether a class has only the samples of some slots: it has come with them, or leaves with them."""
         if not self.n_classes:
             return False
         codes, counts = np.unique(self.data.targets[slots], return_counts=True)
         return bool((self.class_counts[codes] == counts).any())
 
-    def without(self, slots: npt.NDArray[np.int64]) -> "tuple[Problem, npt.NDArray[np.int64]]":
+    def without(self, slots: Ints) -> "tuple[Problem, Ints]":
         """Return the problem as it is when the samples of some slots have left, and the slots of the others."""
         held = self.held.copy()
         held[slots] = False

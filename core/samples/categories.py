@@ -15,11 +15,12 @@ leaves with the last cell that holds it: text, hash and column are overwritten a
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.array_types import Array, Arrays, Hashes, Ints, Reals
 from oubli.core.data.values import FLOAT32_EXACT, MISSING
 from oubli.core.errors import CapacityError, FileError
 from oubli.core.rng import MISSING_CATEGORY, hash_text
@@ -34,14 +35,14 @@ class Arriving(NamedTuple):
     """What cells of some samples will do to the table when these are held."""
 
     new: list[tuple[int, int, str, int]]  # code, column, value, hash
-    cells: dict[int, npt.NDArray[np.float64]]  # by column
-    counts: npt.NDArray[np.int64]  # int64[capacity] cells more of each code
+    cells: dict[int, Reals]  # by column
+    counts: Ints  # int64[capacity] cells more of each code
 
 
 class Leaving(NamedTuple):
     """What cells of some samples will do to the table when these are gone."""
 
-    counts: npt.NDArray[np.int64]  # int64[capacity] cells less of each code
+    counts: Ints  # int64[capacity] cells less of each code
     emptied: list[int]  # codes that will have none
 
 
@@ -140,7 +141,7 @@ class CategoryTable:
         """Say what counting one more cell for each value of some columns will do; `reserve` first. Changes nothing."""
         free, n_left = self._free, len(self._free)
         new: list[tuple[int, int, str, int]] = []
-        cells: dict[int, npt.NDArray[np.float64]] = {}
+        cells: dict[int, Reals] = {}
         counts = np.zeros(self.capacity, np.int64)
         for column, values in texts.items():
             held = self._codes[column]
@@ -169,7 +170,7 @@ class CategoryTable:
             del self._free[-len(arriving.new) :]
         self.counts += arriving.counts
 
-    def acquire(self, column: int, values: Sequence[str | None]) -> npt.NDArray[np.float64]:
+    def acquire(self, column: int, values: Sequence[str | None]) -> Reals:
         """Count one more cell for each value and return the cells; `reserve` first."""
         arriving = self.plan({column: values})
         self.take_in(arriving)
@@ -199,7 +200,7 @@ class CategoryTable:
         self.hashes[code] = hash_text(value)
         return code
 
-    def plan_release(self, cells: npt.NDArray[Any]) -> Leaving:
+    def plan_release(self, cells: Array) -> Leaving:
         """Say what counting one cell less for each cell will do. Changes nothing."""
         codes = cells[~np.isnan(cells)].astype(np.int64)
         counts = np.bincount(codes, minlength=self.capacity)
@@ -212,7 +213,7 @@ class CategoryTable:
         for code in leaving.emptied:
             self._wipe(code)
 
-    def release(self, cells: npt.NDArray[Any]) -> None:
+    def release(self, cells: Array) -> None:
         """Count one cell less for each cell; values without cells are overwritten and freed."""
         self.let_go(self.plan_release(cells))
 
@@ -233,9 +234,7 @@ class CategoryTable:
         self.columns[code] = -1
         self._free.append(code)
 
-    def encode_queries(
-        self, cells: npt.NDArray[Any], texts: Mapping[int, Sequence[str | None]]
-    ) -> npt.NDArray[np.uint64]:
+    def encode_queries(self, cells: Array, texts: Mapping[int, Sequence[str | None]]) -> Hashes:
         """Write the codes of `texts` into their columns of `cells` and return the hashes by code.
 
         Values that are not held get codes beyond the table, in a longer copy of the hashes.
@@ -278,7 +277,7 @@ class CategoryTable:
         )
         return other
 
-    def state(self) -> dict[str, npt.NDArray[Any]]:
+    def state(self) -> Arrays:
         """Return the held values as arrays."""
         held = np.flatnonzero(self.columns >= 0)
         texts, offsets = pack_texts(map(self.value, held.tolist()))
@@ -290,9 +289,7 @@ class CategoryTable:
         }
 
     @classmethod
-    def from_state(
-        cls, columns: Sequence[int], arrays: Mapping[str, npt.NDArray[Any]], cells: npt.NDArray[Any]
-    ) -> "CategoryTable":
+    def from_state(cls, columns: Sequence[int], arrays: Mapping[str, Array], cells: Array) -> "CategoryTable":
         """Rebuild the table from `state` and the cells of all samples held.
 
         Raises
@@ -304,7 +301,7 @@ class CategoryTable:
         table.fill(columns, arrays, cells)
         return table
 
-    def fill(self, columns: Sequence[int], arrays: Mapping[str, npt.NDArray[Any]], cells: npt.NDArray[Any]) -> None:
+    def fill(self, columns: Sequence[int], arrays: Mapping[str, Array], cells: Array) -> None:
         """Put what `state` gave into an empty table; see `from_state`."""
         damaged = FileError("the table of categories does not fit the samples: restore another file")
         codes = arrays["categories.codes"]
@@ -338,7 +335,7 @@ class CategoryTable:
         if sum(map(len, self._codes.values())) != len(codes) or (self.counts[codes] == 0).any():
             raise damaged
 
-    def check_invariants(self, cells: npt.NDArray[Any]) -> None:
+    def check_invariants(self, cells: Array) -> None:
         """Check the table against the cells of all samples held; AssertionError names what is broken."""
         counts = np.zeros(self.capacity, np.int64)
         for column in self._codes:
@@ -360,7 +357,7 @@ class CategoryTable:
         _require(actual == expected, "category codes are wrong")
 
 
-def pack_texts(texts: Iterable[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+def pack_texts(texts: Iterable[str]) -> tuple[npt.NDArray[np.uint8], Ints]:
     """Return texts as one array of UTF-8 bytes and the offsets of their ends, starting with 0."""
     data = [np.zeros(0, np.uint8)]
     lengths = [np.zeros(1, np.int64)]
@@ -371,7 +368,7 @@ def pack_texts(texts: Iterable[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray
     return np.concatenate(data), np.cumsum(np.concatenate(lengths))
 
 
-def unpack_texts(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], what: str) -> list[str]:
+def unpack_texts(data: npt.NDArray[np.uint8], offsets: Ints, what: str) -> list[str]:
     """Undo `pack_texts`.
 
     Raises

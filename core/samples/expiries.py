@@ -11,8 +11,8 @@ soonest moment is remembered, so that there is a look only when something is due
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Bools, Ints
 from oubli.core.errors import InputError
 
 NEVER = int(np.iinfo(np.int64).max)
@@ -71,7 +71,7 @@ class ExpiryIndex:
             return
         self.set_many(np.array([slot]), np.array([moment], np.int64))
 
-    def set_many(self, slots: npt.NDArray[np.int64], moments: npt.NDArray[np.int64]) -> None:
+    def set_many(self, slots: Ints, moments: Ints) -> None:
         """Say when the samples in slots, each named once, have to go."""
         if len(slots) == 0:
             return
@@ -87,7 +87,7 @@ class ExpiryIndex:
         n = len(self.moments)
         self._let_go(np.array([slot for slot in slots if slot < n], np.int64))
 
-    def _let_go(self, slots: npt.NDArray[np.int64]) -> None:
+    def _let_go(self, slots: Ints) -> None:
         held = self.moments[slots]
         held = held[held != NEVER]
         if len(held) == 0:
@@ -122,7 +122,7 @@ class ExpiryIndex:
         due: list[int] = slots[order].tolist()
         return due
 
-    def items(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def items(self) -> tuple[Ints, Ints]:
         """Return the slots of samples that have to go, ascending, and when."""
         slots = np.flatnonzero(self.moments != NEVER)
         return slots, self.moments[slots]
@@ -133,7 +133,7 @@ class ExpiryIndex:
         other.__dict__.update(self.__dict__, moments=self.moments.copy())
         return other
 
-    def check_invariants(self, held: npt.NDArray[np.bool_]) -> None:
+    def check_invariants(self, held: Bools) -> None:
         """Check against the slots in use, bool[capacity]; AssertionError names what is broken."""
         slots = np.flatnonzero(self.moments != NEVER)
         if len(slots) != self._n:

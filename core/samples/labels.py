@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.array_types import Array, Arrays, Ints
 from oubli.core.bounds import parse_json
 from oubli.core.data.values import Label, LabelType, canonical_label
 from oubli.core.errors import CapacityError, FileError
@@ -30,9 +31,9 @@ class Moving(NamedTuple):
     """What labels of some samples will do to the table when these come or go."""
 
     changed: list[tuple[int, Label]]  # codes with their values that come, or go
-    codes: npt.NDArray[np.int64]  # int64[n], of each sample
-    counts: npt.NDArray[np.int64]  # int64[capacity] samples of each code among them
-    order: npt.NDArray[np.int64]  # as it will be
+    codes: Ints  # int64[n], of each sample
+    counts: Ints  # int64[capacity] samples of each code among them
+    order: Ints  # as it will be
 
 
 class ClassTable:
@@ -51,7 +52,7 @@ class ClassTable:
         self._codes: dict[Any, int] = {}
         self._free = [1, 0]
         self._order = np.zeros(0, np.int64)
-        self._array: npt.NDArray[Any] | None = None
+        self._array: Array | None = None
         self.ranking: tuple[npt.NDArray[np.int32], int] | None = None  # see `rank`; None: out of date
         self._plain_type = _PLAIN_TYPES.get(label_type)
         # 1, 1.0 and True are different classes, but equal as keys.
@@ -88,11 +89,11 @@ class ClassTable:
             raise IndexError(f"code {code} is free")
         return value
 
-    def values(self, codes: Iterable[int] | npt.NDArray[Any]) -> list[Label]:
+    def values(self, codes: Iterable[int] | Array) -> list[Label]:
         """Return the values of held classes."""
         return list(map(self.value, codes.tolist() if isinstance(codes, np.ndarray) else codes))
 
-    def order(self) -> npt.NDArray[np.int64]:
+    def order(self) -> Ints:
         """Return the codes of the held classes in canonical order; not to be written to."""
         return self._order
 
@@ -103,7 +104,7 @@ class ClassTable:
         ranking = self.ranking = ranks, len(self._order)  # only now: another thread may take it at once
         return ranking
 
-    def classes_array(self) -> npt.NDArray[Any]:
+    def classes_array(self) -> Array:
         """Return the held classes in canonical order, in the array that np.unique would make of them.
 
         It cannot be written to; there is one until the classes change.
@@ -115,7 +116,7 @@ class ClassTable:
             self._array = array  # only now: another thread may take it at once
         return array
 
-    def as_array(self, values: Sequence[Label]) -> npt.NDArray[Any]:
+    def as_array(self, values: Sequence[Label]) -> Array:
         """Return labels as an array of the label type's dtype."""
         if self.label_type is LabelType.INTEGER:
             return np.array(values, dtype=np.int64)
@@ -175,7 +176,7 @@ class ClassTable:
             self._order, self._array, self.ranking = moving.order, None, None
         self.counts += moving.counts
 
-    def acquire(self, values: Sequence[Label]) -> npt.NDArray[np.int64]:
+    def acquire(self, values: Sequence[Label]) -> Ints:
         """Count one more sample for each value and return their codes; `reserve` first."""
         moving = self.plan(values)
         self.take_in(moving)
@@ -194,7 +195,7 @@ class ClassTable:
         self._array = self.ranking = None
 
     @staticmethod
-    def _sorted(held: Iterable[tuple[int, Label]]) -> npt.NDArray[np.int64]:
+    def _sorted(held: Iterable[tuple[int, Label]]) -> Ints:
         """Codes in the canonical order of their values."""
         ranked = sorted(held, key=lambda entry: (type(entry[1]).__name__, entry[1]))
         return np.array([code for code, _ in ranked], np.int64)
@@ -203,7 +204,7 @@ class ClassTable:
         value = self._values[code]
         return type(value).__name__, value
 
-    def plan_release(self, codes: npt.NDArray[np.int64]) -> Moving:
+    def plan_release(self, codes: Ints) -> Moving:
         """Say what counting one sample less for each code will do. Changes nothing."""
         counts = np.bincount(codes, minlength=self.capacity)
         emptied = np.flatnonzero((counts > 0) & (counts == self.counts)).tolist()
@@ -222,7 +223,7 @@ class ClassTable:
             self._codes = {key: code for key, code in self._codes.items()}  # noqa: C416 - a copy would copy that too
             self._order, self._array, self.ranking = moving.order, None, None
 
-    def release(self, codes: npt.NDArray[np.int64]) -> None:
+    def release(self, codes: Ints) -> None:
         """Count one sample less for each code; classes without samples are overwritten and freed."""
         self.let_go(self.plan_release(codes))
 
@@ -240,7 +241,7 @@ class ClassTable:
             setattr(other, name, getattr(self, name).copy())
         return other
 
-    def state(self) -> dict[str, npt.NDArray[Any]]:
+    def state(self) -> Arrays:
         """Return the held classes as arrays."""
         held = sorted(self._codes.values())
         text = json.dumps([self._values[code] for code in held], ensure_ascii=True, allow_nan=False)
@@ -250,9 +251,7 @@ class ClassTable:
         }
 
     @classmethod
-    def from_state(
-        cls, label_type: LabelType, arrays: Mapping[str, npt.NDArray[Any]], codes: npt.NDArray[np.int64]
-    ) -> "ClassTable":
+    def from_state(cls, label_type: LabelType, arrays: Mapping[str, Array], codes: Ints) -> "ClassTable":
         """Rebuild the table from `state` and the class codes of all samples held.
 
         Raises
@@ -264,7 +263,7 @@ class ClassTable:
         table.fill(arrays, codes)
         return table
 
-    def fill(self, arrays: Mapping[str, npt.NDArray[Any]], codes: npt.NDArray[np.int64]) -> None:
+    def fill(self, arrays: Mapping[str, Array], codes: Ints) -> None:
         """Put what `state` gave into an empty table; see `from_state`."""
         held = arrays["class_table.codes"].tolist()
         values = parse_json(arrays["class_table.values"].tobytes(), "the table of classes")
@@ -287,7 +286,7 @@ class ClassTable:
         self._free = [code for code in range(capacity - 1, -1, -1) if self._values[code] is None]
         self._sort()
 
-    def check_invariants(self, codes: npt.NDArray[np.int64]) -> None:
+    def check_invariants(self, codes: Ints) -> None:
         """Check the table against the class codes of all samples held; AssertionError names what is broken."""
         counts = np.bincount(codes, minlength=self.capacity)
         _require(np.array_equal(counts, self.counts), "class counts differ from the samples")

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array, Ints, Reals
 from oubli.core.data.values import Label
 from oubli.core.samples.categories import Arriving, Leaving
 from oubli.core.samples.labels import Moving
@@ -58,9 +58,9 @@ class Prepared:
     """
 
     n: int
-    cells: npt.NDArray[Any]
+    cells: Array
     texts: dict[int, list[str | None]]
-    labels: list[Label] | npt.NDArray[np.float64]
+    labels: list[Label] | Reals
     ids: list[str] | None
 
     def take(self, rows: Sequence[int]) -> "Prepared":
@@ -91,7 +91,7 @@ class Prepared:
         ValueError
             When ids are given in some parts and to be generated in others.
         """
-        labels: list[Label] | npt.NDArray[np.float64]
+        labels: list[Label] | Reals
         if isinstance(parts[0].labels, list):
             labels = [label for part in parts for label in part.labels]
         else:
@@ -116,7 +116,7 @@ class Arrivals(NamedTuple):
 
     prepared: Prepared
     names: list[str]
-    slots: npt.NDArray[np.int64]
+    slots: Ints
     next_id: int
     hashes: Any  # of the ids: uint64[n], or a number for one row
     categories: Arriving | None  # of one row, looked up when it is held
@@ -127,7 +127,7 @@ class Departures(NamedTuple):
     """What `SampleStore.let_go` does."""
 
     slots: list[int]
-    where: npt.NDArray[np.int64] | None  # the same; of one sample None, as all that follows
+    where: Ints | None  # the same; of one sample None, as all that follows
     categories: Leaving | None
     classes: Moving | None
     kept: tuple[dict[str, int], list[str | None]] | None  # slots by id and ids by slot, when most samples leave

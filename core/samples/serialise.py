@@ -16,11 +16,11 @@ are computed anew.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array, Arrays, Hashes
 from oubli.core.bounds import LARGEST_COUNTER
 from oubli.core.data.columns import canonical_cells
 from oubli.core.data.values import ID_LENGTH, ColumnType, RefusedError, Task, id_text
@@ -63,7 +63,7 @@ _REMEDY = "restore another file"
 _SLOT_BYTES, _CODE_BYTES, _TEXT_BYTES = 96, 96, 128
 
 
-def dump(store: "SampleStore") -> dict[str, npt.NDArray[Any]]:
+def dump(store: "SampleStore") -> Arrays:
     """Return everything a store holds as arrays."""
     slots = store.slots_in_order()
     ids, id_offsets = pack_texts(store.names(slots))
@@ -94,9 +94,7 @@ def dump(store: "SampleStore") -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def canonical_parts(
-    schema: "Schema", arrays: Mapping[str, npt.NDArray[Any]]
-) -> tuple[dict[str, npt.NDArray[Any]], bool]:
+def canonical_parts(schema: "Schema", arrays: Mapping[str, Array]) -> tuple[Arrays, bool]:
     """Return the arrays of a model with the numbers of its samples in the form that `add` gives them.
 
     Returns
@@ -117,7 +115,7 @@ def canonical_parts(
     return {**arrays, **changed}, not changed
 
 
-def store_bytes(schema: "Schema", arrays: Mapping[str, npt.NDArray[Any]]) -> int:
+def store_bytes(schema: "Schema", arrays: Mapping[str, Array]) -> int:
     """Bytes of the store that `fill` makes, roughly: slots and codes may be few and yet have large numbers."""
     slots, codes = arrays["samples.slots"], arrays["categories.codes"]
     classes = arrays["class_table.codes"]
@@ -127,7 +125,7 @@ def store_bytes(schema: "Schema", arrays: Mapping[str, npt.NDArray[Any]]) -> int
     return n_slots * slot_bytes + _CODE_BYTES * (n_codes + n_classes) + texts
 
 
-def fill(store: "SampleStore", arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+def fill(store: "SampleStore", arrays: Mapping[str, Array]) -> None:
     """Put what `dump` gave into an empty store; FileError when the arrays do not fit the schema or each other.
 
     As in a copy, ids are not indexed yet, see `SlotTable`. Other threads are not kept waiting.
@@ -168,7 +166,7 @@ def fill(store: "SampleStore", arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     _attach_numbers(store, parts)
 
 
-def _checked_parts(schema: "Schema", arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+def _checked_parts(schema: "Schema", arrays: Mapping[str, Array]) -> Arrays:
     parts = {}
     if arrays.keys().isdisjoint(_LATER_KEYS):
         arrays = {**arrays, **dict.fromkeys(_LATER_KEYS, np.zeros(0, np.int64))}
@@ -199,12 +197,7 @@ def _checked_parts(schema: "Schema", arrays: Mapping[str, npt.NDArray[Any]]) -> 
 
 
 def _check_samples(
-    schema: "Schema",
-    names: list[str],
-    hashes: npt.NDArray[np.uint64],
-    slots: npt.NDArray[Any],
-    cells: npt.NDArray[Any],
-    targets: npt.NDArray[Any],
+    schema: "Schema", names: list[str], hashes: Hashes, slots: Array, cells: Array, targets: Array
 ) -> None:
     n = len(slots)
     if n and (slots.min() < 0 or slots.max() >= MAX_SLOTS or not _are_distinct(slots)):
@@ -221,7 +214,7 @@ def _check_samples(
                 raise FileError(f"the samples do not fit the schema: {_REMEDY}")
 
 
-def _are_distinct(numbers: npt.NDArray[Any]) -> bool:
+def _are_distinct(numbers: Array) -> bool:
     """Whether no number is there twice."""
     ordered = np.sort(numbers)
     return not (ordered[1:] == ordered[:-1]).any()
@@ -243,7 +236,7 @@ def _check_some_texts(names: list[str], what: str) -> None:
         raise FileError(f"the {what} are damaged: {_REMEDY}") from None
 
 
-def _link_subjects(store: "SampleStore", parts: dict[str, npt.NDArray[Any]]) -> None:
+def _link_subjects(store: "SampleStore", parts: Arrays) -> None:
     subjects = unpack_texts(parts["samples.subjects"], parts["samples.subject_offsets"], "subjects")
     rows = parts["samples.subject_rows"]
     n = len(parts["samples.slots"])
@@ -256,7 +249,7 @@ def _link_subjects(store: "SampleStore", parts: dict[str, npt.NDArray[Any]]) -> 
             store.subjects.link(slot, subject)
 
 
-def _attach_numbers(store: "SampleStore", parts: dict[str, npt.NDArray[Any]]) -> None:
+def _attach_numbers(store: "SampleStore", parts: Arrays) -> None:
     """Take over expiries and origins."""
     for slots_key, values_key, what in (
         ("samples.expiry_slots", "samples.expiries", "expiries"),

@@ -18,8 +18,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array, Bools, Hashes, Ints, Reals
 from oubli.core.data.values import ID_LENGTH, RefusedError, Task, id_text, normalise_id
 from oubli.core.errors import CapacityError, DuplicateIdError, InputError, UnknownIdError
 from oubli.core.samples.lazy import MadeOf
@@ -36,19 +36,19 @@ MAX_SLOTS = 2**31 - 1
 class _Arrays(NamedTuple):
     """What is kept by slot; see the top of this file."""
 
-    cells: npt.NDArray[Any]
-    class_codes: npt.NDArray[np.int64]
-    y: npt.NDArray[np.float64]
-    id_hashes: npt.NDArray[np.uint64]
-    origins: npt.NDArray[np.int64]
-    held: npt.NDArray[np.bool_]
+    cells: Array
+    class_codes: Ints
+    y: Reals
+    id_hashes: Hashes
+    origins: Ints
+    held: Bools
 
 
-def _no_order() -> npt.NDArray[np.int64]:
+def _no_order() -> Ints:
     return np.zeros(0, np.int64)
 
 
-def _slots_by_id(table: "SlotTable", order: npt.NDArray[np.int64]) -> dict[str, int]:
+def _slots_by_id(table: "SlotTable", order: Ints) -> dict[str, int]:
     slot_of: dict[str, int] = {}
     ids = cast("list[str]", table.id_at)  # of slots that are held
     for part in cut(len(order)):
@@ -137,11 +137,11 @@ class SlotTable:
         """Number of slots that have ever been used; those that are free are used again first."""
         return self.top
 
-    def slots(self) -> npt.NDArray[np.int64]:
+    def slots(self) -> Ints:
         """Return the slots in use, ascending."""
         return np.flatnonzero(self.held[: self.top])
 
-    def slots_in_order(self) -> npt.NDArray[np.int64]:
+    def slots_in_order(self) -> Ints:
         """Return the slots in use, in the order in which their samples were added."""
         order = self.unindexed
         return integers(self.slot_of.values(), len(self)) if self._is_indexed else order.copy()
@@ -151,7 +151,7 @@ class SlotTable:
         order = self.unindexed
         return list(self.slot_of) if self._is_indexed else list(self.names(order))
 
-    def names(self, slots: npt.NDArray[np.int64]) -> Iterator[str]:
+    def names(self, slots: Ints) -> Iterator[str]:
         """Yield the ids of the samples in slots."""
         for part in cut(len(slots)):
             yield from map(self.id_of, slots[part].tolist())
@@ -167,7 +167,7 @@ class SlotTable:
             raise IndexError(f"slot {slot} is free")
         return name
 
-    def find(self, ids: Iterable[object]) -> npt.NDArray[np.int64]:
+    def find(self, ids: Iterable[object]) -> Ints:
         """Return the slots of ids, in their order.
 
         Raises
@@ -230,7 +230,7 @@ class SlotTable:
                 raise CapacityError(f"more than {MAX_SLOTS} samples cannot be held at a time")
             self.grow(min(max(needed, 2 * self.capacity, _SMALLEST), MAX_SLOTS))
 
-    def _next_slots(self, n: int) -> npt.NDArray[np.int64]:
+    def _next_slots(self, n: int) -> Ints:
         """Return the slots that the next `n` samples will take."""
         reused = min(n, len(self.free))
         slots = np.empty(n, np.int64)
@@ -250,7 +250,7 @@ class SlotTable:
         """Move the counter past every number among given ids, so that it is never generated."""
         self.next_id = max(self.next_id, end_of_numbers(names))
 
-    def _ids_without(self, gone: npt.NDArray[np.bool_]) -> tuple[dict[str, int], list[str | None]]:
+    def _ids_without(self, gone: Bools) -> tuple[dict[str, int], list[str | None]]:
         """Slots by id, and ids by slot, without some slots; faster than one by one when they are many."""
         slots = np.fromiter(self.slot_of.values(), np.int64, len(self.slot_of))
         kept = slots[~gone[slots]].tolist()
@@ -325,7 +325,7 @@ def _are_plain(values: list[Any]) -> bool:
     return min(lengths) > 0 and max(lengths) <= ID_LENGTH and "".join(values).isascii()
 
 
-def hash_ids(names: Iterable[str]) -> npt.NDArray[np.uint64]:
+def hash_ids(names: Iterable[str]) -> Hashes:
     """Hash ids as `oubli.core.rng.hash_text` does."""
     digests = [blake2b(data, digest_size=8).digest() for data in map(str.encode, names)]
     return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)

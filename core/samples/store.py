@@ -19,8 +19,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array, Arrays, Hashes, Ints, Reals
 from oubli.core.data.encoding import Encoder
 from oubli.core.data.targets import encode_labels, encode_targets
 from oubli.core.data.values import ColumnType, Label, normalise_id
@@ -174,7 +174,7 @@ class SampleStore(OwnedSlots):
         cells, texts = self.encoder.encode(X)
         n = len(cells)
         name = self.schema.label_name
-        labels: list[Label] | npt.NDArray[np.float64]
+        labels: list[Label] | Reals
         if self._classification:
             labels = encode_labels(y, n, self.schema.label_type, name)
         else:
@@ -194,7 +194,7 @@ class SampleStore(OwnedSlots):
             self.categories.check_room(self.categories.new_values(texts))
         return Prepared(n, cells, texts, labels, names)
 
-    def commit(self, prepared: Prepared) -> npt.NDArray[np.int64]:
+    def commit(self, prepared: Prepared) -> Ints:
         """Hold prepared rows and return their slots.
 
         Fails only before anything has changed: for lack of memory, or when an id has been added since
@@ -243,7 +243,7 @@ class SampleStore(OwnedSlots):
         classes = self.classes.plan(prepared.labels) if isinstance(prepared.labels, list) else None
         return Arrivals(prepared, names, self._next_slots(n), next_id, hashes, categories, classes)
 
-    def hold(self, arrivals: Arrivals) -> npt.NDArray[np.int64]:
+    def hold(self, arrivals: Arrivals) -> Ints:
         """Hold what was staged last and return its slots; in a critical section."""
         if len(arrivals.names) == 1:
             self._hold_one(arrivals)
@@ -316,7 +316,7 @@ class SampleStore(OwnedSlots):
 
     # Removing -------------------------------------------------------------------------------------
 
-    def remove(self, slots: Iterable[int] | npt.NDArray[np.int64]) -> None:
+    def remove(self, slots: Iterable[int] | Ints) -> None:
         """Remove samples and overwrite what is theirs alone.
 
         Parameters
@@ -333,11 +333,7 @@ class SampleStore(OwnedSlots):
         with self.changes:
             self.let_go(departures)
 
-    def remove_one(self, slot: int) -> None:
-        """Remove one sample, as `remove` does."""
-        self.remove((slot,))
-
-    def stage_removal(self, slots: Iterable[int] | npt.NDArray[np.int64]) -> Departures:
+    def stage_removal(self, slots: Iterable[int] | Ints) -> Departures:
         """Say what `let_go` will do to samples held; nothing changes.
 
         Raises
@@ -396,7 +392,7 @@ class SampleStore(OwnedSlots):
         self.id_at[slot] = None
         self.free.append(slot)
 
-    def _let_go_of_many(self, departures: Departures, where: npt.NDArray[np.int64]) -> None:
+    def _let_go_of_many(self, departures: Departures, where: Ints) -> None:
         if departures.categories is not None:
             self.categories.let_go(departures.categories)
         if departures.classes is not None:
@@ -425,7 +421,7 @@ class SampleStore(OwnedSlots):
 
     # Queries --------------------------------------------------------------------------------------
 
-    def encode_queries(self, X: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint64]]:
+    def encode_queries(self, X: Any) -> tuple[Array, Hashes]:
         """Encode rows to be predicted.
 
         Returns
@@ -475,15 +471,13 @@ class SampleStore(OwnedSlots):
         # Pickles and deep copies hold what is held, nothing of unused capacity.
         return type(self).from_state, (self.schema, self.state(), self.owner)
 
-    def state(self) -> dict[str, npt.NDArray[Any]]:
+    def state(self) -> Arrays:
         """Return everything held as arrays, and nothing else; see `oubli.core.samples.serialise`."""
         self.changes.check()
         return dump(self)
 
     @classmethod
-    def from_state(
-        cls, schema: "Schema", arrays: Mapping[str, npt.NDArray[Any]], owner: str = "the model"
-    ) -> "SampleStore":
+    def from_state(cls, schema: "Schema", arrays: Mapping[str, Array], owner: str = "the model") -> "SampleStore":
         """Rebuild a store from `state`; slots stay as they are.
 
         Raises

@@ -4,8 +4,8 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Ints
 from oubli.core.samples.lazy import MadeOf
 from oubli.core.slices import cut, integers, lists
 
@@ -19,7 +19,7 @@ class _Index(NamedTuple):
         self.slots.setdefault(subject, {})[slot] = None
 
 
-_Links = tuple[list[str], npt.NDArray[np.int64]]
+_Links = tuple[list[str], Ints]
 
 
 def _no_links() -> _Links:
@@ -85,7 +85,7 @@ class SubjectIndex:
         if not slots:
             del index.slots[subject]
 
-    def links(self) -> tuple[list[str], npt.NDArray[np.int64]]:
+    def links(self) -> tuple[list[str], Ints]:
         """Return the subjects and slots of all links, by subject."""
         unindexed = self._unindexed
         if not self._is_indexed:

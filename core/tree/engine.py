@@ -6,8 +6,9 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.array_types import Array, Arrays, Hashes, Ints, Reals, Slots
 from oubli.core.changes import Changes
-from oubli.core.engine import Arrays, Counterpart, Engine, Progress, Shape, Slots
+from oubli.core.engine import Counterpart, Engine, Progress, Shape
 from oubli.core.errors import CapacityError
 from oubli.core.samples.arrays import Problem
 from oubli.core.tree import check
@@ -51,21 +52,21 @@ class TreeEngine(Engine):
     # -- learning -------------------------------------------------------------------------------
 
     @staticmethod
-    def check_capacity(settings: TreeParameters, n_samples: int, n_slots: int = 0) -> None:  # noqa: D102 - inherited
+    def check_capacity(settings: TreeParameters, n_samples: int, n_slots: int = 0) -> None:
         if n_samples > MAX_SAMPLES:
             raise CapacityError(f"a tree holds at most {MAX_SAMPLES} samples")
 
-    def enqueue(self, slots: Slots) -> Slots:  # noqa: D102 - inherited
+    def enqueue(self, slots: Slots) -> Slots:
         size = self.settings.window
         if size is None:
             return slots[:0]
         self.window = Window(size, slots[-size:].tolist())
         return slots[:-size]
 
-    def leaving(self, n_new: int, slots: Sequence[int] = ()) -> list[int]:  # noqa: D102 - inherited
+    def leaving(self, n_new: int, slots: Sequence[int] = ()) -> list[int]:
         return [] if self.window is None else self.window.leaving(n_new, slots)
 
-    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:  # noqa: D102 - inherited
+    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
         tree = self.tree.built(problem.data, slots, len(problem.ranks))
         # One statement: no exception comes between its parts.
         self.tree, self.n_mutations = tree, 0
@@ -80,7 +81,7 @@ class TreeEngine(Engine):
         is_large = n_changed > _REBUILD_SIZE and n_changed > _REBUILD_SHARE * n_samples
         return is_large or self.settings.tree.epsilon == 0.0
 
-    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
         tree, window, data, planted = self.tree, self.window, problem.data, None
         if len(problem.ranks) > tree.arrays_.counts.shape[1]:
             tree.widen(len(problem.ranks))
@@ -114,7 +115,7 @@ class TreeEngine(Engine):
         stays[leaving] = False
         return self.tree.planted(problem.data, np.flatnonzero(stays))
 
-    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
         tree, n, planted = self.tree, len(slots), None
         if n > 1 and self._is_built_anew(n, problem.n_samples):
             planted = self._planted_without(problem, slots)
@@ -128,7 +129,7 @@ class TreeEngine(Engine):
         self.n_mutations += n
 
     @property
-    def n_tags(self) -> int:  # noqa: D102 - inherited
+    def n_tags(self) -> int:
         n_tags: int = self.tree.arrays_.meta.item(N_TAGS)
         return n_tags
 
@@ -139,12 +140,7 @@ class TreeEngine(Engine):
     # -- reading --------------------------------------------------------------------------------
 
     def counts(
-        self,
-        cells: npt.NDArray[Any],
-        category_hashes: npt.NDArray[np.uint64],
-        class_order: npt.NDArray[np.int64],
-        problem: Callable[[], Problem],
-        frozen: bool,
+        self, cells: Array, category_hashes: Hashes, class_order: Ints, problem: Callable[[], Problem], frozen: bool
     ) -> npt.NDArray[np.integer[Any]]:
         """Class counts of each row's leaf in the order of the classes, int[n, n_classes]; int[n_classes] for one row.
 
@@ -156,45 +152,36 @@ class TreeEngine(Engine):
         counts = tree.counts(problem().data, cells, category_hashes, frozen=frozen)
         return counts[0, class_order] if len(cells) == 1 else counts.take(class_order, axis=1)
 
-    def predict(  # noqa: D102 - inherited
-        self,
-        cells: npt.NDArray[Any],
-        category_hashes: npt.NDArray[np.uint64],
-        class_order: npt.NDArray[np.int64],
-        problem: Callable[[], Problem],
-        frozen: bool,
-    ) -> npt.NDArray[np.float64]:
+    def predict(
+        self, cells: Array, category_hashes: Hashes, class_order: Ints, problem: Callable[[], Problem], frozen: bool
+    ) -> Reals:
         counts = self.counts(cells, category_hashes, class_order, problem, frozen)
-        shares: npt.NDArray[np.float64]
+        shares: Reals
         if counts.ndim == 1:
             shares = (counts / counts.sum())[np.newaxis]
         else:
             shares = counts / counts.sum(axis=1, keepdims=True)
         return shares
 
-    def importances(self) -> npt.NDArray[np.float64]:  # noqa: D102 - inherited
+    def importances(self) -> Reals:
         return self.tree.importances()
 
-    def header(self) -> dict[str, Any]:  # noqa: D102 - inherited
+    def header(self) -> dict[str, Any]:
         return dict(vars(self.settings.tree))
 
-    def digests(self, class_order: npt.NDArray[np.int64]) -> list[str]:  # noqa: D102 - inherited
+    def digests(self, class_order: Ints) -> list[str]:
         return [self.tree.digest(class_order)]
 
     @property
-    def nbytes(self) -> int:  # noqa: D102 - inherited
+    def nbytes(self) -> int:
         return self.tree.nbytes
 
-    def seconds_to_verify(self, problem: Problem) -> float:  # noqa: D102 - inherited
+    def seconds_to_verify(self, problem: Problem) -> float:
         depth = min(self.settings.tree.max_depth, 32)
         return problem.n_samples * self.n_features * (depth + _CELLS_OF_READING) / _CELLS_A_SECOND
 
-    def takes_long(  # noqa: D102 - inherited
-        self,
-        n_changed: int,
-        row: Callable[[], tuple[npt.NDArray[Any], npt.NDArray[np.uint64]]],
-        problem: Callable[[], Problem],
-        seconds: float,
+    def takes_long(
+        self, n_changed: int, row: Callable[[], tuple[Array, Hashes]], problem: Callable[[], Problem], seconds: float
     ) -> bool:
         n_rows = int(seconds * _CELLS_A_SECOND / self.n_features)
         if 2 * self.tree.n_samples <= n_rows:
@@ -206,7 +193,7 @@ class TreeEngine(Engine):
 
     # -- keeping --------------------------------------------------------------------------------
 
-    def copy(self) -> Self:  # noqa: D102 - inherited
+    def copy(self) -> Self:
         other = self.counterpart()
         other.tree, other.n_mutations = self.tree.copy(), self.n_mutations
         if self.window is not None:
@@ -221,7 +208,7 @@ class TreeEngine(Engine):
         """
         self.tree.wipe_working_space()
 
-    def shred(self) -> None:  # noqa: D102 - inherited
+    def shred(self) -> None:
         self.tree.shred()
 
     def arrays(self) -> Arrays:
@@ -239,7 +226,7 @@ class TreeEngine(Engine):
         held[members] = True
         return {**arrays, "held": held, "class_counts": self.tree.class_counts()}
 
-    def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:  # noqa: D102 - inherited
+    def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:
         width = len(arrays["class_counts"])
         self.tree = Tree.from_arrays(self.settings.tree, width, arrays, problem.data, slots)
 
@@ -252,9 +239,7 @@ class TreeEngine(Engine):
         return 2 * n_nodes * (4 * width + 64) + 32 * width + 32 * shape.n_codes
 
     @classmethod
-    def check_file(  # noqa: D102 - inherited
-        cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool
-    ) -> None:
+    def check_file(cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool) -> None:
         check.check_description(document, arrays, with_trees=with_trees)
 
     # -- checking -------------------------------------------------------------------------------
@@ -270,12 +255,12 @@ class TreeEngine(Engine):
             wrong = check.compare(tree.arrays_, recounted.arrays_)
         return wrong + check.check_updates(tree.arrays_, tree.settings.epsilon)
 
-    def broken_promises(self, problem: Problem, slots: Slots) -> list[str]:  # noqa: D102 - inherited
+    def broken_promises(self, problem: Problem, slots: Slots) -> list[str]:
         if not self.settings.is_feasible:
             return []
         return find_broken_promises(self.tree.arrays_, self.settings, problem.data, slots)
 
-    def check_invariants(self, problem: Problem, slots: Slots) -> None:  # noqa: D102 - inherited
+    def check_invariants(self, problem: Problem, slots: Slots) -> None:
         self.tree.check_invariants(problem.data, slots)
         if self.window is not None and self.window.slots() != slots.tolist():
             raise AssertionError("the window has other samples, or in another order, than the store")

@@ -1,17 +1,14 @@
 """The fully dynamic decision tree, as users meet it."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy.typing as npt
-
+from oubli.core.array_types import Array
 from oubli.core.classification import Classifier
+from oubli.core.data.schema import Schema
 from oubli.core.tree import export
 from oubli.core.tree.engine import TreeEngine
 from oubli.core.tree.parameters import TreeParameters, read_settings
-
-if TYPE_CHECKING:
-    from oubli.core.data.schema import Schema
 
 
 class DynamicTreeClassifier(Classifier):
@@ -101,13 +98,11 @@ class DynamicTreeClassifier(Classifier):
         self._keep(locals())
 
     @staticmethod
-    def engine_type(settings: TreeParameters) -> type[TreeEngine]:  # noqa: D102 - inherited
+    def engine_type(settings: TreeParameters) -> type[TreeEngine]:
         return TreeEngine
 
     @classmethod
-    def read_settings(  # noqa: D102 - inherited
-        cls, parameters: Mapping[str, Any], schema: "Schema | None" = None
-    ) -> TreeParameters:
+    def read_settings(cls, parameters: Mapping[str, Any], schema: "Schema | None" = None) -> TreeParameters:
         return read_settings(parameters)
 
     @property
@@ -122,7 +117,7 @@ class DynamicTreeClassifier(Classifier):
         settings = self.settings_ if self.__sklearn_is_fitted__() else self.read_settings(self.get_params())
         return "epsilon-feasible" if settings.is_feasible else "approximate"
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
+    def predict(self, X: Any) -> Array:
         """Predict the class that most samples of each row's leaf have; the smaller class wins a tie."""
         self._check_names(X)
         cells, category_hashes = self._encode_queries(X)
@@ -131,7 +126,7 @@ class DynamicTreeClassifier(Classifier):
         if counts.ndim == 1:  # of one row: faster than its shares
             best = counts.argmax()
             return classes.classes_array()[best : best + 1].copy()
-        labels: npt.NDArray[Any] = classes.classes_array()[counts.argmax(axis=1)]
+        labels: Array = classes.classes_array()[counts.argmax(axis=1)]
         return labels
 
     def export_text(self, feature_names: Sequence[str] | None = None, *, decimals: int = 2) -> str:

@@ -10,19 +10,17 @@ Condition 3, that a leaf answers with a majority label, holds by the way answers
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Bools, Ints
 from oubli.core.rng import MISSING_CATEGORY
 from oubli.core.samples.arrays import Data
 from oubli.core.tree.parameters import TreeParameters
 from oubli.core.tree.state import MISSING_LEFT, NIL, ONE_VS_REST, ROOT, TreeArrays
 
-IntArray = npt.NDArray[np.int64]
-
 _ROUNDING = 1e-12  # of gains, which are computed in float64
 
 
-def find_broken_promises(tree: TreeArrays, parameters: TreeParameters, data: Data, slots: IntArray) -> list[str]:
+def find_broken_promises(tree: TreeArrays, parameters: TreeParameters, data: Data, slots: Ints) -> list[str]:
     """List the nodes for which a condition of Definition 3.1 does not hold; the tree has no tags.
 
     A leaf whose samples could not be told apart when it was built is right, although condition 1 knows no such
@@ -42,7 +40,7 @@ def find_broken_promises(tree: TreeArrays, parameters: TreeParameters, data: Dat
 
 
 def _check_node(
-    tree: TreeArrays, parameters: TreeParameters, data: Data, node: int, depth: int, rows: IntArray
+    tree: TreeArrays, parameters: TreeParameters, data: Data, node: int, depth: int, rows: Ints
 ) -> Iterator[str]:
     settings = parameters.tree
     where = f"at depth {depth}, with {len(rows)} samples"
@@ -65,14 +63,14 @@ def _check_node(
         yield f"the split of a node {where} gains {gained}, and the best one {best}"
 
 
-def _were_alike(data: Data, rows: IntArray, epsilon: float) -> bool:
+def _were_alike(data: Data, rows: Ints, epsilon: float) -> bool:
     """Whether all samples of a node can have been alike when it was built, at most epsilon s(v) updates ago."""
     cells = np.ascontiguousarray(data.cells[rows])
     _, counts = np.unique(cells.view(np.dtype((np.void, cells.itemsize * cells.shape[1]))), return_counts=True)
     return epsilon >= 1 or len(rows) - int(counts.max(initial=0)) <= epsilon / (1 - epsilon) * len(rows)
 
 
-def goes_right(tree: TreeArrays, node: int, data: Data, rows: IntArray) -> npt.NDArray[np.bool_]:
+def goes_right(tree: TreeArrays, node: int, data: Data, rows: Ints) -> Bools:
     """Sides of samples at an inner node."""
     record = tree.nodes[node]
     values = data.cells[rows, record["attribute"]]
@@ -80,30 +78,30 @@ def goes_right(tree: TreeArrays, node: int, data: Data, rows: IntArray) -> npt.N
     if record["kind"] == ONE_VS_REST:
         hashes = np.full(len(rows), MISSING_CATEGORY, np.uint64)
         hashes[~is_missing] = data.category_hashes[values[~is_missing].astype(np.int64)]
-        is_right: npt.NDArray[np.bool_] = hashes != record["category"]
+        is_right: Bools = hashes != record["category"]
         return is_right
     missing_goes_right = bool(record["kind"] != MISSING_LEFT)
     return np.where(is_missing, missing_goes_right, values > float(record["threshold"]))
 
 
-def _squares(targets: IntArray) -> int:
+def _squares(targets: Ints) -> int:
     counts = np.bincount(targets)
     return int((counts * counts).sum())
 
 
-def _gini(targets: IntArray) -> float:
+def _gini(targets: Ints) -> float:
     n = len(targets)
     return 1.0 - _squares(targets) / (n * n) if n else 0.0
 
 
-def _gain_of(targets: IntArray, is_right: npt.NDArray[np.bool_]) -> float:
+def _gain_of(targets: Ints, is_right: Bools) -> float:
     """The Gini gain of one split, 0 when a side is empty."""
     n, total = len(targets), _squares(targets)
     sides = [side for side in (targets[~is_right], targets[is_right]) if len(side)]
     return sum(_squares(side) / len(side) for side in sides) / n - total / (n * n)
 
 
-def _gains(data: Data, column: int, rows: IntArray) -> Iterator[float]:
+def _gains(data: Data, column: int, rows: Ints) -> Iterator[float]:
     """The largest gains of the splits of a column; nothing when no split parts the samples."""
     values, targets = data.cells[rows, column], data.targets[rows]
     is_missing = np.isnan(values)
@@ -120,7 +118,7 @@ def _gains(data: Data, column: int, rows: IntArray) -> Iterator[float]:
         yield from _cut_gains(np.concatenate([missing, labels]), np.flatnonzero(is_end) + 1 + len(missing))
 
 
-def _cut_gains(targets: IntArray, cuts: IntArray) -> Iterator[float]:
+def _cut_gains(targets: Ints, cuts: Ints) -> Iterator[float]:
     """The largest gain of splits into targets[:cut] and targets[cut:]."""
     n = len(targets)
     cuts = cuts[cuts < n]
@@ -131,7 +129,7 @@ def _cut_gains(targets: IntArray, cuts: IntArray) -> Iterator[float]:
     yield float((left / cuts + right / (n - cuts)).max()) / n - _squares(targets) / (n * n)
 
 
-def _earlier(targets: IntArray) -> IntArray:
+def _earlier(targets: Ints) -> Ints:
     """How many of the entries before each are equal to it: a sum of squared counts grows by twice that, and 1."""
     order = np.argsort(targets, kind="stable")
     counts = np.bincount(targets)
@@ -141,7 +139,7 @@ def _earlier(targets: IntArray) -> IntArray:
     return earlier
 
 
-def _category_gains(categories: IntArray, targets: IntArray) -> Iterator[float]:
+def _category_gains(categories: Ints, targets: Ints) -> Iterator[float]:
     """The largest gain of a category against all others."""
     _, numbers = np.unique(categories, return_inverse=True)
     n, n_left = len(targets), np.bincount(numbers)

@@ -3,18 +3,16 @@
 Checks the structure by itself; whether the splits are good ones is for the proofs in the tests.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Ints
 from oubli.core.samples.arrays import Data
 from oubli.core.tree import state as n
+from oubli.core.tree.parameters import TreeSettings
 from oubli.core.tree.split import side_of
 from oubli.core.tree.state import NIL, TreeArrays
-
-if TYPE_CHECKING:
-    from oubli.core.tree.parameters import TreeSettings
 
 
 def _require(condition: Any, rule: str) -> None:
@@ -22,7 +20,7 @@ def _require(condition: Any, rule: str) -> None:
         raise AssertionError(rule)
 
 
-def check_invariants(tree: TreeArrays, settings: "TreeSettings", data: Data, slots: npt.NDArray[np.int64]) -> None:
+def check_invariants(tree: TreeArrays, settings: "TreeSettings", data: Data, slots: Ints) -> None:
     """Check that the tree holds the samples of `slots` and nothing else, and is sound.
 
     Raises

@@ -148,23 +148,17 @@ def read_settings(params: Mapping[str, Any]) -> TreeParameters:
     InputError
         Naming the parameter, its value and the rule.
     """
-    check_parameters(PARAMETERS, params)
-    depth, window = params["max_depth"], params["window"]
-    alpha, beta, pruning_size = float(params["alpha"]), float(params["beta"]), int(params["pruning_size"])
-    tree = TreeSettings(
-        max_depth=MAX_DEPTH if depth is None else int(depth),
-        pruning_size=pruning_size,
-        alpha=alpha,
-        epsilon=_read_epsilon(params["epsilon"], epsilon_bound(alpha, beta, pruning_size)),
-    )
-    seed = draw_seed(params["random_state"])
-    return TreeParameters(tree, beta, None if window is None else int(window), seed)
+    values = check_parameters(PARAMETERS, params)
+    depth, alpha, beta, pruning_size = (values[name] for name in ("max_depth", "alpha", "beta", "pruning_size"))
+    epsilon = _read_epsilon(values["epsilon"], epsilon_bound(alpha, beta, pruning_size))
+    tree = TreeSettings(MAX_DEPTH if depth is None else depth, pruning_size, alpha, epsilon)
+    return TreeParameters(tree, beta, values["window"], draw_seed(values["random_state"]))
 
 
-def _read_epsilon(epsilon: Any, bound: float) -> float:
+def _read_epsilon(epsilon: float | None, bound: float) -> float:
     """The number that epsilon stands for; None stands for the largest below the bound."""
     if epsilon is not None:
-        return float(epsilon)
+        return epsilon
     if bound == 0.0:
         raise InputError("epsilon=None is derived from alpha and beta: make both greater than 0, or give epsilon")
     return math.nextafter(bound, 0.0)

@@ -6,11 +6,12 @@ the pool and let it go on. Nothing here knows ids, labels or categories.
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.array_types import Array, Arrays, Bools, Hashes, Ints, Reals
 from oubli.core.changes import Changes
 from oubli.core.jit import aligned
 from oubli.core.samples.arrays import Data
@@ -52,7 +53,7 @@ class Tree:
         n_features: int,
         n_classes: int,
         cell_dtype: npt.DTypeLike,
-        categorical_mask: npt.NDArray[np.bool_],
+        categorical_mask: Bools,
         changes: Changes | None = None,
     ) -> None:
         self.settings = settings
@@ -80,9 +81,9 @@ class Tree:
         """Samples in the tree."""
         return int(self.arrays_.nodes["n_samples"][ROOT])
 
-    def class_counts(self) -> npt.NDArray[np.int64]:
+    def class_counts(self) -> Ints:
         """Samples by class code."""
-        counts: npt.NDArray[np.int64] = self.arrays_.counts[ROOT].astype(np.int64)
+        counts: Ints = self.arrays_.counts[ROOT].astype(np.int64)
         return counts
 
     @property
@@ -150,40 +151,40 @@ class Tree:
             self.settings, self.n_features, n_classes, self.cell_dtype, self.categorical_mask, self.changes
         )
 
-    def planted(self, data: Data, slots: npt.NDArray[np.int64]) -> Self:
+    def planted(self, data: Data, slots: Ints) -> Self:
         """Another tree: the samples of `slots` under one tag at the root."""
         other = self._empty(self.width)
         other.plant(data, slots)
         return other
 
-    def built(self, data: Data, slots: npt.NDArray[np.int64], n_classes: int) -> Self:
+    def built(self, data: Data, slots: Ints, n_classes: int) -> Self:
         """Another tree, with room for so many classes, built on the samples of `slots`: a pure function of them."""
         other = self._empty(max(n_classes, self.width))
         other.build(data, slots)
         return other
 
-    def plant(self, data: Data, slots: npt.NDArray[np.int64]) -> None:
+    def plant(self, data: Data, slots: Ints) -> None:
         """Forget the tree and put the samples of `slots` under one tag at the root."""
         arrays = empty_tree(self.width, n_slots=len(data.targets))
         list_samples(arrays, data.targets, slots)
         self.arrays_ = arrays
 
-    def build(self, data: Data, slots: npt.NDArray[np.int64]) -> None:
+    def build(self, data: Data, slots: Ints) -> None:
         """Build the tree from nothing on the samples of `slots`: a pure function of them."""
         self.plant(data, slots)
         shortage = self._run(data, _NO_SLOTS, 0, False, ROOT)
         if shortage is not None:
             raise shortage
 
-    def add(self, data: Data, slots: npt.NDArray[np.int64], *, lazy: bool = False) -> None:
+    def add(self, data: Data, slots: Ints, *, lazy: bool = False) -> None:
         """Learn the samples in `slots`, one after the other; `lazy` leaves tags instead of rebuilding."""
         self.exchange(data, slots, len(slots), lazy=lazy)
 
-    def delete(self, data: Data, slots: npt.NDArray[np.int64], *, lazy: bool = False) -> None:
+    def delete(self, data: Data, slots: Ints, *, lazy: bool = False) -> None:
         """Unlearn the samples in `slots`, one after the other; their cells and targets are still in place."""
         self.exchange(data, slots, 0, lazy=lazy)
 
-    def exchange(self, data: Data, slots: npt.NDArray[np.int64], n_added: int, *, lazy: bool = False) -> None:
+    def exchange(self, data: Data, slots: Ints, n_added: int, *, lazy: bool = False) -> None:
         """Learn the samples in slots[:n_added] and unlearn those in the others, one after the other.
 
         The same as `add` and `delete` in one call, which for two samples takes less time. In a critical section.
@@ -199,7 +200,7 @@ class Tree:
         if shortage is not None:
             raise shortage
 
-    def _run(self, data: Data, slots: npt.NDArray[np.int64], n_added: int, lazy: bool, node: int) -> MemoryError | None:
+    def _run(self, data: Data, slots: Ints, n_added: int, lazy: bool, node: int) -> MemoryError | None:
         """Run the kernel, with more room whenever it asks for some.
 
         When there is no memory for that, the rest of `slots` is learned and unlearned lazily, and the tags stay; the
@@ -247,20 +248,13 @@ class Tree:
         walk = np.empty(STACK_SIZE, np.int64)
         return int(count_short_updates(self.arrays_.nodes, self.settings.epsilon, n_samples, walk))
 
-    def n_built_by(self, cells: npt.NDArray[Any], category_hashes: npt.NDArray[np.uint64]) -> int:
+    def n_built_by(self, cells: Array, category_hashes: Hashes) -> int:
         """How many samples, roughly, are built anew when one with the features of a row, `cells`, comes or goes."""
         return int(count_built(self.arrays_.nodes, self.settings.epsilon, cells, 0, category_hashes))
 
     # -- reading --------------------------------------------------------------------------------
 
-    def counts(
-        self,
-        data: Data,
-        cells: npt.NDArray[Any],
-        category_hashes: npt.NDArray[np.uint64],
-        *,
-        frozen: bool = False,
-    ) -> npt.NDArray[np.int64]:
+    def counts(self, data: Data, cells: Array, category_hashes: Hashes, *, frozen: bool = False) -> Ints:
         """Class counts, by class code, of the leaf of each row, or of its nearest ancestor that has samples.
 
         Tags that the rows meet are resolved first; when `frozen`, in a copy, so that nothing is written and
@@ -285,9 +279,7 @@ class Tree:
             done = ends_of(self.arrays_.nodes, cells, category_hashes, done, ends)
         return self.arrays_.counts[ends].astype(np.int64)
 
-    def count_one(
-        self, data: Callable[[], Data], cells: npt.NDArray[Any], category_hashes: npt.NDArray[np.uint64]
-    ) -> npt.NDArray[Any]:
+    def count_one(self, data: Callable[[], Data], cells: Array, category_hashes: Hashes) -> Array:
         """Class counts for the one row of `cells`, as `counts` gives them; a view, only to be read.
 
         data : returns the samples held; only asked when there is a tag to be resolved.
@@ -296,14 +288,14 @@ class Tree:
         while node < 0:
             self._build_below(data(), ~node)
             node = end_of(self.arrays_.nodes, cells, 0, category_hashes)
-        counts: npt.NDArray[Any] = self.arrays_.counts[node]
+        counts: Array = self.arrays_.counts[node]
         return counts
 
-    def importances(self) -> npt.NDArray[np.float64]:
+    def importances(self) -> Reals:
         """Share of each feature in the decrease of the Gini index; all tags must have been resolved."""
         return feature_importances(self.arrays_, self.n_features)
 
-    def digest(self, class_order: npt.NDArray[np.int64]) -> str:
+    def digest(self, class_order: Ints) -> str:
         """SHA-256 of what predictions read, hexadecimal; all tags must have been resolved.
 
         class_order : codes of the classes held, in canonical order.
@@ -328,19 +320,12 @@ class Tree:
         other.arrays_ = TreeArrays(*(array.copy() for array in self.arrays_))
         return other
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """The tree as arrays for a file, see `serialise.py`; tags included, nothing of unused capacity."""
         return packing.pack(self.arrays_, self.n_nodes)
 
     @classmethod
-    def from_arrays(
-        cls,
-        settings: TreeSettings,
-        n_classes: int,
-        arrays: dict[str, npt.NDArray[Any]],
-        data: Data,
-        slots: npt.NDArray[np.int64],
-    ) -> Self:
+    def from_arrays(cls, settings: TreeSettings, n_classes: int, arrays: Arrays, data: Data, slots: Ints) -> Self:
         """Undo `arrays`, over the samples of `slots`.
 
         Raises
@@ -352,7 +337,7 @@ class Tree:
         tree.arrays_ = packing.unpack(arrays, tree.width, settings.max_depth, data, slots)
         return tree
 
-    def check_invariants(self, data: Data, slots: npt.NDArray[np.int64]) -> None:
+    def check_invariants(self, data: Data, slots: Ints) -> None:
         """Check that the tree holds the samples of `slots` and nothing else, and is sound; slow, for tests.
 
         Raises

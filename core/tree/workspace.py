@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.array_types import Array, Bools, Hashes, Ints, Reals
 from oubli.core.jit.policy import spliced
 from oubli.core.tree.state import MAX_DEPTH, NIL
 
@@ -65,9 +66,9 @@ _LINE = 16  # entries of a list that share a cache line, or half of them
 class Samples(NamedTuple):
     """The samples held, by slot; the kernels only read them."""
 
-    cells: npt.NDArray[Any]  # float32/64[n_slots, d]; categorical columns hold codes; NaN: missing
-    targets: npt.NDArray[np.int64]  # int64[n_slots] class codes
-    category_hashes: npt.NDArray[np.uint64]  # uint64[n_codes]
+    cells: Array  # float32/64[n_slots, d]; categorical columns hold codes; NaN: missing
+    targets: Ints  # int64[n_slots] class codes
+    category_hashes: Hashes  # uint64[n_codes]
 
 
 class Scratch(NamedTuple):
@@ -112,9 +113,9 @@ _WORD = 8
 class WorkingSpace(NamedTuple):
     """The arrays of a `Scratch`, as they are handed to kernels, and what they have room for."""
 
-    lists: npt.NDArray[Any]
-    keys: npt.NDArray[Any]
-    arena: npt.NDArray[np.int64]  # begins with the ends of its sections
+    lists: Array
+    keys: Array
+    arena: Ints  # begins with the ends of its sections
     n_rows: int
     n_codes: int
 
@@ -155,12 +156,7 @@ def bits_of(n_values: int) -> int:
 
 
 def make_room(
-    n_rows: int,
-    n_codes: int,
-    width: int,
-    cell_dtype: npt.DTypeLike,
-    categorical: npt.NDArray[np.bool_],
-    rule: npt.NDArray[np.float64],
+    n_rows: int, n_codes: int, width: int, cell_dtype: npt.DTypeLike, categorical: Bools, rule: Reals
 ) -> WorkingSpace:
     """Make working space to build on up to `n_rows` samples with `n_codes` codes of categories.
 

@@ -16,9 +16,9 @@ from oubli.app.ledger.entries import canonical
 from oubli.app.ledger.keys import LedgerKeys
 from oubli.app.service.build import open_directory
 from oubli.app.service.checkpoint import CheckpointPolicy
-from oubli.app.storage.models import load_kept, load_sent
 from oubli.app.storage.snapshots import Facts, SnapshotStore
 from oubli.core.data.schema import Task
+from oubli.core.persistence import load_foreign, load_own
 from oubli.core.registry import KINDS
 from tests.app.support import CLASSES, forest, make_service, rows, samples, served
 from tests.core.mutated import Parts, Tensor
@@ -225,14 +225,14 @@ def test_files_of_ours_may_ask_for_more_memory_than_sent_ones(tmp_path: Path) ->
     model = KINDS["online-boosting", Task.CLASSIFICATION](n_estimators=300, max_leaf_nodes=256, random_state=0)
     model.fit(rows(30), ["yes", "no"] * 15, schema=CLASSES)
     model.save(tmp_path / "model")
-    assert load_sent(tmp_path / "model").model.digest() == model.digest(), "it is as large as it has to be"
+    assert load_foreign(tmp_path / "model").model.digest() == model.digest(), "it is as large as it has to be"
     parts = Parts.read(tmp_path / "model")
     parts.tensors = [(name, tensor) for name, tensor in parts.tensors if name != "filler"]
     (tmp_path / "small").write_bytes(parts.bytes())
-    assert load_kept(tmp_path / "small").model.digest() == model.digest()
+    assert load_own(tmp_path / "small").model.digest() == model.digest()
     if len(parts.tensors) < len(Parts.read(tmp_path / "model").tensors):
         with pytest.raises(ValueError, match="more than a file of its size may"):
-            load_sent(tmp_path / "small")
+            load_foreign(tmp_path / "small")
 
 
 def test_a_ledger_that_is_given_says_what_is_wrong_with_it(tmp_path: Path) -> None:

@@ -441,7 +441,7 @@ def test_ephemeral_services_write_nothing():
         with pytest.raises(EphemeralError):
             await service.snapshot()
         with pytest.raises(EphemeralError):
-            _ = service.newest_snapshot
+            _ = service.storage.newest
 
     run(service, work)
     assert service.stop_error is None
@@ -468,7 +468,7 @@ def test_a_model_that_was_broken_off_halfway_answers_nothing_and_is_not_saved(tm
         model.engine_.ensemble.delete = None  # called after the first write, as memory that ends there
         with pytest.raises(TypeError):
             await service.delete(ids=["c1"])
-        assert not service.is_usable
+        assert not service.state.model.is_usable
         with pytest.raises(UnusableModelError):
             await service.predict(rows(1))
         with pytest.raises(UnavailableError, match="failed"):

@@ -4,8 +4,6 @@ Swagger UI comes with the package `fastapi-offline`, of which only these files a
 holds no data; the description of the API that it shows needs one where there are keys, so the page has a field for it.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,18 +1,15 @@
 """Receipts: what became of a deletion, a rectification or an expiry."""
 
-from __future__ import annotations
-
 import uuid
 
 from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import context_of
-from oubli.app.http.ledger_schemas import ErasuresAnswer
 from oubli.app.http.openapi import QUERY, problems
 from oubli.app.http.parsing import one_value, parse_query, parse_ref
 from oubli.app.http.problems import ProblemError, invalid
 from oubli.app.http.responses import json_answer, receipt_content
-from oubli.app.http.schemas import Receipt
+from oubli.app.http.schemas import ErasuresAnswer, Receipt
 
 router = APIRouter(tags=["erasures"])
 _ID = {

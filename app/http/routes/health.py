@@ -1,7 +1,5 @@
 """Liveness and readiness; they need no key and no known host."""
 
-from __future__ import annotations
-
 from fastapi import APIRouter, Request
 
 from oubli.app.http.context import context_of
@@ -45,7 +43,7 @@ async def readyz(request: Request) -> ReadyAnswer:
         raise invalid("/for", "must be 'predictions' or 'changes'")
     if service.phase != "ready":
         raise ProblemError("not-ready", f"The server is {service.phase}.")
-    if not service.is_usable:
+    if not service.state.model.is_usable:
         raise ProblemError("model-unusable")
     stopped = service.stopped
     if stopped is not None and wanted == "changes":

@@ -1,18 +1,15 @@
 """`POST /influence`: which samples made these predictions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import context_of
-from oubli.app.http.job_schemas import JobAnswer, job_content
 from oubli.app.http.openapi import body, problems
 from oubli.app.http.parsing import explain
 from oubli.app.http.problems import ProblemError, invalid, pointer
-from oubli.app.http.responses import json_answer
-from oubli.app.http.schemas import InfluenceAnswer, InfluenceRequest
+from oubli.app.http.responses import job_content, json_answer
+from oubli.app.http.schemas import InfluenceAnswer, InfluenceRequest, JobAnswer
 from oubli.app.service.influence import Question, Ranking
 from oubli.app.service.influence_methods import UnfitError
 from oubli.core.data.schema import Schema

@@ -1,7 +1,5 @@
 """Looking at jobs: once, or as long as they go on."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from typing import Annotated
 
@@ -9,10 +7,10 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from oubli.app.http.context import context_of
-from oubli.app.http.job_schemas import JobAnswer, job_content
 from oubli.app.http.openapi import problems
 from oubli.app.http.problems import ProblemError
-from oubli.app.http.responses import json_answer, to_json
+from oubli.app.http.responses import job_content, json_answer, to_json
+from oubli.app.http.schemas import JobAnswer
 from oubli.app.service.jobs import Job
 
 router = APIRouter(tags=["jobs"])

@@ -1,17 +1,15 @@
 """The audit ledger, and the keys that its receipts are checked with."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import context_of
-from oubli.app.http.ledger_schemas import KeysAnswer, LedgerAnswer
 from oubli.app.http.openapi import QUERY, problems
 from oubli.app.http.parsing import one_value, parse_limit, parse_query
 from oubli.app.http.problems import invalid
 from oubli.app.http.responses import json_answer
+from oubli.app.http.schemas import KeysAnswer, LedgerAnswer
 
 router = APIRouter(tags=["erasures"])
 DEFAULT_PAGE = 100

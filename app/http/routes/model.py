@@ -1,7 +1,5 @@
 """`GET /model`."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 from fastapi import APIRouter, Request

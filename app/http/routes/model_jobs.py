@@ -1,7 +1,5 @@
 """Long work on the model as a whole: verify, scrub, fit. Each answers at once with the job that it began."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
@@ -9,10 +7,10 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import context_of
-from oubli.app.http.job_schemas import FitRequest, JobAnswer, job_content
 from oubli.app.http.openapi import IDEMPOTENCY_KEY, KEY_HEADER, body, problems
 from oubli.app.http.problems import ProblemError, invalid, pointer
-from oubli.app.http.responses import json_answer
+from oubli.app.http.responses import job_content, json_answer
+from oubli.app.http.schemas import FitRequest, JobAnswer
 from oubli.app.service.fitting import estimator_of
 from oubli.app.service.jobs import Job
 from oubli.core.data.schema import Schema

@@ -1,7 +1,5 @@
 """`POST /predict`."""
 
-from __future__ import annotations
-
 from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import context_of

@@ -1,7 +1,5 @@
 """The samples: add, rectify, read, delete."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fastapi import APIRouter, Request, Response

@@ -1,7 +1,5 @@
 """Snapshots: write, look at, download, restore."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from typing import BinaryIO
@@ -67,7 +65,7 @@ async def write(request: Request) -> SnapshotAnswer:
 @router.get("/snapshot", summary="The newest snapshot", responses=problems("no-snapshot", "ephemeral"))
 async def metadata(request: Request) -> SnapshotAnswer:
     """Return what is known of the newest snapshot."""
-    return _answer(context_of(request).service.newest_snapshot)
+    return _answer(context_of(request).service.storage.newest)
 
 
 @router.get(
@@ -136,10 +134,4 @@ async def restore(request: Request) -> Response:
 
 
 def _answer(snapshot: Snapshot) -> SnapshotAnswer:
-    return SnapshotAnswer(
-        id=snapshot.id,
-        model_version=snapshot.model_version,
-        digest=snapshot.digest,
-        bytes=snapshot.bytes,
-        created_at=snapshot.created_at,
-    )
+    return SnapshotAnswer.model_validate(snapshot, from_attributes=True)

@@ -1,17 +1,15 @@
 """Incremental boosting, as users meet it."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oubli.core.boosting.estimator import BoostedModel
 from oubli.core.boosting.incremental.parameters import IncrementalSettings, read_settings
 from oubli.core.boosting.presorted.engine import PresortedTrees
 from oubli.core.boosting.quantised.engine import QuantisedTrees
 from oubli.core.classification import Classifier
+from oubli.core.data.schema import Schema
 from oubli.core.regression import Regressor
-
-if TYPE_CHECKING:
-    from oubli.core.data.schema import Schema
 
 IncrementalTrees = QuantisedTrees | PresortedTrees
 
@@ -42,13 +40,11 @@ class IncrementalBoosting(BoostedModel):
         self._keep(locals())
 
     @classmethod
-    def read_settings(  # noqa: D102 - inherited
-        cls, parameters: Mapping[str, Any], schema: "Schema"
-    ) -> IncrementalSettings:
+    def read_settings(cls, parameters: Mapping[str, Any], schema: "Schema") -> IncrementalSettings:
         return read_settings(parameters)
 
     @staticmethod
-    def engine_type(settings: IncrementalSettings) -> type[IncrementalTrees]:  # noqa: D102 - inherited
+    def engine_type(settings: IncrementalSettings) -> type[IncrementalTrees]:
         return QuantisedTrees if settings.is_quantised else PresortedTrees
 
 

@@ -118,23 +118,11 @@ def read_settings(params: Mapping[str, Any]) -> IncrementalSettings:
     InputError
         Naming the parameter, its value and the rule.
     """
-    check_parameters(PARAMETERS, params)
-    patience = params["early_stopping"]
-    gradient_grid, leaf_grid = _read_grids(params["quantization"])
-    return IncrementalSettings(
-        n_estimators=int(params["n_estimators"]),
-        learning_rate=float(params["learning_rate"]),
-        max_depth=int(params["max_depth"]),
-        l2_regularization=float(params["l2_regularization"]),
-        min_child_weight=float(params["min_child_weight"]),
-        split_sampling=float(params["split_sampling"]),
-        max_bins=int(params["max_bins"]),
-        gradient_grid=gradient_grid,
-        leaf_grid=leaf_grid,
-        patience=0 if patience is None else int(patience),
-        validation_fraction=float(params["validation_fraction"]),
-        seed=draw_seed(params["random_state"]),
-    )
+    values = check_parameters(PARAMETERS, params)
+    gradient_grid, leaf_grid = _read_grids(values.pop("quantization"))
+    patience = values.pop("early_stopping") or 0
+    seed = draw_seed(values.pop("random_state"))
+    return IncrementalSettings(**values, gradient_grid=gradient_grid, leaf_grid=leaf_grid, patience=patience, seed=seed)
 
 
 def _read_grids(quantization: Any) -> tuple[float, float]:

@@ -20,6 +20,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.array_types import Arrays, Bools, Ints, Reals, Slots
 from oubli.core.boosting.engine import BoostedEngine
 from oubli.core.boosting.online import serialise
 from oubli.core.boosting.online.candidates import draw_candidates, no_candidates
@@ -58,7 +59,7 @@ from oubli.core.boosting.online.update import (
 from oubli.core.boosting.online.workspace import Rows, choose_layout, gather_rows, no_layout
 from oubli.core.boosting.problem import check_size, n_groups
 from oubli.core.boosting.state import Trees, no_trees
-from oubli.core.engine import Arrays, Progress, Shape, Slots
+from oubli.core.engine import Progress, Shape
 from oubli.core.jit import aligned
 from oubli.core.rng import MISSING_CATEGORY, mix
 from oubli.core.samples.arrays import Problem
@@ -149,7 +150,7 @@ class OnlineTrees(BoostedEngine):
         parts = (self.forest, self.bins, self.candidates, self.layout, self.space)
         return sum(array.nbytes for part in parts for array in part) + self.codes.nbytes + self.held.nbytes
 
-    def gains(self) -> npt.NDArray[np.float64]:  # noqa: D102 - inherited
+    def gains(self) -> Reals:
         return importances(self.forest, self._rules(), self.n_features)
 
     def leaf_score_error(self, problem: Problem) -> float:
@@ -232,11 +233,8 @@ class OnlineTrees(BoostedEngine):
         self.forest = self._blank_forest(len(self.held))
         self.space = self.make_space(0)
 
-    def restore_sums(self, slots: Slots) -> None:
-        """Count in the trees, whose structure is known, what samples contribute."""
-        self.forest = self._count_anew(slots)
-
-    def _count_anew(self, slots: Slots) -> Forest:
+    def count_anew(self, slots: Slots) -> Forest:
+        """The trees with their structure as it is, and what samples contribute counted anew."""
         forest, candidates = self.forest, self.candidates
         return count_anew(forest, self.codes, self.bins.first, candidates, self._rules(), self.groups, slots)
 
@@ -248,7 +246,7 @@ class OnlineTrees(BoostedEngine):
         self.fit(problem, slots)
         self.n_mutations = n_mutations
 
-    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
         self._add(problem, slots)
         self.n_mutations += len(slots)
 
@@ -278,7 +276,7 @@ class OnlineTrees(BoostedEngine):
         with np.errstate(over="ignore"):
             return bool(np.abs(problem.y[slots] - self.scale.base).max() > self.scale.reach)
 
-    def _admit_classes(self, problem: Problem, groups: int) -> npt.NDArray[np.bool_]:
+    def _admit_classes(self, problem: Problem, groups: int) -> Bools:
         """Make room for the trees of classes that are new (Appendix M); returns which they are."""
         is_new = np.zeros(groups, np.bool_)
         if groups > self.groups:
@@ -289,7 +287,7 @@ class OnlineTrees(BoostedEngine):
         self.ranks = problem.ranks.copy()
         return is_new
 
-    def _places_of_classes(self, ranks: npt.NDArray[np.int32], groups: int) -> npt.NDArray[np.int64]:
+    def _places_of_classes(self, ranks: npt.NDArray[np.int32], groups: int) -> Ints:
         """The place among the trees of an iteration that each class has had; -1: none."""
         places = np.full(groups, -1, np.int64)
         held = np.flatnonzero(ranks >= 0)
@@ -302,7 +300,7 @@ class OnlineTrees(BoostedEngine):
         self.groups = groups
         write_values(self.forest, self._rules())
 
-    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
         self._delete(problem, slots)
         self.n_mutations += len(slots)
 
@@ -369,7 +367,7 @@ class OnlineTrees(BoostedEngine):
         batch = make_batch(slots, sign, self.n_features, self.groups, self.forest.n_places)
         return self._labels(problem), rules, batch, Retraining(self.forest, self.held)
 
-    def _update(self, work: Work, slots: Slots, sign: int, is_new: npt.NDArray[np.bool_]) -> None:
+    def _update(self, work: Work, slots: Slots, sign: int, is_new: Bools) -> None:
         """Update all trees by samples that come (sign 1) or go (-1)."""
         forest, (labels, rules, batch, retraining) = self.forest, work
         while True:
@@ -405,7 +403,7 @@ class OnlineTrees(BoostedEngine):
         retraining.n_nodes += 1
         retraining.n_samples += n
 
-    def seconds_to_change(self, n_changed: int, problem: Problem) -> float:  # noqa: D102 - inherited
+    def seconds_to_change(self, n_changed: int, problem: Problem) -> float:
         fitting = self.seconds_to_fit(problem)
         if n_changed > _FEW * problem.n_samples:
             return fitting  # some splits will lose their place, and in later trees more of them
@@ -452,10 +450,10 @@ class OnlineTrees(BoostedEngine):
 
     # -- checking -------------------------------------------------------------------------------
 
-    def find_differences(self, problem: Problem, slots: Slots) -> list[str]:  # noqa: D102 - inherited
+    def find_differences(self, problem: Problem, slots: Slots) -> list[str]:
         if not np.array_equal(np.flatnonzero(self.held), np.sort(slots)):
             return ["the trees do not hold the samples"]
-        return compare(self.forest, self._count_anew(np.sort(slots))) if self.groups else []
+        return compare(self.forest, self.count_anew(np.sort(slots))) if self.groups else []
 
     def check_invariants(self, problem: Problem, slots: Slots) -> None:
         """Check everything kept for internal soundness.

@@ -1,16 +1,14 @@
 """Online gradient boosting, as users meet it."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oubli.core.boosting.estimator import BoostedModel
 from oubli.core.boosting.online.engine import OnlineTrees
 from oubli.core.boosting.online.parameters import OnlineSettings, read_settings
 from oubli.core.classification import Classifier
+from oubli.core.data.schema import Schema
 from oubli.core.regression import Regressor
-
-if TYPE_CHECKING:
-    from oubli.core.data.schema import Schema
 
 
 class OnlineBoosting(BoostedModel):
@@ -46,13 +44,11 @@ class OnlineBoosting(BoostedModel):
         self._keep(locals())
 
     @classmethod
-    def read_settings(  # noqa: D102 - inherited
-        cls, parameters: Mapping[str, Any], schema: "Schema"
-    ) -> OnlineSettings:
+    def read_settings(cls, parameters: Mapping[str, Any], schema: "Schema") -> OnlineSettings:
         return read_settings(parameters)
 
     @staticmethod
-    def engine_type(settings: OnlineSettings) -> type[OnlineTrees]:  # noqa: D102 - inherited
+    def engine_type(settings: OnlineSettings) -> type[OnlineTrees]:
         return OnlineTrees
 
 

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Slots
 from oubli.core.boosting.online.state import NIL, Forest
 from oubli.core.boosting.state import LEAF
 from oubli.core.rng import MISSING_CATEGORY
@@ -12,8 +12,6 @@ from oubli.core.rng import MISSING_CATEGORY
 if TYPE_CHECKING:
     from oubli.core.boosting.online.engine import OnlineTrees
     from oubli.core.samples.arrays import Problem
-
-Slots = npt.NDArray[np.int64]
 
 
 def _require(condition: Any, rule: str) -> None:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.array_types import Reals
 from oubli.core.boosting.online.parameters import OnlineSettings
 from oubli.core.boosting.online.state import G_BITS, G_SCALE, H_SCALE, SHIFT_OF_CLASSES, SHIFT_OF_NUMBERS, Labels, Rules
 from oubli.core.samples.arrays import Problem
@@ -43,7 +44,7 @@ class Scale(NamedTuple):
 NO_SCALE = Scale(0.0, 0.0, 0.0, 0, 1.0)
 
 
-def scale_of(y: npt.NDArray[np.float64], most_samples: int) -> Scale:
+def scale_of(y: Reals, most_samples: int) -> Scale:
     """Make the scale for targets float64[n], n > 0, with room for sums of `most_samples`.
 
     A function of the set of targets: the mean is one of integers, whose sum does not depend on the order.

@@ -2,10 +2,7 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
-Slots = npt.NDArray[np.int64]
+from oubli.core.array_types import Slots
 
 
 @dataclass

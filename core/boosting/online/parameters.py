@@ -76,15 +76,6 @@ def read_settings(params: Mapping[str, Any]) -> OnlineSettings:
     InputError
         Naming the parameter, its value and the rule.
     """
-    check_parameters(PARAMETERS, params)
-    return OnlineSettings(
-        n_estimators=int(params["n_estimators"]),
-        learning_rate=float(params["learning_rate"]),
-        max_leaf_nodes=int(params["max_leaf_nodes"]),
-        max_bins=int(params["max_bins"]),
-        split_sampling=float(params["split_sampling"]),
-        robustness=float(params["robustness"]),
-        l2_regularization=float(params["l2_regularization"]),
-        min_child_weight=float(params["min_child_weight"]),
-        seed=draw_seed(params["random_state"]),
-    )
+    values = check_parameters(PARAMETERS, params)
+    seed = draw_seed(values.pop("random_state"))
+    return OnlineSettings(**values, seed=seed)

@@ -14,8 +14,8 @@ values counted. So nothing in a file can contradict the samples in silence.
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array, Arrays, Bools, Ints
 from oubli.core.boosting.online.candidates import FEW, MANY_CATEGORIES
 from oubli.core.boosting.online.discretise import MOST_CODES, Bins
 from oubli.core.boosting.online.labels import MOST_GRADIENT, MOST_GROWTH, NO_SCALE, Scale
@@ -23,7 +23,7 @@ from oubli.core.boosting.online.parameters import MAX_SAMPLES, OnlineSettings
 from oubli.core.boosting.online.state import NIL, STATE, Forest
 from oubli.core.boosting.problem import n_groups
 from oubli.core.boosting.state import LEAF, NODE
-from oubli.core.engine import Arrays, Shape
+from oubli.core.engine import Shape
 from oubli.core.samples.arrays import Problem
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _require(condition: Any, what: str) -> None:
         raise ValueError(what)
 
 
-def _take(arrays: Arrays, name: str, dtype: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+def _take(arrays: Arrays, name: str, dtype: Any, shape: tuple[int, ...]) -> Array:
     """An array of a file, of the type and shape that it should have; -1: any length."""
     _require(name in arrays, f"there is no {name}")
     array = arrays[name]
@@ -126,7 +126,7 @@ def _take(arrays: Arrays, name: str, dtype: Any, shape: tuple[int, ...]) -> npt.
     return array.copy()
 
 
-def _take_bins(arrays: Arrays, categorical: npt.NDArray[np.bool_]) -> Bins:
+def _take_bins(arrays: Arrays, categorical: Bools) -> Bins:
     """The bins, such that looking a value up in them ends, within them."""
     d = len(categorical)
     lengths = {"first": d + 1, "edges": -1, "hashes": -1, "n_inner": d, "n_outer": d, "n_taken": d}
@@ -201,13 +201,7 @@ def _hang(forest: Forest, tree: int, fields: Arrays) -> None:
     _require((lefts != 0).all(), f"tree {tree} has a node without children")
 
 
-def _write_splits(
-    trees: "OnlineTrees",
-    rows: npt.NDArray[Any],
-    iterations: npt.NDArray[Any],
-    features: npt.NDArray[Any],
-    own: npt.NDArray[Any],
-) -> None:
+def _write_splits(trees: "OnlineTrees", rows: Array, iterations: Array, features: Array, own: Array) -> None:
     """Write what the candidates of some nodes are."""
     nodes, bins, candidates = trees.forest.nodes, trees.bins, trees.candidates
     cuts = candidates.cuts[iterations, candidates.first[features] + own]
@@ -218,7 +212,7 @@ def _write_splits(
     nodes["category"][rows[is_categorical]] = bins.hashes[codes[is_categorical]]
 
 
-def unpack(trees: "OnlineTrees", arrays: Arrays, problem: "Problem", slots: npt.NDArray[np.int64]) -> None:
+def unpack(trees: "OnlineTrees", arrays: Arrays, problem: "Problem", slots: Ints) -> None:
     """Undo `pack`, over the samples of `slots`, in trees without samples.
 
     Raises
@@ -249,4 +243,4 @@ def unpack(trees: "OnlineTrees", arrays: Arrays, problem: "Problem", slots: npt.
     limit = scale.limit if scale.limit else np.iinfo(np.int16).max
     _require((np.abs(gh.astype(np.int64)) <= limit).all(), "a gradient is out of range")
     trees.forest.gh[:, slots] = gh
-    trees.restore_sums(slots)
+    trees.forest = trees.count_anew(slots)

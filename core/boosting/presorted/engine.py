@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Arrays, Bools, Reals, Slots
 from oubli.core.boosting.engine import BoostedEngine
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
 from oubli.core.boosting.presorted import workspace as r
@@ -35,7 +35,7 @@ from oubli.core.boosting.presorted.watch import Watch, mark_validating
 from oubli.core.boosting.presorted.words import Start, begin, targets_of_others
 from oubli.core.boosting.problem import check_size, n_groups
 from oubli.core.boosting.state import LEAF, NODE, Trees, no_trees
-from oubli.core.engine import Arrays, Progress, Shape, Slots
+from oubli.core.engine import Progress, Shape
 from oubli.core.jit import aligned
 from oubli.core.samples.arrays import Data, Problem
 
@@ -113,21 +113,21 @@ class PresortedTrees(BoostedEngine):
         """Bytes of all arrays."""
         return self.orders.nbytes + self.others.nbytes + self.trees.nbytes + self.split_gains.nbytes
 
-    def gains(self) -> npt.NDArray[np.float64]:  # noqa: D102 - inherited
+    def gains(self) -> Reals:
         feature = self.trees.nodes["feature"]
         is_split = feature != LEAF
         return np.bincount(feature[is_split], self.split_gains[is_split], self.n_features).astype(np.float64)
 
     # -- learning -------------------------------------------------------------------------------
 
-    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:  # noqa: D102 - inherited
+    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
         other = self._aside()
         other.forget()
         other.n_mutations = 0
         other.hold(problem, slots, progress)
         self._become(other)
 
-    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
         if self.n_trees == 0 or problem.changes_classes(slots):
             self.fit(problem, problem.slots())
             return
@@ -151,7 +151,7 @@ class PresortedTrees(BoostedEngine):
         self.orders = merge_samples(self.orders, problem.data, slots[~validates])
         self._boost(problem, None)
 
-    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
         if self.n_trees == 0 or len(slots) == problem.n_samples or problem.changes_classes(slots):
             self.fit(*problem.without(slots))
             return
@@ -185,7 +185,7 @@ class PresortedTrees(BoostedEngine):
         self.orders = sort_columns(problem.data, training)
         self._boost(problem, progress)
 
-    def _validates(self, data: Data, slots: Slots) -> npt.NDArray[np.bool_]:
+    def _validates(self, data: Data, slots: Slots) -> Bools:
         """Whether samples validate by their ids."""
         validates = np.zeros(len(slots), np.bool_)
         if self.settings.patience > 0:
@@ -321,7 +321,7 @@ class PresortedTrees(BoostedEngine):
 
     # -- checking -------------------------------------------------------------------------------
 
-    def find_differences(self, problem: Problem, slots: Slots) -> list[str]:  # noqa: D102 - inherited
+    def find_differences(self, problem: Problem, slots: Slots) -> list[str]:
         training, others = self.divide(problem.data, slots)
         wrong = check_orders(self.orders, problem.data, training)
         if not np.array_equal(np.sort(others), np.sort(self.others)):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.array_types import Ints, Reals
 from oubli.core.boosting.presorted.table import MOST_BINS, Table
 
 # Columns of `stack`: a node that is to be split, or made a leaf.
@@ -29,11 +30,11 @@ COUNTS_SIZE = 3
 class Derivatives(NamedTuple):
     """Scores and the words of derivatives."""
 
-    words: npt.NDArray[np.int64]  # int64[groups, n]: derivatives
-    scores: npt.NDArray[np.int64]  # int64[groups, n]: F
-    powers: npt.NDArray[np.float64]  # float64[groups, n] for three and more classes: of e, see `write_multi_class`
-    largest: npt.NDArray[np.int64]  # int64[n]: of a row's scores
-    totals: npt.NDArray[np.float64]  # float64[n]: of a row's powers
+    words: Ints  # int64[groups, n]: derivatives
+    scores: Ints  # int64[groups, n]: F
+    powers: Reals  # float64[groups, n] for three and more classes: of e, see `write_multi_class`
+    largest: Ints  # int64[n]: of a row's scores
+    totals: Reals  # float64[n]: of a row's powers
 
 
 class Room(NamedTuple):
@@ -43,14 +44,14 @@ class Room(NamedTuple):
     spare: npt.NDArray[np.int32]  # int32[n]
     sides: npt.NDArray[np.uint8]  # uint8[n]: of each row, 1 for right
     lists: npt.NDArray[np.int32]  # int32[wide, n]: the table's, divided among the nodes
-    lefts: npt.NDArray[np.int64]  # int64[max(n, MOST_BINS) + 1]: words of the left sides of candidates
+    lefts: Ints  # int64[max(n, MOST_BINS) + 1]: words of the left sides of candidates
     places: npt.NDArray[np.int32]  # int32[n + 1]: where these are in a list
-    histograms: npt.NDArray[np.int64]  # int64[max_depth + 2, bins]
-    free: npt.NDArray[np.int64]  # int64[max_depth + 3]: the histograms in no use; their number comes first
-    stack: npt.NDArray[np.int64]  # int64[2 * max_depth + 4, STACK_WIDTH]
+    histograms: Ints  # int64[max_depth + 2, bins]
+    free: Ints  # int64[max_depth + 3]: the histograms in no use; their number comes first
+    stack: Ints  # int64[2 * max_depth + 4, STACK_WIDTH]
 
 
-def make_derivatives(n: int, first: npt.NDArray[np.int64]) -> Derivatives:
+def make_derivatives(n: int, first: Ints) -> Derivatives:
     """Room for n samples, whose scores are `first`, F_0 of each group."""
     return Derivatives(
         words=np.empty((len(first), n), np.int64),

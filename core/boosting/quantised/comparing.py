@@ -6,8 +6,8 @@ Slots, rows and the places of histograms depend on history; what they say must n
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array, Bools, Ints
 from oubli.core.boosting.quantised import state as s
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _COMPARED = ("total", "first_total", "feature", "cut", "value", "count", "missing_left")
 
 
-def live_codes(engine: "QuantisedTrees", column: int) -> npt.NDArray[np.int64]:
+def live_codes(engine: "QuantisedTrees", column: int) -> Ints:
     """What each code of a column would be without dead bins."""
     features = engine.features
     if engine.categorical[column]:
@@ -29,7 +29,7 @@ def live_codes(engine: "QuantisedTrees", column: int) -> npt.NDArray[np.int64]:
     return np.cumsum(is_live) - is_live
 
 
-def histogram(engine: "QuantisedTrees", tree: int, node: int) -> npt.NDArray[np.int64] | None:
+def histogram(engine: "QuantisedTrees", tree: int, node: int) -> Ints | None:
     """A node's sums by live place, those of the bins that rows leave out included; None if it keeps none."""
     forest, plans = engine.forest, engine.plans
     record = forest.nodes[tree, node]
@@ -37,7 +37,7 @@ def histogram(engine: "QuantisedTrees", tree: int, node: int) -> npt.NDArray[np.
         return None
     iteration = tree // engine.groups
     first, common = plans.first_place[iteration], plans.common_place[iteration]
-    sums: npt.NDArray[np.int64] = forest.pool[record["block"], : first[-1]].copy()
+    sums: Ints = forest.pool[record["block"], : first[-1]].copy()
     depth = int(node + 1).bit_length() - 1
     total = record["first_total"] if depth < engine.rules.top else record["total"]
     for feature in np.flatnonzero(common >= 0).tolist():
@@ -46,14 +46,14 @@ def histogram(engine: "QuantisedTrees", tree: int, node: int) -> npt.NDArray[np.
     dead = np.setdiff1d(np.arange(len(sums)), live)
     if sums[dead].any():
         raise AssertionError("the histograms: a dead bin holds samples")
-    kept: npt.NDArray[np.int64] = sums[live]
+    kept: Ints = sums[live]
     return kept
 
 
-def _is_live_bin(engine: "QuantisedTrees") -> npt.NDArray[np.bool_]:
+def _is_live_bin(engine: "QuantisedTrees") -> Bools:
     """Which bins are live; bool[bins + 1], the one behind the last being none."""
     features = engine.features
-    parts: list[npt.NDArray[np.bool_]] = []
+    parts: list[Bools] = []
     for column in range(engine.n_features):
         if engine.categorical[column]:
             first, last = features.first_category[column : column + 2].tolist()
@@ -82,7 +82,7 @@ def _live_nodes(engine: "QuantisedTrees") -> Any:
     return nodes
 
 
-def _rows_are_right(engine: "QuantisedTrees", slots: npt.NDArray[np.int64]) -> bool:
+def _rows_are_right(engine: "QuantisedTrees", slots: Ints) -> bool:
     """Whether rows name the bins of all codes but the commonest."""
     bins = engine.bins
     expected = bins.codes[:, slots].astype(np.int64) + bins.first_bin[:-1, np.newaxis]
@@ -94,7 +94,7 @@ def _rows_are_right(engine: "QuantisedTrees", slots: npt.NDArray[np.int64]) -> b
     return bool(is_padded and np.array_equal(longest[:, :width], ours[:, :width]))
 
 
-def _by_sample(engine: "QuantisedTrees", slots: npt.NDArray[np.int64]) -> dict[str, Any]:
+def _by_sample(engine: "QuantisedTrees", slots: Ints) -> dict[str, Any]:
     bins, scores, n_trees = engine.bins, engine.scores, engine.n_trees
     n_kept = engine.n_iterations // s.EVERY + 1
     codes = [live_codes(engine, column)[bins.codes[column, slots]] for column in range(engine.n_features)]
@@ -110,7 +110,7 @@ def _by_sample(engine: "QuantisedTrees", slots: npt.NDArray[np.int64]) -> dict[s
     }
 
 
-def differences(ours: "QuantisedTrees", fresh: "QuantisedTrees", slots: npt.NDArray[np.int64]) -> list[str]:
+def differences(ours: "QuantisedTrees", fresh: "QuantisedTrees", slots: Ints) -> list[str]:
     """Name what an engine keeps that differs from what a fresh one does."""
     if ours.groups != fresh.groups:
         return ["the number of groups differs"]
@@ -120,7 +120,7 @@ def differences(ours: "QuantisedTrees", fresh: "QuantisedTrees", slots: npt.NDAr
     ours_counted = (ours.n_iterations, ours.n_predicting, ours.n_training, ours.n_held)
     if ours_counted != (fresh.n_iterations, fresh.n_predicting, fresh.n_training, fresh.n_held):
         return ["the number of samples or of iterations differs"]
-    counted: list[tuple[str, npt.NDArray[Any], npt.NDArray[Any]]] = [
+    counted: list[tuple[str, Array, Array]] = [
         ("the classes", ours.class_counts, fresh.class_counts),
         ("the categories", ours.category_counts[ours.live_categories], fresh.category_counts),
         ("F_0", ours.start.scores, fresh.start.scores),
@@ -144,7 +144,7 @@ def differences(ours: "QuantisedTrees", fresh: "QuantisedTrees", slots: npt.NDAr
     return wrong
 
 
-def loose_ends(engine: "QuantisedTrees", slots: npt.NDArray[np.int64]) -> list[str]:
+def loose_ends(engine: "QuantisedTrees", slots: Ints) -> list[str]:
     """Name what is left of samples that are not held, and what is used twice or not given back."""
     if not engine.groups:
         return []

@@ -16,8 +16,8 @@ A sample more or less changes the sums along its own paths. Unless that moves a 
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Arrays, Slots
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
 from oubli.core.boosting.problem import check_size, n_groups
 from oubli.core.boosting.quantised import state as s
@@ -56,7 +56,7 @@ from oubli.core.boosting.quantised.workspace import (
     with_more_slots,
 )
 from oubli.core.boosting.state import Trees, no_trees
-from oubli.core.engine import Progress, Slots
+from oubli.core.engine import Progress
 from oubli.core.rng import mix
 from oubli.core.samples.arrays import Problem
 
@@ -91,7 +91,7 @@ class QuantisedTrees(KeptTrees):
         self.class_counts = np.zeros(0, np.int64)
         self.category_counts = np.zeros(0, np.int64)
         self._trees: Trees | None = no_trees()
-        self.work: dict[str, npt.NDArray[Any]] | None = None
+        self.work: Arrays | None = None
         self.last_update = LastUpdate()
         self._allocate_samples(0)
 
@@ -104,7 +104,7 @@ class QuantisedTrees(KeptTrees):
 
     # -- growing --------------------------------------------------------------------------------
 
-    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:  # noqa: D102 - inherited
+    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.forget()
@@ -196,7 +196,7 @@ class QuantisedTrees(KeptTrees):
     def _train(self, samples: s.Samples, slots: Slots, begin: int, progress: Progress | None = None) -> None:
         """Grow the iterations from `begin` on, from the scores before it."""
         report = np.zeros(s.REPORT_SIZE, np.int64)
-        report[s.BEST_ITERATION] = self._best_before(begin)
+        report[s.BEST_ITERATION] = int(self.scores.losses[:begin].argmin()) if begin else 0
         values = np.zeros(self.n_labels + 1, np.int32)
         patience = self.settings.patience if self._validates else 0
         last, step = self.settings.n_estimators, 1 if progress is not None else self.settings.n_estimators
@@ -215,10 +215,6 @@ class QuantisedTrees(KeptTrees):
             if status == DONE and (done < end or self._has_ended(done, int(report[s.BEST_ITERATION]))):
                 break
         self._finish(done, int(report[s.BEST_ITERATION]))
-
-    def _best_before(self, iteration: int) -> int:
-        """The iteration before this one with the lowest validation loss."""
-        return int(self.scores.losses[:iteration].argmin()) if iteration else 0
 
     def _has_ended(self, done: int, best: int) -> bool:
         return self._validates and done - 1 - best >= self.settings.patience
@@ -241,7 +237,7 @@ class QuantisedTrees(KeptTrees):
         self.fit(problem, slots)
         self.n_mutations = n_mutations
 
-    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
         if self.n_trees == 0 or problem.changes_classes(slots):
             self.fit(problem, problem.slots())
         else:
@@ -267,7 +263,7 @@ class QuantisedTrees(KeptTrees):
         if not is_done:
             self._fit_anew(problem, np.concatenate([held, slots]))
 
-    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:  # noqa: D102 - inherited
+    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
         if self.n_trees == 0 or len(slots) == problem.n_samples or problem.changes_classes(slots):
             self.fit(*problem.without(slots))
         else:
@@ -415,7 +411,7 @@ class QuantisedTrees(KeptTrees):
 
     # -- checking -------------------------------------------------------------------------------
 
-    def find_differences(self, problem: Problem, slots: Slots) -> list[str]:  # noqa: D102 - inherited
+    def find_differences(self, problem: Problem, slots: Slots) -> list[str]:
         fresh = self.counterpart()
         fresh.fit(problem, slots)
         return differences(self, fresh, slots)

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Bools, Hashes, Reals, Slots
 from oubli.core.boosting.quantised.relabel import merge_codes, set_candidate, split_code
 from oubli.core.boosting.quantised.state import Samples
 from oubli.core.rng import MISSING_CATEGORY
@@ -12,8 +12,6 @@ from oubli.core.samples.arrays import Data
 
 if TYPE_CHECKING:
     from oubli.core.boosting.quantised.engine import QuantisedTrees
-
-Slots = npt.NDArray[np.int64]
 
 
 def follow_edges(engine: "QuantisedTrees", data: Data, samples: Samples, held: Slots, columns: list[int]) -> bool:
@@ -41,9 +39,7 @@ def _has_room(engine: "QuantisedTrees", column: int) -> bool:
     return bool((needed <= room).all())
 
 
-def _edges_of(
-    engine: "QuantisedTrees", column: int
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
+def _edges_of(engine: "QuantisedTrees", column: int) -> tuple[Reals, Bools, Reals]:
     """A column's edges by code, which of them are alive, and what they are to be; the first two as views."""
     first, last = engine.features.first_edge[column : column + 2].tolist()
     return engine.features.edges[first:last], engine.live_edges[first:last], engine.edges.edges[column]
@@ -59,20 +55,13 @@ def _follow_column(engine: "QuantisedTrees", data: Data, samples: Samples, held:
     return all(_give_edge(engine, data, samples, layout, is_live, held, column, value) for value in new.tolist())
 
 
-def _next_live(is_live: npt.NDArray[np.bool_], code: int) -> int:
+def _next_live(is_live: Bools, code: int) -> int:
     """The first live code from one on; behind the last edge there always is one."""
     after = np.flatnonzero(is_live[code:])
     return code + int(after[0]) if len(after) else len(is_live)
 
 
-def _take_edge(
-    engine: "QuantisedTrees",
-    layout: npt.NDArray[np.float64],
-    is_live: npt.NDArray[np.bool_],
-    held: Slots,
-    column: int,
-    code: int,
-) -> None:
+def _take_edge(engine: "QuantisedTrees", layout: Reals, is_live: Bools, held: Slots, column: int, code: int) -> None:
     bins = engine.bins
     target = _next_live(is_live, code + 1)
     held32 = held.astype(np.int32)
@@ -87,8 +76,8 @@ def _give_edge(
     engine: "QuantisedTrees",
     data: Data,
     samples: Samples,
-    layout: npt.NDArray[np.float64],
-    is_live: npt.NDArray[np.bool_],
+    layout: Reals,
+    is_live: Bools,
     held: Slots,
     column: int,
     value: float,
@@ -127,7 +116,7 @@ def welcome_categories(engine: "QuantisedTrees", data: Data, slots: Slots) -> tu
     return True, has_new
 
 
-def _hashes(data: Data, slots: Slots, column: int) -> npt.NDArray[np.uint64]:
+def _hashes(data: Data, slots: Slots, column: int) -> Hashes:
     cells = data.cells[slots, column]
     is_missing = np.isnan(cells)
     hashes = np.full(len(cells), MISSING_CATEGORY)
@@ -135,7 +124,7 @@ def _hashes(data: Data, slots: Slots, column: int) -> npt.NDArray[np.uint64]:
     return hashes
 
 
-def _rank_for(layout: npt.NDArray[np.uint64], value: np.uint64) -> int:
+def _rank_for(layout: Hashes, value: np.uint64) -> int:
     """The rank that a category that comes would have to take, which must be dead; -1: there is none."""
     if value == MISSING_CATEGORY:
         return 0 if len(layout) else -1

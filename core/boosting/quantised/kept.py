@@ -1,10 +1,11 @@
 """What the quantised engine keeps, as it is read, copied, stored and overwritten."""
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.array_types import Arrays, Bools, Ints, Reals, Slots
 from oubli.core.boosting.engine import BoostedEngine
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
 from oubli.core.boosting.problem import n_groups
@@ -17,7 +18,7 @@ from oubli.core.boosting.quantised.serialise import bytes_asked, check_number_of
 from oubli.core.boosting.quantised.start import Start, TargetSums
 from oubli.core.boosting.state import Trees
 from oubli.core.changes import Changes
-from oubli.core.engine import Arrays, Shape, Slots
+from oubli.core.engine import Shape
 from oubli.core.jit import aligned
 from oubli.core.samples.arrays import Problem
 
@@ -43,12 +44,12 @@ class KeptTrees(BoostedEngine):
     roles: npt.NDArray[np.uint8]
     labels: npt.NDArray[np.int32]
     rounding: npt.NDArray[np.uint32]
-    first: npt.NDArray[np.int64]
+    first: Ints
     edges: EdgeTable
     sums: TargetSums
-    live_edges: npt.NDArray[np.bool_]
-    live_categories: npt.NDArray[np.bool_]
-    work: dict[str, npt.NDArray[Any]] | None
+    live_edges: Bools
+    live_categories: Bools
+    work: Arrays | None
     features: Features
     bins: s.Bins
     plans: s.Plans
@@ -77,7 +78,7 @@ class KeptTrees(BoostedEngine):
             self._trees = make_trees(self.forest, n_trees, self.features, base, loss.unit)
         return self._trees
 
-    def gains(self) -> npt.NDArray[np.float64]:  # noqa: D102 - inherited
+    def gains(self) -> Reals:
         if not self.groups:
             return np.zeros(self.n_features)
         return importances(self.forest, self.n_predicting * self.groups, self.rules, self.n_features)
@@ -123,7 +124,7 @@ class KeptTrees(BoostedEngine):
             other.space = space._replace(**{name: np.zeros_like(array) for name, array in space._asdict().items()})
         return other
 
-    def wipe(self) -> None:  # noqa: D102 - inherited
+    def wipe(self) -> None:
         self.work = None
         if not self.groups:
             return
@@ -140,7 +141,7 @@ class KeptTrees(BoostedEngine):
         return pack(self.trees)
 
     @staticmethod
-    def bytes_asked(settings: IncrementalSettings, shape: Shape, arrays: Arrays) -> int:  # noqa: D102 - inherited
+    def bytes_asked(settings: IncrementalSettings, shape: Shape, arrays: Arrays) -> int:
         return bytes_asked(settings, shape)
 
     def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:

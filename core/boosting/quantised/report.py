@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
+from oubli.core.array_types import Ints
 from oubli.core.boosting.quantised import state as s
 
 
@@ -32,7 +30,7 @@ class LastUpdate:
     grown_from: int = 0
 
 
-def read_report(report: npt.NDArray[np.int64], groups: int, grown_from: int) -> LastUpdate:
+def read_report(report: Ints, groups: int, grown_from: int) -> LastUpdate:
     """Read what the kernels reported; grown_from: the iteration from which on all was grown anew, or -1."""
     first = int(report[s.FIRST_TREE])
     if first < 0 and grown_from >= 0:

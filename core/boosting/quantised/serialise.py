@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from oubli.core.array_types import Arrays
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
 from oubli.core.boosting.quantised import state as s
 from oubli.core.boosting.state import Trees
-from oubli.core.engine import Arrays, Shape
+from oubli.core.engine import Shape
 
 _PLAN_BYTES = 12  # of a bin in an iteration
 _FIELDS = ("threshold", "category", "value", "feature", "left", "missing_left", "is_categorical")

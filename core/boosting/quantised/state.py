@@ -25,6 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.array_types import Array, Hashes, Ints, Reals
+
 NO_BLOCK = -1
 LEAF = -1
 ABSENT = -2
@@ -54,8 +56,8 @@ META_SIZE = 1
 class Bins(NamedTuple):
     """The samples as codes."""
 
-    codes: npt.NDArray[Any]  # uint8/16[d, slots]
-    rows: npt.NDArray[Any]  # uint16/32[slots, width], padded by the bin behind the last
+    codes: Array  # uint8/16[d, slots]
+    rows: Array  # uint16/32[slots, width], padded by the bin behind the last
     first_bin: npt.NDArray[np.int32]  # int32[d + 1]
     missing_code: npt.NDArray[np.int32]  # int32[d]: the code of missing values; -1 in a categorical column
     common_bin: npt.NDArray[np.int32]  # int32[d]: the bin that rows leave out, -1 if none
@@ -64,7 +66,7 @@ class Bins(NamedTuple):
 class Plans(NamedTuple):
     """The candidates of each iteration."""
 
-    places: npt.NDArray[Any]  # uint16/32[iterations, bins + 1]
+    places: Array  # uint16/32[iterations, bins + 1]
     first_place: npt.NDArray[np.int32]  # int32[iterations, d + 1]
     cuts: npt.NDArray[np.int32]  # int32[iterations, places]: the code that the candidate at a place cuts at; -1: none
     draws: npt.NDArray[np.uint8]  # uint8[iterations, places]: see `split.py`
@@ -75,10 +77,10 @@ class Forest(NamedTuple):
     """The trees, iteration-major."""
 
     nodes: Any  # NODE[trees, 2 ** (depth + 1) - 1]
-    leaf_of: npt.NDArray[Any]  # uint8/16[trees, slots]: labels; 2 ** depth where there is no sample
-    pool: npt.NDArray[np.int64]  # int64[blocks, places]: histograms
+    leaf_of: Array  # uint8/16[trees, slots]: labels; 2 ** depth where there is no sample
+    pool: Ints  # int64[blocks, places]: histograms
     free: npt.NDArray[np.int32]  # int32[blocks]: free blocks, the first meta[N_FREE] of it
-    meta: npt.NDArray[np.int64]
+    meta: Ints
 
 
 class Rules(NamedTuple):
@@ -91,7 +93,7 @@ class Rules(NamedTuple):
     leaf_scale: float  # from -G / H in integers to units
     leaf_limit: float  # greatest size of a leaf's value, in units
     least_gain: float  # what a split has to gain, as a share of the parent's score
-    weights: npt.NDArray[np.float64]  # float64[depth + 1, 256]: what gains are multiplied by, see `split.py`
+    weights: Reals  # float64[depth + 1, 256]: what gains are multiplied by, see `split.py`
 
 
 class Samples(NamedTuple):
@@ -99,9 +101,9 @@ class Samples(NamedTuple):
 
     roles: npt.NDArray[np.uint8]  # uint8[slots]: ABSENT_SAMPLE, TRAINS or VALIDATES
     labels: npt.NDArray[np.int32]  # int32[slots]: ranks of the classes
-    y: npt.NDArray[np.float64]  # float64[slots]: targets of a regression; or empty
+    y: Reals  # float64[slots]: targets of a regression; or empty
     rounding: npt.NDArray[np.uint32]  # uint32[slots]: hash of (seed, id)
-    first: npt.NDArray[np.int64]  # int64[groups, slots]: packed derivatives at F_0
+    first: Ints  # int64[groups, slots]: packed derivatives at F_0
 
 
 class Scores(NamedTuple):
@@ -110,7 +112,7 @@ class Scores(NamedTuple):
     new: npt.NDArray[np.int32]  # int32[groups, slots]: by the trees so far
     old: npt.NDArray[np.int32]  # int32[groups, slots]: the same before an update
     kept: npt.NDArray[np.int32]  # int32[n, groups, slots]: before every EVERY-th iteration
-    losses: npt.NDArray[np.int64]  # int64[iterations]: loss of the samples that validate, after each iteration
+    losses: Ints  # int64[iterations]: loss of the samples that validate, after each iteration
 
 
 class Space(NamedTuple):
@@ -118,12 +120,12 @@ class Space(NamedTuple):
 
     members: npt.NDArray[np.int32]  # int32[slots]
     spare: npt.NDArray[np.int32]  # int32[slots]
-    packed: npt.NDArray[np.int64]  # int64[groups, slots]
-    first: npt.NDArray[np.int64]  # int64[heap + 1]
-    last: npt.NDArray[np.int64]  # int64[heap + 1]
-    sums: npt.NDArray[np.int64]  # int64[places]: a histogram that no node keeps
-    root: npt.NDArray[np.int64]  # int64[groups, bins + 1]: derivatives at F_0 of all samples
-    found: npt.NDArray[np.int64]  # int64[4]: the split found, see `split.py`
+    packed: Ints  # int64[groups, slots]
+    first: Ints  # int64[heap + 1]
+    last: Ints  # int64[heap + 1]
+    sums: Ints  # int64[places]: a histogram that no node keeps
+    root: Ints  # int64[groups, bins + 1]: derivatives at F_0 of all samples
+    found: Ints  # int64[4]: the split found, see `split.py`
 
 
 ABSENT_SAMPLE = 0
@@ -142,17 +144,17 @@ class Change(NamedTuple):
     steps: npt.NDArray[np.int32]  # int32[2 * groups, m]: the leaf's value in the iteration at hand; spare
     touched: npt.NDArray[np.int32]  # int32[slots]: samples held whose derivatives change
     marks: npt.NDArray[np.uint8]  # uint8[8 * words], for at least as many slots as there are
-    mark_words: npt.NDArray[np.uint64]  # uint64[words]: the same, eight at once
-    before: npt.NDArray[np.int64]  # int64[groups, slots]: packed derivatives before the update
-    labels: npt.NDArray[Any]  # uint8/16[groups, slots]: leaves before, of trees that are rebuilt
+    mark_words: Hashes  # uint64[words]: the same, eight at once
+    before: Ints  # int64[groups, slots]: packed derivatives before the update
+    labels: Array  # uint8/16[groups, slots]: leaves before, of trees that are rebuilt
     is_rebuilt: npt.NDArray[np.uint8]  # uint8[groups]: whether `labels` holds those of a group's tree
     values: npt.NDArray[np.int32]  # int32[groups + 1, labels]: values before by label; the last row is spare
-    deltas: npt.NDArray[np.int64]  # int64[inner nodes, places]: what is to be added to the histograms; zero between
-    totals: npt.NDArray[np.int64]  # int64[heap]: what is to be added to the totals; zero between
-    first_totals: npt.NDArray[np.int64]  # int64[heap]: the same of the derivatives at F_0
+    deltas: Ints  # int64[inner nodes, places]: what is to be added to the histograms; zero between
+    totals: Ints  # int64[heap]: what is to be added to the totals; zero between
+    first_totals: Ints  # int64[heap]: the same of the derivatives at F_0
     counts: npt.NDArray[np.int32]  # int32[heap]: what is to be added to the counts; zero between
     states: npt.NDArray[np.uint8]  # uint8[heap]: of the nodes of the tree at hand
-    report: npt.NDArray[np.int64]  # int64[REPORT_SIZE]
+    report: Ints  # int64[REPORT_SIZE]
 
 
 # Slots of `report`.

@@ -1,10 +1,9 @@
 """Room for samples, nodes and histograms: all arrays of the quantised engine, made and made larger here."""
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.array_types import Array, Arrays, Ints
 from oubli.core.boosting.quantised import state as s
 
 _POOL_BYTES = 2**28
@@ -50,7 +49,7 @@ def new_space(groups: int, depth: int, capacity: int, n_places: int, n_bins: int
     )
 
 
-def new_work(groups: int, depth: int, forest: s.Forest) -> dict[str, npt.NDArray[Any]]:
+def new_work(groups: int, depth: int, forest: s.Forest) -> Arrays:
     """Working space of an update, see `state.Change`."""
     n_labels, n_nodes, capacity = 2**depth, forest.nodes.shape[1], forest.leaf_of.shape[1]
     mark_words = np.zeros(-(-capacity // 8), np.uint64)
@@ -126,7 +125,7 @@ def with_more_slots(
     )
 
 
-def longer(array: npt.NDArray[Any], axis: int, length: int, value: int = 0) -> npt.NDArray[Any]:
+def longer(array: Array, axis: int, length: int, value: int = 0) -> Array:
     """A copy that is longer along an axis."""
     shape = list(array.shape)
     shape[axis] = length
@@ -135,7 +134,7 @@ def longer(array: npt.NDArray[Any], axis: int, length: int, value: int = 0) -> n
     return result
 
 
-def new_change(slots: npt.NDArray[np.int64], joins: int, groups: int, work: dict[str, npt.NDArray[Any]]) -> s.Change:
+def new_change(slots: Ints, joins: int, groups: int, work: Arrays) -> s.Change:
     """What an update of all trees needs, for samples that come (1) or go (0)."""
     report = np.zeros(s.REPORT_SIZE, np.int64)
     report[s.FIRST_TREE] = -1
@@ -148,7 +147,7 @@ def new_change(slots: npt.NDArray[np.int64], joins: int, groups: int, work: dict
     )
 
 
-def erase(samples: s.Samples, bins: s.Bins, scores: s.Scores, slots: npt.NDArray[np.int64]) -> None:
+def erase(samples: s.Samples, bins: s.Bins, scores: s.Scores, slots: Ints) -> None:
     """Overwrite what is kept of samples that have left, but for the leaves that they were in."""
     for array in (samples.roles, samples.labels, samples.rounding, bins.rows):
         array[slots] = 0

@@ -5,26 +5,19 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array, Ints
 from oubli.core.influence.losses import Loss
-from oubli.core.influence.readers.labels import class_labels, numbers, read_names, read_weights, refuse, unless
+from oubli.core.influence.readers.labels import labels_of, read_names, read_weights, refuse, unless
 from oubli.core.influence.readers.rows import checked
 from oubli.core.influence.routing import leaf_type
-from oubli.core.influence.start import StartRule, start_scores
+from oubli.core.influence.start import USUAL_RULES, StartRule, start_scores
 from oubli.core.influence.views import LeafKind, View
-
-Reals = npt.NDArray[np.float64]
 
 _LOSSES = {
     "regression": Loss.SQUARED_ERROR,
     "binary": Loss.BINARY_LOG_LOSS,
     "multiclass": Loss.SOFTMAX_LOG_LOSS,
-}
-_RULES = {
-    Loss.SQUARED_ERROR: StartRule.MEAN,
-    Loss.BINARY_LOG_LOSS: StartRule.LOG_ODDS,
-    Loss.SOFTMAX_LOG_LOSS: StartRule.LOG_SHARES,
 }
 
 
@@ -43,20 +36,16 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | No
     sizes = [len(found) for found in leaves_of]
     kind = leaf_type(max(sizes))
 
-    def find_leaves(rows: Any) -> npt.NDArray[Any]:
+    def find_leaves(rows: Any) -> Array:
         found = booster.predict(rows, pred_leaf=True, num_iteration=n_iterations)
         return np.ascontiguousarray(np.asarray(found).reshape(-1, len(trees)).T.astype(kind))
 
     route = checked(find_leaves, booster.num_feature(), type(model).__name__)
     leaves = route(X)
     n = leaves.shape[1]
-    if loss is Loss.SQUARED_ERROR:
-        read_labels: Any = numbers
-    else:
-        n_classes = 2 if loss is Loss.BINARY_LOG_LOSS else n_groups
-        read_labels = class_labels(np.asarray(getattr(model, "classes_", np.arange(n_classes))))
+    read_labels = labels_of(loss, getattr(model, "classes_", np.arange(max(2, n_groups))))
     targets, weights = read_labels(y, n), read_weights(sample_weight, n)
-    rule = _RULES[loss] if int(parameters.get("boost_from_average", 1)) else StartRule.CONSTANT
+    rule = USUAL_RULES[loss] if int(parameters.get("boost_from_average", 1)) else StartRule.CONSTANT
     # Targets of a regression are held as float32 there.
     held = targets.astype(np.float32).astype(np.float64)
     start = start_scores(rule, held, weights, n_groups)
@@ -99,7 +88,7 @@ def _leaves(node: dict[str, Any], split_feature: int | None) -> Iterator[tuple[i
         stack += [(node["left_child"], here), (node["right_child"], here)]
 
 
-def _with_category_regulariser(view: View, split_features: npt.NDArray[np.int64], cat_l2: float) -> View:
+def _with_category_regulariser(view: View, split_features: Ints, cat_l2: float) -> View:
     """Add cat_l2 to the leaves under categorical splits where that is what LightGBM has done.
 
     It does unless a column has few categories, which a model does not tell: what fits a column's leaves better is it.

@@ -5,23 +5,15 @@ from copy import copy
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array, Bools, Reals
 from oubli.core.errors import InputError
 from oubli.core.influence.losses import Loss
-from oubli.core.influence.readers.labels import class_labels, numbers, read_names, read_weights, refuse, unless
+from oubli.core.influence.readers.labels import labels_of, read_names, read_weights, refuse, unless
 from oubli.core.influence.readers.rows import Route, checked
 from oubli.core.influence.routing import leaf_type
-from oubli.core.influence.start import StartRule, start_scores
+from oubli.core.influence.start import USUAL_RULES, StartRule, start_scores
 from oubli.core.influence.views import LeafKind, View
-
-Reals = npt.NDArray[np.float64]
-
-_RULES = {
-    Loss.SQUARED_ERROR: StartRule.MEAN,
-    Loss.BINARY_LOG_LOSS: StartRule.LOG_ODDS,
-    Loss.SOFTMAX_LOG_LOSS: StartRule.LOG_SHARES,
-}
 
 
 def read(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | None) -> View:
@@ -63,7 +55,7 @@ def _read_presorted_model(model: Any, X: Any, y: Any, sample_weight: Any, ids: I
     n_groups = model.estimators_.shape[1]
     kind = leaf_type(max(int(leaf.sum()) for leaf in is_leaf))
 
-    def route(rows: Any) -> npt.NDArray[Any]:
+    def route(rows: Any) -> Array:
         cells = np.asarray(rows, np.float32)
         return np.stack(
             [number[tree.apply(cells)].astype(kind) for tree, number in zip(trees, numbers_of, strict=True)]
@@ -75,7 +67,7 @@ def _read_presorted_model(model: Any, X: Any, y: Any, sample_weight: Any, ids: I
         values=[tree.value[leaf, 0, 0] for tree, leaf in zip(trees, is_leaf, strict=True)],
         n_groups=n_groups,
         l2=0.0,
-        rule=StartRule.CONSTANT if model.init == "zero" else _RULES[loss],
+        rule=StartRule.CONSTANT if model.init == "zero" else USUAL_RULES[loss],
         factor=(n_groups - 1) / n_groups if n_groups > 1 else 1.0,
     )  # fmt: skip
 
@@ -86,7 +78,8 @@ def _read_presorted_model(model: Any, X: Any, y: Any, sample_weight: Any, ids: I
 def _read_histogram_model(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | None) -> View:
     loss = _loss_of(model)
     sets_aside = model.do_early_stopping_ and model.validation_fraction is not None
-    monotonic = model.monotonic_cst is not None and np.any(list(_numbers_in(model.monotonic_cst)))
+    bounds = model.monotonic_cst
+    monotonic = bounds is not None and np.any(list(bounds.values() if isinstance(bounds, dict) else bounds))
     refuse(
         type(model).__name__,
         [
@@ -104,7 +97,7 @@ def _read_histogram_model(model: Any, X: Any, y: Any, sample_weight: Any, ids: I
     kind = leaf_type(max(int(leaf.sum()) for leaf in is_leaf))
     bitsets = model._bin_mapper.make_known_categories_bitsets()
 
-    def route(rows: Any) -> npt.NDArray[Any]:
+    def route(rows: Any) -> Array:
         cells = model._preprocess_X(rows, reset=False)
         return np.stack([predictor.predict(cells, *bitsets, 1).astype(kind) for predictor in numbering])
 
@@ -117,16 +110,12 @@ def _read_histogram_model(model: Any, X: Any, y: Any, sample_weight: Any, ids: I
         ],
         n_groups=n_groups,
         l2=float(model.l2_regularization),
-        rule=_RULES[loss],
+        rule=USUAL_RULES[loss],
         factor=1.0,
     )  # fmt: skip
 
 
-def _numbers_in(constraints: Any) -> Iterable[Any]:
-    return constraints.values() if isinstance(constraints, dict) else constraints
-
-
-def _numbering(predictor: Any, is_leaf: npt.NDArray[np.bool_]) -> Any:
+def _numbering(predictor: Any, is_leaf: Bools) -> Any:
     """The same tree with the numbers of its leaves as their values, so that the library itself finds leaves."""
     other = copy(predictor)
     other.nodes = predictor.nodes.copy()
@@ -155,7 +144,7 @@ def _view(
     route = checked(route, model.n_features_in_, type(model).__name__)
     leaves = route(X)
     n = leaves.shape[1]
-    read_labels = numbers if loss is Loss.SQUARED_ERROR else class_labels(model.classes_)
+    read_labels = labels_of(loss, getattr(model, "classes_", ()))
     targets, weights = read_labels(y, n), read_weights(sample_weight, n)
     start = start_scores(rule, targets, weights, n_groups)
     if rule is StartRule.LOG_SHARES:

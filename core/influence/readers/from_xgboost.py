@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array, Reals
 from oubli.core.influence.losses import Loss
-from oubli.core.influence.readers.labels import class_labels, numbers, read_names, read_weights, refuse, unless
+from oubli.core.influence.readers.labels import labels_of, read_names, read_weights, refuse, unless
 from oubli.core.influence.readers.rows import checked
 from oubli.core.influence.routing import leaf_type
 from oubli.core.influence.start import StartRule, find_rule
@@ -39,7 +39,7 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | No
     rate = float(parameters["gradient_booster"]["tree_train_param"]["eta"])
     trees = description["gradient_booster"]["model"]["trees"]
     n_groups = max(1, int(description["learner_model_param"]["num_class"]))
-    best = getattr(model, "best_iteration", None) if _stopped_early(booster) else None
+    best = getattr(model, "best_iteration", None) if booster.attr("best_iteration") is not None else None
     n_iterations = len(trees) // n_groups if best is None else int(best) + 1
     trees = trees[: n_iterations * n_groups]
     is_leaf = [np.array(tree["left_children"]) == -1 for tree in trees]
@@ -48,7 +48,7 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | No
     kind = leaf_type(max(len(part) for part in values))
     missing = getattr(model, "missing", np.nan)
 
-    def find_leaves(rows: Any) -> npt.NDArray[Any]:
+    def find_leaves(rows: Any) -> Array:
         if not isinstance(rows, xgboost.DMatrix):
             rows = xgboost.DMatrix(rows, missing=missing, enable_categorical=True)
         found = booster.predict(rows, pred_leaf=True, iteration_range=(0, n_iterations))
@@ -58,11 +58,7 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | No
     route = checked(find_leaves, booster.num_features(), type(model).__name__)
     leaves = route(X)
     n = leaves.shape[1]
-    if loss is Loss.SQUARED_ERROR:
-        read_labels: Any = numbers
-    else:
-        n_classes = 2 if loss is Loss.BINARY_LOG_LOSS else n_groups
-        read_labels = class_labels(np.asarray(getattr(model, "classes_", np.arange(n_classes))))
+    read_labels = labels_of(loss, getattr(model, "classes_", np.arange(max(2, n_groups))))
     targets, weights = read_labels(y, n), read_weights(sample_weight, n)
     start = _start_of(description["learner_model_param"]["base_score"], loss, n_groups)
     all_values = np.concatenate(values).astype(np.float64)
@@ -86,11 +82,7 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | No
     ).check()
 
 
-def _stopped_early(booster: Any) -> bool:
-    return booster.attr("best_iteration") is not None
-
-
-def _start_of(base_score: str, loss: Loss, n_groups: int) -> npt.NDArray[np.float64]:
+def _start_of(base_score: str, loss: Loss, n_groups: int) -> Reals:
     """F_0 from the text of base_score: a number or a list; of two classes a probability."""
     start = np.atleast_1d(np.array(json.loads(base_score), np.float64))
     if loss is Loss.BINARY_LOG_LOSS:

@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array, Reals
 from oubli.core.data.targets import encode_labels, encode_targets
 from oubli.core.data.values import normalise_id
 from oubli.core.errors import InputError, shorten
+from oubli.core.influence.losses import Loss
 
 if TYPE_CHECKING:
     from oubli.core.model import Model
 
-Reals = npt.NDArray[np.float64]
 Reader = Callable[[Any, int], Reals]
 
 
@@ -48,7 +48,7 @@ def held_targets(model: "Model") -> Reader:
     return lambda y, n: encode_targets(y, n, name)
 
 
-def class_labels(classes: npt.NDArray[Any]) -> Reader:
+def class_labels(classes: Array) -> Reader:
     """Read labels as places in an array of distinct classes."""
     places = {value: float(i) for i, value in enumerate(classes.tolist())}
 
@@ -61,6 +61,11 @@ def class_labels(classes: npt.NDArray[Any]) -> Reader:
         return np.array([places[label] for label in labels], np.float64)
 
     return read
+
+
+def labels_of(loss: Loss, classes: Any) -> Reader:
+    """Read labels as a model of a loss holds them: numbers, or places in its distinct classes."""
+    return numbers if loss is Loss.SQUARED_ERROR else class_labels(np.asarray(classes))
 
 
 def numbers(y: Any, n: int) -> Reals:
@@ -106,14 +111,9 @@ def _check_length(found: int, n: int, field: str) -> None:
 
 def refuse(library: str, problems: Iterable[str | None]) -> None:
     """Raise InputError when there is any reason why a model cannot be read."""
-    found = [problem for problem in problems if problem]
+    found = [problem if len(problem) <= 200 else shorten(problem) for problem in problems if problem]
     if found:
-        raise InputError(f"this {library} model cannot be read: {'; '.join(map(shorten_text, found))}")
-
-
-def shorten_text(text: str) -> str:
-    """A reason, cut to what fits a message."""
-    return text if len(text) <= 200 else shorten(text)
+        raise InputError(f"this {library} model cannot be read: {'; '.join(found)}")
 
 
 def unless(is_so: bool, problem: str) -> str | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.array_types import Array, Bools, Ints, Reals
 from oubli.core.data.values import ColumnType, Task
 from oubli.core.errors import EmptyModelError, InputError
 from oubli.core.influence.losses import Loss
@@ -23,7 +24,6 @@ from oubli.core.influence.views import LeafKind, View
 if TYPE_CHECKING:
     from oubli.core.boosting.estimator import BoostedModel
 
-Reals = npt.NDArray[np.float64]
 
 ONLINE_NOTE = (
     "trees that were updated in place have leaves of their own history: this is the influence of refitting all leaves "
@@ -63,7 +63,7 @@ def read(model: "BoostedModel") -> View:
         y = model.problem().ranks[store.class_codes[slots]].astype(np.float64)
     weights = _training_weights(model, slots)
 
-    def route_rows(X: Any) -> npt.NDArray[Any]:
+    def route_rows(X: Any) -> Array:
         cells, category_hashes = store.encode_queries(X)
         # Rows may have categories that are not held, under codes beyond those held.
         is_same = category_hashes is data.category_hashes
@@ -95,7 +95,7 @@ def read(model: "BoostedModel") -> View:
 
 
 def _columns_of(
-    held: npt.NDArray[np.int32], n_codes: int, cells: npt.NDArray[Any], categorical: list[int]
+    held: npt.NDArray[np.int32], n_codes: int, cells: Array, categorical: list[int]
 ) -> npt.NDArray[np.int32]:
     """Columns by code: of those held, and of those that some rows have for categories that are not."""
     columns = np.full(n_codes, -1, np.int32)
@@ -120,7 +120,7 @@ def _start_rule(model: "BoostedModel", start: Reals, y: Reals, weights: Reals) -
     return find_rule((StartRule.MEAN if model.task is Task.REGRESSION else StartRule.LOG_ODDS,), start, y, weights)
 
 
-def _training_weights(model: "BoostedModel", slots: npt.NDArray[np.int64]) -> Reals:
+def _training_weights(model: "BoostedModel", slots: Ints) -> Reals:
     """1 for the samples that train, 0 for those that validate."""
     weights = np.ones(len(slots))
     if getattr(model.settings_, "patience", 0):
@@ -131,7 +131,7 @@ def _training_weights(model: "BoostedModel", slots: npt.NDArray[np.int64]) -> Re
     return weights
 
 
-def validating(model: "BoostedModel", slots: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def validating(model: "BoostedModel", slots: Ints) -> Bools:
     """Whether samples validate, by the hashes of their ids."""
     from oubli.core.boosting.presorted.watch import mark_validating
 

@@ -4,17 +4,17 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oubli.core.array_types import Array
 from oubli.core.errors import FeatureCountError, InputError
 
-Route = Callable[[Any], npt.NDArray[Any]]
+Route = Callable[[Any], Array]
 
 
 def checked(route: Route, n_features: int, owner: str) -> Route:
     """Wrap what finds the leaves of rows, so that it only sees tables of one row or more with all features."""
 
-    def route_checked(X: Any) -> npt.NDArray[Any]:
+    def route_checked(X: Any) -> Array:
         n_rows, n_columns = _shape_of(X)
         if n_rows == 0:
             raise InputError("X has no rows: pass at least one")

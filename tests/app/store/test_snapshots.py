@@ -4,8 +4,7 @@ import pytest
 
 from oubli.app.errors import NoSnapshotError, StartError, StorageError
 from oubli.app.storage.directory import DataDirectory
-from oubli.app.storage.models import read_notes
-from oubli.app.storage.snapshots import Facts, SnapshotStore, describe
+from oubli.app.storage.snapshots import Facts, SnapshotStore, describe, read_notes
 from oubli.core.errors import FileError
 from tests.app.support import forest
 
