@@ -162,5 +162,5 @@ def _wait_until_ready(server: Running) -> None:
                 return
         except OSError:
             pass
-        time.sleep(0.1)
+        time.sleep(0.03)
     raise AssertionError(f"the server was not ready after {START_SECONDS} s:\n{server.output}")

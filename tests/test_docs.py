@@ -55,7 +55,7 @@ oubli() {
         *) "$PYTHON" -m oubli "$@" ;;
     esac
 }
-make() { [ "$1" != run ] || [ -z "$PORT" ] || serve --data examples/adult.csv.gz --target income; }
+make() { [ "$1" != run ] || [ -z "$PORT" ] || serve --data examples/adult.csv.gz --target income --n-estimators 10; }
 serve() {
     stop
     "$PYTHON" -m oubli serve --port "$PORT" "$@" >>"server.txt" 2>&1 </dev/null &

@@ -137,9 +137,10 @@ def test_slow_heads_and_bodies_end(server: Running) -> None:
             time.sleep(0.2)
         assert not going, "they were let go on"
         # A client that stops sending reads why.
-        for start in (head, body):
-            client = stack.enter_context(connect(server))
+        stopped = [stack.enter_context(connect(server)) for _ in range(2)]
+        for client, start in zip(stopped, (head, body), strict=True):
             client.sendall(start)
+        for client in stopped:
             assert answered(client).startswith(b"HTTP/1.1 408 ")
 
 

@@ -69,7 +69,10 @@ def load(data: Path) -> Callable[[str], Split]:
 
 
 @compiles
-@pytest.mark.parametrize("asked", TOGETHER, ids=lambda asked: asked[0])
+@pytest.mark.parametrize(
+    "asked",
+    [pytest.param(asked, id=asked[0], marks=[pytest.mark.long] * (asked[0] == "presorted")) for asked in TOGETHER],
+)
 def test_every_question_has_a_table_and_some_a_plot(
     tmp_path: Path, data: Path, pages: Pages, monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...]
 ) -> None:

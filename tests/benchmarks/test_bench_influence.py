@@ -18,6 +18,7 @@ pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="whole benchmar
 TINY = bench_influence.Sizes(250, 1, 1, 2, 10, 8, 8, 2, 2, 8, 2, 10, 1, 1, 4)
 
 
+@pytest.mark.long
 def test_every_question_has_a_table(
     tmp_path: Path, few_adults: Path, pages: Pages, monkeypatch: pytest.MonkeyPatch
 ) -> None:

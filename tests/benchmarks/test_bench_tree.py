@@ -85,6 +85,7 @@ def test_scores() -> None:
     assert not Run(stream, [True], 1.0).is_whole
 
 
+@pytest.mark.long
 def test_a_learner_that_takes_too_long_is_stopped_and_compared_there(data: Path) -> None:
     stream = load_stream("electricity", data)
     found = comparison.measure([stream], comparison.Peers(0.0))

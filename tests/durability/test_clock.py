@@ -80,6 +80,7 @@ def test_a_leap_forward_expires_nobody_until_it_is_confirmed(begun, clock):
         assert server.get("/model")[1]["expiry_paused"] is None
 
 
+@pytest.mark.long
 def test_an_hour_forward_is_believed(begun, clock):
     with served(begun, clock) as server:
         add_expiring(server, "soon", clock.after(HOUR / 2))
@@ -111,6 +112,7 @@ def erase(server: Running, name: str) -> dict[str, Any]:
     return receipt
 
 
+@pytest.mark.long
 def test_too_many_at_once_wait_to_be_confirmed(begun, clock):
     with served(begun, clock) as server:
         samples = [expiring(f"many{i:02d}", clock.after(HOUR)) for i in range(60)]
@@ -124,6 +126,7 @@ def test_too_many_at_once_wait_to_be_confirmed(begun, clock):
         assert server.get("/model")[1]["n_samples"] == 300
 
 
+@pytest.mark.long
 def test_erasures_end_in_time_whatever_the_clock_says(begun, clock):
     with served(begun, clock, "--erasure-deadline", "3") as server:
         for offset in (-HOUR, -30 * DAY, HOUR, 0):
@@ -138,6 +141,7 @@ def test_erasures_end_in_time_whatever_the_clock_says(begun, clock):
         wait_until_erased(server, last["id"], 20)
 
 
+@pytest.mark.long
 def test_a_clock_that_was_ahead_leaves_no_snapshot_for_every_change(begun, clock):
     clock.set(5 * HOUR)
     with served(begun, clock) as server:

@@ -14,14 +14,15 @@ LANES = 2  # data directories at the same time
 
 def kill_many(tmp_path: Path, n_kills: int, seed: int, kind: str = "forest") -> Figures:
     """Kill servers on some directories side by side."""
+    n_lanes = min(LANES, n_kills)
 
     def lane(number: int) -> Figures:
         folder = tmp_path / f"lane{number}"
         folder.mkdir()
-        return Lives(folder, seed + number, kind=kind).run(n_kills // LANES)
+        return Lives(folder, seed + number, kind=kind).run(n_kills // n_lanes)
 
-    with ThreadPoolExecutor(LANES) as pool:
-        return sum(pool.map(lane, range(LANES)), Figures())
+    with ThreadPoolExecutor(n_lanes) as pool:
+        return sum(pool.map(lane, range(n_lanes)), Figures())
 
 
 def check(figures: Figures, n_kills: int) -> None:
@@ -32,16 +33,16 @@ def check(figures: Figures, n_kills: int) -> None:
 
 
 def test_killed_at_random_moments(tmp_path, tell):
-    figures = kill_many(tmp_path, 12, seed=4)
+    figures = kill_many(tmp_path, 4, seed=4)
     tell(f"killed at random: {figures}")
-    check(figures, 12)
+    check(figures, 4)
 
 
 @pytest.mark.parametrize("kind", ["tree", "online-boosting", "incremental-boosting"])
-def test_a_server_of_another_kind_is_killed_at_random_moments(tmp_path, tell, kind):
-    figures = kill_many(tmp_path, 2, seed=8, kind=kind)
+def test_a_server_of_another_kind_is_killed_at_a_random_moment(tmp_path, tell, kind):
+    figures = kill_many(tmp_path, 1, seed=8, kind=kind)
     tell(f"killed at random, {kind}: {figures}")
-    check(figures, 2)
+    check(figures, 1)
 
 
 @pytest.mark.long

@@ -59,8 +59,15 @@ def flip(content: bytes, place: int) -> bytes:
 DAMAGES = (cut_in_half, empty, flip_in_a_record, flip_in_the_middle)
 
 
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-@pytest.mark.parametrize("file", FILES)
+# Each file in two ways, and each way on some files; the other pairs are long tests.
+PAIRS = [
+    pytest.param(file, damage, id=f"{file}-{damage.__name__}", marks=() if (i + j) % 2 else pytest.mark.long)
+    for i, file in enumerate(FILES)
+    for j, damage in enumerate(DAMAGES)
+]
+
+
+@pytest.mark.parametrize(("file", "damage"), PAIRS)
 def test_a_damaged_file_is_refused_or_loses_nothing(file, damage, killed, tmp_path):
     directory = killed.copy(tmp_path / "damaged")
     path = FILES[file](directory)
@@ -142,8 +149,8 @@ def check_flips(whole: Killed, name: str, n: int, tmp_path: Path) -> None:
         shutil.rmtree(folder)
 
 
-def test_flipped_bits_in_the_ledger_of_a_stopped_server(stopped, tmp_path):
-    check_flips(stopped, "ledger", 3, tmp_path)
+def test_a_flipped_bit_in_the_ledger_of_a_stopped_server(stopped, tmp_path):
+    check_flips(stopped, "ledger", 1, tmp_path)
 
 
 @pytest.mark.long

@@ -17,10 +17,9 @@ from tests.durability.reading import finish, read_held
 from tests.serving import Running, serving
 
 
-@pytest.fixture
-def outdated(killed: Killed, tmp_path: Path) -> tuple[Path, list[dict[str, Any]]]:
-    """A directory with the ledger as it was before the last erasures, the newer ledger downloaded, and the receipts."""
-    folder = tmp_path / "outdated"
+@pytest.fixture(scope="module")
+def _outdated(killed: Killed, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+    folder = tmp_path_factory.mktemp("missing") / "outdated"
     directory = killed.copy(folder)
     with serving(*FLAGS, cwd=folder) as server:
         server.stop()
@@ -36,6 +35,13 @@ def outdated(killed: Killed, tmp_path: Path) -> tuple[Path, list[dict[str, Any]]
     for path in folder.glob("ledger.sqlite*"):
         shutil.copy(path, directory)
     return folder, [*killed.receipts, *receipts]
+
+
+@pytest.fixture
+def outdated(_outdated: tuple[Path, list[dict[str, Any]]], tmp_path: Path) -> tuple[Path, list[dict[str, Any]]]:
+    """A directory with the ledger as it was before the last erasures, the newer ledger downloaded, and the receipts."""
+    folder, receipts = _outdated
+    return shutil.copytree(folder, tmp_path / "outdated"), receipts
 
 
 def download_ledger(server: Running) -> bytes:

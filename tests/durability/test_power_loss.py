@@ -186,7 +186,7 @@ def check_cuts(recorded: Recorded, truth: Truth, tmp_path: Path, n: int, tell: A
 
 
 def test_what_was_flushed_is_enough(recorded, truth, tmp_path, tell):
-    check_cuts(recorded, truth, tmp_path, 6, tell)
+    check_cuts(recorded, truth, tmp_path, 3, tell)
 
 
 @pytest.mark.long

@@ -22,20 +22,20 @@ from tests.strategies import History, World, histories, long_life, random_histor
 sizes = st.integers(1, 12)
 
 
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("part", range(4))
 def test_random_histories(part: int) -> None:
     for number in range(50 * part, 50 * part + 50):
         replay(random_history(number, max_operations=30, max_rows=60))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("part", range(100, 140))
+@pytest.mark.parametrize("part", range(100, 150))
 def test_many_random_histories(part: int) -> None:
     for number in range(50 * part, 50 * part + 50):
         replay(random_history(number, max_operations=60, max_rows=150))
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", [0, 1, *(pytest.param(part, marks=pytest.mark.long) for part in range(2, 12))])
 def test_long_lives(part: int) -> None:
     """Many single mutations, nearly all of which leave the trees as they are: are they right to?"""
     for number in range(10 * part, 10 * part + 10):

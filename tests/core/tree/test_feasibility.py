@@ -44,7 +44,7 @@ FEASIBLE = {
 }
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(2))
 def test_feasible_after_every_step(part: int) -> None:
     before = TALLY.feasible
     for number in range(N * part, N * part + N):
@@ -65,7 +65,7 @@ def test_feasible_histories_that_shrink(history: History) -> None:
     play(history)
 
 
-@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("lazy", [pytest.param(False, marks=pytest.mark.long), True])
 def test_feasible_along_a_stream_that_turns_around(lazy: bool) -> None:
     """A window of 250 samples in which the labels change their mind: the tree has to follow."""
     rng = np.random.default_rng(5)

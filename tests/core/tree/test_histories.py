@@ -12,7 +12,7 @@ from tests.core.tree.streams import ADVERSARIAL, DRIFTING, IN_BETWEEN, RANDOM, R
 N = 3 if config.DISABLE_JIT else 40
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(2))
 def test_random_histories(part: int) -> None:
     for number in range(N * part, N * part + N):
         play(random_history(number, max_operations=25, max_rows=60))

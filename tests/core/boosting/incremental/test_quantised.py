@@ -6,13 +6,14 @@ import pytest
 from tests.core.boosting.incremental.quantised_worlds import World, mixed_cells, mixed_labels, play
 
 
+@pytest.mark.parametrize("n_steps", [10, pytest.param(80, marks=pytest.mark.long)])
 @pytest.mark.parametrize("n_classes", [0, 2, 4])
 @pytest.mark.parametrize("largest", [1, 12])
-def test_any_history_equals_a_fresh_fit(n_classes: int, largest: int) -> None:
+def test_any_history_equals_a_fresh_fit(n_classes: int, largest: int, n_steps: int) -> None:
     rng = np.random.default_rng(n_classes + largest)
     cells = mixed_cells(500, rng)
     world = World(cells, mixed_labels(cells, n_classes, rng), (1, 4))
-    play(world, rng, 24, largest, 450)
+    play(world, rng, n_steps, largest, 450)
 
 
 @pytest.mark.parametrize("n_classes", [0, 2, 3])
@@ -22,7 +23,7 @@ def test_updates_are_local_where_no_value_is_alone(n_classes: int) -> None:
     score = cells[:, 0] + cells[:, 1] * cells[:, 2] + rng.standard_normal(1200)
     labels = np.digitize(score, [0.0] if n_classes == 2 else [-1.0, 1.0]) if n_classes else score
     world = World(cells, labels if n_classes == 0 else labels.astype(np.int64), n_estimators=20)
-    assert play(world, rng, 30, 2, 1150) >= 28
+    assert play(world, rng, 15, 2, 1150) >= 14
 
 
 @pytest.mark.parametrize("n_classes", [0, 2, 3])
@@ -59,8 +60,9 @@ def test_early_stopping_is_exact(n_classes: int) -> None:
     {"n_estimators": 1},
 ])  # fmt: skip
 @pytest.mark.parametrize("n_classes", [0, 2, 3])
-def test_any_setting_is_exact(settings: dict[str, float], n_classes: int) -> None:
+@pytest.mark.parametrize("n_steps", [3, pytest.param(40, marks=pytest.mark.long)])
+def test_any_setting_is_exact(settings: dict[str, float], n_classes: int, n_steps: int) -> None:
     rng = np.random.default_rng(11)
     cells = mixed_cells(200, rng)
     world = World(cells, mixed_labels(cells, n_classes, rng), (1, 4), **settings)
-    play(world, rng, 6, 4, 180)
+    play(world, rng, n_steps, 4, 180)
