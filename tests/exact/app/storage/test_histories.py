@@ -140,8 +140,3 @@ def run(n_examples: int) -> None:
 
 def test_histories() -> None:
     run(25)
-
-
-@pytest.mark.long
-def test_many_histories() -> None:
-    run(600)

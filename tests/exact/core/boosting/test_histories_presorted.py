@@ -22,13 +22,6 @@ def test_random_histories(part: int) -> None:
     play_all(PresortedPlayer, played, OUTCOMES)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("part", range(20))
-def test_many_random_histories(part: int) -> None:
-    for number in range(1_000 + 60 * part, 1_060 + 60 * part):
-        play(PresortedPlayer, random_history(KIND, number, max_operations=25, max_rows=120))
-
-
 @settings(max_examples=20)
 @given(histories(KIND))
 def test_histories_that_shrink(history: History) -> None:

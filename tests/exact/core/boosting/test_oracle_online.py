@@ -90,13 +90,6 @@ def test_random_histories(part: int) -> None:
         play(Player, random_history("online", 10_000 + number, max_operations=8, max_rows=40))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("part", range(10))
-def test_many_random_histories(part: int) -> None:
-    for number in range(20_000 + 30 * part, 20_030 + 30 * part):
-        play(Player, random_history("online", number, max_operations=20, max_rows=70))
-
-
 @settings(max_examples=10)
 @given(histories("online"))
 def test_histories_that_shrink(history: History) -> None:

@@ -51,13 +51,6 @@ def test_random_histories(part: int) -> None:
         play(Player, random_history("presorted", 10_000 + number, max_operations=6, max_rows=40))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("part", range(10))
-def test_many_random_histories(part: int) -> None:
-    for number in range(20_000 + 30 * part, 20_030 + 30 * part):
-        play(Player, random_history("presorted", number, max_operations=20, max_rows=100))
-
-
 # --- cases computed by hand, and the textbook -----------------------------------------------------
 
 EXACTLY: dict[str, Any] = {"l2_regularization": 0.0, "min_child_weight": 0.0, "quantization": None, "random_state": 0}

@@ -67,10 +67,3 @@ def test_the_size_of_a_set_hardly_matters() -> None:
             large.append((n, expected.grid == 0.5))
     assert {n for n, is_large in large if is_large} == {100_000, 2**17, 2**18, 10**7}
     assert {n for n, is_large in large if not is_large} == {1, 1000, 2**16 - 1, 2**16, 100_000}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("part", range(10))
-def test_many_random_histories(part: int) -> None:
-    for number in range(20_000 + 30 * part, 20_030 + 30 * part):
-        play(Player, random_history("quantised", number, max_operations=20, max_rows=100))

@@ -52,13 +52,6 @@ def test_feasible_after_every_step(part: int) -> None:
     assert TALLY.feasible > before + 20 * N
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("part", range(20))
-def test_feasible_after_every_step_of_many_histories(part: int) -> None:
-    for number in range(1_000 + 60 * part, 1_060 + 60 * part):
-        play(random_history(number, max_operations=40, max_rows=300, feasible=True))
-
-
 @settings(max_examples=30)
 @given(histories(feasible=True))
 def test_feasible_histories_that_shrink(history: History) -> None:

@@ -27,13 +27,6 @@ def test_random_histories(part: int) -> None:
         play(random_history(number, max_operations=25, max_rows=60))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("part", range(20))
-def test_many_random_histories(part: int) -> None:
-    for number in range(1_000 + 60 * part, 1_060 + 60 * part):
-        play(random_history(number, max_operations=40, max_rows=120))
-
-
 @settings(max_examples=40)
 @given(histories())
 def test_histories_that_shrink(history: History) -> None:

@@ -4,6 +4,7 @@ import shutil
 import sqlite3
 import uuid
 from dataclasses import replace
+from functools import partial
 
 import orjson
 import pytest
@@ -317,8 +318,9 @@ def test_what_is_flushed_is_in_the_file(tmp_path):
     assert mode == 1
 
 
-def test_a_second_program_is_refused(tmp_path):
+def test_a_second_program_is_refused(tmp_path, monkeypatch):
     ledger = make_ledger(tmp_path)
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0.1))
     with pytest.raises(StartError, match="in use"):
         LedgerDatabase(ledger.path, ledger.keys)
 
