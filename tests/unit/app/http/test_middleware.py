@@ -293,7 +293,7 @@ def test_a_mistake_of_ours_leaks_nothing(caplog):
     assert response.status_code == 500
     assert response.json()["title"] == "The server made a mistake"
     assert "SECRET" not in response.text + caplog.text
-    assert "RuntimeError at test_guards.py" in caplog.text
+    assert "RuntimeError at test_middleware.py" in caplog.text
 
 
 def test_a_client_that_goes_away_is_no_error(caplog):
@@ -319,5 +319,5 @@ def test_half_an_answer_is_cut_off(caplog):
 def test_the_place_of_an_error_is_told_without_its_text():
     with pytest.raises(ValueError, match="SECRET") as caught:
         int("SECRET")
-    assert place_of(caught.value).startswith("ValueError at test_guards.py:")
+    assert place_of(caught.value).startswith("ValueError at test_middleware.py:")
     assert "SECRET" not in place_of(caught.value)

@@ -124,15 +124,15 @@ def test_a_failed_job_says_why_without_values_and_the_next_one_runs(caplog):
         jobs = [board.start("fit", work) for work in (broken, refused, full, busy, done)]
         await settle()
         errors = [state(board, job)[3] for job in jobs]
-        assert errors[0].startswith("ValueError at test_board.py:")
-        assert errors[1].startswith("InputError at test_board.py:")
+        assert errors[0].startswith("ValueError at test_jobs.py:")
+        assert errors[1].startswith("InputError at test_jobs.py:")
         assert errors[2:] == ["StorageError: no room on the disk", "BusyError", None]
         assert [state(board, job)[0] for job in jobs] == ["failed"] * 4 + ["succeeded"]
 
     with caplog.at_level(logging.INFO):
         run(test())
     assert "SECRET" not in caplog.text
-    assert "a job of kind fit failed: ValueError at test_board.py" in caplog.text
+    assert "a job of kind fit failed: ValueError at test_jobs.py" in caplog.text
 
 
 def test_progress_comes_from_any_thread_and_never_goes_back():
