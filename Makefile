@@ -17,7 +17,7 @@ run: $(VENV)/.installed  ## serve the forest trained on Adult on http://127.0.0.
 	@$(BIN)/oubli serve --data examples/adult.csv.gz --target income $(ARGS)
 
 test: lint  ## ruff, mypy and the test suite
-	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart=0 $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart=0 $(ARGS)
 
 test-long: $(VENV)/.installed-dev  ## the long tests (ARGS="--rotate --part 1/2 --seconds 1800" runs a share of them)
 	$(BIN)/python -m pytest -m long -x --timeout 3600 $(ARGS)

@@ -40,7 +40,7 @@ def figures(printed: str) -> list[tuple[str, str]]:
 
 def run_tests() -> str:
     """Run the long tests of durability and return what they print."""
-    command = [sys.executable, "-m", "pytest", "-m", "long", "--timeout", "7200", "tests/durability"]
+    command = [sys.executable, "-m", "pytest", "-m", "long", "--timeout", "7200", "tests/process/durability"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(done.stdout + done.stderr)
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     printed = run_tests() if options.log is None else options.log.read_text(encoding="utf-8", errors="replace")
     rows = figures(printed)
     if not rows:
-        parser.error("nothing is told there of a crash: give what `pytest -m long tests/durability` printed to its end")
+        parser.error("no crash is reported there: give the output of `pytest -m long tests/process/durability`")
     lines = ["| what | came of it |", "|---|---|", *(f"| {what} | {outcome} |" for what, outcome in rows)]
     text = "\n".join(lines)
     print(text)

@@ -133,7 +133,8 @@ def serving(*arguments: str, cwd: Path, command: tuple[str, ...] = APP, **variab
             yield server
         finally:
             if process.poll() is None:
-                process.terminate()
+                # Whoever wants to see an orderly end calls `stop`; a tool around a server must not leave it behind.
+                process.send_signal(signal.SIGKILL if command is APP else signal.SIGTERM)
                 try:
                     process.wait(timeout=60)
                 except subprocess.TimeoutExpired:
@@ -162,5 +163,5 @@ def _wait_until_ready(server: Running) -> None:
                 return
         except OSError:
             pass
-        time.sleep(0.1)
+        time.sleep(0.03)
     raise AssertionError(f"the server was not ready after {START_SECONDS} s:\n{server.output}")

@@ -103,7 +103,7 @@ class World:
     parameters: dict[str, Any]  # arguments of our estimators, `max_features` an int
     rows: tuple[tuple[tuple[Any, ...], Any], ...]  # pool of (features, label)
     queries: tuple[tuple[Any, ...], ...]
-    counters_from: int = 2  # see `tests.histories.tuned`
+    counters_from: int = 2  # see `tests.exact.core.forest.player.tuned`
     replant_share: float = math.inf
 
 

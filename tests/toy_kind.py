@@ -185,7 +185,7 @@ def serve() -> None:
 
     from oubli.app.service.training import new_estimator
     from oubli.app.settings import SettingsError, load_settings
-    from tests.app.support import CLASSES, forest, make_service, rows, served
+    from tests.unit.app.support import CLASSES, forest, make_service, rows, served
 
     settings = load_settings(model="majority", smoothing=2)
     assert new_estimator(settings, Task.CLASSIFICATION).get_params() == {"smoothing": 2.0, "random_state": None}

@@ -26,7 +26,7 @@ def test_files(fault: Fault, root: Path) -> list[str]:
     half = fault.file.split("/")[0]
     other = {"app": "core", "core": "app"}[half]
     files = [path.relative_to(root) for path in sorted((root / "tests").rglob("test_*.py"))]
-    left_out = {other, "benchmarks", "mutants"} | ({"durability"} if half == "core" else set())
+    left_out = {other, "benchmarks", "long", "mutants", "project"} | ({"durability"} if half == "core" else set())
     mine = [path for path in files if not left_out & set(path.parts) and len(path.parts) > 2]
     return [str(path) for path in sorted(mine, key=lambda path: -len(wanted & set(re.split(r"[/_.]", str(path)))))]
 

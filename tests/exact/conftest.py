@@ -1,0 +1,3 @@
+"""Hypothesis and arithmetic for the tests of `core`."""
+
+from tests.interpreted import _arithmetic_as_compiled  # noqa: F401

@@ -1,0 +1,353 @@
+"""The engine of online boosting: every count after every step, and what may not matter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import config
+
+from oubli.core.samples.arrays import Problem
+from tests.exact.core.boosting.online.direct import (
+    digest,
+    goes_right,
+    grown,
+    make_engine,
+    make_problem,
+    sums_by_hand,
+    with_classes,
+)
+
+N = 40 if config.DISABLE_JIT else 120
+MANY = 120  # where there is something to be learned
+
+KINDS: list[dict[str, Any]] = [{"n_classes": 2}, {"n_classes": 4}, {"n_classes": 0}]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("robustness", [0.0, 0.1, 1.0])
+def test_every_sum_is_right_after_every_step(kind: dict[str, Any], robustness: float) -> None:
+    problem = make_problem(1, N, **kind)
+    rng = np.random.default_rng(2)
+    slots = rng.permutation(N)
+    engine = grown(problem, slots[: N // 2], robustness=robustness)
+    held, others = set(slots[: N // 2].tolist()), set(slots[N // 2 :].tolist())
+    retrained = 0
+    for step in range(8):
+        source, target = (held, others) if step % 2 else (others, held)
+        batch = rng.choice(sorted(source), [3, 5, 12, 2][step % 4], replace=False)
+        source.difference_update(batch.tolist())
+        target.update(batch.tolist())
+        (engine.delete if step % 2 else engine.add)(problem, batch)
+        retrained += engine.last_update.nodes_retrained
+        sums_by_hand(engine, problem)
+        engine.check_invariants(problem, np.array(sorted(held)))
+    assert (retrained == 0) == (robustness == 1.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_order_of_samples_and_their_slots_do_not_matter(kind: dict[str, Any]) -> None:
+    problem = make_problem(3, N, **kind)
+    order = np.random.default_rng(4).permutation(N)
+    data = problem.data
+    moved = problem._replace(
+        data=data._replace(cells=data.cells[order], targets=data.targets[order], id_hashes=data.id_hashes[order]),
+        y=problem.y[order] if len(problem.y) else problem.y,
+    )
+    assert digest(grown(problem)) == digest(grown(problem, order)) == digest(grown(moved))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_deleting_what_was_added_takes_out_what_it_put_in(kind: dict[str, Any]) -> None:
+    """With every split kept, sums are all there is to an update."""
+    problem = make_problem(5, N, **kind)
+    engine = grown(problem, np.arange(N - 10), robustness=1.0)
+    before, trees = engine.copy(), digest(engine)
+    for _ in range(3):
+        for slots in np.split(np.arange(N - 10, N), 2):
+            engine.add(problem, slots)
+        assert digest(engine) != trees
+        engine.delete(problem, np.arange(N - 10, N))
+        assert digest(engine) == trees
+        for name in ("stats", "values", "states", "nodes"):
+            assert np.array_equal(getattr(engine.forest, name), getattr(before.forest, name))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_growing_again_forgets_the_history(kind: dict[str, Any]) -> None:
+    problem = make_problem(6, N, **kind)
+    engine = grown(problem, np.arange(N // 2))
+    engine.add(problem, np.arange(N // 2, N))
+    engine.delete(problem, np.arange(0, N, 3))
+    rest = np.setdiff1d(np.arange(N), np.arange(0, N, 3))
+    engine.fit(problem, rest)
+    assert engine.last_update.grown
+    assert digest(engine) == digest(grown(problem, rest))
+    engine.check_invariants(problem, rest)
+
+
+def test_sigma_0_keeps_only_the_best_split_and_1_all() -> None:
+    problem = make_problem(7, N)
+    strict, lax = (grown(problem, np.arange(N - N // 8), robustness=sigma) for sigma in (0.0, 1.0))
+    structure = lax.forest.nodes["feature"].copy()
+    for engine in (strict, lax):
+        engine.add(problem, np.arange(N - N // 8, N))
+    assert strict.last_update.nodes_retrained > 0 == lax.last_update.nodes_retrained
+    assert strict.last_update.samples_retrained >= strict.last_update.nodes_retrained
+    assert np.array_equal(lax.forest.nodes["feature"], structure)
+
+
+def test_the_model_is_grown_anew_when_the_samples_are_more_than_twice_as_many() -> None:
+    problem = make_problem(8, N)
+    engine = grown(problem, np.arange(N // 4))
+    for slot in range(N // 4, N // 2):
+        engine.add(problem, np.array([slot]))
+        assert not engine.last_update.grown
+    engine.add(problem, np.array([N // 2]))
+    assert engine.last_update.grown
+    assert digest(engine) == digest(grown(problem, np.arange(N // 2 + 1)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_model_is_grown_anew_when_more_than_a_fifth_of_it_comes_or_goes(kind: dict[str, Any]) -> None:
+    problem = make_problem(8, 72, **kind)
+
+    def first(n: int) -> Problem:
+        return with_classes(problem, np.arange(n), len(problem.ranks))
+
+    engine = grown(first(48), np.arange(48))
+    for start, end, is_grown in ((48, 60, False), (60, 72, False)):
+        engine.add(first(end), np.arange(start, end))
+        assert engine.last_update.grown == is_grown
+    engine.delete(first(72), np.arange(60, 72))
+    assert not engine.last_update.grown
+    engine.delete(first(60), np.arange(48, 60))
+    assert engine.last_update.grown
+    assert digest(engine) == digest(grown(first(48), np.arange(48)))
+    engine.add(first(61), np.arange(48, 61))
+    assert engine.last_update.grown
+    assert digest(engine) == digest(grown(first(61), np.arange(61)))
+
+
+def test_so_is_a_large_model_when_many_samples_come_or_go() -> None:
+    n = 600
+    problem = make_problem(8, n)
+    engine = grown(problem)
+    engine.delete(problem, np.arange(500, n))
+    assert not engine.last_update.grown
+    engine.add(problem, np.arange(500, n))
+    assert not engine.last_update.grown
+    engine.delete(problem, np.arange(499, n))
+    assert engine.last_update.grown
+    assert digest(engine) == digest(grown(problem, np.arange(499)))
+
+
+def test_without_samples_or_with_one_class_there_are_no_trees() -> None:
+    problem = make_problem(9, 30)
+    one = np.flatnonzero(problem.data.targets == 0)
+    engine = make_engine(problem)
+    assert engine.n_trees == 0
+    engine.add(with_classes(problem, one, 2), one[:5])
+    assert engine.n_trees == 0
+    engine.check_invariants(problem, one[:5])
+    engine.add(problem, np.flatnonzero(problem.data.targets == 1))
+    assert engine.n_trees == 6
+    engine.delete(problem, np.flatnonzero(engine.held))
+    assert engine.n_trees == 0
+    assert engine.n_held == 0
+    assert digest(engine) == []
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_few_samples(n: int) -> None:
+    problem = make_problem(10, 3, n_classes=0)
+    engine = grown(problem, np.arange(n))
+    engine.check_invariants(problem, np.arange(n))
+    assert engine.n_trees == 6
+
+
+def test_classes_come_and_go() -> None:
+    """A few samples at a time, so that trees are kept whenever they can be; the last class is the smallest."""
+    problem = make_problem(11, 60, n_classes=5)
+    targets = problem.data.targets
+    engine = make_engine(problem)
+    held = np.zeros(0, np.int64)
+    trees = []
+    for label in (3, 1, 4, 0, 2):
+        for new in np.array_split(np.flatnonzero(targets == label), 6):
+            held = np.sort(np.concatenate([held, new]))
+            engine.add(with_classes(problem, held, 5), new)
+            sums_by_hand(engine, problem)
+            engine.check_invariants(with_classes(problem, held, 5), held)
+            trees.append(engine.n_trees)
+    assert trees[::6] == [0, 6, 18, 24, 30]
+    assert not engine.last_update.grown
+    for label in (1, 3, 0, 4, 2):
+        for gone in np.array_split(held[targets[held] == label], 6):
+            engine.delete(with_classes(problem, held, 5), gone)
+            held = np.setdiff1d(held, gone)
+            engine.reclass(with_classes(problem, held, 5), held)
+            sums_by_hand(engine, problem)
+            engine.check_invariants(with_classes(problem, held, 5), held)
+            trees.append(engine.n_trees)
+    assert trees[5 + 30 :: 6] == [24, 18, 6, 0, 0]
+
+
+def test_a_batch_can_take_a_class_along() -> None:
+    problem = make_problem(12, 80, n_classes=4)
+    gone = np.flatnonzero(problem.data.targets == 1)
+    engine = grown(problem)
+    engine.delete(problem, gone)
+    assert engine.last_update.grown
+    rest = np.setdiff1d(np.arange(80), gone)
+    remaining = with_classes(problem, rest, 4)
+    engine.reclass(remaining, rest)
+    assert digest(engine) == digest(grown(remaining, rest))
+
+
+def test_a_new_class_is_learned_without_growing_the_others_anew() -> None:
+    problem = make_problem(12, MANY, n_classes=4)
+    new = np.flatnonzero(problem.data.targets == 1)
+    old, new = np.setdiff1d(np.arange(MANY), new), new[: MANY // 8]
+    engine = grown(with_classes(problem, old, 4), old, robustness=1.0, n_estimators=20)
+    splits = engine.forest.nodes["threshold"].reshape(20, 3, -1).copy()
+    engine.add(problem, new)
+    assert not engine.last_update.grown
+    after = engine.forest.nodes["threshold"].reshape(20, 4, -1)
+    assert np.array_equal(after[:, [0, 2, 3]], splits)
+    right = [_score_of(engine, problem, slot).argmax() == 1 for slot in new.tolist()]
+    assert np.mean(right) > 0.5
+
+
+def _score_of(engine: Any, problem: Problem, slot: int) -> np.ndarray:
+    trees = engine.trees
+    scores = np.zeros(trees.n_groups)
+    for number, root in enumerate(trees.roots.tolist()):
+        row = root
+        while trees.nodes["feature"][row] >= 0:
+            row = int(trees.nodes["left"][row]) + int(goes_right(trees.nodes[row], problem.data, slot))
+        scores[number % trees.n_groups] += trees.nodes["value"][row]
+    return scores
+
+
+def test_new_categories_take_spare_bins_and_can_be_split_off() -> None:
+    problem = make_problem(13, N, n_categories=4)
+    data = problem.data
+    cells = data.cells.copy()
+    late = np.arange(N // 2, N)
+    cells[late, -1] = 4 + np.arange(len(late)) % 4
+    hashes = np.concatenate([data.category_hashes, np.arange(2, 10, 2, dtype=np.uint64)])
+    problem = problem._replace(data=data._replace(cells=cells, category_hashes=hashes))
+    engine = grown(problem, np.arange(N // 2), robustness=0.0, split_sampling=1.0)
+    feature = cells.shape[1] - 1
+    for slot in late.tolist():
+        engine.add(problem, np.array([slot]))
+    assert not engine.last_update.grown
+    # Two spare bins for four new categories: the others are held together.
+    assert engine.bins.n_taken[feature] == engine.bins.n_outer[feature] == 2
+    width = int(engine.bins.first[feature + 1] - engine.bins.first[feature])
+    assert set(engine.codes[late, feature].tolist()) == {width - 3, width - 2, width - 1}
+    sums_by_hand(engine, problem)
+    engine.check_invariants(problem, np.arange(N))
+
+
+def test_values_beyond_the_range_get_bins_of_their_own() -> None:
+    problem = make_problem(14, MANY, n_values=None, missing=0.0)
+    cells = problem.data.cells.copy()
+    late = np.arange(MANY // 2, MANY)
+    cells[late, 0] = np.where(problem.data.targets[late] == 0, 100.0, 1000.0)
+    problem = problem._replace(data=problem.data._replace(cells=cells))
+    engine = grown(problem, np.arange(MANY // 2), robustness=0.0)
+    high = float(cells[: MANY // 2, 0].max())
+    for slot in late.tolist():
+        engine.add(problem, np.array([slot]))
+    assert not engine.last_update.grown
+    is_split = engine.forest.nodes["feature"] == 0
+    assert (engine.forest.nodes["threshold"][is_split] >= high).any()
+    engine.check_invariants(problem, np.arange(MANY))
+
+
+def test_a_target_out_of_reach_makes_everything_grow_anew() -> None:
+    problem = make_problem(15, N, n_classes=0)
+    y = problem.y.copy()
+    y[N - 1] = 1e6
+    problem = problem._replace(y=y)
+    engine = grown(problem, np.arange(N - 2))
+    engine.add(problem, np.array([N - 2]))
+    assert not engine.last_update.grown
+    engine.add(problem, np.array([N - 1]))
+    assert engine.last_update.grown
+    assert digest(engine) == digest(grown(problem))
+
+
+@pytest.mark.parametrize("y", [[5.0] * 8, [0.0] * 8, [1e300, -1e300] * 4, [5e-324, 0.0] * 4, [1e-30] * 7 + [1e30]])
+def test_targets_of_any_size(y: list[float]) -> None:
+    problem = make_problem(16, 8, n_classes=0)._replace(y=np.array(y))
+    engine = grown(problem)
+    engine.check_invariants(problem, np.arange(8))
+    assert np.isfinite(engine.forest.values).all()
+    assert np.isclose(engine.trees.base[0], np.mean(y), rtol=1e-6, atol=1e-9 * max(map(abs, y)))
+
+
+def test_room_is_made_for_new_slots() -> None:
+    problem = make_problem(17, N)
+    engine = grown(problem, np.arange(N // 2 + 1))
+    room = len(engine.held)
+    engine.add(problem, np.arange(room, N))
+    assert len(engine.held) > room
+    held = np.concatenate([np.arange(N // 2 + 1), np.arange(room, N)])
+    sums_by_hand(engine, problem)
+    engine.check_invariants(problem, held)
+
+
+def test_a_copy_is_independent_and_goes_on_in_the_same_way() -> None:
+    problem = make_problem(18, N)
+    engine = grown(problem, np.arange(N - N // 8))
+    other = engine.copy()
+    engine.add(problem, np.arange(N - N // 8, N))
+    other.check_invariants(problem, np.arange(N - N // 8))
+    other.add(problem, np.arange(N - N // 8, N))
+    other.wipe()
+    assert digest(engine) == digest(other)
+
+
+def test_what_a_recount_does_not_confirm_is_named() -> None:
+    problem = make_problem(19, N)
+    engine = grown(problem)
+    everything = np.arange(N)
+    assert engine.find_differences(problem, everything) == []
+    assert engine.find_differences(problem, everything[1:]) == ["the trees do not hold the samples"]
+    engine.forest.stats[2, 0, 0] += 1
+    engine.forest.states["sums"][3 * engine.forest.n_places] += 1
+    assert engine.find_differences(problem, everything) == ["stats of tree 2", "sums of tree 3"]
+    with pytest.raises(AssertionError, match="stats of tree 2"):
+        engine.check_invariants(problem, everything)
+
+
+def test_progress_is_told_after_each_tree() -> None:
+    problem = make_problem(20, 40, n_classes=3)
+    told: list[tuple[int, int]] = []
+    make_engine(problem).fit(problem, np.arange(40), lambda done, total: told.append((done, total)))
+    assert told == [(i, 18) for i in range(1, 19)]
+
+
+def test_importances_and_bytes() -> None:
+    problem = make_problem(21, N)
+    engine = grown(problem)
+    gains = engine.gains()
+    assert gains.shape == (5,)
+    assert (gains >= 0).all()
+    assert gains.sum() > 0
+    unused = np.setdiff1d(np.arange(5), np.unique(engine.forest.nodes["feature"]))
+    assert not gains[unused].any()
+    assert engine.nbytes > engine.forest.nbytes
+
+
+def test_leaves_are_behind_only_after_updates() -> None:
+    problem = make_problem(22, N)
+    engine = grown(problem, np.arange(N - N // 8), robustness=1.0)
+    assert engine.leaf_score_error(problem) == 0.0
+    engine.add(problem, np.arange(N - N // 8, N))
+    assert 0.0 < engine.leaf_score_error(problem) < 0.5
+    assert make_engine(problem).leaf_score_error(problem) == 0.0

@@ -1,0 +1,350 @@
+"""Awkward cases of the quantised engine, each by name; after every step it equals a fresh one in all that it keeps."""
+
+import numpy as np
+import pytest
+
+from oubli.core.boosting.quantised.engine import LastUpdate, QuantisedTrees
+from oubli.core.boosting.quantised.steadiness import size_step
+from tests.exact.core.boosting.quantised.worlds import World, assert_same_trees, mixed_cells, mixed_labels
+
+
+def coarse_world(n: int = 300, seed: int = 0, **settings: object) -> World:
+    """Two classes, three columns of few values that many samples have."""
+    rng = np.random.default_rng(seed)
+    cells = rng.integers(0, 5, (n, 3)).astype(np.float32)
+    labels = (cells[:, 0] + cells[:, 1] + rng.integers(0, 4, n) > 5).astype(np.int64)
+    return World(cells, labels, **settings)
+
+
+def step_and_check(world: World, steps: list[tuple[str, list[int]]]) -> None:
+    """Make the updates one after the other, checking after each."""
+    rng = np.random.default_rng(0)
+    for what, samples in steps:
+        (world.add if what == "add" else world.delete)(samples)
+        world.check(rng)
+
+
+def test_nothing_changes_but_sums_when_a_sample_hardly_matters() -> None:
+    world = coarse_world(6000)
+    world.grow(list(range(6000)))
+    before = world.engine.trees.nodes.tobytes()
+    n_unchanged = 0
+    for i in range(10):
+        world.delete([i])
+        n_unchanged += world.engine.last_update.nothing_changed
+        world.add([i])
+    assert n_unchanged > 0
+    assert world.engine.trees.nodes.tobytes() == before
+    world.check(np.random.default_rng(0))
+
+
+def test_delete_and_add_back_is_the_identity() -> None:
+    rng = np.random.default_rng(5)
+    cells = mixed_cells(300, rng)
+    world = World(cells, mixed_labels(cells, 3, rng), (1, 4))
+    world.grow(list(range(300)))
+    before = world.engine.trees.nodes.tobytes()
+    world.delete([4, 9, 200])
+    world.add([200, 4, 9])
+    assert world.engine.trees.nodes.tobytes() == before
+
+
+def test_a_class_comes_and_goes() -> None:
+    world = coarse_world()
+    world.labels[:2] = 7
+    world.grow(list(range(2, 300)))
+    step_and_check(world, [("add", [0]), ("add", [1]), ("delete", [0]), ("delete", [1])])
+    assert world.engine.trees.n_groups == 1
+
+
+def test_missing_values_come_and_go() -> None:
+    world = coarse_world()
+    world.cells[:4, 1] = np.nan
+    world.grow(list(range(4, 300)))
+    step_and_check(world, [("add", [0]), ("add", [1, 2]), ("delete", [0, 1]), ("delete", [2]), ("add", [3])])
+
+
+def test_a_column_of_missing_values_only() -> None:
+    world = coarse_world()
+    world.cells[:, 2] = np.nan
+    world.cells[0, 2] = 1.0
+    world.grow(list(range(1, 300)))
+    step_and_check(world, [("add", [0]), ("delete", [5]), ("delete", [0])])
+
+
+def test_missing_values_go_where_they_gain() -> None:
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal(400).astype(np.float32)
+    x[:150] = np.nan
+    world = World(x[:, np.newaxis], np.where(np.isnan(x), 1, (x > 0.5)).astype(np.int64))
+    world.grow(list(range(390)))
+    nodes = world.engine.trees.nodes
+    assert np.isinf(nodes["threshold"]).any() or (nodes["missing_left"] == 0).any()
+    step_and_check(world, [("delete", [0]), ("delete", [300]), ("add", [0, 395])])
+
+
+def test_categories_come_and_go() -> None:
+    rng = np.random.default_rng(1)
+    cells = mixed_cells(200, rng)
+    cells[:3, 1] = [50, 51, np.nan]
+    world = World(cells, mixed_labels(cells, 2, rng), (1, 4))
+    world.grow(list(range(3, 200)))
+    step_and_check(world, [("add", [0]), ("add", [1, 2]), ("delete", [1]), ("delete", [0]), ("delete", [2])])
+
+
+def test_edges_come_and_go() -> None:
+    world = coarse_world()
+    world.cells[:3, 0] = [1.5, 2.5, 99.0]
+    world.grow(list(range(3, 300)))
+    step_and_check(world, [("add", [0]), ("add", [1, 2]), ("delete", [2]), ("delete", [0, 1])])
+
+
+def test_neighbouring_edges_find_their_places_again() -> None:
+    world = coarse_world()
+    world.cells[:3, 0] = [1.25, 1.5, 1.75]
+    world.grow(list(range(300)))
+    for step in [("delete", [0, 1, 2]), ("add", [0, 1, 2]), ("delete", [0, 1]), ("delete", [2]), ("add", [0, 1, 2])]:
+        step_and_check(world, [step])
+        assert world.engine.last_update != LastUpdate(), "it was grown anew"
+
+
+def test_edges_without_a_place_have_all_grown_anew() -> None:
+    world = coarse_world()
+    world.cells[:3, 0] = [1.25, 1.5, 99.0]
+    world.grow(list(range(1, 300)))
+    codes = len(world.engine.features.edges)
+    step_and_check(world, [("add", [0])])  # a third value where there are only two codes
+    assert world.engine.last_update == LastUpdate()
+    assert len(world.engine.features.edges) == codes + 1
+
+
+def test_the_level_of_the_edges_changes() -> None:
+    rng = np.random.default_rng(2)
+    cells = rng.standard_normal((60, 2)).astype(np.float32)
+    world = World(cells, (cells[:, 0] > 0).astype(np.int64), max_bins=16)
+    world.grow(list(range(20)))
+    levels = {world.engine.edges.columns[0].level}  # type: ignore[union-attr]
+    for i in range(20, 60):
+        world.add([i])
+        levels.add(world.engine.edges.columns[0].level)  # type: ignore[union-attr]
+    world.check(rng)
+    for i in range(50):
+        world.delete([i])
+        if i % 5 == 0:
+            world.check(rng)
+    world.check(rng)
+    assert len(levels) >= 3
+
+
+def test_empty_and_back() -> None:
+    world = coarse_world(40)
+    step_and_check(world, [("add", [0]), ("add", [1]), ("add", list(range(2, 40)))])
+    step_and_check(world, [("delete", list(range(1, 40))), ("delete", [0])])
+    assert world.engine.n_trees == 0
+    assert world.engine.trees.n_groups == 0
+    step_and_check(world, [("add", list(range(20)))])
+
+
+def test_one_class_has_no_trees() -> None:
+    world = coarse_world(40)
+    world.labels[:] = 1
+    world.grow(list(range(30)))
+    step_and_check(world, [("add", [30]), ("delete", [3])])
+    assert world.engine.n_trees == 0
+
+
+@pytest.mark.parametrize("n_classes", [0, 2])
+def test_few_samples(n_classes: int) -> None:
+    rng = np.random.default_rng(4)
+    cells = rng.standard_normal((8, 2)).astype(np.float32)
+    labels = np.arange(8) % 2 if n_classes else rng.standard_normal(8)
+    world = World(cells, labels, min_child_weight=0.0)
+    world.grow([0, 1])
+    step_and_check(world, [("add", [2]), ("add", [3, 4]), ("delete", [0]), ("delete", [1, 2]), ("add", [5, 6, 7])])
+
+
+def test_duplicates() -> None:
+    world = coarse_world(200)
+    world.cells[:100] = world.cells[0]
+    world.grow(list(range(190)))
+    step_and_check(world, [("delete", [0]), ("delete", [1, 2, 3]), ("add", [0, 195]), ("add", [1])])
+
+
+def test_constant_columns_have_no_splits() -> None:
+    world = coarse_world(100)
+    world.cells[:] = 3.0
+    world.grow(list(range(90)))
+    step_and_check(world, [("add", [95]), ("delete", [4])])
+    assert (world.engine.trees.nodes["feature"] == -1).all()
+
+
+def test_a_regression_of_equal_targets() -> None:
+    world = World(np.random.default_rng(0).standard_normal((50, 2)).astype(np.float32), np.full(50, 1e6 + 0.1))
+    world.grow(list(range(40)))
+    assert world.engine.trees.base[0] == pytest.approx(1e6 + 0.1, rel=1e-9)
+    assert (world.engine.trees.nodes["value"] == 0).all()
+    world.labels[45] = 3.0
+    step_and_check(world, [("add", [41]), ("add", [45]), ("delete", [45])])
+
+
+def test_the_scale_of_a_regression_moves() -> None:
+    rng = np.random.default_rng(6)
+    cells = rng.integers(0, 6, (300, 3)).astype(np.float32)
+    targets = cells[:, 0] + rng.standard_normal(300)
+    targets[:3] = [1e9, -1e5, 40.0]
+    world = World(cells, targets)
+    world.grow(list(range(3, 290)))
+    step_and_check(world, [("add", [2]), ("add", [1]), ("add", [0]), ("delete", [0]), ("delete", [1, 2])])
+
+
+def test_rows_grow_longer_than_any_before() -> None:
+    rng = np.random.default_rng(8)
+    cells = (rng.random((300, 30)) < 0.05).astype(np.float32)
+    cells[:2] = 1.0
+    cells[2:32] = np.eye(30, dtype=np.float32)
+    world = World(cells, (cells[:, :15].sum(axis=1) + rng.random(300) > 1).astype(np.int64))
+    world.grow(list(range(2, 300)))
+    width = world.engine.bins.rows.shape[1]
+    assert width < 30
+    step_and_check(world, [("add", [0]), ("delete", [17]), ("add", [1]), ("delete", [0])])
+    assert world.engine.bins.rows.shape[1] == 30
+
+
+def test_more_slots() -> None:
+    world = coarse_world(260)
+    big, world.cells, world.labels = (world.cells, world.labels), world.cells[:100], world.labels[:100]
+    world.grow(list(range(100)))
+    world.cells, world.labels = big
+    step_and_check(world, [("add", [100, 101]), ("add", list(range(102, 260))), ("delete", [3, 250])])
+
+
+def test_many_categories_and_wide_codes() -> None:
+    rng = np.random.default_rng(9)
+    cells = np.column_stack([rng.integers(0, 60, 400), rng.integers(0, 5, 400)]).astype(np.float32)
+    world = World(cells, (cells[:, 0] % 3 == 0).astype(np.int64), (0,), split_sampling=0.3)
+    world.grow(list(range(380)))
+    step_and_check(world, [("delete", [1]), ("add", [390, 391]), ("delete", list(range(2, 50)))])
+
+
+def test_large_batches_grow_the_rest_anew() -> None:
+    world = coarse_world(4000, n_estimators=30, max_depth=5)
+    world.grow(list(range(1000)))
+    rng = np.random.default_rng(0)
+    world.add(list(range(1000, 4000)))
+    assert world.engine.last_update.grown_from > 0
+    world.check(rng)
+    world.delete(list(range(400, 3700)))
+    assert world.engine.last_update.grown_from > 0
+    world.check(rng)
+
+
+def test_samples_that_validate_take_no_part() -> None:
+    world = coarse_world(300, patience=5, n_estimators=30)
+    world.grow(list(range(300)))
+    roles = world.engine.roles
+    assert 20 < (roles == 2).sum() < 120
+    assert world.engine.forest.nodes["total"][0, 0] != 0
+    validating = np.flatnonzero(roles == 2)[:3].tolist()
+    step_and_check(world, [("delete", validating), ("add", validating[1:])])
+
+
+def test_all_that_validate_leave() -> None:
+    world = coarse_world(60, patience=2, n_estimators=15)
+    world.grow(list(range(60)))
+    validating = np.flatnonzero(world.engine.roles == 2).tolist()
+    step_and_check(world, [("delete", validating[:-1]), ("delete", validating[-1:]), ("add", validating[:1])])
+
+
+def test_samples_that_would_all_validate_train_all() -> None:
+    world = coarse_world(60, patience=2, n_estimators=5)
+    world.grow(list(range(60)))
+    validating = np.flatnonzero(world.engine.roles == 2).tolist()
+    world.grow(validating)
+    assert world.engine.n_trees == 5
+    training = sorted(set(range(60)) - set(validating))
+    step_and_check(world, [("delete", validating[:1]), ("add", training[:1]), ("add", training[1:30])])
+    step_and_check(world, [("delete", training[:30])])
+    assert (world.engine.roles != 2).all()
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    rng = np.random.default_rng(0)
+    world = coarse_world(300)
+    world.grow(list(range(290)))
+    kept, held = world.engine.copy(), set(world.held)
+    world.delete(list(range(40)))
+    assert kept.trees.nodes.tobytes() != world.engine.trees.nodes.tobytes()
+    world.check(rng)
+    world.engine, world.held = kept, held
+    world.check(rng)
+    world.add([295])
+    world.check(rng)
+
+
+def test_wiped_working_space_is_blank_and_not_missed() -> None:
+    world = coarse_world(300)
+    world.grow(list(range(290)))
+    world.delete([3])
+    world.engine.wipe()
+    engine = world.engine
+    assert not any(array.any() for array in engine.space)
+    assert not engine.scores.new.any()
+    step_and_check(world, [("delete", list(range(10, 40))), ("add", [3, 12])])
+
+
+def test_arrays_are_taken_back_and_others_refused() -> None:
+    world = coarse_world(120)
+    world.grow(list(range(120)))
+    engine = world.engine
+    problem, slots = world.problem(world.held), np.arange(120)
+    arguments = (world.settings, 3, np.dtype(np.float32), world.categorical, True)
+    arrays = engine.arrays()
+    assert_same_trees(QuantisedTrees.from_arrays(*arguments, arrays, problem, slots), engine)
+    for name, array in arrays.items():
+        changed = array.copy()
+        changed.reshape(-1)[0] += 1
+        with pytest.raises(ValueError, match=name):
+            QuantisedTrees.from_arrays(*arguments, {**arrays, name: changed}, problem, slots)
+        with pytest.raises(ValueError, match=name):
+            QuantisedTrees.from_arrays(*arguments, {**arrays, name: array[:-1]}, problem, slots)
+    with pytest.raises(ValueError, match="missing"):
+        QuantisedTrees.from_arrays(*arguments, {"roots": arrays["roots"]}, problem, slots)
+
+
+def test_what_is_broken_is_named() -> None:
+    world = coarse_world(200)
+    world.grow(list(range(200)))
+    problem, slots = world.problem(world.held), np.arange(200)
+    broken = world.engine.copy()
+    broken.forest.nodes["total"][3, 1] += 1
+    assert any("total" in name for name in broken.find_differences(problem, slots))
+    broken = world.engine.copy()
+    broken.forest.pool[broken.forest.nodes["block"][2, 0], 0] += 1
+    with pytest.raises(AssertionError, match="histograms"):
+        broken.check_invariants(problem, slots)
+    broken = world.engine.copy()
+    broken.class_counts[0] += 1
+    assert any("classes" in name for name in broken.find_differences(problem, slots))
+
+
+def test_importances_follow_the_splits() -> None:
+    rng = np.random.default_rng(0)
+    cells = rng.standard_normal((500, 3)).astype(np.float32)
+    world = World(cells, (cells[:, 1] > 0).astype(np.int64))
+    assert world.engine.gains().tolist() == [0, 0, 0]
+    world.grow(list(range(500)))
+    gains = world.engine.gains()
+    assert gains[1] > 10 * (gains[0] + gains[2])
+
+
+def test_the_size_step_is_about_log2() -> None:
+    steps = [size_step(float(2**17), np.uint64(seed)) for seed in range(50)]
+    assert set(steps) <= {16, 17}
+    assert {size_step(3.0 * 2**15, np.uint64(seed)) for seed in range(50)} == {16, 17}
+
+
+def test_progress_is_reported_after_each_iteration() -> None:
+    world = coarse_world(100, n_estimators=4)
+    seen: list[tuple[int, int]] = []
+    world.engine.fit(world.problem(set(range(100))), np.arange(100), lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]

@@ -1,0 +1,69 @@
+"""Incremental boosting on grids against its oracle: the same trees and F_0, bit for bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from numba import config
+
+from oubli.core.boosting.quantised import steadiness
+from tests.exact.core.boosting.player import QuantisedPlayer, play
+from tests.exact.core.boosting.reading import assert_same, expected
+from tests.exact.core.boosting.worlds import choose_boosted_world, random_history
+from tests.oracles.boosting import quantised as oracle
+from tests.oracles.boosting import quantised_parts
+from tests.strategies import Chooser
+
+N = 2 if config.DISABLE_JIT else 8
+
+
+class Player(QuantisedPlayer):
+    """Of this engine, and the oracle beside it."""
+
+    def check(self) -> None:
+        """Compare with a fresh fit, and both with the oracle."""
+        super().check()
+        if self.held:
+            assert_same(self.model.engine_.trees, expected(oracle, self.world, self.held, self.model))
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_fits(part: int) -> None:
+    """One fit each: more samples than histories have, so that edges and candidates are drawn."""
+    for number in range(N * part, N * part + N):
+        world = choose_boosted_world(Chooser.of_seed(number), "quantised", 120)
+        world = replace(world, parameters={**world.parameters, "max_bins": [2, 9, 40, 255][number % 4]})
+        player = Player(world, number)
+        player.fit(len(world.rows))
+        player.check()
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_random_histories(part: int) -> None:
+    for number in range(N * part, N * part + N):
+        play(Player, random_history("quantised", 10_000 + number, max_operations=6, max_rows=40))
+
+
+def test_large_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other numbers apply to sets of 2^17 samples and more; let sets of 2^5 count as large."""
+    monkeypatch.setattr(steadiness, "_LARGE_SIZE", 5)
+    monkeypatch.setattr(quantised_parts, "LARGE", 5)
+    for number in range(N):
+        play(Player, random_history("quantised", 30_000 + number, max_operations=4, max_rows=60))
+
+
+def test_the_size_of_a_set_hardly_matters() -> None:
+    """Between 2^16 and 2^18 the seed decides where a set begins to be large."""
+    large = []
+    for seed in range(40):
+        parameters = oracle.Parameters(1, 0.1, 4, 1.0, 1.0, 1.0, 255, 0.25, 0.25, 0, 0.1, seed)
+        for n in (1, 1000, 2**16 - 1, 2**16, 100_000, 2**17, 2**18, 10**7):
+            found, expected = steadiness.steadiness(n, 4, seed), quantised_parts.steadiness(n, parameters)
+            assert found.top == expected.top
+            assert found.coarsening == (expected.grid == 0.5)
+            for depth, scale in enumerate(expected.scales):
+                assert found.weights[depth].tolist() == [quantised_parts.weight_of(scale, i) for i in range(256)]
+            large.append((n, expected.grid == 0.5))
+    assert {n for n, is_large in large if is_large} == {100_000, 2**17, 2**18, 10**7}
+    assert {n for n, is_large in large if not is_large} == {1, 1000, 2**16 - 1, 2**16, 100_000}

@@ -1,0 +1,291 @@
+"""A change is made completely or not at all, or the model says that it is unusable: memory that ends, and Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oubli.core.changes import Changes
+from oubli.core.errors import CapacityError, UnusableModelError
+from tests.exact.core.interruptions.cases import BY_NAME, CASES, OPERATIONS
+from tests.exact.core.interruptions.faults import ctrl_c_after, failing_allocation, failing_line
+from tests.exact.core.interruptions.trial import Outcome, Trials
+
+N_LINES = int(os.environ.get("OUBLI_INTERRUPTED_LINES", "5000"))  # of the long test, over all cases
+_MOST = 1000  # allocations of one operation that fail: of more (`verify` has 12,000 and writes nothing) some are drawn
+_LARGE = 512  # bytes from which on memory that a forest asks for is asked for before its first write
+
+
+@pytest.fixture(autouse=True)
+def _handler_comes_back() -> Iterator[None]:
+    """An error at the last lines of a section leaves its handler of Ctrl-C until the next section."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@cache
+def trials_of(name: str) -> Trials:
+    return Trials(BY_NAME[name])
+
+
+def lines(trials: Trials, rng: random.Random, n: int, operations: list[str]) -> Counter[Outcome]:
+    """Try errors at some lines of `core` in each operation."""
+    found: Counter[Outcome] = Counter()
+    for name in operations:
+        n_lines = trials.chances(name, failing_line(None))
+        for line in rng.sample(range(n_lines), min(n, n_lines)):
+            error = rng.choice([KeyboardInterrupt, MemoryError])
+            found[_run(trials, name, failing_line(line, error), f"{error.__name__} at line {line} of {n_lines}")] += 1
+    return found
+
+
+def allocations(trials: Trials, rng: random.Random, n: int, operations: list[str], least: int = 0) -> Counter[Outcome]:
+    """Let some allocations fail in each operation."""
+    found: Counter[Outcome] = Counter()
+    for name in operations:
+        n_allocations = trials.chances(name, failing_allocation(None, least))
+        for which in rng.sample(range(n_allocations), min(n, n_allocations)):
+            fault = failing_allocation(which, least)
+            found[_run(trials, name, fault, f"allocation {which} of {n_allocations}")] += 1
+    return found
+
+
+def _run(trials: Trials, name: str, fault: Any, where: str) -> Outcome:
+    try:
+        return trials.run(name, fault)
+    except Exception as error:
+        raise AssertionError(f"{trials.case.name}: {name}, {where}: {error!r}") from error
+
+
+@pytest.mark.parametrize("name", [case.name for case in CASES])
+def test_some_lines_and_allocations(name: str) -> None:
+    trials, rng = trials_of(name), random.Random(name)
+    operations = rng.sample(sorted(OPERATIONS), 5)
+    found = lines(trials, rng, 2, operations) + allocations(trials, rng, 1, operations)
+    assert found[Outcome.REFUSES] < 0.6 * found.total(), found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("name", [case.name for case in CASES])
+def test_every_allocation_and_thousands_of_lines(name: str, operation: str) -> None:
+    trials, rng = trials_of(name), random.Random(f"{name}, {operation}")
+    share = -(-N_LINES // (len(CASES) * len(OPERATIONS)))
+    found = lines(trials, rng, share, [operation]) + allocations(trials, rng, _MOST, [operation])
+    print(f"{name}, {operation}: " + ", ".join(f"{outcome.name.lower()} {n}" for outcome, n in found.items()))  # noqa: T201
+    assert found.total() > 0
+
+
+@pytest.mark.parametrize("name", ["forest", "forest numbers", "presorted"])
+def test_memory_ends_before_the_first_write(name: str) -> None:
+    """What grows with the samples or the change is asked for first: without it the model is as before, and usable."""
+    operations = ["add a few", "add some of a new class", "delete one", "delete a few"]
+    found = allocations(trials_of(name), random.Random(0), 10, operations, least=_LARGE)
+    assert found.total() >= 5
+    assert found[Outcome.REFUSES] == 0, found
+
+
+@pytest.mark.parametrize("name", ["forest", "tree", "online", "quantised"])
+def test_a_fit_that_fails_leaves_the_old_model(name: str) -> None:
+    found = allocations(trials_of(name), random.Random(1), 2, ["fit", "start", "fit_held"])
+    found += lines(trials_of(name), random.Random(1), 2, ["fit", "start", "fit_held"])
+    assert found[Outcome.REFUSES] == 0, found
+
+
+def test_an_unusable_model_refuses_until_it_is_fitted() -> None:
+    case = BY_NAME["forest"]
+    model = case.fitted()
+    model.samples_.changes.depth = 1  # as an exception leaves it
+    with pytest.raises(UnusableModelError, match="'fit' or 'start', or go on with a model from 'load'"):
+        model.predict([[0.0, None, 0.0]])
+    with pytest.raises(UnusableModelError):
+        model.samples_.get("id 1")
+    with pytest.raises(UnusableModelError):
+        model.samples_.commit(model.samples_.prepare([[0.0, None, 0.0]], ["b"]))
+    assert not model.is_usable
+    model.fit(*case.samples(10), schema=case.schema())
+    assert model.is_usable
+
+
+def test_ctrl_c_waits_for_the_end_of_the_outermost_section() -> None:
+    changes, seen = Changes(), []
+
+    def change() -> None:
+        with changes:
+            with changes:
+                signal.raise_signal(signal.SIGINT)
+                seen.append("inner")
+            seen.append("outer")
+
+    with pytest.raises(KeyboardInterrupt):
+        change()
+    assert seen == ["inner", "outer"]
+    assert changes.depth == 0
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_pressed_twice_does_not_wait() -> None:
+    changes, seen = Changes(), []
+
+    def change() -> None:
+        with changes:
+            signal.raise_signal(signal.SIGINT)
+            seen.append("once")
+            signal.raise_signal(signal.SIGINT)
+            seen.append("twice")
+
+    with pytest.raises(KeyboardInterrupt):
+        change()
+    assert seen == ["once"]
+    assert changes.depth == 1
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_error_in_a_section_gives_ctrl_c_back() -> None:
+    changes = Changes()
+    with pytest.raises(ZeroDivisionError), changes:
+        raise ZeroDivisionError
+    assert changes.depth == 1
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_what_can_be_taken_back_is() -> None:
+    changes, taken_back = Changes(), []
+
+    def change() -> None:
+        with changes:
+            changes.undo = [(taken_back.append, "first"), (taken_back.append, "second")]
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        change()
+    assert taken_back == ["second", "first"]
+    assert changes.depth == 0
+
+
+def test_other_handlers_and_threads_are_left_alone() -> None:
+    class Loop:
+        def stop(self, signum: int, frame: Any) -> None:
+            stopped.append(signum)
+
+    stopped: list[int] = []
+    changes, before = Changes(), signal.getsignal(signal.SIGINT)
+    seen: list[Any] = []
+
+    def change() -> None:
+        with changes:
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    try:
+        thread = threading.Thread(target=change)
+        thread.start()
+        thread.join()
+        assert seen == [before]
+        handler = Loop().stop
+        signal.signal(signal.SIGINT, handler)
+        with changes:
+            assert signal.getsignal(signal.SIGINT) == handler
+            signal.raise_signal(signal.SIGINT)
+            assert stopped == [signal.SIGINT]
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("name", ["forest", "tree", "online", "quantised numbers", "presorted"])
+def test_ctrl_c_at_random_moments(name: str) -> None:
+    """Real signals: the model is never unusable, and the change is made or not."""
+    trials, rng = trials_of(name), random.Random(name)
+    for operation in rng.sample(["add one", "add a few", "add many", "delete one", "delete many", "replace"], 3):
+        trials.after(operation)
+        for _ in range(6):
+            outcome = _run(trials, operation, ctrl_c_after(1e-5 + rng.random() * 3e-3), "Ctrl-C")
+            assert outcome is not Outcome.REFUSES
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+# -- numbers that are next to the largest, and tables that are full ------------------------------------
+
+_LARGEST = float(np.finfo(np.float64).max)
+_TARGETS = {
+    "1e308": [-1e308, 1e308] * 20,
+    "largest": [-_LARGEST, _LARGEST, 0.0, _LARGEST] * 10,
+    "one": [0.0] * 39 + [_LARGEST],
+    "same": [_LARGEST] * 40,
+    "smallest": [5e-324, 0.0, 1e-323, -5e-324] * 10,
+    "mixed": [1e308, 5e-324, -3.0, 0.0, -1e308] * 8,
+}
+
+
+@pytest.mark.parametrize(
+    "name", ["forest numbers", "online numbers", "quantised numbers", "stopping", "presorted numbers"]
+)
+@pytest.mark.parametrize("targets", _TARGETS.values(), ids=_TARGETS)
+def test_targets_next_to_the_largest_numbers(name: str, targets: list[float]) -> None:
+    case = BY_NAME[name]
+    rows = case.samples(40)[0]
+    model = case.make().fit(rows, targets, schema=case.schema())
+    assert np.isfinite(model.predict(rows)).all()
+    assert np.isfinite(model.predict(rows[:1])).all()
+    assert model.verify().ok
+    model = case.make().fit(rows, [float(i) for i in range(40)], schema=case.schema())
+    model.add(rows, targets)
+    model.add(rows[:1], targets[:1])
+    model.delete(["3", "50"])
+    assert np.isfinite(model.predict(rows)).all()
+    assert model.verify().ok
+
+
+def test_verify_refuses_leaves_that_are_no_numbers() -> None:
+    model = BY_NAME["presorted numbers"].fitted()
+    model.engine_.trees.nodes["value"][0] = np.nan
+    assert not model.verify().ok
+
+
+def test_capacity_counts_rooms_and_free_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Places in leaf lists are int32: a room is up to twice as large as what is in it, and free slots have entries."""
+    from oubli.core.forest.engine import ForestEngine
+    from oubli.core.forest.parameters import MAX_ENTRIES, places_of, read_settings
+
+    case = BY_NAME["forest"]
+    parameters = {**case.make().get_params(), "n_estimators": 100, "occurrence": 0.7}
+    settings = read_settings(parameters, 3, "classification")
+    with pytest.raises(CapacityError, match="lower `occurrence` or `n_estimators`"):
+        ForestEngine.check_capacity(settings, 24_000_000)
+    ForestEngine.check_capacity(settings, 14_000_000)
+    with pytest.raises(CapacityError):
+        ForestEngine.check_capacity(settings, 1000, 24_000_000)
+    model = case.fitted()
+    settings = model.settings_
+    for _ in range(3):
+        model.resolve()
+        assert model.engine_.ensemble.trees.meta[10] <= places_of(settings, len(model.samples_)) <= MAX_ENTRIES
+        model.add(*case.samples(40, seed=5))
+    before = model.digest()
+    monkeypatch.setattr("oubli.core.forest.engine.MAX_ENTRIES", places_of(settings, len(model.samples_) + 1))
+    model.add(*case.samples(1, seed=6), ids=["last"])
+    with pytest.raises(CapacityError):
+        model.add(*case.samples(1, seed=7))
+    model.delete("last")
+    assert model.digest() == before
+
+
+@pytest.mark.parametrize("name", ["online", "quantised", "presorted"])
+def test_nodes_that_cannot_be_numbered_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = BY_NAME[name]
+    model = case.fitted()
+    before = model.digest()
+    monkeypatch.setattr("oubli.core.boosting.problem.MAX_NODES", 10)
+    with pytest.raises(CapacityError, match="lower `n_estimators`"):
+        model.add(*case.samples(80, seed=8))
+    assert model.digest() == before
+    assert model.is_usable

@@ -1,0 +1,254 @@
+"""BUILD below the estimator: against the oracle, and by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import njit
+
+from oubli.core.samples.arrays import Data
+from oubli.core.tree import tree as tree_module
+from oubli.core.tree.presort import list_order, presort_column
+from oubli.core.tree.split import midpoint
+from oubli.core.tree.state import MISSING_RIGHT, ROOT
+from oubli.core.tree.workspace import HAS_MISSING, STRIDE, Samples, WorkingSpace, make_room, scratch_of
+from tests.exact.core.tree.direct import KINDS, ORDER, build_slowly, columns_of, make_data, make_tree, plain, read
+from tests.oracles import tree as oracle
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 9, 60, 230])
+def test_build_is_the_oracles_build(kind: str, n: int) -> None:
+    n_classes = KINDS[kind].get("n_classes", 2)
+    for seed in range(2):
+        data = make_data(seed, max(n, 1), **KINDS[kind])
+        slots = np.arange(n)
+        tree = make_tree(data, n_classes)
+        tree.build(data, slots)
+        tree.check_invariants(data, slots)
+        assert plain(read(tree, data)) == plain(build_slowly(data, slots, tree).root)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"max_depth": 0}, {"max_depth": 1}, {"max_depth": 3}, {"max_depth": 64}, {"pruning_size": 12}, {"alpha": 0.5}],
+)
+def test_build_stops_where_the_oracle_does(settings: dict[str, Any]) -> None:
+    data = make_data(5, 150, missing=0.1)
+    tree = make_tree(data, 2, **settings)
+    tree.build(data, np.arange(150))
+    assert plain(read(tree, data)) == plain(build_slowly(data, np.arange(150), tree).root)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_build_depends_on_the_samples_alone(kind: str) -> None:
+    n_classes = KINDS[kind].get("n_classes", 2)
+    data = make_data(7, 300, **KINDS[kind])
+    order = np.random.default_rng(0).permutation(300)
+    other = data._replace(cells=data.cells[order], targets=data.targets[order])
+    trees = [make_tree(data, n_classes) for _ in range(2)]
+    trees[0].build(data, np.arange(0, 300, 2))
+    trees[1].build(other, np.flatnonzero(order % 2 == 0)[::-1].copy())
+    assert trees[0].digest(ORDER[:n_classes]) == trees[1].digest(ORDER[:n_classes])
+
+
+def test_a_large_build_keeps_histograms_and_sorts_by_digits() -> None:
+    """More samples than any test with the oracle; parts of it are as good as the whole for that."""
+    data = make_data(3, 9000, n_numeric=3, n_categories=(4, 9), missing=0.05, n_values=None)
+    slots = np.arange(9000)
+    tree = make_tree(data, 2, max_depth=6)
+    tree.build(data, slots)
+    tree.check_invariants(data, slots)
+    columns = columns_of(data)
+    checked = 0
+    waiting = [read(tree, data)]
+    while waiting:
+        node = waiting.pop()
+        if node.children is None:
+            continue
+        rows = list(node.held().values())
+        if len(rows) < 1500:
+            assert node.split == oracle.best_split(rows, columns)
+            checked += 1
+        waiting += node.children
+    assert checked > 5
+
+
+def test_a_build_goes_on_when_the_pool_of_nodes_was_full() -> None:
+    data = make_data(1, 2000, n_values=None)
+    tree = make_tree(data, 2, max_depth=64)
+    pool = len(tree.arrays_.nodes)
+    tree.build(data, np.arange(2000))
+    assert len(tree.arrays_.nodes) > 4 * pool
+    tree.check_invariants(data, np.arange(2000))
+    again = tree.copy()
+    again.build(data, np.arange(2000))
+    assert again.digest(ORDER[:2]) == tree.digest(ORDER[:2])
+
+
+def test_without_memory_for_the_pool_the_rest_stays_under_tags(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = make_data(1, 2000, n_values=None)
+    tree = make_tree(data, 2, max_depth=64)
+    grow = tree._enlarge_pool
+
+    def refuse() -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(tree, "_enlarge_pool", refuse)
+    with pytest.raises(MemoryError):
+        tree.build(data, np.arange(1900))
+    assert tree.n_tags > 0
+    tree.check_invariants(data, np.arange(1900))
+    tree.add(data, np.arange(1900, 2000))
+    tree.check_invariants(data, np.arange(2000))
+    monkeypatch.setattr(tree, "_enlarge_pool", grow)
+    assert tree.resolve(data) > 0
+    tree.check_invariants(data, np.arange(2000))
+    assert tree.n_tags == 0
+
+
+def test_splits_are_scikit_learns_where_nothing_is_missing_and_nothing_ties() -> None:
+    sklearn_tree = pytest.importorskip("sklearn.tree")
+    rng = np.random.default_rng(2)
+    # A permutation: no two values are equal, or so near that scikit-learn takes them for equal.
+    cells = np.argsort(rng.random((3000, 5)), axis=0).astype(np.float32)
+    targets = (cells[:, 0] * cells[:, 1] + 2e6 * rng.random(3000) > 3e6).astype(np.int64)
+    data = Data(cells, targets, np.zeros(3000, np.uint64), np.zeros(0, np.uint64), np.zeros(5, np.bool_))
+    tree = make_tree(data, 2, max_depth=4)
+    tree.build(data, np.arange(3000))
+    peer = sklearn_tree.DecisionTreeClassifier(max_depth=4, random_state=0).fit(cells, targets)
+    ours = tree.counts(data, cells, data.category_hashes)
+    theirs = np.round(peer.tree_.value[peer.apply(cells)][:, 0] * peer.tree_.n_node_samples[peer.apply(cells)][:, None])
+    assert np.array_equal(ours, theirs)
+    assert tree.n_nodes == peer.tree_.node_count
+
+
+@pytest.mark.long
+def test_entries_that_need_more_than_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many samples and classes that position and class do not fit are held in wider lists; here they always are."""
+    data = make_data(3, 500, n_categories=(6,), missing=0.1, n_classes=3)
+    narrow, wide = make_tree(data, 3), make_tree(data, 3)
+    narrow.build(data, np.arange(500))
+
+    def with_wide_lists(*arguments: Any) -> WorkingSpace:
+        space = make_room(*arguments)
+        return space._replace(lists=space.lists.astype(np.uint64))
+
+    monkeypatch.setattr(tree_module, "make_room", with_wide_lists)
+    wide.build(data, np.arange(500))
+    assert wide._space.lists.dtype == np.uint64
+    assert plain(read(wide, data)) == plain(read(narrow, data))
+    assert make_room(2**17, 0, 2, np.float32, np.zeros(1, np.bool_), np.zeros(4)).lists.dtype == np.uint32
+    assert make_room(2**17, 0, 2**15, np.float32, np.zeros(1, np.bool_), np.zeros(4)).lists.dtype == np.uint64
+
+
+# -- the parts of BUILD -----------------------------------------------------------------------------
+
+
+@njit
+def presort(cells: Any, targets: Any, lists: Any, keys: Any, arena: Any, hashes: Any) -> Any:
+    scratch = scratch_of(cells, lists, keys, arena)
+    n = cells.shape[0]
+    for i in range(n):
+        scratch.slots[i] = i
+    scratch.state[STRIDE] = lists.shape[0] // 4  # one column and three lists more
+    list_order(Samples(cells, targets, hashes), scratch, n)
+    presort_column(cells, 0, scratch, n)
+    return scratch.columns[HAS_MISSING, 0]
+
+
+@njit
+def middle_of(low: Any, high: Any, cells: Any) -> Any:
+    return midpoint(low, high, cells)
+
+
+SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 3.4e38, -3.4e38, 1.0, -1.0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1, 2, 7, 64, 192, 193, 1024, 1025, 5000])
+@pytest.mark.parametrize("values", ["distinct", "equal", "few", "special"])
+def test_lists_are_sorted_and_say_where_values_change(dtype: Any, n: int, values: str) -> None:
+    rng = np.random.default_rng(n)
+    column = {
+        "distinct": rng.normal(size=n) * 10.0 ** rng.integers(-30, 30, n),
+        "equal": np.full(n, -2.5),
+        "few": rng.integers(-3, 3, n) / 2.0,
+        "special": rng.choice(SPECIAL, n),
+    }[values]
+    cells = column.astype(dtype).reshape(-1, 1)
+    targets = rng.integers(0, 3, n)
+    space = make_room(n, 0, 3, dtype, np.zeros(1, np.bool_), np.zeros(4))
+    has_missing = presort(cells, targets, space.lists, space.keys, space.arena, np.zeros(0, np.uint64))
+    entries = space.lists[:n].astype(np.int64)
+    positions, classes, changes = entries >> 3, (entries >> 1) & 3, entries & 1
+    expected = np.argsort(cells[:, 0] + 0.0, kind="stable")  # NumPy puts NaN last, too
+    assert np.array_equal(positions, expected)
+    assert np.array_equal(classes, targets[expected])
+    assert has_missing == np.isnan(cells).any()
+    ordered = cells[expected, 0]
+    differ = (ordered[1:] != ordered[:-1]) & ~(np.isnan(ordered[1:]) & np.isnan(ordered[:-1]))
+    assert np.array_equal(changes[1:] == 1, differ)
+
+
+def test_a_midpoint_is_between_its_neighbours() -> None:
+    for dtype in (np.float32, np.float64):
+        cells = np.zeros((1, 1), dtype)
+        tiny, largest = np.finfo(dtype).smallest_subnormal, np.finfo(dtype).max
+        pairs = [(1.0, 2.0), (-tiny, 0.0), (0.0, tiny), (-tiny, tiny), (-largest, largest)]
+        pairs += [(x, np.nextafter(dtype(x), dtype(np.inf))) for x in (1.0, -1.0, 3e30)]
+        pairs += [(np.nextafter(dtype(largest), dtype(0)), largest)]
+        for low, high in pairs:
+            low, high = dtype(low), dtype(high)
+            threshold = middle_of(low, high, cells)
+            assert low <= threshold < high, (low, high)
+            assert threshold == dtype(threshold)
+            assert not (threshold == 0 and math.copysign(1, threshold) < 0)
+        assert middle_of(dtype(1), dtype(2), cells) == 1.5
+        assert middle_of(dtype(-3), dtype(1), cells) == -1.0
+
+
+def test_two_values_with_one_hash_are_one_category() -> None:
+    cells = np.array([[0], [1], [2], [2]], np.float32)
+    hashes = np.array([6, 6, 2], np.uint64)
+    data = Data(cells, np.array([0, 1, 1, 1]), np.zeros(4, np.uint64), hashes, np.ones(1, np.bool_))
+    tree = make_tree(data, 2)
+    tree.build(data, np.arange(4))
+    tree.check_invariants(data, np.arange(4))
+    root = tree.arrays_.nodes[ROOT]
+    assert root["category"] == 2
+    assert tree.n_nodes == 3
+
+
+def test_ties_go_to_the_lower_column_threshold_and_category() -> None:
+    cells = np.array([[0, 0, 1], [1, 1, 0], [2, 2, 2]], np.float32)
+    data = Data(
+        cells,
+        np.array([0, 1, 0]),
+        np.zeros(3, np.uint64),
+        np.array([9, 5, 7], np.uint64),
+        np.array([True, False, False]),
+    )
+    tree = make_tree(data, 2)
+    tree.build(data, np.arange(3))
+    assert tree.arrays_.nodes["attribute"][ROOT] == 0
+    assert tree.arrays_.nodes["category"][ROOT] == 5  # the only one of class 1
+    data = data._replace(categorical=np.zeros(3, np.bool_), targets=np.array([0, 1, 2]))
+    tree = make_tree(data, 3)
+    tree.build(data, np.arange(3))
+    assert tree.arrays_.nodes["attribute"][ROOT] == 0
+    assert tree.arrays_.nodes["threshold"][ROOT] == 0.5
+
+
+def test_missing_values_may_be_all_that_a_split_parts() -> None:
+    cells = np.array([[1], [1], [np.nan], [np.nan]], np.float32)
+    data = Data(cells, np.array([0, 0, 1, 1]), np.zeros(4, np.uint64), np.zeros(0, np.uint64), np.zeros(1, np.bool_))
+    tree = make_tree(data, 2)
+    tree.build(data, np.arange(4))
+    root = tree.arrays_.nodes[ROOT]
+    assert root["threshold"] == np.inf
+    assert root["kind"] == MISSING_RIGHT
+    assert tree.counts(data, cells, data.category_hashes).tolist() == [[2, 0], [2, 0], [0, 2], [0, 2]]

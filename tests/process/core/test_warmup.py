@@ -1,0 +1,75 @@
+"""After the warm-up nothing that can be done with a model needs a kernel for types that it was not compiled for.
+
+Kernels are interpreted and the types of their arguments noted: whether something would be compiled shows without
+compiling anything.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.process.core.operations import VARIANTS
+
+ROOT = Path(__file__).resolve().parents[3]
+
+SCRIPT = """
+import json, sys, warnings
+
+warnings.simplefilter("ignore")  # interpreted integers overflow aloud
+import tests.process.core.signatures as signatures
+from oubli.core.warmup import warm_up
+from tests.process.core.operations import cases, operations
+
+kind, whole = sys.argv[1], sys.argv[2] == "whole"
+new, n_steps = [], 0
+for case in cases():
+    is_first = case.dtype == "float32" and not case.parameters and case.label in ("integer", "number")
+    if case.kind != kind or not (whole or is_first):
+        continue
+    signatures.called.clear()
+    warm_up(case.task, case.dtype, kind=kind, parameters=case.parameters)
+    known = set(signatures.called)
+    assert known
+    n_classes = 3 if case.task == "classification" else 2
+    for name, step in operations(case) if whole else operations(case, "mixed", n_classes):
+        step()
+        n_steps += 1
+        new += [(str(case), name, kernel, types) for kernel, types in sorted(signatures.called - known)]
+        known |= signatures.called
+print(json.dumps({"new": new, "steps": n_steps}))
+"""
+
+
+def played(kind: str, extent: str, script: str = SCRIPT) -> dict[str, object]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", script, kind, extent], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_nothing_is_left_to_be_compiled_after_the_warm_up(kind: str) -> None:
+    found = played(kind, "first")
+    assert found["new"] == []
+    assert int(str(found["steps"])) >= 20
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_nothing_is_left_to_be_compiled_with_any_parameters_types_and_columns(kind: str) -> None:
+    assert played(kind, "whole")["new"] == []
+
+
+def test_what_is_not_warmed_is_noticed() -> None:
+    script = SCRIPT.replace("warm_up(case.task, case.dtype,", 'warm_up(case.task, "float64",')
+    assert played("forest", "first", script)["new"] != []

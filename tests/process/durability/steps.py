@@ -1,0 +1,205 @@
+"""A short history that takes every step there is on the disk, and what must be true if it ends at one of them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tests.process.durability.clients import Acquaintances, Chooser, Request
+from tests.process.durability.crash import receipts_of
+from tests.process.durability.evidence import check_evidence
+from tests.process.durability.model_of_truth import Differences, Operation, Truth
+from tests.process.durability.people import Strangers, flags, people
+from tests.process.durability.reading import fresh_digest, live_digest, read_held, read_schema
+from tests.serving import Running, serving
+
+KILLING = Path(__file__).with_name("killing.py")
+FLAGS = flags("--erasure-deadline", "60")
+_SEED = 11
+# Between them the clients' requests: what makes the service rewrite its files.
+_UPKEEP: tuple[str, ...] = ("/snapshot", "/model/scrub", "/snapshot", "/model/scrub")
+_REQUESTS_BETWEEN = 6
+_REQUESTS_MEANWHILE = 3
+
+
+@dataclass(frozen=True)
+class Kill:
+    """The end: before or after a call of a function, counted from the start of the process."""
+
+    step: str
+    number: int
+    when: Literal["before", "after"]
+
+    def __str__(self) -> str:
+        return f"{self.when} {self.step} {self.number}"
+
+
+@dataclass
+class Plan:
+    """What `killing.py` is told."""
+
+    folder: Path
+    kill: Kill | None = None
+    clock: Path | None = None
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "steps.txt"
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """Write it down, and return the command that does it."""
+        path = self.folder / "plan.json"
+        self.log.unlink(missing_ok=True)
+        content = {
+            "directory": str(self.folder / "oubli-data"),
+            "log": str(self.log),
+            "kill": None if self.kill is None else vars(self.kill),
+            "clock": None if self.clock is None else str(self.clock),
+        }
+        path.write_text(json.dumps(content), encoding="utf-8")
+        return sys.executable, str(KILLING), str(path)
+
+    def steps_taken(self) -> Counter[str]:
+        """How often each step was begun."""
+        return Counter(self.log.read_text(encoding="ascii").split()) if self.log.exists() else Counter()
+
+
+class History:
+    """Requests of one client, always the same, and what is known of the server that they went to."""
+
+    def __init__(self, truth: Truth) -> None:
+        self.truth = truth
+        self.operations: list[Operation] = []
+        source = random.Random(_SEED)
+        self._known = Acquaintances(people(), sorted({str(one.subject) for one in people().values()}))
+        self._chooser = Chooser("step", self._known, source, Strangers(source))
+
+    def happen(self, server: Running) -> bool:
+        """Go through it; whether the server lived to see the end."""
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        try:
+            for path in _UPKEEP:
+                for _ in range(_REQUESTS_BETWEEN):
+                    self._ask(connection, self._chooser.next())
+                self._keep_up(connection, path)
+            self._fit_anew(connection)
+            self._restore(connection)
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+        return True
+
+    def _ask(self, connection: http.client.HTTPConnection, request: Request) -> None:
+        operation = request.operation
+        self.operations.append(operation)
+        connection.request(request.method, request.target, request.body(), request.headers())
+        answer = connection.getresponse()
+        operation.answer = json.loads(answer.read())
+        operation.status = answer.status
+        assert answer.status in (200, 201, 404, 409), operation.answer
+        if operation.kind == "add" and operation.is_acknowledged:
+            self._known.note(operation.answer["ids"], [sent.content for sent in operation.samples])
+
+    def _keep_up(self, connection: http.client.HTTPConnection, path: str) -> None:
+        """Have files rewritten, and wait for the end of it."""
+        status, content = _talk(connection, "POST", path)
+        assert status in (201, 202), content
+        if status == 202:
+            _finished(connection, content["id"])
+
+    def _fit_anew(self, connection: http.client.HTTPConnection) -> None:
+        """Have the model fitted aside with the parameters it has, and change it meanwhile."""
+        operation = self._begin_rebuild()
+        status, content = _talk(connection, "POST", "/model/fit")
+        assert status == 202, content
+        for _ in range(_REQUESTS_MEANWHILE):
+            self._ask(connection, self._chooser.next())
+        operation.answer = _finished(connection, content["id"])["result"]
+        operation.status = 200
+
+    def _restore(self, connection: http.client.HTTPConnection) -> None:
+        """Take the model out and put it back."""
+        self._keep_up(connection, "/snapshot")
+        connection.request("GET", "/snapshot/file")
+        snapshot = connection.getresponse().read()
+        operation = self._begin_rebuild()
+        connection.request("PUT", "/snapshot/file", snapshot, {"Content-Type": "application/octet-stream"})
+        answer = connection.getresponse()
+        operation.answer = json.loads(answer.read())
+        operation.status = answer.status
+        assert operation.status == 200, operation.answer
+        assert operation.answer["no_longer_held"] == 0
+
+    def _begin_rebuild(self) -> Operation:
+        operation = Operation("rebuild")
+        self.operations.append(operation)
+        return operation
+
+    def check(self, server: Running) -> Differences:
+        """Compare the server that came after with what was acknowledged before."""
+        held, version = read_held(server)
+        differences = self.truth.settle(self.operations, held, version)
+        check_evidence(server, receipts_of(self.operations))
+        assert live_digest(server, by_snapshot=True) == fresh_digest(read_schema(server), held)
+        self.operations = []
+        return differences
+
+
+def _finished(connection: http.client.HTTPConnection, job_id: str) -> dict[str, Any]:
+    """Wait for the end of a job."""
+    while True:
+        _, job = _talk(connection, "GET", f"/jobs/{job_id}")
+        if job["status"] not in ("queued", "running"):
+            assert job["status"] == "succeeded", job
+            return job
+
+
+def _talk(connection: http.client.HTTPConnection, method: str, path: str) -> tuple[int, dict[str, Any]]:
+    connection.request(method, path, None if method == "GET" else "{}", {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    return answer.status, json.loads(answer.read())
+
+
+@contextmanager
+def started(plan: Plan) -> Iterator[Running | None]:
+    """Run a server by a plan; None when it died before it was ready, as planned."""
+    with ExitStack() as stack:
+        server: Running | None
+        try:
+            server = stack.enter_context(serving(*FLAGS, cwd=plan.folder, command=plan.command))
+        except AssertionError as ended:
+            if plan.kill is None or "the server ended with -9" not in str(ended):
+                raise
+            server = None
+        yield server
+
+
+def kills_for(taken: Counter[str]) -> list[Kill]:
+    """Return every place to die: before and after each step that was taken."""
+    return [
+        Kill(step, number, when)
+        for step, n in sorted(taken.items())
+        for number in range(1, n + 1)
+        for when in ("before", "after")
+    ]
+
+
+def thinned(kills: list[Kill], n: int, seed: int = 0) -> list[Kill]:
+    """Return so many of them, of as many different steps as can be."""
+    order = random.Random(seed).sample(kills, len(kills))
+    turn: Counter[str] = Counter()
+    ranked = []
+    for kill in order:
+        ranked.append((turn[kill.step], kill))
+        turn[kill.step] += 1
+    return [kill for _, kill in sorted(ranked, key=lambda pair: pair[0])[:n]]

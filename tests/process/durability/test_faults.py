@@ -1,0 +1,239 @@
+"""Disks that are full, fail or cannot be written: what is refused is not held, what was acknowledged is safe."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.process.durability.asking import send, wait_for, wait_until_erased
+from tests.process.durability.clients import as_json
+from tests.process.durability.faults import fill, make_read_only, refusal, small_file_system, why_no_mounts
+from tests.process.durability.model_of_truth import Sent
+from tests.process.durability.people import Strangers, flags, people
+from tests.process.durability.reading import fresh_digest, live_digest, read_held, read_schema
+from tests.process.durability.tracing import attached, why_not
+from tests.serving import Running, serving
+
+ROW = {"instances": [list(people(1)["p0"].features)]}
+needs_mounts = pytest.mark.skipif(why_no_mounts() is not None, reason=str(why_no_mounts()))
+needs_strace = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+
+
+@pytest.fixture
+def strangers() -> Strangers:
+    return Strangers(random.Random(0))
+
+
+def add(server: Running, strangers: Strangers, *names: str) -> tuple[int, dict[str, Any]]:
+    samples = [as_json(Sent(name, strangers.meet())) for name in names]
+    return send(server, "POST", "/samples", {"samples": samples})
+
+
+def check_refused(status: int, problem: dict[str, Any], server: Running, name: str, n_samples: int) -> None:
+    """A mutation that could not be made durable is an error and not in the model; predictions go on."""
+    assert status == 503, problem
+    assert problem["type"].startswith("urn:oubli:problem:")
+    assert server.get(f"/samples/{name}")[0] == 404
+    assert server.get("/model")[1]["n_samples"] == n_samples
+    assert server.ask("POST", "/predict", ROW)[0] == 200
+
+
+@pytest.fixture
+def small(begun: Path, tmp_path: Path) -> Iterator[Path]:
+    """A small file system with a data directory on it."""
+    with small_file_system(tmp_path / "small", "24m") as place:
+        shutil.copytree(begun / "oubli-data", place / "oubli-data")
+        yield place
+
+
+@needs_mounts
+def test_a_full_disk_refuses_additions_and_takes_deletions(begun, small, strangers):
+    here = flags("--data-dir", str(small / "oubli-data"), "--erasure-deadline", "600")
+    with serving(*here, cwd=begun) as server:
+        assert add(server, strangers, "before")[0] == 201
+        filler = fill(small)
+        refused = _add_until_refused(server, strangers)
+        n_samples = server.get("/model")[1]["n_samples"]
+        status, problem = add(server, strangers, "late")
+        check_refused(status, problem, server, "late", n_samples)
+        assert server.get(f"/samples/{refused}")[0] == 404
+        receipts = _erase_all_sorts(server)
+        held, version = read_held(server)
+        filler.unlink()
+        wait_for(lambda: add(server, strangers, "after")[0] == 201, "room for additions")
+        server.process.kill()
+    with serving(*here, cwd=begun) as server:
+        now, later = read_held(server)
+        assert later == version + 1
+        assert now.pop("after")
+        assert now == held
+        assert live_digest(server, by_snapshot=True) == fresh_digest(read_schema(server), read_held(server)[0])
+        for receipt in receipts:
+            wait_until_erased(server, receipt["id"])
+
+
+@needs_mounts
+def test_a_restart_on_a_full_disk_is_refused_or_forgets_as_before(begun, small, strangers):
+    here = flags("--data-dir", str(small / "oubli-data"), "--erasure-deadline", "600")
+    with serving(*here, cwd=begun) as server:
+        assert add(server, strangers, "before")[0] == 201
+        filler = fill(small)
+        receipts = _erase_all_sorts(server)
+        held, version = read_held(server)
+        server.process.kill()
+    try:
+        with serving(*here, cwd=begun) as server:
+            assert read_held(server) == (held, version)
+            assert send(server, "DELETE", "/samples/p200")[0] == 200
+            del held["p200"]
+            server.process.kill()
+    except AssertionError as ended:
+        said = " ".join(str(ended).split())
+        assert "the server ended with 2" in said
+        assert "room" in said or "No space" in said
+        assert "Traceback" not in said
+    filler.unlink()
+    with serving(*here, cwd=begun) as server:
+        assert read_held(server)[0] == held
+        for receipt in receipts:
+            assert server.get(f"/erasures/{receipt['id']}")[0] == 200
+
+
+def _add_until_refused(server: Running, strangers: Strangers) -> str:
+    """What SQLite has reserved may hold some more."""
+    for i in range(2000):
+        names = [f"fill{i}-{j}" for j in range(20)]
+        if add(server, strangers, *names)[0] != 201:
+            return names[0]
+    raise AssertionError("the disk does not get full")
+
+
+def _erase_all_sorts(server: Running) -> list[dict[str, Any]]:
+    """Delete by id, by query, by subject and in a batch; all of it must work on a full disk."""
+    asked = (
+        send(server, "DELETE", "/samples/before"),
+        send(server, "DELETE", "/samples?id=p0&id=p1"),
+        send(server, "DELETE", "/samples?subject=h9"),
+        send(server, "POST", "/samples/batch-delete", {"ids": [f"p{i}" for i in range(100, 150)]}),
+        send(server, "POST", "/samples/batch-delete", {"subjects": ["h20", "h21"]}),
+    )
+    assert [status for status, _ in asked] == [200] * 5, asked
+    assert [receipt["unlearned"] for _, receipt in asked] == [1, 2, 4, 50, 8]
+    for name in ("before", "p0", "p36", "p100", "p80"):
+        assert server.get(f"/samples/{name}")[0] == 404
+    return [receipt for _, receipt in asked]
+
+
+@needs_mounts
+def test_a_first_start_without_room_is_refused_and_can_be_repeated(begun, tmp_path):
+    with small_file_system(tmp_path / "empty", "24m") as place:
+        here = flags("--data-dir", str(place / "oubli-data"))
+        filler = fill(place)
+        said = refusal(begun, *here)
+        assert "room" in said or "No space" in said
+        filler.unlink()
+        with serving(*here, cwd=begun) as server:
+            assert read_held(server)[0] == people()
+            assert server.stop() == 0
+
+
+@needs_strace
+def test_a_failed_flush_stops_changes_until_a_restart(begun, strangers):
+    with serving(*flags(), cwd=begun) as server:
+        assert add(server, strangers, "before")[0] == 201
+        version = server.get("/model")[1]["model_version"]
+        with _failing_flushes(server):
+            check_refused(*add(server, strangers, "failed"), server, "failed", 301)
+        # The disk works again, but nobody knows what it has kept: nothing is tried a second time.
+        check_refused(*add(server, strangers, "late"), server, "late", 301)
+        assert send(server, "DELETE", "/samples/p0")[0] == 503
+        assert server.get("/samples/p0")[0] == 200
+        assert server.get("/model")[1]["model_version"] == version
+        server.process.kill()
+    with serving(*flags(), cwd=begun) as server:
+        held, later = read_held(server)
+        assert held.pop("before")
+        assert later == version + len(held.keys() & {"failed"})
+        held.pop("failed", None)
+        assert held == people()
+        assert live_digest(server, by_snapshot=False) == fresh_digest(read_schema(server), read_held(server)[0])
+        assert send(server, "DELETE", "/samples/p0")[0] == 200
+
+
+@needs_strace
+def test_a_disk_that_has_recovered_takes_changes_again(begun, strangers):
+    """Writes, names and lengths fail for a while, no flush does: nothing refused is held, and nothing is stopped."""
+    with serving(*flags("--erasure-deadline", "600"), cwd=begun) as server:
+        held = read_held(server)[0]
+        for i, calls in enumerate(("pwrite64", "rename,renameat,renameat2", "unlink,unlinkat", "ftruncate")):
+            asked: dict[str, int] = {}
+            with _failing(server, calls):
+                asked[f"a{i}"] = add(server, strangers, f"a{i}")[0]
+                erased = send(server, "DELETE", f"/samples/p{i}")[0]
+                written = send(server, "POST", "/snapshot", {})[0]
+                asked[f"b{i}"] = add(server, strangers, f"b{i}")[0]
+            assert {erased, written, *asked.values()} <= {200, 201, 503}, (calls, asked, erased, written)
+            if calls == "pwrite64":
+                assert {*asked.values(), erased} == {503}
+                assert server.get("/readyz")[1]["reason"] == "disk-errors"
+            wait_for(lambda i=i: add(server, strangers, f"c{i}")[0] == 201, f"changes after {calls} have failed")
+            assert server.get("/readyz")[1]["changes"] == "accepted"
+            if erased == 200:
+                del held[f"p{i}"]
+            expected = held.keys() | {name for name, status in asked.items() if status == 201} | {f"c{i}"}
+            now = read_held(server)[0]
+            assert now.keys() == expected, calls
+            held = now
+            assert send(server, "POST", "/snapshot", {})[0] == 201
+        server.process.kill()
+    with serving(*flags("--erasure-deadline", "600"), cwd=begun) as server:
+        assert read_held(server)[0] == held
+        assert live_digest(server, by_snapshot=False) == fresh_digest(read_schema(server), held)
+        assert not [path.name for path in (begun / "oubli-data").glob(".*")]
+
+
+@contextmanager
+def _failing_flushes(server: Running) -> Iterator[None]:
+    """Every flush of a server fails until the end of the block."""
+    with _failing(server, "fsync,fdatasync"):
+        yield
+
+
+@contextmanager
+def _failing(server: Running, calls: str) -> Iterator[None]:
+    """Some system calls of a server fail until the end of the block."""
+    tracer = attached(server, "-e", f"trace={calls}", "-e", f"inject={calls}:error=EIO:when=1+")
+    try:
+        yield
+    finally:
+        tracer.send_signal(signal.SIGTERM)
+        tracer.wait(30)
+
+
+@needs_mounts
+def test_a_directory_that_cannot_be_written_is_refused(begun, small):
+    make_read_only(small)
+    said = refusal(begun, *flags("--data-dir", str(small / "oubli-data")))
+    assert "--data-dir" in said
+    assert str(small / "oubli-data") in said
+
+
+def test_two_servers_on_one_directory(begun, strangers):
+    with serving(*flags(), cwd=begun) as server:
+        assert add(server, strangers, "first")[0] == 201
+        second = begun / "second"
+        second.mkdir()
+        shutil.copy(begun / "people.csv", second)
+        said = refusal(second, *flags("--data-dir", str(begun / "oubli-data")))
+        assert "in use by another Oubli server" in said
+        assert add(server, strangers, "second")[0] == 201
+        server.process.kill()
+    with serving(*flags(), cwd=begun) as server:
+        assert {"first", "second"} < read_held(server)[0].keys()

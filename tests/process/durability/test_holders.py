@@ -1,0 +1,351 @@
+"""Before an erasure says `erased`, everything that may hold something of a sample is rid of it: one list, one test."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+import oubli.app.service.influence
+import oubli.app.service.rebuild
+from oubli.app.service.checkpoint import CheckpointPolicy
+from oubli.app.service.holders import KINDS, Holders
+from oubli.app.service.model_service import ModelService
+from oubli.app.service.state import ModelState
+from oubli.core import DynamicForestClassifier
+from tests.process.durability.canaries import Canary, canary, files_with, forms, remains
+from tests.unit.app.hosted import Hosted, hosted, wait_until
+from tests.unit.app.support import forest, make_service
+
+_ROW: tuple[Any, ...] = (0, 0, 0, 0, 0, 0, "", 0, 0, 0, 0, 0, 0)
+
+
+def _bird(number: int) -> Canary:
+    """A canary for the small model: a number, a word, and one of two."""
+    one = canary(number, _ROW)
+    return replace(one, features=(one.numbers[0], one.word, True))
+
+
+BIRD, NEVER = _bird(4), _bird(800)
+PLACE = f"/samples/{quote(BIRD.id, safe='')}"
+DEADLINE = 2.0
+
+
+@dataclass
+class Scene:
+    """A server that has learned the canary."""
+
+    host: Hosted
+    directory: Path
+    older: bytes  # a snapshot with the canary
+    monkeypatch: pytest.MonkeyPatch
+    gate: threading.Event = field(default_factory=threading.Event)
+
+    def unlearn(self) -> str:
+        """Have the canary deleted; return the receipt's id."""
+        status, receipt = self.host.ask("DELETE", PLACE)
+        assert (status, receipt["unlearned"]) == (200, 1)
+        return str(receipt["id"])
+
+    def receipt(self, name: str) -> dict[str, Any]:
+        return dict(self.host.ask("GET", f"/erasures/{name}")[1])
+
+    def begin_job(self, path: str, content: Any = None) -> str:
+        status, job = self.host.ask("POST", path, {} if content is None else content)
+        assert status == 202, job
+        return str(job["id"])
+
+    def job(self, name: str) -> dict[str, Any]:
+        return dict(self.host.ask("GET", f"/jobs/{name}")[1])
+
+    def wait_for_job(self, name: str) -> dict[str, Any]:
+        wait_until(lambda: self.job(name)["status"] in ("succeeded", "failed"))
+        return self.job(name)
+
+
+@contextmanager
+def scene(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    monkeypatch.setattr(oubli.app.service.influence, "_LONG", 0.0)
+    service = make_service(forest(60), directory, policy=CheckpointPolicy(erasure_deadline=DEADLINE))
+    with hosted(service) as host:
+        content = {"samples": [BIRD.as_json(features=list(BIRD.features), label="yes")]}
+        assert host.ask("POST", "/samples", content)[0] == 201
+        assert host.ask("POST", "/snapshot")[0] == 201
+        status, older = host.ask_bytes("GET", "/snapshot/file")
+        assert status == 200
+        one = Scene(host, directory, older, monkeypatch)
+        try:
+            yield one
+        finally:
+            one.gate.set()
+
+
+Check = Callable[[], None]
+"""Called when the receipt says `erased`."""
+
+
+def _question(scene: Scene) -> str:
+    features = list(BIRD.features)
+    return scene.begin_job("/influence", {"instances": [features], "labels": ["yes"], "top": 1000})
+
+
+def _ranking(scene: Scene, job: dict[str, Any]) -> tuple[int, Any]:
+    return scene.host.ask("GET", f"/influence/{job['result']['influence']}")
+
+
+def rankings(scene: Scene) -> tuple[str, Check]:
+    """The job has ended before."""
+    job = scene.wait_for_job(_question(scene))
+    status, ranking = _ranking(scene, job)
+    assert status == 200
+    assert BIRD.id in [one["id"] for one in ranking["helpful"] + ranking["harmful"]], "the ranking is blind"
+
+    def check() -> None:
+        assert _ranking(scene, job)[0] == 404
+
+    return scene.unlearn(), check
+
+
+def _held_up_question(scene: Scene) -> None:
+    """A question that takes long, and tells now and then how far it is."""
+    answer = oubli.app.service.influence._ask
+
+    def slow(*arguments: Any) -> Any:
+        progress = arguments[4]
+        while not scene.gate.wait(0.02):
+            progress(0, 1)
+        return answer(*arguments)
+
+    scene.monkeypatch.setattr(oubli.app.service.influence, "_ask", slow)
+
+
+def influence_running(scene: Scene) -> tuple[str, Check]:
+    """The job goes on and would for ever: it is ended."""
+    _held_up_question(scene)
+    job = _question(scene)
+    wait_until(lambda: scene.job(job)["status"] == "running")
+
+    def check() -> None:
+        ended = scene.wait_for_job(job)
+        assert ended["status"] == "failed"
+        assert "ask again" in ended["error"]
+
+    return scene.unlearn(), check
+
+
+def influence_queued(scene: Scene) -> tuple[str, Check]:
+    """The job waits for another, with the instances that it was given."""
+    _held_up_question(scene)
+    first, second = _question(scene), _question(scene)
+
+    def check() -> None:
+        assert [scene.wait_for_job(job)["status"] for job in (first, second)] == ["failed", "failed"]
+
+    return scene.unlearn(), check
+
+
+def influence_ended_after(scene: Scene) -> tuple[str, Check]:
+    """The job ends between the deletion and the end of the erasure, and has a ranking with the canary in it."""
+    _held_up_question(scene)
+    job = _question(scene)
+    wait_until(lambda: scene.job(job)["status"] == "running")
+    receipt = scene.unlearn()
+    scene.gate.set()
+    ended = scene.wait_for_job(job)
+    assert ended["status"] == "succeeded"
+
+    def check() -> None:
+        assert _ranking(scene, ended)[0] == 404
+
+    return receipt, check
+
+
+def verify(scene: Scene) -> tuple[str, Check]:
+    """A copy is verified: it is waited for, and the deadline passes."""
+    compare = DynamicForestClassifier.verify
+
+    def slow(model: Any) -> Any:
+        assert scene.gate.wait(60)
+        return compare(model)
+
+    scene.monkeypatch.setattr(DynamicForestClassifier, "verify", slow)
+    job = scene.begin_job("/model/verify")
+    wait_until(lambda: scene.job(job)["status"] == "running" and scene.job(job)["progress"] >= 0.1)
+    receipt = scene.unlearn()
+    assert scene.host.ask("POST", "/snapshot")[0] == 201
+    wait_until(lambda: scene.receipt(receipt)["overdue"])
+    assert scene.receipt(receipt)["status"] == "unlearned"
+    scene.gate.set()
+
+    def check() -> None:
+        assert scene.wait_for_job(job)["status"] == "succeeded"
+
+    return receipt, check
+
+
+def fit(scene: Scene) -> tuple[str, Check]:
+    """Another model is fitted on samples from before: no snapshot can finish the erasure until it has ended."""
+    refit = oubli.app.service.rebuild.refit
+
+    def slow(*arguments: Any) -> Any:
+        assert scene.gate.wait(60)
+        return refit(*arguments)
+
+    scene.monkeypatch.setattr(oubli.app.service.rebuild, "refit", slow)
+    job = scene.begin_job("/model/fit", {"parameters": {"n_estimators": 3}})
+    wait_until(lambda: scene.job(job)["progress"] >= 0.05)
+    receipt = scene.unlearn()
+    assert scene.host.ask("POST", "/snapshot")[0] == 201
+    time.sleep(0.3)
+    assert scene.receipt(receipt)["status"] == "unlearned"
+    scene.gate.set()
+    scene.wait_for_job(job)
+    return receipt, lambda: None
+
+
+def uploads(scene: Scene) -> tuple[str, Check]:
+    """An older snapshot comes in, and then nothing more of it."""
+    client = scene.host.connect()
+    head = f"PUT /snapshot/file HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(scene.older) + 1}\r\n\r\n"
+    client.sendall(head.encode() + scene.older)
+    wait_until(lambda: scene.host.service.holders._holds)
+    receipt = scene.unlearn()
+
+    def check() -> None:
+        answer = client.recv(4096)
+        client.close()
+        assert answer.startswith(b"HTTP/1.1 503"), answer[:200]
+        assert b"upload-dropped" in answer
+
+    return receipt, check
+
+
+def downloads(scene: Scene) -> tuple[str, Check]:
+    """A snapshot is sent to somebody who does not take it in."""
+    large = scene.directory.parent / "large"
+    large.write_bytes(b"\0" * 2**25)
+    export = ModelService.export
+
+    async def exported(service: ModelService) -> Any:
+        return replace(await export(service), path=large)
+
+    scene.monkeypatch.setattr(ModelService, "export", exported)
+    client = scene.host.connect(4096)
+    client.sendall(b"GET /snapshot/file HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    assert client.recv(10) == b"HTTP/1.1 2"
+    receipt = scene.unlearn()
+
+    def check() -> None:
+        received = 10
+        with suppress(ConnectionError):
+            while piece := client.recv(2**20):
+                received += len(piece)
+        client.close()
+        assert received < 2**25
+
+    return receipt, check
+
+
+def connections_idle(scene: Scene) -> tuple[str, Check]:
+    """Connections stay open that asked about the canary last, on the short way and on the ordinary one."""
+    body = b'{"instances": [[%r, "%s", true]]}' % (BIRD.numbers[0], BIRD.word.replace('"', '\\"').encode())
+    head = b"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    asked = [head % len(body) + body, f"GET {PLACE} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()]
+    asked.append(f"DELETE {PLACE} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+    clients = []
+    answer = b""
+    for request in asked:
+        clients.append(scene.host.connect())
+        clients[-1].sendall(request)
+        answer = clients[-1].recv(2**16)
+    assert answer.startswith(b"HTTP/1.1 200")
+    receipt = answer.partition(b'"id":"')[2][:36].decode()
+
+    def check() -> None:
+        for client in clients:  # they were not closed for it
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert client.recv(2**16).startswith(b"HTTP/1.1 200")
+            client.close()
+
+    return receipt, check
+
+
+def connections_stalled(scene: Scene) -> tuple[str, Check]:
+    """Half a body that nothing follows, on the short way and on the ordinary one."""
+    clients = []
+    for method, target in (("POST", "/samples"), ("POST", "/samples/search")):
+        client = scene.host.connect()
+        head = f"{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        client.sendall(f'{head}Content-Length: 500\r\n\r\n{{"subject": "{BIRD.subject}'.encode())
+        clients.append(client)
+    time.sleep(0.1)
+    receipt = scene.unlearn()
+
+    def check() -> None:
+        for client in clients:
+            with suppress(ConnectionError):
+                assert client.recv(100) == b""
+            client.close()
+
+    return receipt, check
+
+
+SITUATIONS: dict[str, tuple[Callable[[Scene], tuple[str, Check]], ...]] = {
+    "rankings": (rankings, influence_ended_after),
+    "influence": (influence_running, influence_queued),
+    "verify": (verify,),
+    "fit": (fit,),
+    "uploads": (uploads,),
+    "downloads": (downloads,),
+    "connections": (connections_idle, connections_stalled),
+}
+
+
+def test_every_holder_has_its_situation():
+    assert SITUATIONS.keys() == KINDS.keys()
+
+
+def test_a_holder_that_is_not_on_the_list_is_refused():
+    holders = Holders(ModelState(forest(0), 1, 0))
+    with pytest.raises(ValueError, match="not in `KINDS`"):
+        holders.hold("a new one")
+    with pytest.raises(ValueError, match="not in `KINDS`"):
+        holders.register("a new one", lambda period: None)
+
+
+def _by_snapshot(scene: Scene) -> None:
+    assert scene.host.ask("POST", "/snapshot")[0] == 201
+
+
+def _by_restore(scene: Scene) -> None:
+    status, answer = scene.host.ask_bytes("PUT", "/snapshot/file", scene.older)
+    assert status == 200, answer
+
+
+@pytest.mark.parametrize("finish", [_by_snapshot, _by_restore])
+@pytest.mark.parametrize("situation", [one for many in SITUATIONS.values() for one in many])
+def test_nothing_outlives_an_erasure(tmp_path, monkeypatch, situation, finish):
+    directory = tmp_path / "data"
+    with scene(directory, monkeypatch) as here:
+        assert files_with([BIRD], directory), "the search is blind"
+        receipt, check = situation(here)
+        finish(here)
+        wait_until(lambda: here.receipt(receipt)["status"] == "erased")
+        assert files_with([BIRD], directory) == []
+        assert remains(here.host.everything, BIRD) == set()
+        assert remains(here.host.everything, NEVER) == set()
+        check()
+        assert here.host.ask("GET", PLACE)[0] == 404
+
+
+def test_the_search_of_memory_finds_what_is_held(tmp_path, monkeypatch):
+    with scene(tmp_path / "data", monkeypatch) as here:
+        found = {"id", "subject", "word", "number 0"}
+        assert found <= remains(here.host.everything, BIRD) <= forms(BIRD).keys()

@@ -1,0 +1,341 @@
+"""The documentation is true: every command and program in it runs, and the reference is what the code says.
+
+A block of commands (`sh`) or of Python is run; a block of `text` or `json` behind one is what it writes. Three dots
+stand for anything, and numbers with fractions need only be near. The blocks of a page run in order, in one shell or one
+process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+from unittest.mock import Mock
+
+import pytest
+import yaml
+from typer.main import get_command
+
+from oubli.app.cli.main import cli
+from oubli.app.http.app import create_app
+from oubli.app.http.problems import KINDS
+from oubli.app.settings import GROUPS, Settings
+from tests.serving import EXAMPLE, ROOT, Running, environment, free_port
+
+DOCS = ROOT / "docs"
+PAGES = ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in DOCS.rglob("*.md"))]
+DOCUMENTS = [*PAGES, "ARCHITECTURE.md", "CHANGELOG.md", "examples/README.md"]
+ADDRESS = "http://127.0.0.1:8000"  # that the pages name
+
+# Blocks that no test runs, by what they hold, and why.
+NOT_RUN = {
+    "pip install .": "installs into the environment of the tests; the wheel has tests of its own",
+    "docker compose up": "needs Docker; test_docker.py checks the files",
+    "openssl rand -hex 32": "would listen on all addresses of the machine",
+}
+# Pages that start their own server. The others ask one that is started once.
+STARTING = re.compile(r"^(make run|oubli serve)\b", re.MULTILINE)
+STOP = "<!-- test: stop the server -->"
+BLOCK = re.compile(rf"^```(\w+)\n(.*?)^```$|^({re.escape(STOP)})$", re.MULTILINE | re.DOTALL)
+
+SHELL = """
+set -e
+python3() { "$PYTHON" "$@"; }
+curl() { command curl --silent --show-error --fail-with-body --max-time 60 "$@"; }
+oubli() {
+    case "$1" in
+        serve) serve "${@:2}" ;;
+        snapshot) "$PYTHON" -m oubli snapshot --url "$URL" "${@:2}" ;;
+        *) "$PYTHON" -m oubli "$@" ;;
+    esac
+}
+make() { [ "$1" != run ] || [ -z "$PORT" ] || serve --data examples/adult.csv.gz --target income --n-estimators 10; }
+serve() {
+    stop
+    "$PYTHON" -m oubli serve --port "$PORT" "$@" >>"server.txt" 2>&1 </dev/null &
+    server=$!
+    for _ in $(seq 2400); do
+        kill -0 "$server" 2>/dev/null || { cat server.txt >&2; return 1; }
+        ! command curl --silent --fail --output /dev/null "$URL/readyz" || return 0
+        sleep 0.1
+    done
+    return 1
+}
+stop() { [ -z "$server" ] || { kill -TERM "$server"; wait "$server"; server=; }; }
+server=
+trap '[ -z "$server" ] || kill "$server"' EXIT
+"""
+
+
+class Block(NamedTuple):
+    """A block of a page: its language or `stop`, what is in it, and its number."""
+
+    kind: str
+    text: str
+    number: int
+
+    @property
+    def is_run(self) -> bool:
+        return self.kind in ("sh", "python") and not any(self.text.startswith(text) for text in NOT_RUN)
+
+
+def blocks_of(page: str) -> list[Block]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found = BLOCK.findall(text)
+    return [Block("stop" if stop else kind, body, i) for i, (kind, body, stop) in enumerate(found)]
+
+
+def run_in_order(blocks: list[Block], kind: str) -> list[Block]:
+    return [block for block in blocks if block.kind in (kind, "stop") and (block.is_run or block.kind == "stop")]
+
+
+def mark(block: Block) -> str:
+    return f"=== block {block.number} ==="
+
+
+def compare(page: str, blocks: list[Block], kind: str, output: str) -> None:
+    """Compare what blocks wrote, each behind its mark, with what the page shows behind them."""
+    parts = re.split(r"^=== block (\d+) ===\n", output, flags=re.MULTILINE)
+    written = dict(zip(map(int, parts[1::2]), parts[2::2], strict=True))
+    for block, following in pairwise(blocks):
+        if block.kind != kind or not block.is_run or following.kind not in ("text", "json"):
+            continue
+        actual = written[block.number]
+        if following.kind == "json":
+            assert is_like(json.loads(following.text), json.loads(actual)), f"{page}:\n{following.text}\nis\n{actual}"
+        else:
+            assert re.fullmatch(pattern_of(following.text), squeezed(actual)), (
+                f"{page}:\n{following.text}\nis\n{actual}"
+            )
+
+
+def squeezed(text: str) -> str:
+    return " ".join(text.split())
+
+
+def pattern_of(text: str) -> re.Pattern[str]:
+    return re.compile(".*".join(re.escape(part) for part in squeezed(text).split("...")), re.DOTALL)
+
+
+def is_like(shown: Any, actual: Any) -> bool:
+    """Whether an answer is what a page shows; three dots stand for anything, as a value, a key or the end of a list."""
+    if shown == "...":
+        return True
+    if isinstance(shown, dict):
+        named = {key: value for key, value in shown.items() if key != "..."}
+        return (
+            isinstance(actual, dict)
+            and (named.keys() == actual.keys() or ("..." in shown and named.keys() <= actual.keys()))
+            and all(is_like(value, actual[key]) for key, value in named.items())
+        )
+    if isinstance(shown, list):
+        if not isinstance(actual, list) or (len(shown) != len(actual) and shown[-1:] != ["..."]):
+            return False
+        return all(is_like(one, other) for one, other in zip(shown, actual, strict=False))
+    if isinstance(shown, float):
+        return isinstance(actual, float) and abs(shown - actual) < 0.15
+    return type(shown) is type(actual) and bool(shown == actual)
+
+
+# -- what the pages show runs -----------------------------------------------------------------------
+
+WITH_SHELL = [page for page in PAGES if any(block.is_run and block.kind == "sh" for block in blocks_of(page))]
+WITH_PYTHON = [page for page in PAGES if any(block.is_run and block.kind == "python" for block in blocks_of(page))]
+
+
+@pytest.mark.parametrize("page", WITH_SHELL)
+def test_the_commands_of_a_page_run(page: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    blocks = blocks_of(page)
+    commands = run_in_order(blocks, "sh")
+    starts = page != "README.md" and any(STARTING.search(block.text) for block in commands)
+    if starts:
+        port = str(free_port())
+        url = f"http://127.0.0.1:{port}"
+    elif any(ADDRESS in block.text for block in commands):
+        port, url = "", cast("Running", request.getfixturevalue("adult_server")).url
+    else:
+        port, url = "", ADDRESS
+    lines = [SHELL]
+    for block in commands:
+        if block.kind == "stop":
+            lines.append("stop")
+        else:
+            lines += [f"echo '{mark(block)}'", block.text.replace(ADDRESS, url), "echo"]
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / EXAMPLE.name).symlink_to(EXAMPLE)
+    done = subprocess.run(
+        ["bash", "-c", "\n".join([*lines, "stop"])],
+        cwd=tmp_path,
+        env=environment(PYTHON=sys.executable, PORT=port, URL=url),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{page}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    compare(page, blocks, "sh", done.stdout)
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON)
+def test_the_programs_of_a_page_run(page: str, tmp_path: Path) -> None:
+    blocks = blocks_of(page)
+    lines = []
+    for block in run_in_order(blocks, "python"):
+        lines += [f"print({mark(block)!r})", block.text]
+    command = [sys.executable, "-W", "error", "-c", "\n".join(lines)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{page}\n{done.stderr[-3000:]}"
+    compare(page, blocks, "python", done.stdout)
+
+
+def test_each_block_is_run_or_named_with_a_reason() -> None:
+    blocks = [(page, block) for page in PAGES for block in blocks_of(page)]
+    assert {block.kind for _, block in blocks} <= {"sh", "python", "text", "json", "stop"}
+    not_run = {text for text in NOT_RUN for _, block in blocks if block.text.startswith(text)}
+    assert not_run == set(NOT_RUN), "a reason for a block that is gone"
+    for page in PAGES:
+        before = None
+        for block in blocks_of(page):
+            if block.kind in ("text", "json"):
+                assert before is not None, f"{page} shows output of nothing"
+                assert before.kind in ("sh", "python"), f"{page} shows output of nothing:\n{block.text}"
+            before = block
+
+
+def test_output_that_is_not_what_a_page_shows_is_noticed() -> None:
+    assert is_like({"a": 1, "...": "..."}, {"a": 1, "b": 2})
+    assert is_like(["...", 0.5], [[1], 0.6])
+    for shown, actual in [({"a": 1}, {"a": 2}), ({"a": 1}, {"a": 1, "b": 2}), ([1], [1, 2]), (True, 1), (0.5, 0.9)]:
+        assert not is_like(shown, actual)
+    assert re.fullmatch(pattern_of("held   ...\nfresh  ..."), squeezed("held 12\nfresh 12\n"))
+    assert not re.fullmatch(pattern_of("held   ..."), squeezed("fresh 12"))
+
+
+# -- the reference is what the code says ------------------------------------------------------------
+
+
+def commands_of(group: Any, prefix: str = "") -> dict[str, Any]:
+    """All commands, those of a group with its name before theirs."""
+    found: dict[str, Any] = {}
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            found.update(commands_of(command, f"{prefix}{name} "))
+        else:
+            found[prefix + name] = command
+    return found
+
+
+COMMANDS = commands_of(cast("Any", get_command(cli)))
+
+
+def reference(name: str) -> str:
+    return (DOCS / "reference" / f"{name}.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("script", ["reference.py", "figures.py"])
+def test_generated_pages_and_pictures_are_up_to_date(script: str) -> None:
+    command = [sys.executable, str(DOCS / "scripts" / script), "--check"]
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_setting_command_route_and_problem_is_in_the_reference() -> None:
+    settings = re.findall(r"^\| `(\w+)` \| `--", reference("settings"), re.MULTILINE)
+    assert settings == [field for fields in GROUPS.values() for field in fields]
+    assert set(re.findall(r"^## oubli ([\w -]+)$", reference("cli"), re.MULTILINE)) == set(COMMANDS)
+    paths = create_app(Settings(), Mock()).openapi()["paths"]
+    routes = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+    assert set(re.findall(r"^### ([A-Z]+ /.*)$", reference("routes"), re.MULTILINE)) == routes
+    assert set(re.findall(r"^## ([a-z-]+)$", reference("problems"), re.MULTILINE)) == set(KINDS)
+
+
+def test_the_files_of_a_data_directory_are_in_the_reference(adult_server: Running) -> None:
+    assert adult_server.ask("DELETE", "/samples/0")[0] == 200
+    names = re.findall(r"^\| `([\w./-]+)` \|", reference("files"), re.MULTILINE)
+    assert len(names) > 10
+    patterns = [
+        re.compile(re.escape(name).replace("NUMBER", r"\d{8,}").replace("ID", "[0-9a-f]+").replace("NAME", ".+"))
+        for name in names
+    ]
+    directory = adult_server.folder / "oubli-data"
+    found = [path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()]
+    assert {"lock", "ledger.sqlite", "journal-mark"} <= set(found)
+    for name in found:
+        assert any(pattern.fullmatch(name) for pattern in patterns), name
+
+
+def test_the_flags_that_the_pages_show_are_there() -> None:
+    shown = 0
+    for page in PAGES:
+        for block in blocks_of(page):
+            lines = block.text.replace("\\\n", " ") if block.kind == "sh" else ""
+            for words, rest in re.findall(r"^oubli ((?:[a-z-]+ ?)+)(.*)$", lines, re.MULTILINE):
+                name = next(name for name in COMMANDS if f"{words} ".startswith(f"{name} "))
+                flags = {option for parameter in COMMANDS[name].params for option in parameter.opts}
+                for flag in re.findall(r"(?<!\S)--[\w-]+", rest):
+                    assert flag in flags, f"{page}: oubli {name} {flag}"
+                    shown += 1
+    assert shown > 20
+
+
+def test_the_make_targets_that_the_pages_name_are_there() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    named = {target for page in PAGES for target in re.findall(r"`make ([a-z-]+)", (ROOT / page).read_text())}
+    assert named
+    assert named <= targets
+    assert "$(BIN)/oubli serve --data examples/adult.csv.gz --target income" in makefile, "as SHELL has it"
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+# -- the site ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_somewhere(document: str) -> None:
+    path = ROOT / document
+    for target, fragment in re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)", path.read_text(encoding="utf-8")):
+        goal = path.parent / target if target else path
+        assert goal.exists(), f"{document} links to {target}"
+        if fragment:
+            assert fragment in anchors(goal), f"{document} links to {target}#{fragment}"
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of a page's headings."""
+    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = [re.sub(r"[`*]|\]\([^)]*\)|\[", "", heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
+    return {re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", heading.lower()).strip()) for heading in headings}
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    def listed(entry: Any) -> Iterator[str]:
+        for value in entry.values() if isinstance(entry, dict) else entry:
+            if isinstance(value, str):
+                yield value
+            else:
+                yield from listed(value)
+
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    assert sorted(listed(nav)) == sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+
+
+def test_the_site_can_be_built(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs", reason="MkDocs comes with `make docs`")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for page in tmp_path.rglob("*.html"):
+        loaded = re.findall(r'(?:src|<link[^>]*href)="(https?://[^"]+)"', page.read_text(encoding="utf-8"))
+        assert loaded == [], "the site loads something from another host"
+
+
+def test_the_example_is_attributed() -> None:
+    text = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+    for part in ("Becker", "Kohavi", "1996", "10.24432/C5XW20", "CC BY 4.0", "UCI Machine Learning Repository"):
+        assert part in text

@@ -1,0 +1,90 @@
+"""What an installation brings: one top-level name, and one import name for each module."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+# What everything imported looks like: names that are there twice, and files that are there twice.
+WALK = """
+import importlib, json, os, pkgutil, sys
+import oubli
+for found in pkgutil.walk_packages(oubli.__path__, "oubli."):
+    if not found.name.endswith("__main__"):
+        importlib.import_module(found.name)
+places = {}
+for name, module in sys.modules.items():
+    if (file := getattr(module, "__file__", None)) and name.split(".")[0] in ("oubli", "app", "core"):
+        places.setdefault(os.path.realpath(file), []).append(name)
+print(json.dumps({
+    "home": os.path.dirname(oubli.__file__),
+    "modules": sorted(name for names in places.values() for name in names),
+    "doubles": [names for names in places.values() if len(names) > 1],
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A wheel and a source distribution."""
+    folder = tmp_path_factory.mktemp("built")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-d", str(folder)], cwd=ROOT, check=True, capture_output=True
+    )
+    return next(folder.glob("*.whl")), next(folder.glob("*.tar.gz"))
+
+
+def walk(place: Path, cwd: Path) -> dict[str, object]:
+    """Import everything that a place on the path holds, in a process of its own."""
+    script = f"import sys; sys.path.insert(0, {str(place)!r})\n{WALK}"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", script], cwd=cwd, check=True, capture_output=True, text=True, timeout=120
+    )
+    answer: dict[str, object] = json.loads(done.stdout)
+    return answer
+
+
+def test_a_wheel_brings_oubli_and_nothing_else(built: tuple[Path, Path]) -> None:
+    names = zipfile.ZipFile(built[0]).namelist()
+    assert {name.split("/")[0].rpartition(".")[2] for name in names} == {"oubli", "dist-info"}
+    assert {"oubli/py.typed", "oubli/core/__init__.py", "oubli/app/http/static/docs.html"} <= set(names)
+    sources = {path.relative_to(ROOT).as_posix() for room in ("app", "core") for path in (ROOT / room).rglob("*.py")}
+    assert {name.removeprefix("oubli/") for name in names if name.endswith(".py")} >= sources
+
+
+def test_each_module_has_one_name_in_a_checkout_and_in_a_wheel(built: tuple[Path, Path], tmp_path: Path) -> None:
+    shutil.unpack_archive(built[0], tmp_path / "site", "zip")
+    installed, checkout = walk(tmp_path / "site", tmp_path), walk(ROOT, ROOT)
+    assert installed["home"] == str(tmp_path / "site" / "oubli")
+    assert checkout["home"] == str(ROOT / "oubli")
+    assert installed["doubles"] == checkout["doubles"] == []
+    assert installed["modules"] == checkout["modules"]
+
+
+def test_a_source_distribution_builds_the_same_wheel(built: tuple[Path, Path], tmp_path: Path) -> None:
+    with tarfile.open(built[1]) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        cwd=source,
+        check=True,
+        capture_output=True,
+    )
+    (again,) = tmp_path.glob("*.whl")
+    assert zipfile.ZipFile(again).namelist() == zipfile.ZipFile(built[0]).namelist()
+
+
+@pytest.mark.parametrize("name", ["app", "core"])
+def test_the_folders_cannot_be_imported_under_another_name(name: str) -> None:
+    done = subprocess.run([sys.executable, "-c", f"import {name}"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"import oubli.{name}" in done.stderr

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from oubli.app.access.scopes import ALL_SCOPES, SCOPES, needed_scopes, rule_for
+from oubli.app.http.app import create_app
+from oubli.app.http.auth import OPEN_PATHS
+from tests.unit.app.support import make_service, make_settings
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "scopes"),
+    [
+        ("POST", "/predict", {"predict"}),
+        ("POST", "/samples", {"write"}),
+        ("PUT", "/samples/c1", {"write"}),
+        ("PUT", "/samples/search", {"write"}),
+        ("DELETE", "/samples/c1", {"erase"}),
+        ("DELETE", "/samples/a/b", {"erase"}),
+        ("DELETE", "/samples", {"erase"}),
+        ("POST", "/samples/batch-delete", {"erase"}),
+        ("GET", "/samples", {"read"}),
+        ("GET", "/samples/c1", {"read"}),
+        ("HEAD", "/samples/c1", {"read"}),
+        ("GET", "/samples/batch-delete", {"read"}),
+        ("POST", "/samples/search", {"read"}),
+        ("GET", "/snapshot", {"read"}),
+        ("GET", "/snapshot/file", {"read"}),
+        ("GET", "/ledger", {"read"}),
+        ("POST", "/influence", {"read"}),
+        ("GET", "/erasures", {"erase", "read"}),
+        ("GET", "/erasures/1", {"erase", "read"}),
+        ("POST", "/snapshot", {"admin"}),
+        ("PUT", "/snapshot/file", {"admin"}),
+        ("POST", "/model/fit", {"admin"}),
+        ("POST", "/model/scrub", {"admin"}),
+        ("POST", "/model/verify", {"admin"}),
+        ("POST", "/expiry/confirm", {"admin"}),
+        ("GET", "/model", set()),
+        ("GET", "/keys", set()),
+        ("GET", "/metrics", set()),
+        ("GET", "/jobs/1", set()),
+        ("GET", "/jobs/1/events", set()),
+        ("GET", "/nowhere", set()),
+        ("POST", "/samplesque", set()),
+        ("PATCH", "/samples/c1", set()),
+    ],
+)
+def test_what_a_route_needs(method, path, scopes):
+    assert needed_scopes(method, path) == scopes
+
+
+def test_every_route_of_the_application_is_written_down():
+    page = create_app(make_settings(), make_service()).openapi()
+    routes = [(method.upper(), path) for path, methods in page["paths"].items() for method in methods]
+    assert len(routes) > 10
+    missing = [
+        route
+        for route in routes
+        if route[1] not in OPEN_PATHS and rule_for(route[0], re.sub(r"\{\w+\}", "x", route[1])) is None
+    ]
+    assert missing == []
+
+
+def test_admin_is_everything():
+    assert frozenset(SCOPES) == ALL_SCOPES
+    assert len(SCOPES) == len(ALL_SCOPES) == 5

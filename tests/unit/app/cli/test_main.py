@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.app.support import JSON, served
+
+
+@pytest.fixture(scope="module")
+def client():
+    with served() as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PATCH", "/samples", "DELETE, GET, POST"),
+        ("POST", "/samples/x/y", "DELETE, GET, PUT"),
+        ("PATCH", "/samples/search", "DELETE, GET, POST, PUT"),
+        ("DELETE", "/snapshot", "GET, POST"),
+        ("GET", "/predict", "POST"),
+        ("HEAD", "/healthz", "GET"),
+    ],
+)
+def test_a_wrong_method_is_told_the_right_ones(client, method, path, allowed):
+    response = client.request(method, path, headers=JSON)
+    assert response.status_code == 405
+    assert response.headers["allow"] == allowed
+    assert response.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/nowhere", "/samples/", "/predict/", "/v2", "/metrics", "/jobs", "/model/nothing"]
+)
+def test_what_is_not_there_is_not_found(client, path):
+    response = client.get(path)
+    assert response.status_code == 404
+    assert response.json()["type"].endswith("no-such-route")
+
+
+def test_a_path_with_a_slash_too_many_is_not_redirected(client):
+    assert client.delete("/samples/", follow_redirects=False).status_code == 404
+    assert client.get("/model").json()["n_samples"] == 60
+
+
+def test_the_page_for_people_and_its_source_are_served(client):
+    assert "swagger" in client.get("/docs").text.lower()
+    assert client.get("/openapi.json").json()["info"]["title"] == "Oubli"
+    assert client.get("/redoc").status_code == 404

@@ -1,0 +1,41 @@
+"""Files that more than one test of the service needs."""
+
+from __future__ import annotations
+
+import json
+import struct
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import oubli.app.service.rebuild
+from tests.unit.app.support import forest
+
+
+@pytest.fixture
+def newer_file(tmp_path: Path) -> bytes:
+    """A sound model file, except that its format version is one that nobody has written yet."""
+    path = tmp_path / "newer.safetensors"
+    forest(10).save(path)
+    whole = path.read_bytes()
+    (length,) = struct.unpack("<Q", whole[:8])
+    header = json.loads(whole[8 : 8 + length])
+    header["__metadata__"]["version"] = "999"
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + whole[8 + length :]
+
+
+@pytest.fixture
+def held_up(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Fits that do not begin before they are let go, in their thread."""
+    gate = threading.Event()
+    refit = oubli.app.service.rebuild.refit
+
+    def waiting(*arguments: Any) -> Any:
+        assert gate.wait(30)
+        return refit(*arguments)
+
+    monkeypatch.setattr(oubli.app.service.rebuild, "refit", waiting)
+    return gate

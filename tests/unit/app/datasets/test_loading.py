@@ -1,0 +1,441 @@
+"""Data files: what they become, and that whatever is wrong is named with file, line, column and remedy."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from oubli.app.datasets.loading import LoadError, Table, load_queries, load_schema, load_table
+from oubli.app.settings import load_settings
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+
+PEOPLE = """id,age,job,member,y
+007,39,clerk,true,no
+8,,None,false,yes
+9,51.5,NA,,no
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[..., Table]:
+    """Load a text (or the bytes of a file) with some settings."""
+
+    def run(content: str | bytes, name: str = "data.csv", **flags: Any) -> Table:
+        path = tmp_path / name
+        path.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+        return load_table(load_settings(data=path, target=flags.pop("target", "y"), **flags))
+
+    return run
+
+
+@pytest.fixture
+def refusal(load: Callable[..., Table]) -> Callable[..., str]:
+    def run(content: str | bytes, **flags: Any) -> str:
+        with pytest.raises(LoadError) as caught:
+            load(content, **flags)
+        return str(caught.value)
+
+    return run
+
+
+def types(table: Table) -> dict[str, str]:
+    return {
+        column.name: column.dtype if column.type is ColumnType.NUMERIC else str(column.type)
+        for column in table.schema.columns
+    }
+
+
+def column(table: Table, name: str) -> list[Any]:
+    return list(table.X[name])
+
+
+# --- what a file becomes
+
+
+def test_columns_get_the_types_that_their_values_show(load: Callable[..., Table]) -> None:
+    table = load(PEOPLE, id_column="id")
+    assert types(table) == {"age": "float32", "job": "categorical", "member": "boolean"}
+    assert table.schema.named
+    assert (table.schema.task, table.schema.label_type) == (Task.CLASSIFICATION, LabelType.STRING)
+    assert table.schema.label_name == "y"
+    assert len(table) == len(table.X) == 3
+
+
+def test_only_an_empty_field_is_missing(load: Callable[..., Table]) -> None:
+    table = load(PEOPLE, id_column="id")
+    np.testing.assert_array_equal(column(table, "age"), [39, np.nan, 51.5])
+    assert column(table, "job") == ["clerk", "None", "NA"]
+    assert column(table, "member") == [True, False, None]
+
+
+def test_ids_and_subjects_are_texts_and_never_features(load: Callable[..., Table]) -> None:
+    table = load("id,who,a,y\n007,1,1,x\n7, Ann ,2,x\n1e3,,3,z\n", id_column="id", subject_column="who")
+    assert table.ids == ["007", "7", "1e3"]
+    assert table.subjects == ["1", " Ann ", None]
+    assert table.schema.names == ("a",)
+
+
+def test_without_an_id_column_ids_are_left_to_the_model(load: Callable[..., Table]) -> None:
+    table = load("a,y\n1,x\n2,z\n")
+    assert table.ids is None
+    assert table.subjects is None
+
+
+def test_numbers_only_become_one_matrix(load: Callable[..., Table]) -> None:
+    table = load("a,b,y\n1,0.5,x\n-2,1e-3,z\n")
+    assert table.X.dtype == np.float32
+    np.testing.assert_array_equal(table.X, np.array([[1, 0.5], [-2, 1e-3]], dtype=np.float32))
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        (["16777216", "1"], "float32"),
+        (["16777217", "1"], "float64"),
+        (["-16777217", "0.5"], "float64"),
+        (["16777217.5", "0.5"], "float32"),
+        (["1e39", "1"], "float64"),
+        (["9007199254740991", "1"], "float64"),
+        (["TRUE", "false"], "boolean"),
+        (["true", "no"], "categorical"),
+        (["0x10", "0x11"], "categorical"),
+        (["1_000", "2"], "categorical"),
+        ([" 1", "2 "], "float32"),
+        (["+1", "2"], "float32"),
+        (["", ""], "float32"),
+        (["nan", "1"], "float32"),
+        (["2024-01-31", "2024-02-01"], "categorical"),
+    ],
+)
+def test_the_type_of_a_column(load: Callable[..., Table], fields: list[str], kind: str) -> None:
+    table = load("a,y\n" + "".join(f'"{field}",{label}\n' for field, label in zip(fields, "pq", strict=True)))
+    assert types(table) == {"a": kind}
+
+
+def test_columns_can_be_declared_categorical_and_dropped(load: Callable[..., Table]) -> None:
+    table = load("a,zip,b,y\n1,00501,1,p\n2,10001,2,q\n", categorical=("zip",), drop=("b",))
+    assert types(table) == {"a": "float32", "zip": "categorical"}
+    assert column(table, "zip") == ["00501", "10001"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "task", "kind"),
+    [
+        (["a", "b"], Task.CLASSIFICATION, LabelType.STRING),
+        (["0", "1"], Task.CLASSIFICATION, LabelType.INTEGER),
+        (["TRUE", "FALSE"], Task.CLASSIFICATION, LabelType.BOOLEAN),
+        (["1.0", "2.0"], Task.CLASSIFICATION, LabelType.NUMBER),
+        (["1.5", "2"], Task.REGRESSION, LabelType.NUMBER),
+        ([str(i) for i in range(20)], Task.CLASSIFICATION, LabelType.INTEGER),
+        ([str(i) for i in range(21)], Task.REGRESSION, LabelType.NUMBER),
+    ],
+)
+def test_the_task_follows_from_the_labels(
+    load: Callable[..., Table], labels: list[str], task: Task, kind: LabelType
+) -> None:
+    table = load("a,y\n" + "".join(f"{i},{label}\n" for i, label in enumerate(labels)))
+    assert (table.schema.task, table.schema.label_type) == (task, kind)
+
+
+def test_the_task_can_be_said(load: Callable[..., Table]) -> None:
+    regression = load("a,y\n1,0\n2,1\n", task="regression")
+    assert regression.y.dtype == np.float64
+    classes = load("a,y\n1,0.5\n2,1.5\n", task="classification")
+    assert classes.schema.label_type is LabelType.NUMBER
+
+
+@pytest.mark.parametrize(
+    ("name", "pack"),
+    [
+        ("data.csv", bytes),
+        ("data.csv.gz", gzip.compress),
+        ("data.csv.bz2", bz2.compress),
+        ("data.csv.xz", lzma.compress),
+        ("misnamed.csv", gzip.compress),
+    ],
+)
+def test_compression_is_seen_in_the_file(load: Callable[..., Table], name: str, pack: Callable[[bytes], bytes]) -> None:
+    assert load(pack(PEOPLE.encode()), name, id_column="id").ids == ["007", "8", "9"]
+
+
+def test_quotes_line_ends_blank_lines_and_marks_of_other_programs(load: Callable[..., Table]) -> None:
+    text = '\ufeff"a",job,y\r\n1,"two\nlines, one field",p\r\n\r\n2,"he said ""no""",q\r\n'
+    table = load(text)
+    assert table.schema.names == ("a", "job")
+    assert column(table, "job") == ["two\nlines, one field", 'he said "no"']
+
+
+def test_other_separators(load: Callable[..., Table]) -> None:
+    assert load("a;y\n1;p\n2;q\n", delimiter=";").schema.names == ("a",)
+    assert load("a\ty\n1\tp\n2\tq\n", "data.tsv").schema.names == ("a",)
+
+
+def test_a_parquet_file_brings_its_types(load: Callable[..., Table], tmp_path: Path) -> None:
+    columns = {
+        "id": ["007", "8", "9"],
+        "n": pa.array([1, None, 3], pa.int32()),
+        "big": [1, 2, 16777217],
+        "text": ["1", "2", None],
+        "kind": pa.array(["a", None, "b"]).dictionary_encode(),
+        "flag": [True, None, False],
+        "y": [0.5, 1.5, 2.5],
+    }
+    pa.parquet.write_table(pa.table(columns), tmp_path / "t.parquet", row_group_size=2)
+    table = load((tmp_path / "t.parquet").read_bytes(), "data", id_column="id")
+    assert types(table) == {
+        "n": "float32",
+        "big": "float64",
+        "text": "categorical",
+        "kind": "categorical",
+        "flag": "boolean",
+    }
+    assert table.ids == ["007", "8", "9"]
+    np.testing.assert_array_equal(column(table, "n"), [1, np.nan, 3])
+    assert column(table, "kind") == ["a", None, "b"]
+    assert table.schema.task is Task.REGRESSION
+
+
+def test_parquet_and_csv_of_the_same_data_give_the_same(load: Callable[..., Table], tmp_path: Path) -> None:
+    pa.parquet.write_table(pa.table({"a": [1.5, None], "job": ["x", None], "y": ["p", "q"]}), tmp_path / "t.parquet")
+    one = load((tmp_path / "t.parquet").read_bytes())
+    two = load("a,job,y\n1.5,x,p\n,,q\n")
+    assert one.schema == two.schema
+    np.testing.assert_array_equal(column(one, "a"), column(two, "a"))
+    assert column(one, "job") == column(two, "job")
+    assert list(one.y) == list(two.y)
+
+
+def test_the_example_that_ships_with_oubli() -> None:
+    example = Path(__file__).parents[4] / "examples" / "adult.csv.gz"
+    table = load_table(load_settings(data=example, target="income"))
+    assert len(table) == 32_561
+    assert sum(kind == "categorical" for kind in types(table).values()) == 8
+    assert sum(int(np.isnan(column(table, name)).sum()) for name in ("age", "capital_gain")) == 0
+    assert sum(value is None for name in types(table) for value in column(table, name)) == 4_262
+    assert sorted(set(table.y)) == ["<=50K", ">50K"]
+    assert table.notes == ()
+
+
+def test_progress_ends_at_its_total(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text(PEOPLE)
+    seen: dict[str, tuple[int, int]] = {}
+    load_table(load_settings(data=path, target="y"), lambda stage, done, total: seen.update({stage: (done, total)}))
+    assert len(seen) == 2
+    assert all(done == total > 0 for done, total in seen.values())
+
+
+# --- what is worth a note
+
+
+def test_a_text_among_numbers_is_noted_with_its_line(load: Callable[..., Table]) -> None:
+    rows = [f"{i},p" for i in range(30)]
+    rows[17] = "unknown,q"
+    (note,) = load("a,y\n" + "\n".join(rows) + "\n").notes
+    assert "column 'a'" in note
+    assert "line 19" in note
+    assert "unknown" not in note
+
+
+def test_a_column_that_looks_like_ids_is_noted(load: Callable[..., Table]) -> None:
+    (note,) = load("id,a,y\n1,1,p\n2,2,q\n").notes
+    assert "--id" in note
+    assert load("id,a,y\n1,1,p\n2,2,q\n", id_column="id").notes == ()
+
+
+# --- what is refused
+
+
+def test_a_missing_target_names_the_file_the_columns_and_the_remedy(refusal: Callable[..., str]) -> None:
+    text = refusal(PEOPLE, target="income")
+    assert "data.csv has no column 'income', which --target names" in text
+    assert "'id', 'age', 'job', 'member', 'y': choose among them" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "flags", "part"),
+    [
+        ("", {}, "is empty"),
+        ("\n\n", {}, "is empty"),
+        ("a,y\n", {}, "holds a header but no rows"),
+        ("y\np\n", {}, "no column left to learn from"),
+        ("a,a,y\n1,2,p\n", {}, "names 'a' more than once"),
+        ("a,,y\n1,2,p\n", {}, "column 2 has no name"),
+        ("a,y\n1,p\n2\n3,q\n", {}, "line 3: has 1 fields where the header has 2"),
+        ("a,y\n1,p\n\n2,q,r\n", {}, "line 4: has 3 fields where the header has 2"),
+        ("a,y\n1,p\n2,\n", {}, "line 3, column 'y': the label is missing"),
+        ("a,y\n1,1\n2,nan\n", {}, "line 3, column 'y': the label must be a finite number"),
+        ("a,y\n1,p\ninf,q\n", {}, "line 3, column 'a': must be a finite number: remove the infinity"),
+        ("a,y\n1,p\n1e999,q\n", {}, "line 3, column 'a': must be a finite number"),
+        ("a,y\n1,p\n9007199254740993,q\n", {}, "line 3, column 'a': the integer has more digits"),
+        ("a,y\n1.5,p\n123456789012345678901,q\n", {}, "line 3, column 'a': the integer has more digits"),
+        ("a,y\n1,p\n2,q\n", {"task": "regression"}, "line 2, column 'y': regression needs a number"),
+        ('a,y\n1,p\n"x\ny",q\n\nz,\n', {}, "line 6, column 'y': the label is missing"),
+        ("a,y\n1,p\n2,q\n", {"id_column": "key"}, "no column 'key', which --id names"),
+        ("a,y\n1,p\n2,q\n", {"drop": ("b",)}, "no column 'b', which --drop names"),
+        ("a,y\n1,p\n2,q\n", {"categorical": ("b",)}, "no column 'b', which --categorical names"),
+        ("a,b,y\n1,1,p\n1,2,q\n", {"id_column": "a"}, "line 3, column 'a': the id stands in row 1 too"),
+        ("a,b,y\n1,1,p\n,2,q\n", {"id_column": "a"}, "line 3, column 'a': the id is missing"),
+        (f"a,b,y\n{'x' * 257},1,p\n", {"id_column": "a"}, "longer than 256"),
+        ("a;y\n1;p\n", {}, "separated by semicolons: read it with --delimiter ';'"),
+        (b"a,y\n1,p\n\xe9t\xe9,q\n", {}, "line 3: is not UTF-8 text"),
+        (b"\xe9t\xe9,y\n1,p\n", {}, "line 1: is not UTF-8 text"),
+        ("a,y\n1,p\n".encode("utf-16"), {}, "UTF-16"),
+        (gzip.compress(b"a,y\n" + b"1,p\n" * 1000, mtime=0)[:-20], {}, "cut short or damaged"),
+        (lzma.compress(b"a,y\n" + b"1,p\n" * 1000)[:-20], {}, "cut short or damaged"),
+        (bz2.compress(b"a,y\n" + b"1,p\n" * 1000)[:-20], {}, "cut short or damaged"),
+        (gzip.compress(b"a,y\n" + b"1,p\n" * 1000, mtime=0)[:30] + b"\0" * 30, {}, "cut short or damaged"),
+        (b"PAR1 this is none", {}, "begins like a Parquet file"),
+        (b"PK\x03\x04", {}, "zip archive or a spreadsheet"),
+    ],
+)
+def test_what_cannot_be_used_is_named(
+    refusal: Callable[..., str], content: str | bytes, flags: dict[str, Any], part: str
+) -> None:
+    text = refusal(content, **flags)
+    assert part in text
+    assert "data.csv" in text
+
+
+def test_a_refusal_does_not_repeat_the_field(refusal: Callable[..., str]) -> None:
+    schema = {"task": "classification", "label": {"type": "string", "name": "y"}}
+    schema["columns"] = [{"name": "a", "type": "numeric"}]  # type: ignore[assignment]
+    Path("schema.json").write_text(json.dumps(schema))
+    text = refusal("a,y\n1,p\ncanary,q\n", schema_file=Path("schema.json"))
+    assert "line 3, column 'a': must be a number" in text
+    assert "canary" not in text
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(LoadError, match="cannot be read: No such file"):
+        load_table(load_settings(data=tmp_path / "absent.csv", target="y"))
+    with pytest.raises(LoadError, match="cannot be read: Is a directory"):
+        load_table(load_settings(data=tmp_path, target="y"))
+
+
+def test_nested_parquet_columns_are_refused(refusal: Callable[..., str], tmp_path: Path) -> None:
+    pa.parquet.write_table(pa.table({"a": [[1], [2]], "y": ["p", "q"]}), tmp_path / "t.parquet")
+    assert "column 'a': holds list" in refusal((tmp_path / "t.parquet").read_bytes())
+
+
+def test_a_parquet_row_is_named_by_its_number(refusal: Callable[..., str], tmp_path: Path) -> None:
+    pa.parquet.write_table(pa.table({"a": [1.0, float("inf")], "y": ["p", "q"]}), tmp_path / "t.parquet")
+    assert "row 2, column 'a'" in refusal((tmp_path / "t.parquet").read_bytes())
+
+
+# --- declared schemas
+
+
+SCHEMA = Schema(
+    (
+        Column("age", ColumnType.NUMERIC),
+        Column("code", ColumnType.CATEGORICAL),
+        Column("member", ColumnType.BOOLEAN),
+    ),
+    Task.CLASSIFICATION,
+    LabelType.STRING,
+    label_name="y",
+    named=True,
+)
+
+
+@pytest.fixture
+def schema_file(tmp_path: Path) -> Path:
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps(SCHEMA.to_dict()))
+    return path
+
+
+def test_a_schema_decides_types_and_order(load: Callable[..., Table], schema_file: Path) -> None:
+    table = load("y,member,code,age\n1,1,007,39\n0,,8,\n", target=None, schema_file=schema_file)
+    assert table.schema == SCHEMA
+    assert column(table, "code") == ["007", "8"]
+    assert column(table, "member") == [True, None]
+    assert list(table.y) == ["1", "0"]
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        ("age,code,y\n1,a,p\n", "lacks 'member', which the schema declares"),
+        ("age,code,member,more,y\n1,a,1,2,p\n", "has 'more', which the schema does not declare: leave out with --drop"),
+        ("age,code,member,y\nold,a,1,p\n", "line 2, column 'age': must be a number"),
+        ("age,code,member,y\n16777217,a,1,p\n", "line 2, column 'age': is too large to be exact as float32"),
+        ("age,code,member,y\n1,a,maybe,p\n", "line 2, column 'member': must be true, false, 1 or 0"),
+    ],
+)
+def test_what_a_schema_does_not_take(refusal: Callable[..., str], schema_file: Path, content: str, part: str) -> None:
+    assert part in refusal(content, schema_file=schema_file)
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "part"),
+    [
+        (LabelType.INTEGER, ["1", "1.5"], "line 3, column 'y': the label must be a whole number"),
+        (LabelType.INTEGER, ["1", "x"], "line 3, column 'y': the label must be a number"),
+        (LabelType.BOOLEAN, ["true", "x"], "line 3, column 'y': must be true, false, 1 or 0"),
+    ],
+)
+def test_labels_of_another_type_than_declared(
+    refusal: Callable[..., str], tmp_path: Path, kind: LabelType, labels: list[str], part: str
+) -> None:
+    schema = Schema((Column("a", ColumnType.NUMERIC),), Task.CLASSIFICATION, kind, label_name="y", named=True)
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps(schema.to_dict()))
+    content = "a,y\n" + "".join(f"1,{label}\n" for label in labels)
+    assert part in refusal(content, schema_file=path)
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        ("{", "is not JSON: line 1"),
+        ("[]", "does not describe a model"),
+        ('{"task": "classification"}', "does not describe a model"),
+        ("\udc80", "not UTF-8"),
+    ],
+)
+def test_a_broken_schema_file_is_named(tmp_path: Path, content: str, part: str) -> None:
+    path = tmp_path / "schema.json"
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(LoadError, match=part) as caught:
+        load_schema(path)
+    assert str(path) in str(caught.value)
+    with pytest.raises(LoadError, match="cannot be read"):
+        load_schema(tmp_path / "absent.json")
+
+
+# --- rows to predict
+
+
+def test_queries_are_matched_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "new.csv"
+    path.write_text("y,extra,key,member,code,age\np,1,007,true,a,1\n,2,8,,,\n")
+    queries = load_queries(path, SCHEMA, id_column="key")
+    assert len(queries) == 2
+    assert queries.X.columns == ["age", "code", "member"]
+    assert queries.ids == ["007", "8"]
+    assert queries.ignored == ("extra",)
+    assert list(queries.X["code"]) == ["a", None]
+
+
+def test_queries_need_every_feature(tmp_path: Path) -> None:
+    path = tmp_path / "new.csv"
+    path.write_text("age,code\n1,a\n")
+    with pytest.raises(LoadError, match="lacks 'member', which the model needs"):
+        load_queries(path, SCHEMA)

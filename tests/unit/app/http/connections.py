@@ -1,0 +1,196 @@
+"""Connections without sockets: a protocol of uvicorn's kind over a transport that keeps what is written."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import uvicorn
+from uvicorn.server import ServerState
+
+from oubli.app.http.app import create_app
+from oubli.app.http.connections import ConnectionLimits, Connections
+from oubli.app.http.observer import Observer
+from oubli.app.http.protocol import protocol_for
+from oubli.app.service.model_service import ModelService
+from tests.unit.app.support import make_service, make_settings
+
+# What two servers may say differently about the same request: when it was, and what follows from that and from chance.
+_TIMES = re.compile(
+    rb'"(received_at|unlearned_at|key_id|ledger_head|signature)":"[^"]+"|"id":"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"'
+)
+
+
+class Transport(asyncio.Transport):
+    """Keeps what is written; can stop taking more, as a client does that does not read."""
+
+    def __init__(self, peer: tuple[str, int]) -> None:
+        super().__init__({"peername": peer})
+        self.written = b""
+        self.writes = 0
+        self.unread = 0
+        self.closed = False
+
+    def write(self, data: Any) -> None:
+        if self.closed:
+            return
+        self.written += data
+        self.writes += 1
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
+
+    def abort(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+@cache
+def _document() -> dict[str, Any]:
+    return create_app(make_settings(), make_service()).openapi()
+
+
+class Host:
+    """A server without a socket, with or without the short way in."""
+
+    def __init__(
+        self,
+        service: ModelService,
+        *,
+        hot: bool = True,
+        limits: ConnectionLimits | None = None,
+        observer: Observer | None = None,
+        **settings: Any,
+    ) -> None:
+        self.service = service
+        self.app = create_app(make_settings(**settings), service, observer)
+        self.app.openapi_schema = _document()  # made anew for each application it takes longer than all requests
+        self.hot = self.app.state.fast_path
+        if not hot:
+            self.hot.handler = lambda method, target: None
+        self.guard = Connections(limits)
+        self.config = uvicorn.Config(
+            self.app,
+            http=protocol_for(self.hot, self.guard),
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            ws="none",
+        )
+        self.config.load()
+        self.state = ServerState()
+        self.state.default_headers = [(b"date", b"today")]
+        self._connections: list[Connection] = []
+
+    def connect(self, peer: tuple[str, int] = ("127.0.0.1", 1)) -> Connection:
+        transport = Transport(peer)
+        protocol: Any = self.config.http_protocol_class(config=self.config, server_state=self.state, app_state={})
+        protocol.connection_made(transport)
+        self._connections.append(Connection(protocol, transport))
+        return self._connections[-1]
+
+    def forget(self, connection: Connection) -> None:
+        """Keep no connection that is over."""
+        self._connections.remove(connection)
+
+    async def settle(self, most: int | None = None) -> None:
+        """Wait until everything asked for is answered, or for so many steps of the loop.
+
+        A request whose body has not come is waited for in vain; so is no longer than seconds.
+        """
+        until = asyncio.get_running_loop().time() + 30
+        while (self.state.tasks or any(each.is_awaiting for each in self._connections)) and most != 0:
+            assert asyncio.get_running_loop().time() < until, "a request is not answered"
+            await asyncio.sleep(0)
+            most = None if most is None else most - 1
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
+@dataclass(eq=False)
+class Connection:
+    protocol: Any
+    transport: Transport
+
+    def send(self, data: bytes) -> None:
+        if not self.transport.closed:
+            self.protocol.data_received(data)
+
+    @property
+    def is_awaiting(self) -> bool:
+        """Whether an answer is due that no task will bring."""
+        cycle = self.protocol.cycle
+        return cycle is not None and not cycle.response_complete and not self.transport.closed
+
+    @property
+    def answers(self) -> list[Answered]:
+        return split_answers(self.transport.written)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An answer as a client sees it."""
+
+    status: bytes
+    headers: tuple[bytes, ...]
+    body: bytes
+
+
+def split_answers(data: bytes) -> list[Answered]:
+    """The answers that were written, one after the other; their headers in no order, as HTTP sees them."""
+    answers = []
+    while data:
+        head, end, data = data.partition(b"\r\n\r\n")
+        assert end, "half an answer"
+        status, *headers = head.split(b"\r\n")
+        found = re.search(rb"content-length: (\d+)", head)
+        length = int(found[1]) if found else 0
+        assert len(data) >= length, "half a body"
+        body, data = data[:length], data[length:]
+        answers.append(Answered(status, tuple(sorted(headers)), _TIMES.sub(rb'"\1":"then"', body)))
+    return answers
+
+
+@asynccontextmanager
+async def hosting(service: ModelService, *, start: bool = True, **settings: Any) -> AsyncIterator[Host]:
+    """A server that is ready, unless it is not to be started."""
+    host = Host(service, **settings)
+    if start:
+        service.start()
+        while service.phase == "starting":  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0)
+    yield host
+    await host.settle()
+    await service.stop()
+
+
+def request(
+    method: str = "POST",
+    target: str = "/predict",
+    body: bytes = b"",
+    *,
+    headers: tuple[tuple[str, str], ...] | None = None,
+    version: str = "1.1",
+) -> bytes:
+    """A request as bytes, with the usual headers unless others are given."""
+    if headers is None:
+        headers = (("Host", "127.0.0.1"), ("Content-Type", "application/json"), ("Content-Length", str(len(body))))
+    lines = [f"{method} {target} HTTP/{version}", *(f"{name}: {value}" for name, value in headers)]
+    return "\r\n".join(lines).encode("utf-8") + b"\r\n\r\n" + body

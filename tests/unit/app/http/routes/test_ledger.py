@@ -1,0 +1,169 @@
+"""The routes of receipts, ledger and keys, over a ledger without a model."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import orjson
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from oubli.app.errors import ServiceError
+from oubli.app.http.problems import ProblemError, to_problem
+from oubli.app.http.routes import erasures, ledger
+from oubli.app.http.schemas import ErasuresAnswer, KeysAnswer, LedgerAnswer
+from oubli.app.http.schemas import Receipt as ReceiptAnswer
+from oubli.app.ledger.database import LedgerDatabase
+from oubli.app.ledger.verify import check_ledger, check_receipt, read_public_keys
+from oubli.app.service.receipts import Receipts
+from tests.unit.app.ledger.support import WholeLedger, make_ledger
+
+
+@dataclass
+class File:
+    """The ledger's file, asked here and now."""
+
+    store: LedgerDatabase
+
+    async def read(self, question: Callable[[LedgerDatabase], Any]) -> Any:
+        return question(self.store)
+
+
+@dataclass
+class Late:
+    """What says which erasures are overdue."""
+
+    kept: WholeLedger
+
+    def is_overdue(self, receipt_id: str) -> bool:
+        return self.kept.is_overdue(receipt_id)
+
+
+def service_of(kept: WholeLedger) -> SimpleNamespace:
+    """What the routes need of a service."""
+    file: Any = File(kept.store)
+    late: Any = Late(kept)
+    receipts = Receipts(kept.auditor, file, late)
+    return SimpleNamespace(receipts=receipts, is_durable=True, limits=SimpleNamespace(page_size_max=50))
+
+
+@pytest.fixture
+def kept() -> WholeLedger:
+    return make_ledger()
+
+
+@pytest.fixture
+def client(kept) -> Iterator[TestClient]:
+    app = FastAPI()
+    app.state.context = SimpleNamespace(service=service_of(kept))
+    app.include_router(erasures.router)
+    app.include_router(ledger.router)
+
+    async def answer(_: Any, error: Exception) -> Any:
+        problem = to_problem(error)
+        assert problem is not None
+        return problem.response()
+
+    for kind in (ProblemError, ServiceError):
+        app.add_exception_handler(kind, answer)
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+def test_a_receipt(client, kept):
+    receipt = kept.unlearned("a", ref=str(uuid.uuid4()))
+    answer = client.get(f"/erasures/{receipt.id}")
+    assert (answer.status_code, answer.json()) == (200, {**receipt.content(), "durable": True})
+    assert answer.headers["cache-control"] == "no-store"
+    ReceiptAnswer.model_validate_json(answer.content)
+    assert client.get(f"/erasures/{receipt.id.upper()}").json() == answer.json()
+    kept.erased(receipt)
+    erased = client.get(f"/erasures/{receipt.id}").json()
+    ReceiptAnswer.model_validate_json(orjson.dumps(erased))
+    assert erased["status"] == "erased"
+    check_receipt(erased, check_ledger(kept.entries()))
+
+
+@pytest.mark.parametrize("name", [str(uuid.UUID(int=0)), "x", "SECRET", "%00", "a" * 999])
+def test_no_such_receipt(name, client):
+    answer = client.get(f"/erasures/{name}")
+    assert answer.status_code == 404
+    assert answer.json()["type"].endswith("no-receipt")
+    assert "SECRET" not in answer.text
+
+
+def test_receipts_of_a_case(client, kept):
+    ref = uuid.uuid4()
+    receipts = [kept.unlearned(name, ref=str(ref)) for name in "ab"]
+    kept.unlearned("c")
+    for text in (str(ref), str(ref).upper()):
+        answer = client.get(f"/erasures?ref={text}")
+        ErasuresAnswer.model_validate_json(answer.content)
+        assert [one["id"] for one in answer.json()["erasures"]] == [receipt.id for receipt in receipts]
+    nothing = client.get(f"/erasures?ref={uuid.uuid4()}")
+    assert (nothing.status_code, nothing.json()) == (200, {"erasures": []})
+
+
+@pytest.mark.parametrize("query", ["", "?ref=", "?ref=SECRET", "?ref=a&ref=b", "?more=1"])
+def test_a_case_number_is_needed(query, client):
+    answer = client.get(f"/erasures{query}")
+    assert answer.status_code == 422
+    assert "SECRET" not in answer.text
+
+
+def test_pages_of_any_size_make_up_the_ledger(client, kept):
+    for i in range(9):
+        kept.unlearned(str(i))
+    for limit in (1, 3, 5, 10, 50):
+        entries, cursor = [], None
+        while True:
+            page = client.get("/ledger", params={"limit": limit, **({} if cursor is None else {"cursor": cursor})})
+            LedgerAnswer.model_validate_json(page.content)
+            entries += page.json()["entries"]
+            assert 0 < len(page.json()["entries"]) <= limit
+            cursor = page.json()["next"]
+            if cursor is None:
+                break
+        assert entries == kept.entries()
+    check_ledger(entries)
+
+
+def test_an_empty_ledger(client):
+    assert client.get("/ledger").json() == {"entries": [], "next": None}
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=51", "limit=x", "cursor=SECRET", "cursor=-1", "cursor=1e3", "x=1"])
+def test_wrong_pages(query, client):
+    answer = client.get(f"/ledger?{query}")
+    assert answer.status_code == 422
+    assert "SECRET" not in answer.text
+
+
+def test_the_public_keys(client, kept):
+    receipt = kept.unlearned("a")
+    kept.keys.rotate("signing")
+    answer = client.get("/keys")
+    KeysAnswer.model_validate_json(answer.content)
+    assert [key["status"] for key in answer.json()["keys"]] == ["current", "retired"]
+    check_receipt(receipt.content(), check_ledger(kept.entries()), read_public_keys(answer.json()))
+
+
+def test_every_error_has_an_example(client):
+    paths = client.get("/openapi.json").json()["paths"]
+    assert set(paths) == {"/erasures", "/erasures/{id}", "/ledger", "/keys"}
+    examples = {
+        path: {
+            name
+            for answer in operations["get"]["responses"].values()
+            for name in answer.get("content", {}).get("application/problem+json", {}).get("examples", ())
+        }
+        for path, operations in paths.items()
+    }
+    assert "no-receipt" in examples["/erasures/{id}"]
+    assert "invalid-input" in examples["/erasures"] & examples["/ledger"]
+    assert all("key-needed" in names for names in examples.values())

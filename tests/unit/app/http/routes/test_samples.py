@@ -1,0 +1,319 @@
+from __future__ import annotations
+
+import base64
+import csv
+import io
+from urllib.parse import quote
+
+import pytest
+
+from oubli.app.http.schemas import AddAnswer, Receipt, SampleAnswer, SamplesAnswer
+from tests.unit.app.support import forest, make_service, rows, samples, served
+
+UUID = "123e4567-e89b-12d3-a456-426614174000"
+
+
+@pytest.fixture
+def client():
+    with served() as client:
+        yield client
+
+
+def add(client, **sample):
+    return client.post("/samples", json={"samples": [{"features": [1, "a", True], "label": "yes", **sample}]})
+
+
+# --- adding
+
+
+def test_what_was_added_is_in_the_next_prediction(client):
+    response = client.post("/samples", json=samples(30))
+    assert response.status_code == 201
+    AddAnswer.model_validate(response.json())
+    assert response.json() == {
+        "ids": [f"n{i}" for i in range(30)],
+        "model_version": 2,
+        "n_samples": 90,
+        "durable": False,
+    }
+    model = forest()
+    model.add(rows(30), ["yes" if i % 3 else "no" for i in range(30)], ids=[f"n{i}" for i in range(30)])
+    answer = client.post("/predict", json={"instances": rows(9)}).json()
+    assert answer["probabilities"] == model.predict_proba(rows(9)).tolist()
+    assert answer["model_version"] == 2
+
+
+def test_ids_are_generated_and_never_again(client):
+    assert add(client).json()["ids"] == ["0"]
+    assert add(client, id=7).json()["ids"] == ["7"]
+    assert add(client).json()["ids"] == ["8"]
+    client.delete("/samples/8")
+    assert add(client).json()["ids"] == ["9"]
+    mixed = {"samples": [{"features": [i, "a", True], "label": "no"} for i in range(2)]}
+    mixed["samples"].insert(1, {"id": "12", "features": [5, "b", False], "label": "no"})
+    assert client.post("/samples", json=mixed).json()["ids"] == ["13", "12", "14"]
+
+
+def test_a_repeated_request_changes_nothing(client):
+    first = add(client, id="x", subject="p")
+    again = add(client, id="x", subject="p")
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.json() == {**first.json(), "model_version": 2}
+
+
+def test_other_content_under_a_held_id_is_a_conflict(client):
+    add(client, id="x")
+    for other in ({"label": "no"}, {"features": [2, "a", True]}, {"subject": "p"}):
+        response = add(client, **{"id": "x", **other})
+        assert response.status_code == 409
+        assert response.json()["errors"] == [{"pointer": "/samples/0/id", "detail": "is held with other content"}]
+    assert client.get("/model").json()["model_version"] == 2
+
+
+def test_a_deleted_id_may_come_back(client):
+    client.delete("/samples/c1")
+    assert add(client, id="c1", readd=True).status_code == 201
+    assert client.get("/samples/c1").json()["features"]["age"] == 1
+
+
+def test_new_classes_and_categories_appear_and_vanish(client):
+    add(client, id="x", label="maybe", features=[1, "brand new", True])
+    assert client.get("/model").json()["classes"] == ["maybe", "no", "yes"]
+    client.delete("/samples/x")
+    assert client.get("/model").json()["classes"] == ["no", "yes"]
+
+
+# --- reading
+
+
+def test_reads_what_is_held(client):
+    body = client.get("/samples/c1").json()
+    SampleAnswer.model_validate(body)
+    assert body == {
+        "id": "c1",
+        "subject": "s1",
+        "features": {"age": 7.0, "job": "b", "member": False},
+        "label": "yes",
+        "expires_at": None,
+        "model_version": 1,
+    }
+    assert client.get("/samples/nobody").status_code == 404
+
+
+def test_reads_what_was_stored_not_what_was_sent(client):
+    add(client, id="x", features={"age": 0.1, "job": None, "member": None})
+    features = client.get("/samples/x").json()["features"]
+    assert features == {"age": 0.10000000149011612, "job": None, "member": None}
+
+
+@pytest.mark.parametrize("name", ["a/b", "a b", "...", "a\nb", "é/ü", "?x=1#y", "%2F", "search", "/", "a/", "+"])
+def test_ids_are_any_text(client, name):
+    path = "/samples/" + quote(name, safe="")
+    assert add(client, id=name).status_code == 201
+    assert client.get(path).json()["id"] == name
+    put = client.put(path, json={"features": [2, "a", True], "label": "yes"})
+    assert put.json()["unlearned"] == 1
+    assert client.delete("/samples", params={"id": name}).json()["unlearned"] == 1
+    assert add(client, id=name).status_code == 409, "it was erased a moment ago"
+    assert add(client, id=name, readd=True).status_code == 201
+    assert client.delete(path).json()["unlearned"] == 1
+
+
+def test_an_id_that_clients_take_for_a_folder_goes_into_the_query(client):
+    assert add(client, id="..").status_code == 201
+    assert client.delete("/samples", params={"id": ".."}).json()["unlearned"] == 1
+
+
+def test_pages_hold_every_sample_once(client):
+    names, cursor, n_pages = [], None, 0
+    while cursor or not n_pages:
+        page = client.get("/samples", params={"limit": 7, **({"cursor": cursor} if cursor else {})}).json()
+        SamplesAnswer.model_validate(page)
+        names += [sample["id"] for sample in page["samples"]]
+        cursor, n_pages = page["next"], n_pages + 1
+    assert n_pages == 9
+    assert names == [f"c{i}" for i in range(60)]
+
+
+def test_pages_survive_changes_in_between(client):
+    page = client.get("/samples?limit=10").json()
+    seen = [sample["id"] for sample in page["samples"]]
+    client.delete("/samples?id=c3&id=c9&id=c40")
+    client.put("/samples/c30", json={"features": [39, "z", None], "label": "no"})
+    client.post("/samples", json=samples(5))
+    while page["next"]:
+        page = client.get("/samples", params={"cursor": page["next"], "limit": 10}).json()
+        seen += [sample["id"] for sample in page["samples"]]
+    stayed = {f"c{i}" for i in range(60)} - {"c3", "c9", "c40"}
+    assert stayed <= set(seen)
+    assert len(seen) == len(set(seen))
+
+
+def test_cursors_hold_no_ids_and_are_checked(client):
+    cursor = client.get("/samples?limit=2").json()["next"]
+    # A random number and the slot: nothing else has room.
+    assert base64.urlsafe_b64decode(cursor + "==")[8:] == (1).to_bytes(8, "big")
+    for wrong in ("", "x", "c1", cursor[:-2], cursor + "AAAA", "é"):
+        response = client.get("/samples", params={"cursor": wrong})
+        assert response.status_code == 422, wrong
+        assert response.json()["errors"][0]["pointer"] == "/cursor"
+    stale = ("B" if cursor[3] == "A" else "A").join((cursor[:3], cursor[4:]))
+    assert "start again" in client.get("/samples", params={"cursor": stale}).text
+
+
+def test_lists_a_subject(client):
+    for page in (client.get("/samples?subject=s2"), client.post("/samples/search", json={"subject": "s2"})):
+        assert [sample["id"] for sample in page.json()["samples"]] == [f"c{i}" for i in range(2, 60, 5)]
+        assert page.json()["next"] is None
+    first = client.post("/samples/search", json={"subject": "s2", "limit": 5}).json()
+    rest = client.post("/samples/search", json={"subject": "s2", "cursor": first["next"]}).json()
+    assert len(first["samples"]) + len(rest["samples"]) == 12
+    assert client.get("/samples?subject=nobody").status_code == 404
+    assert client.post("/samples/search", json={"subject": "nobody"}).status_code == 404
+    assert client.post("/samples/search", json={}).status_code == 422
+
+
+def test_csv(client):
+    add(client, id='a,"b"', subject="p", features=[None, "", None], label="yes")
+    response = client.get("/samples?limit=50", headers={"Accept": "text/csv"})
+    assert response.headers["content-type"].startswith("text/csv")
+    assert list(csv.reader(io.StringIO(response.text)))[:2] == [
+        ["id", "subject", "expires_at", "age", "job", "member", "income"],
+        ["c0", "s0", "", "0.0", "a", "true", "no"],
+    ]
+    rest = client.get("/samples", params={"cursor": response.headers["next-cursor"], "format": "csv"})
+    assert "next-cursor" not in rest.headers
+    assert rest.text.splitlines()[-1] == '"a,""b""",p,,,"",,yes'
+    one = client.get("/samples/c0?format=csv").text
+    assert one == "id,subject,expires_at,age,job,member,income\r\nc0,s0,,0.0,a,true,no\r\n"
+    assert client.get("/samples?format=xml").status_code == 422
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=51", "limit=x", "unknown=1", "subject=a&subject=b", "subject="])
+def test_wrong_queries_are_refused(client, query):
+    assert client.get("/samples?" + query).status_code == 422
+
+
+# --- rectifying
+
+
+def test_rectifies(client):
+    receipt = client.put("/samples/c1", json={"features": [9, "z", True], "label": "no"}).json()
+    Receipt.model_validate(receipt)
+    assert (receipt["kind"], receipt["unlearned"], receipt["model_version"]) == ("rectification", 1, 2)
+    held = client.get("/samples/c1").json()
+    assert (held["features"]["job"], held["label"], held["subject"]) == ("z", "no", "s1")
+    model = forest()
+    model.replace("c1", [9, "z", True], "no")
+    answer = client.post("/predict", json={"instances": rows(9)}).json()
+    assert answer["probabilities"] == model.predict_proba(rows(9)).tolist()
+
+
+def test_rectifying_to_the_same_changes_nothing(client):
+    receipt = client.put("/samples/c1", json={"features": [7, "b", False], "label": "yes"}).json()
+    assert (receipt["unlearned"], receipt["model_version"]) == (0, 1)
+
+
+def test_the_subject_stays_moves_or_goes(client):
+    body = {"features": [7, "b", False], "label": "yes"}
+    assert client.put("/samples/c1", json={**body, "subject": "new"}).json()["model_version"] == 2
+    assert client.get("/samples/c1").json()["subject"] == "new"
+    assert client.put("/samples/c1", json={**body, "subject": None}).json()["model_version"] == 3
+    assert client.get("/samples/c1").json()["subject"] is None
+
+
+def test_a_rectification_takes_a_case_number(client):
+    body = {"features": [9, "z", True], "label": "no"}
+    assert client.put(f"/samples/c1?ref={UUID}", json=body).json()["ref"] == UUID
+    assert client.put("/samples/c1?ref=1", json=body).status_code == 422
+
+
+def test_rectifying_never_creates(client):
+    response = client.put("/samples/nobody", json={"features": [1, "a", True], "label": "yes"})
+    assert response.status_code == 404
+    assert client.get("/model").json()["n_samples"] == 60
+
+
+# --- deleting
+
+
+def test_a_receipt(client):
+    receipt = client.delete(f"/samples/c1?ref={UUID}").json()
+    Receipt.model_validate(receipt)
+    assert client.get(f"/erasures/{receipt['id']}").json() == receipt
+    assert client.get(f"/erasures?ref={UUID}").json()["erasures"] == [receipt]
+    varying = {"id", "received_at", "unlearned_at", "key_id", "ledger_head", "signature"}
+    fixed = {key: receipt[key] for key in receipt if key not in varying}
+    assert fixed == {
+        "ref": UUID,
+        "kind": "deletion",
+        "status": "unlearned",
+        "guarantee": "exact",
+        "requested": 1,
+        "unlearned": 1,
+        "absent": 0,
+        "exported_snapshots": 0,
+        "model_version": 2,
+        "erased_at": None,
+        "overdue": False,
+        "ledger_index": 3,
+        "durable": False,
+    }
+    assert receipt["received_at"] <= receipt["unlearned_at"]
+    assert receipt["received_at"].endswith("Z")
+
+
+def test_what_was_deleted_is_in_no_later_prediction(client):
+    names = [f"c{i}" for i in range(0, 60, 3)]
+    assert client.post("/samples/batch-delete", json={"ids": names}).json()["unlearned"] == 20
+    model = forest()
+    model.delete(names)
+    answer = client.post("/predict", json={"instances": rows(9)}).json()
+    assert answer["probabilities"] == model.predict_proba(rows(9)).tolist()
+
+
+def test_a_retry_does_not_fail(client):
+    receipt = client.delete("/samples/c1").json()
+    assert receipt["unlearned"] == 1
+    client.delete("/samples/c2")
+    again = client.delete("/samples/c1")
+    assert again.status_code == 200
+    assert again.json() == receipt, "of the last erasure of exactly this"
+    other = client.delete("/samples?id=c1&id=c2").json()
+    assert (other["unlearned"], other["absent"], other["model_version"]) == (0, 2, 3)
+
+
+def test_what_is_not_held_is_counted_and_the_rest_deleted(client):
+    receipt = client.delete("/samples?id=c1&id=nobody&id=c2&id=c1").json()
+    assert (receipt["requested"], receipt["unlearned"], receipt["absent"]) == (3, 2, 1)
+    receipt = client.post("/samples/batch-delete", json={"ids": ["c1", "c3", "c3", "nobody"]}).json()
+    assert (receipt["requested"], receipt["unlearned"], receipt["absent"]) == (3, 1, 2)
+
+
+def test_deletes_subjects(client):
+    receipt = client.delete("/samples?subject=s1&subject=nobody").json()
+    assert (receipt["requested"], receipt["unlearned"], receipt["absent"]) == (2, 12, 1)
+    receipt = client.post("/samples/batch-delete", json={"subjects": ["s2", "s3", "s2"], "ref": UUID}).json()
+    assert (receipt["ref"], receipt["requested"], receipt["unlearned"]) == (UUID, 2, 24)
+    assert client.get("/samples?subject=s2").status_code == 404
+
+
+@pytest.mark.parametrize("query", ["", "id=c1&subject=s1", "id=", "ids=c1", f"ref={UUID}", "id=c1&ref=x", "id=%FF"])
+def test_deletions_that_name_nothing_clear_change_nothing(client, query):
+    assert client.delete("/samples?" + query).status_code == 422
+    assert client.get("/model").json()["n_samples"] == 60
+
+
+def test_a_body_on_delete_is_not_read(client):
+    response = client.request("DELETE", "/samples", json={"ids": ["c1"]})
+    assert response.status_code == 422
+    assert "batch-delete" in response.text
+
+
+def test_integers_are_their_decimal_text():
+    with served(make_service(forest(0))) as client:
+        add(client, id=7)
+        assert add(client, id="7").status_code == 200
+        assert add(client, id="007").status_code == 201
+        assert client.post("/samples/batch-delete", json={"ids": [7, "7"]}).json()["requested"] == 1
+        assert client.get("/samples/007").status_code == 200

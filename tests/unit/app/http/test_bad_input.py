@@ -1,0 +1,226 @@
+"""Whatever is wrong with a request: a fitting status, a place and a rule, nothing repeated, nothing changed.
+
+Every submitted text holds MARK or is a number that occurs nowhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.unit.app.support import JSON, forest, make_service, served, state
+
+MARK = "XYZZY"
+NUMBER = "98765.4375"
+GOOD = {"features": [1, "a", True], "label": "yes"}
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A request that must be refused, and where the answer must point."""
+
+    name: str
+    status: int
+    pointer: str | None
+    body: Any
+    path: str = "/samples"
+    method: str = "POST"
+    headers: dict[str, str] = field(default_factory=lambda: JSON)
+
+    @property
+    def content(self) -> bytes:
+        return self.body if isinstance(self.body, bytes) else orjson.dumps(self.body)
+
+
+def sample(**more: Any) -> dict[str, Any]:
+    return {"samples": [GOOD, {**GOOD, **more}]}
+
+
+def raw(features: str, label: str = '"yes"') -> bytes:
+    return b'{"samples": [{"id": "XYZZY", "features": %s, "label": %s}]}' % (features.encode(), label.encode())
+
+
+DEEP = b'{"samples": ' + b"[" * 5000 + b"]" * 5000 + b"}"
+CASES = [
+    Bad("too few features", 422, "/samples/1/features", sample(features=[98765.4375, MARK])),
+    Bad("too many features", 422, "/samples/1/features", sample(features=[1, "a", True, MARK])),
+    Bad(
+        "an unknown feature name",
+        422,
+        "/samples/1/features",
+        sample(features={"age": 1, "job": MARK, "member": True, MARK: 1}),
+    ),
+    Bad("a missing feature name", 422, "/samples/1/features/member", sample(features={"age": 1, "job": MARK})),
+    Bad("text where a number belongs", 422, "/samples/1/features/0", sample(features=[MARK, "a", True])),
+    Bad(
+        "text where a number belongs, by name",
+        422,
+        "/samples/1/features/age",
+        sample(features={"age": MARK, "job": "a", "member": True}),
+    ),
+    Bad("a boolean where a number belongs", 422, "/samples/1/features/0", sample(features=[True, MARK, True])),
+    Bad("a number where a boolean belongs", 422, "/samples/1/features/2", sample(features=[1, MARK, 98765.4375])),
+    Bad("a list where a category belongs", 422, "/samples/1/features/1", sample(features=[1, [MARK], True])),
+    Bad("an integer that float32 cannot hold", 422, "/samples/1/features/0", sample(features=[987654321, MARK, True])),
+    Bad("a number beyond float32", 422, "/samples/1/features/0", sample(features=[1e39, MARK, True])),
+    Bad("infinity", 400, None, raw("[Infinity, 1, true]")),
+    Bad("infinity by overflow", 400, None, raw("[1e999, 1, true]")),
+    Bad("NaN", 400, None, raw("[NaN, 1, true]")),
+    Bad("a repeated id", 422, "/samples/1/id", {"samples": [{**GOOD, "id": MARK}, {**GOOD, "id": MARK}]}),
+    Bad(
+        "a repeated id, as text and integer",
+        422,
+        "/samples/1/id",
+        {"samples": [{**GOOD, "id": 98765}, {**GOOD, "id": "98765"}]},
+    ),
+    Bad("an id too long", 422, "/samples/1/id", sample(id=MARK * 60)),
+    Bad("an empty id", 422, "/samples/1/id", sample(id="")),
+    Bad("an id that is no text", 422, "/samples/1/id", sample(id=98765.4375)),
+    Bad("a subject too long", 422, "/samples/1/subject", sample(subject=MARK * 60)),
+    Bad("a label of the wrong type", 422, "/samples/1/label", sample(label=98765.4375)),
+    Bad("a label that is a list", 422, "/samples/1/label", sample(label=[MARK])),
+    Bad("a label that is null", 422, "/samples/1/label", sample(label=None)),
+    Bad("a boolean label among texts", 422, "/samples/1/label", sample(label=True)),
+    Bad("an unknown key of a sample", 422, "/samples/1", sample(**{MARK: 1})),
+    Bad("an expiry", 422, "/samples/1/expires_at", sample(expires_at=MARK)),
+    Bad("an empty list", 422, "/samples", {"samples": []}),
+    Bad("no list", 422, "/samples", {"samples": {MARK: MARK}}),
+    Bad("no samples", 422, "/samples", {}),
+    Bad("an unknown key", 422, "", {"samples": [GOOD], MARK: 1}),
+    Bad("a list for a body", 422, "", [MARK]),
+    Bad("too many samples", 413, None, {"samples": [GOOD] * 3001}),
+    Bad("a body over the limit", 413, None, sample(label=MARK * 40_000)),
+    Bad("broken JSON", 400, None, b'{"samples": [{"id": "XYZZY"'),
+    Bad("an empty body", 400, None, b""),
+    Bad("JSON that is not UTF-8", 400, None, b'{"samples": "XYZZY\xff"}'),
+    Bad("a lone surrogate", 400, None, raw("[1, 2, true]", '"\\ud800XYZZY"')),
+    Bad("deep JSON", 422, "", DEEP),
+    Bad("JSON a little too deep", 422, "", DEEP.replace(b"[" * 5000, b"[" * 40).replace(b"]" * 5000, b"]" * 40)),
+    Bad("another content type", 415, None, sample(id=MARK), headers={"Content-Type": "text/plain"}),
+    Bad("another host", 421, None, sample(id=MARK), headers={**JSON, "Host": "xyzzy.example"}),
+    Bad("another origin", 403, None, sample(id=MARK), headers={**JSON, "Origin": "http://xyzzy.example"}),
+    Bad("held with other content", 409, "/samples/1/id", sample(id="c1")),
+    Bad("predict: too few features", 422, "/instances/1", {"instances": [[1, "a", True], [MARK]]}, "/predict"),
+    Bad(
+        "predict: an unknown name",
+        422,
+        "/instances/0",
+        {"instances": [{"age": 1, "job": "a", "member": 1, MARK: 1}]},
+        "/predict",
+    ),
+    Bad(
+        "predict: text for a number",
+        422,
+        "/instances/1/0",
+        {"instances": [[1, "a", True], [MARK, "a", True]]},
+        "/predict",
+    ),
+    Bad("predict: an empty list", 422, "/instances", {"instances": []}, "/predict"),
+    Bad("predict: too many rows", 413, None, {"instances": [GOOD["features"]] * 3001}, "/predict"),
+    Bad(
+        "predict: many rows with one wrong",
+        422,
+        "/instances/2999/0",
+        {"instances": [[1, "a", True]] * 2999 + [[MARK, "a", True]]},
+        "/predict",
+    ),
+    Bad("put: a wrong value", 422, "/features/0", {**GOOD, "features": [MARK, "a", True]}, "/samples/c1", "PUT"),
+    Bad("put: a wrong label", 422, "/label", {**GOOD, "label": {MARK: 1}}, "/samples/c1", "PUT"),
+    Bad("put: no label", 422, "/label", {"features": [1, MARK, True]}, "/samples/c1", "PUT"),
+    Bad("put: another id", 422, "/id", {**GOOD, "id": MARK}, "/samples/c1", "PUT"),
+    Bad("put: not held", 404, None, GOOD, f"/samples/{MARK}", "PUT"),
+    Bad("get: not held", 404, None, b"", f"/samples/{MARK}", "GET"),
+    Bad("get: an id too long", 422, "/id", b"", f"/samples/{MARK * 60}", "GET"),
+    Bad("get: a subject not held", 404, None, b"", f"/samples?subject={MARK}", "GET"),
+    Bad("get: a wrong cursor", 422, "/cursor", b"", f"/samples?cursor={MARK}", "GET"),
+    Bad("get: a wrong limit", 422, "/limit", b"", f"/samples?limit={MARK}", "GET"),
+    Bad("get: a wrong parameter", 422, "", b"", f"/samples?{MARK}=1", "GET"),
+    Bad("delete: nothing named", 422, "", b"", "/samples", "DELETE"),
+    Bad("delete: ids and subjects", 422, "", b"", "/samples?id=c1&subject=s1", "DELETE"),
+    Bad("delete: a wrong case number", 422, "/ref", b"", f"/samples/c1?ref={MARK}", "DELETE"),
+    Bad("delete: a wrong id among right ones", 422, "/id/1", b"", f"/samples?id=c1&id={MARK * 60}", "DELETE"),
+    Bad("batch-delete: neither", 422, "", {}, "/samples/batch-delete"),
+    Bad("batch-delete: both", 422, "", {"ids": ["c1"], "subjects": ["s1"]}, "/samples/batch-delete"),
+    Bad("batch-delete: an empty list", 422, "/ids", {"ids": []}, "/samples/batch-delete"),
+    Bad("batch-delete: a wrong id", 422, "/ids/1", {"ids": ["c1", {MARK: 1}]}, "/samples/batch-delete"),
+    Bad("batch-delete: too many", 413, None, {"ids": ["c1"] * 3001}, "/samples/batch-delete"),
+    Bad("search: no subject", 422, "/subject", {}, "/samples/search"),
+    Bad("search: a wrong limit", 422, "/limit", {"subject": "s1", "limit": MARK}, "/samples/search"),
+    Bad("restore: a foreign file", 422, None, b"XYZZY" * 100, "/snapshot/file", "PUT", {}),
+    Bad("restore: an empty file", 422, None, b"", "/snapshot/file", "PUT", {}),
+    Bad("no such route", 404, None, b"", f"/{MARK}", "GET"),
+    Bad("no such method", 405, None, b"", f"/samples/{MARK}", "POST"),
+]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    service = make_service(directory=tmp_path_factory.mktemp("bad") / "data")
+    with served(service, max_body_bytes=100_000) as client:
+        yield client
+
+
+@pytest.mark.parametrize("bad", CASES, ids=lambda bad: bad.name)
+def test_refused(client: Any, bad: Bad, caplog: pytest.LogCaptureFixture) -> None:
+    before = state(client)
+    with caplog.at_level(logging.INFO):
+        response = client.request(bad.method, bad.path, content=bad.content, headers=bad.headers)
+    assert response.status_code == bad.status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    problem = response.json()
+    assert problem["status"] == bad.status
+    assert problem["type"].startswith("urn:oubli:problem:")
+    assert problem["title"]
+    assert problem["detail"]
+    if bad.pointer is not None:
+        assert bad.pointer in [error["pointer"] for error in problem["errors"]], problem
+    elif "errors" in problem:
+        assert bad.status in (409, 422)
+    said = response.text + str(response.headers) + caplog.text.replace(client_lines(caplog), "")
+    for submitted in (MARK, MARK.lower(), "98765", "987654321", "c1", "s1"):
+        assert submitted not in said, f"{submitted} was repeated: {said}"
+    assert state(client) == before
+
+
+def client_lines(caplog: pytest.LogCaptureFixture) -> str:
+    """What the test's own HTTP client logs: it names the address it calls."""
+    return "\n".join(record.getMessage() for record in caplog.records if record.name.startswith(("httpx", "httpcore")))
+
+
+@pytest.mark.parametrize("cut", [0.1, 0.5, 0.99])
+def test_a_truncated_snapshot_is_refused(client: Any, cut: float) -> None:
+    before = state(client)
+    whole = client.get("/snapshot/file").content
+    response = client.put("/snapshot/file", content=whole[: int(len(whole) * cut)])
+    assert response.status_code == 422
+    assert response.json()["type"].endswith("unreadable-file")
+    assert state(client) == before
+
+
+def test_an_altered_snapshot_is_refused(client: Any) -> None:
+    before = state(client)
+    altered = bytearray(client.get("/snapshot/file").content)
+    altered[-3] ^= 1
+    response = client.put("/snapshot/file", content=bytes(altered))
+    assert response.status_code == 422
+    assert "checksum" in response.json()["detail"]
+    assert state(client) == before
+
+
+def test_a_snapshot_of_a_newer_format_is_refused(client: Any, newer_file: bytes) -> None:
+    before = state(client)
+    response = client.put("/snapshot/file", content=newer_file)
+    assert response.status_code == 422
+    assert "upgrade oubli" in response.json()["detail"]
+    assert state(client) == before
+
+
+def test_a_refused_request_in_an_empty_model(tmp_path: Any) -> None:
+    with served(make_service(forest(0), tmp_path / "data")) as client:
+        before = state(client)
+        assert client.post("/samples", json=sample(features=[MARK, "a", True])).status_code == 422
+        assert state(client) == before

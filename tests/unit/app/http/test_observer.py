@@ -1,0 +1,112 @@
+"""Each request is observed once, with the template of its route, whichever path it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from oubli.app.http.app import create_app
+from oubli.app.http.observer import NOT_ANSWERED, UNKNOWN_ROUTE
+from tests.unit.app.http.connections import hosting, request
+from tests.unit.app.support import make_service, make_settings, samples, served
+
+ONE_ROW = json.dumps({"instances": [[1, "a", True]]}).encode()
+ONE_SAMPLE = json.dumps(samples(1)).encode()
+REF = "6f75626c-692d-4a6f-8273-2d6279206b65"
+
+Seen = list[tuple[str, str, int]]
+
+
+class Noting:
+    """An observer that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.seen: Seen = []
+
+    def __call__(self, method: str, route: str, status: int, seconds: float) -> None:
+        assert 0 <= seconds < 600
+        self.seen.append((method, route, status))
+
+
+FAST: list[tuple[bytes, tuple[str, str, int]]] = [
+    (request("POST", "/predict", ONE_ROW), ("POST", "/predict", 200)),
+    (request("POST", "/samples", ONE_SAMPLE), ("POST", "/samples", 201)),
+    (request("POST", "/samples", ONE_SAMPLE), ("POST", "/samples", 200)),
+    (request("DELETE", "/samples/n0"), ("DELETE", "/samples/{id}", 200)),
+]
+ORDINARY: list[tuple[bytes, tuple[str, str, int]]] = [
+    (request("POST", "/predict", b"{"), ("POST", "/predict", 400)),
+    (request("DELETE", "/samples/nobody"), ("DELETE", "/samples/{id}", 200)),
+    (request("DELETE", f"/samples/c1?ref={REF}"), ("DELETE", "/samples/{id}", 200)),
+    (request("GET", "/samples/c2"), ("GET", "/samples/{id}", 200)),
+    (request("GET", f"/erasures/{REF}"), ("GET", "/erasures/{id}", 404)),
+    (request("GET", "/nowhere"), ("GET", UNKNOWN_ROUTE, 404)),
+    (request("PATCH", "/samples"), ("PATCH", "/samples", 405)),
+]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize(("asked", "path"), [(FAST, "fast"), (ORDINARY, "ordinary")])
+def test_each_request_is_observed_once(tmp_path: Path, asked, path: str, durable: bool) -> None:
+    async def work() -> None:
+        noting = Noting()
+        service = make_service(directory=tmp_path / "data" if durable else None)
+        async with hosting(service, observer=noting) as host:
+            ready = len(noting.seen)
+            n_fast = 0
+            answer = host.hot.answer
+
+            def counting(*arguments):
+                nonlocal n_fast
+                answered = answer(*arguments)
+                n_fast += answered is not None
+                return answered
+
+            host.hot.answer = counting
+            connection = host.connect()
+            for sent, _ in asked:
+                connection.send(sent)
+                await host.settle()
+            assert noting.seen[ready:] == [expected for _, expected in asked]
+            assert n_fast == (len(asked) if path == "fast" else 0)
+
+    asyncio.run(work())
+
+
+def test_a_request_that_is_refused_at_the_door_has_no_route() -> None:
+    noting = Noting()
+    with served(make_service(), observer=noting) as client:
+        noting.seen.clear()
+        assert client.get("/model", headers={"Host": "elsewhere"}).status_code == 421
+        assert noting.seen == [("GET", UNKNOWN_ROUTE, 421)]
+
+
+def test_a_client_that_goes_away_is_observed() -> None:
+    noting = Noting()
+    app = create_app(make_settings(), make_service(), noting)
+
+    async def gone() -> dict[str, str]:
+        return {"type": "http.disconnect"}
+
+    async def nowhere(message: object) -> None:
+        raise AssertionError(message)
+
+    headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json"), (b"content-length", b"9")]
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/predict",
+        "raw_path": b"/predict",
+        "query_string": b"",
+        "root_path": "",
+        "headers": headers,
+        "http_version": "1.1",
+        "scheme": "http",
+        "server": ("127.0.0.1", 80),
+        "client": ("127.0.0.1", 1),
+    }
+    asyncio.run(app(scope, gone, nowhere))
+    assert noting.seen == [("POST", "/predict", NOT_ANSWERED)]

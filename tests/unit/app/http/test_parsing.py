@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from oubli.app.http.parsing import (
+    Reader,
+    explain,
+    one_value,
+    parse_id,
+    parse_limit,
+    parse_names,
+    parse_query,
+    parse_ref,
+)
+from oubli.app.http.problems import ProblemError
+from oubli.app.service.results import KEEP, Replacement
+from oubli.core.errors import InputError
+from tests.unit.app.support import CLASSES
+
+NOW_MS = 1_900_000_000_000  # in March 2030
+READER = Reader(CLASSES, max_rows=3, max_depth=8, now_ms=lambda: NOW_MS)
+SAMPLE = {"features": [1, "a", True], "label": "yes"}
+UUID = "123e4567-e89b-12d3-a456-426614174000"
+
+
+def refused(function, *arguments):
+    with pytest.raises(ProblemError) as caught:
+        function(*arguments)
+    assert "SECRET" not in str(caught.value.content())
+    return caught.value
+
+
+def places(function, *arguments):
+    return [pointer for pointer, _ in refused(function, *arguments).errors]
+
+
+def dumps(content):
+    return orjson.dumps(content)
+
+
+def test_rows_are_put_in_feature_order():
+    sent = [[1, "a", True], {"member": None, "job": "b", "age": 2}]
+    assert READER.instances(dumps({"instances": sent})) == sent
+    assert READER.rows(sent) == [[1, "a", True], [2, "b", None]]
+    plain = [[1, "a", True], [2, "b", False]]
+    assert READER.rows(plain) is plain
+
+
+@pytest.mark.parametrize(
+    ("features", "pointers"),
+    [
+        ([1, "a"], ["/instances/1"]),
+        ([1, "a", True, "SECRET"], ["/instances/1"]),
+        ("SECRET", ["/instances/1"]),
+        (None, ["/instances/1"]),
+        ({"age": 1, "job": "SECRET"}, ["/instances/1/member"]),
+        ({"age": 1, "job": "a", "member": True, "SECRET": 1}, ["/instances/1"]),
+        ({"age": 1, "SECRET": "a"}, ["/instances/1", "/instances/1/job", "/instances/1/member"]),
+    ],
+)
+def test_wrong_features_are_named_by_place(features, pointers):
+    assert places(READER.rows, [[1, "a", True], features]) == pointers
+
+
+@pytest.mark.parametrize(
+    ("content", "pointers"),
+    [
+        ([], [""]),
+        ("SECRET", [""]),
+        ({}, ["/instances"]),
+        ({"instances": []}, ["/instances"]),
+        ({"instances": {"SECRET": 1}}, ["/instances"]),
+        ({"instances": None}, ["/instances"]),
+        ({"instances": [[1, "a", True]], "SECRET": 1}, [""]),
+    ],
+)
+def test_wrong_bodies_are_named_by_place(content, pointers):
+    assert places(READER.instances, dumps(content)) == pointers
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b'{"instances": [NaN]}', b'{"instances": [1e999]}', b'{"a": "\xff"}', b"\xff", b"[Infinity]"]
+)
+def test_broken_json_is_told_apart(body):
+    assert refused(READER.instances, body).kind.slug == "broken-json"
+
+
+@pytest.mark.parametrize("depth", [9, 500, 5000])
+def test_deep_json_is_refused_wherever_it_is(depth):
+    deep = b"[" * depth + b"]" * depth
+    for before, after in ((b"", b""), (b'{"x": ', b"}"), (b'{"instances": {"x": ', b"}}"), (b'{"instances": [', b"]}")):
+        body = before + deep + after
+        problem = refused(lambda body=body: READER.rows(READER.instances(body)))
+        assert "nested too deeply: at most 8 levels" in str(problem.content())
+
+
+def test_too_many_rows_are_refused():
+    problem = refused(READER.instances, dumps({"instances": [[1, "a", True]] * 4}))
+    assert problem.kind.status == 413
+    assert "has 4 instances, at most 3" in problem.detail
+
+
+def test_samples_are_read_column_by_column():
+    named = {"member": 1, "job": None, "age": 3}
+    sent = [SAMPLE, {**SAMPLE, "id": 7, "subject": 8, "readd": True}, {**SAMPLE, "features": named}]
+    samples, returned = READER.samples(dumps({"samples": sent}))
+    assert returned == sent
+    assert samples.rows == [[1, "a", True], [1, "a", True], [3, None, 1]]
+    assert samples.labels == ["yes"] * 3
+    assert samples.ids == [None, "7", None]
+    assert samples.subjects == [None, "8", None]
+
+
+@pytest.mark.parametrize(
+    ("sample", "pointers"),
+    [
+        ("SECRET", ["/samples/0"]),
+        ({"features": [1, "a", True]}, ["/samples/0/label"]),
+        ({"label": "SECRET"}, ["/samples/0/features"]),
+        ({**SAMPLE, "SECRET": 1}, ["/samples/0"]),
+        ({**SAMPLE, "expires_at": "2030-01-01T00:00:00Z"}, ["/samples/0/expires_at"]),
+        ({**SAMPLE, "readd": "yes"}, ["/samples/0/readd"]),
+        ({**SAMPLE, "id": ""}, ["/samples/0/id"]),
+        ({**SAMPLE, "id": "SECRET" * 50}, ["/samples/0/id"]),
+        ({**SAMPLE, "id": 1.5}, ["/samples/0/id"]),
+        ({**SAMPLE, "id": True}, ["/samples/0/id"]),
+        ({**SAMPLE, "id": ["SECRET"]}, ["/samples/0/id"]),
+        ({**SAMPLE, "subject": "SECRET" * 50}, ["/samples/0/subject"]),
+        ({**SAMPLE, "features": [1]}, ["/samples/0/features"]),
+        ({**SAMPLE, "features": {"age": 1, "job": 2}}, ["/samples/0/features/member"]),
+    ],
+)
+def test_wrong_samples_are_named_by_place(sample, pointers):
+    assert places(READER.samples, dumps({"samples": [sample]})) == pointers
+
+
+def test_an_id_may_occur_once_in_a_request():
+    sent = [{**SAMPLE, "id": "7"}, {**SAMPLE, "id": "SECRET"}, {**SAMPLE, "id": 7}]
+    assert places(READER.samples, dumps({"samples": sent})) == ["/samples/2/id"]
+
+
+def test_replacements():
+    row = [1, "a", True]
+    assert READER.replacement(dumps(SAMPLE), "7") == (Replacement("7", row, "yes", KEEP, KEEP), row)
+    assert READER.replacement(dumps({**SAMPLE, "subject": None, "id": 7}), "7")[0].subject is None
+    assert READER.replacement(dumps({**SAMPLE, "subject": "p"}), "7")[0].subject == "p"
+    assert READER.replacement(dumps({**SAMPLE, "expires_at": None}), "7")[0].expires is None
+    later = {**SAMPLE, "expires_at": "2031-01-01T00:00:00Z"}
+    assert READER.replacement(dumps(later), "7")[0].expires == 1_924_992_000_000
+    assert places(READER.replacement, dumps({**SAMPLE, "id": "SECRET"}), "7") == ["/id"]
+    assert places(READER.replacement, dumps({"label": "SECRET"}), "7") == ["/features"]
+    assert places(READER.replacement, dumps({"features": [1, "a", True]}), "7") == ["/label"]
+    assert places(READER.replacement, dumps({**SAMPLE, "expires_at": 1}), "7") == ["/expires_at"]
+    assert places(READER.replacement, dumps({**SAMPLE, "readd": True}), "7") == [""]
+
+
+def test_targets():
+    assert READER.targets(dumps({"ids": [7, "a"]})) == (["7", "a"], None, None)
+    assert READER.targets(dumps({"subjects": ["p"], "ref": UUID.upper()})) == (None, ["p"], UUID)
+    assert places(READER.targets, dumps({})) == [""]
+    assert places(READER.targets, dumps({"ids": ["SECRET"], "subjects": ["SECRET"]})) == [""]
+    assert places(READER.targets, dumps({"ids": []})) == ["/ids"]
+    assert places(READER.targets, dumps({"ids": ["a", 1.5]})) == ["/ids/1"]
+    assert places(READER.targets, dumps({"ids": ["a"], "ref": "SECRET"})) == ["/ref"]
+    assert refused(READER.targets, dumps({"ids": list("abcd")})).kind.status == 413
+
+
+def test_core_errors_are_explained_by_place():
+    def one(error, sent):
+        [(pointer, rule)] = explain(error, lambda row: ("samples", row, "features"), sent, CLASSES).errors
+        return pointer, rule
+
+    listed, named = [[1, "a", True]] * 2, [{"age": 1, "job": "a", "member": True}] * 2
+    wrong = InputError("must be a number", row=1, field="job", value="SECRET")
+    assert one(wrong, listed) == ("/samples/1/features/1", "(feature 'job') must be a number")
+    assert one(wrong, named) == ("/samples/1/features/job", "must be a number")
+    assert one(InputError("is wrong", row=1, field="income"), listed) == ("/samples/1/label", "is wrong")
+    assert one(InputError("is wrong", row=1, field="id"), listed) == ("/samples/1/id", "is wrong")
+    assert one(InputError("is wrong", row=1), listed) == ("/samples/1/features", "is wrong")
+    assert one(InputError("is wrong"), listed) == ("", "is wrong")
+
+
+def test_queries_are_strict():
+    assert parse_query(b"id=a%2Fb&id=c+d&&ref=", ("id", "ref")) == {"id": ["a/b", "c d"], "ref": [""]}
+    assert places(parse_query, b"SECRET=1", ("id",)) == [""]
+    assert places(parse_query, b"id=%ff", ("id",)) == [""]
+    assert one_value({"ref": ["a"]}, "ref") == "a"
+    assert one_value({}, "ref") is None
+    assert places(one_value, {"ref": ["SECRET", "b"]}, "ref") == ["/ref"]
+    assert places(parse_names, ["a", ""], "id") == ["/id/1"]
+
+
+def test_ids_in_paths_are_any_text():
+    assert parse_id(b"/samples/a%2Fb/c%20d%0A", b"/samples/") == "a/b/c d\n"
+    assert parse_id(b"/samples/%C3%A9", b"/samples/") == "é"
+    assert places(parse_id, b"/samples/%FF", b"/samples/") == [""]
+    assert places(parse_id, b"/samples/" + b"x" * 257, b"/samples/") == ["/id"]
+
+
+@pytest.mark.parametrize("value", ["SECRET", "", UUID[:-1], UUID.replace("-", ""), f"{{{UUID}}}", 7, "g" * 36])
+def test_a_case_number_is_a_uuid(value):
+    assert places(parse_ref, value, "/ref") == ["/ref"]
+
+
+def test_limits():
+    assert parse_limit(None, 100, 50) == 50
+    assert parse_limit("7", 100, 50) == 7
+    assert parse_limit(7, 100, 50) == 7
+    for value in ("0", "51", "-1", "1.5", "", "x", "٣", 0, 51, 1.0, True, [7]):
+        assert places(parse_limit, value, 100, 50) == ["/limit"]
+
+
+def test_error_texts_of_core_hold_rules_only():
+    error = InputError("must be a number", row=0, field="age", value="SECRET")
+    problem = explain(error, lambda row: ("instances", row), [[1, 2, 3]], CLASSES)
+    assert "SECRET" not in str(problem.content())

@@ -1,0 +1,170 @@
+"""Ledgers that are older than what has been seen: a newer one taken in, or gone on without."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from pathlib import Path
+
+import orjson
+import pytest
+
+from oubli.app.errors import StartError
+from oubli.app.ledger.database import LedgerDatabase, LedgerGapError
+from oubli.app.ledger.entries import make_entry
+from oubli.app.ledger.ledger import Ledger
+from oubli.app.ledger.verify import check_ledger, check_receipt
+from tests.unit.app.ledger.support import WholeLedger, as_objects, in_time, make_ledger, write_lines
+
+
+@pytest.fixture
+def outdated(tmp_path: Path) -> tuple[WholeLedger, WholeLedger]:
+    """A ledger, and the same as it was some erasures before."""
+    ledger = make_ledger(tmp_path / "new" if (tmp_path / "new").mkdir() is None else None)
+    ledger.erased(ledger.unlearned("a"))
+    ledger.store.flush()
+    shutil.copytree(tmp_path / "new", tmp_path / "old")
+    ref = str(uuid.uuid4())
+    ledger.erased(ledger.unlearned("b", ref=ref), ledger.unlearned("c", kind="rectification"))
+    ledger.unlearned("d")
+    return ledger, make_ledger(tmp_path / "old")
+
+
+def held(store: LedgerDatabase) -> tuple:
+    """What an adopted ledger has to know, numbers of the journal aside."""
+    entries = store.entries(0, 10**6)
+    receipts = [entry["receipt"] for entry in entries if entry["type"] == "unlearned"]
+    return (
+        entries,
+        [store.receipt(name, in_time) for name in receipts],
+        [(one.receipt_id, one.acknowledged_ms, one.n_samples) for one in store.pending()],
+        store.recently_erased(0),
+        store.erased_since(list("abcdef"), 1),
+    )
+
+
+def test_a_newer_ledger_is_taken_in_with_receipts_and_hashes(outdated, tmp_path):
+    new, old = outdated
+    head = new.store.head()
+    assert old.store.relation_to(head.index, head.hash) == "older"
+    path = write_lines(tmp_path / "newer.jsonl", new.entries())
+    assert old.store.adopt(path) == new.store.head().index - 3
+    assert held(old.store) == held(new.store)
+    assert old.store.erased_since(list("abcdef"), 1) == {"b": "deletion", "c": "rectification", "d": "deletion"}
+    assert old.store.relation_to(head.index, head.hash) == "same or newer"
+    old.reopen()
+    assert held(old.store) == held(new.store)
+    assert old.store.adopt(path) == 0
+    old.unlearned("e")
+    check_ledger(old.entries())
+
+
+def test_pages_and_parts_will_do(outdated, tmp_path):
+    new, old = outdated
+    entries = new.entries()
+    pages = [{"entries": entries[2:5], "next": "x"}, {"entries": entries[5:], "next": None}]
+    path = write_lines(tmp_path / "pages.jsonl", pages)
+    path.write_bytes(b"\n" + path.read_bytes() + b"\n  \n")
+    old.store.adopt(path)
+    assert old.entries() == entries
+
+
+def test_the_journal_goes_on_after_an_adopted_ledger(outdated, tmp_path):
+    new, old = outdated
+    path = write_lines(tmp_path / "newer.jsonl", new.entries())
+    last = new.unlearned("late")
+    old.store.adopt(path)
+    # Some records are in the downloaded ledger, the last is not.
+    old.store.fold_many(new.records)
+    assert held(old.store) == held(new.store)
+    assert old.now_of(last) == last
+
+
+@pytest.mark.parametrize("how", ["changed", "dropped", "swapped", "gap", "fork", "strange", "no entry", "not JSON"])
+def test_what_does_not_go_on_from_here_is_refused(how, outdated, tmp_path):
+    new, old = outdated
+    before, entries = held(old.store), as_objects(new.entries())
+    if how == "changed":
+        entries[5]["kind"] = "expiry"
+    elif how == "dropped":
+        del entries[5]
+    elif how == "swapped":
+        entries[5], entries[6] = entries[6], entries[5]
+    elif how == "gap":
+        entries = entries[5:]
+    elif how == "fork":
+        other = make_ledger(None)
+        other.erased(other.unlearned("x"), other.unlearned("y"))
+        entries = other.entries()
+    elif how == "strange":
+        entries.append(make_entry(new.store.head(), "unlearned", entries[-1]["at"], {"receipt": "Ada"}))
+    elif how == "no entry":
+        entries.append(["x"])
+    path = write_lines(tmp_path / "newer.jsonl", entries)
+    if how == "not JSON":
+        path.write_bytes(path.read_bytes() + b"{")
+    with pytest.raises(StartError, match="ledger"):
+        old.store.adopt(path)
+    assert held(old.store) == before, "all or nothing"
+
+
+def test_an_adopted_receipt_takes_no_free_text(outdated, tmp_path):
+    new, old = outdated
+    template = next(entry for entry in as_objects(new.entries()) if entry["type"] == "unlearned")
+    fields = {name: template[name] for name in template if name not in ("index", "previous", "type", "at", "hash")}
+    entry = make_entry(new.store.head(), "unlearned", new.entries()[-1]["at"], {**fields, "ref": "Case of Ada"})
+    with pytest.raises(StartError, match="not one of Oubli"):
+        old.store.adopt(write_lines(tmp_path / "newer.jsonl", [*new.entries(), entry]))
+
+
+def test_a_missing_file(outdated, tmp_path):
+    with pytest.raises(StartError, match="cannot be read"):
+        outdated[1].store.adopt(tmp_path / "none")
+
+
+def test_a_journal_that_does_not_follow_is_refused_with_what_can_be_done(outdated):
+    new, old = outdated
+    before = held(old.store)
+    with pytest.raises(LedgerGapError) as caught:
+        old.store.fold_many(new.records[-1:])
+    assert "--ledger" in str(caught.value)
+    assert "--accept-missing-erasures" in str(caught.value)
+    assert held(old.store) == before
+    assert old.store.applied_seq() == 2
+
+
+def test_going_on_without_what_is_missing(outdated, tmp_path):
+    """Entries between are gone; the journal still has the last erasure, `d`, and one that was finished."""
+    new, old = outdated
+    lost_head = new.store.head()
+    given = new.unlearned("e")
+    new.erased(given)
+    tail = new.records[-3:]
+    old.store.fold_many(tail, across_gap=True)
+    auditor = Ledger.of(old.store, old.keys, lambda: new.now)
+    accepted = (tail[-1][0] + 1, auditor.event("accepted-missing-erasures", {"snapshot_index": lost_head.index}))
+    old.store.fold_many([accepted])
+    # What the journal told is known: who was erased, and the receipts as they were given.
+    assert old.store.erased_since(list("abcdef"), 0) == {"a": "deletion", "d": "deletion", "e": "deletion"}
+    assert len(old.store.recently_erased(0)) == 3
+    assert [one.n_samples for one in old.store.pending()] == [1]
+    assert old.now_of(given) == new.now_of(given)
+    assert old.store.relation_to(lost_head.index, lost_head.hash) == "same or newer"
+    assert old.store.relation_to(lost_head.index + 9, "0" * 64) == "older"
+    # Folding again changes nothing, and the ledger that results is a whole chain of its own.
+    before = held(old.store)
+    old.store.fold_many([*tail, accepted], across_gap=True)
+    old.reopen()
+    old.store.fold_many([*tail, accepted])
+    assert held(old.store) == before
+    old.now = new.now
+    later = old.unlearned("f")
+    path = write_lines(tmp_path / "ledger.jsonl", old.entries())
+    ledger = check_ledger(orjson.loads(line) for line in path.read_bytes().splitlines())
+    for receipt in (given, old.now_of(given), later):
+        check_receipt(receipt.content(), ledger)
+    assert [entry["type"] for entry in old.entries()][-5:] == [
+        *["carried-over"] * 3,
+        "accepted-missing-erasures",
+        "unlearned",
+    ]

@@ -1,0 +1,169 @@
+"""Files as a crash leaves them: copied at any time, cut, flipped, replaced."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from oubli.app.errors import StartError
+from oubli.app.ledger.database import LedgerDatabase
+from oubli.app.ledger.entries import EMPTY
+from oubli.app.ledger.file import LedgerDamagedError
+from oubli.app.ledger.keys import LedgerKeys
+from tests.unit.app.ledger.support import WholeLedger, in_time, make_ledger
+
+NAMES = ("ledger.sqlite", "ledger.sqlite-wal")
+
+
+def copied(ledger: WholeLedger, folder: Path) -> Path:
+    folder.mkdir()
+    assert ledger.path is not None
+    for name in NAMES:
+        path = ledger.path.with_name(name)
+        if path.exists():
+            shutil.copy(path, folder)
+    return folder / "ledger.sqlite"
+
+
+def long_story(ledger: WholeLedger, n: int) -> None:
+    for i in range(n):
+        receipts = [ledger.unlearned(f"{i}-{j}") for j in range(3)]
+        ledger.erased(*receipts[:2])
+        if i % 7 == 3:
+            ledger.event("export", model_version=ledger.version)
+
+
+def test_a_copy_at_any_time_goes_on_to_the_same_end(tmp_path):
+    ledger = make_ledger(tmp_path)
+    copies = []
+    for i in range(12):
+        long_story(ledger, 1)
+        if i == 6:
+            ledger.store.flush()
+        copies.append((copied(ledger, tmp_path / str(i)), ledger.store.applied_seq(), ledger.store.head()))
+    end = list(ledger.store._connection.iterdump())
+    for path, seq, head in copies:
+        store = LedgerDatabase(path, ledger.keys)
+        assert (store.applied_seq(), store.head()) == (seq, head)
+        store.fold_many(ledger.records)
+        assert list(store._connection.iterdump()) == end
+        store.close()
+
+
+@pytest.mark.parametrize("cut", [0, 1, 32, 100, 4096, 10_000, 20_000])
+def test_a_log_that_was_cut_off_is_made_up_for_by_the_journal(cut, tmp_path):
+    ledger = make_ledger(tmp_path)
+    long_story(ledger, 4)
+    ledger.store.flush()
+    flushed = ledger.store.applied_seq()
+    long_story(ledger, 4)
+    path = copied(ledger, tmp_path / "copy")
+    log = path.with_name("ledger.sqlite-wal")
+    log.write_bytes(log.read_bytes()[:cut])
+    store = LedgerDatabase(path, ledger.keys)
+    assert flushed <= store.applied_seq() <= ledger.store.applied_seq()
+    store.fold_many(ledger.records)
+    assert list(store._connection.iterdump()) == list(ledger.store._connection.iterdump())
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from tests.unit.app.ledger.support import make_ledger
+ledger = make_ledger(Path(sys.argv[1]))
+sys.stdout.write("begun\\n")
+sys.stdout.flush()
+while True:
+    receipts = [ledger.unlearned(f"{len(ledger.records)}-{j}") for j in range(3)]
+    ledger.erased(*receipts)
+    sys.stdout.write(f"{ledger.store.applied_seq()}\\n")
+    sys.stdout.flush()
+"""
+
+
+def test_killed_while_it_writes(tmp_path):
+    """What was folded before the kill is there after it."""
+    for attempt in range(3):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        with subprocess.Popen([sys.executable, "-c", KILLED, folder], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            lines = [process.stdout.readline() for _ in range(10 + 7 * attempt)]
+            os.kill(process.pid, signal.SIGKILL)
+            lines += process.stdout.readlines()
+        folded = int([line for line in lines if line.endswith("\n")][-1])
+        ledger = make_ledger(folder)
+        assert folded <= ledger.store.applied_seq() <= folded + 4
+        assert len(ledger.entries()) == ledger.store.applied_seq() + 1
+        ledger.unlearned("after")
+        assert ledger.store.head() == ledger.auditor.head
+
+
+def test_every_flipped_byte_is_found_or_changes_nothing(tmp_path):
+    ledger = make_ledger(tmp_path)
+    long_story(ledger, 2)
+    ledger.store.flush()
+    path = copied(ledger, tmp_path / "copy")
+    sound = path.read_bytes()
+    whole = list(ledger.store._connection.iterdump())
+    n_found = 0
+    for place in range(0, len(sound), 97):
+        changed = bytearray(sound)
+        changed[place] ^= 4
+        for name in NAMES:
+            path.with_name(name).unlink(missing_ok=True)
+        path.write_bytes(changed)
+        try:
+            store = LedgerDatabase(path, ledger.keys)
+        except StartError:
+            n_found += 1
+            continue
+        # Which keys were told is no more than a memory: one that is not known is told again.
+        assert [line for line in store._connection.iterdump() if "signing_keys" not in line] == [
+            line for line in whole if "signing_keys" not in line
+        ]
+        store.close()
+    assert n_found > 20
+
+
+@pytest.mark.parametrize("damage", ["cut in half", "empty", "another file"])
+def test_a_file_that_is_no_ledger_is_refused_and_left_alone(damage, tmp_path):
+    ledger = make_ledger(tmp_path)
+    long_story(ledger, 20)
+    ledger.store.close()
+    path = tmp_path / "ledger.sqlite"
+    whole = path.read_bytes()
+    content = {"cut in half": whole[: len(whole) // 2], "empty": b"", "another file": b"free text " * 999}[damage]
+    path.write_bytes(content)
+    with pytest.raises(LedgerDamagedError, match="backup"):
+        LedgerDatabase(path, ledger.keys)
+    assert path.read_bytes() == content
+
+
+def test_the_log_of_an_earlier_ledger_is_not_taken_for_the_new_ones(tmp_path):
+    ledger = make_ledger(tmp_path)
+    long_story(ledger, 3)
+    path = copied(ledger, tmp_path / "copy")
+    path.unlink()
+    assert path.with_name("ledger.sqlite-wal").stat().st_size > 0
+    store = LedgerDatabase(path, ledger.keys)
+    assert (store.head(), store.applied_seq(), store.pending()) == (EMPTY, 0, [])
+
+
+def test_a_ledger_that_cannot_be_written_is_refused(tmp_path):
+    with pytest.raises(StartError, match="cannot be"):
+        LedgerDatabase(tmp_path / "none" / "ledger.sqlite", LedgerKeys(None))
+
+
+def test_the_file_is_for_its_owner_only(tmp_path):
+    ledger = make_ledger(tmp_path)
+    receipt = ledger.unlearned("a")
+    for name in NAMES:
+        assert (tmp_path / name).stat().st_mode & 0o077 == 0
+    assert ledger.store.receipt(receipt.id, in_time) == receipt

@@ -1,0 +1,350 @@
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import uuid
+from dataclasses import replace
+from functools import partial
+
+import orjson
+import pytest
+
+from oubli.app.errors import StartError, StorageError
+from oubli.app.ledger.database import LedgerDatabase
+from oubli.app.ledger.entries import IdempotencyRecord, with_idempotency
+from oubli.app.ledger.key_files import is_signed
+from oubli.app.times import to_text
+from oubli.core.errors import FileError
+from tests.unit.app.ledger.support import DEADLINE, START, WholeLedger, in_time, make_ledger
+
+
+@pytest.fixture(params=["memory", "file"])
+def ledger(request, tmp_path) -> WholeLedger:
+    return make_ledger(tmp_path if request.param == "file" else None)
+
+
+def content_of(ledger: WholeLedger) -> tuple:
+    """Everything that can be asked."""
+    receipts = [entry["receipt"] for entry in ledger.entries() if entry["type"] == "unlearned"]
+    store = ledger.store
+    return (
+        ledger.entries(),
+        [store.receipt(name, in_time) for name in receipts],
+        store.pending(),
+        store.head(),
+        store.applied_seq(),
+        store.recently_erased(0),
+    )
+
+
+def check_signed(ledger: WholeLedger, receipt) -> None:
+    keys = {key.id: key.public for key in ledger.keys._signing}
+    assert is_signed(keys[receipt.key_id], receipt.signature, receipt.signed_form())
+
+
+def test_a_receipt_is_unlearned_then_erased(ledger):
+    given = ledger.unlearned("a")
+    assert ledger.now_of(given) == given
+    ledger.erased(given)
+    erased = ledger.now_of(given)
+    assert (erased.status, erased.erased_at, erased.overdue) == ("erased", to_text(ledger.now), False)
+    assert (erased.ledger_index, erased.ledger_head) == (ledger.auditor.head.index, ledger.auditor.head.hash)
+    changed = {name for name, value in erased.content().items() if value != given.content()[name]}
+    assert changed == {"status", "erased_at", "ledger_index", "ledger_head", "signature"}
+    check_signed(ledger, given)
+    check_signed(ledger, erased)
+
+
+def test_a_receipt_that_is_erased_stays_as_it_is(ledger):
+    receipt = ledger.unlearned("a")
+    ledger.erased(receipt)
+    first = ledger.now_of(receipt)
+    ledger.now += 10 * DEADLINE
+    ledger.erased(receipt)
+    assert ledger.now_of(receipt) == first
+    assert not first.overdue
+
+
+def test_erased_too_late_is_overdue_for_ever(ledger):
+    on_time = ledger.unlearned("a")
+    late = ledger.unlearned("b", unlearned_at=ledger.now - DEADLINE)
+    ledger.now = START + 10 + DEADLINE - 10
+    ledger.erased(on_time, late)
+    assert [ledger.now_of(one).overdue for one in (on_time, late)] == [False, True]
+    check_signed(ledger, ledger.now_of(late))
+
+
+def test_one_that_waits_too_long_is_overdue_when_it_is_read_and_signed_as_such(ledger):
+    ref = str(uuid.uuid4())
+    receipt = ledger.unlearned("a", ref=ref)
+    for later, overdue in ((0, False), (DEADLINE, False), (DEADLINE + 1, True)):
+        ledger.now = START + 10 + later
+        hashes = ledger.auditor.target_hashes(["a"], "ids")
+        read = [
+            ledger.now_of(receipt),
+            *ledger.store.receipts_of(ref, ledger.is_overdue),
+            ledger.store.last_receipt_of(hashes, ledger.is_overdue),
+        ]
+        assert len(set(read)) == 1
+        assert read[0] == receipt._replace(overdue=overdue, signature=read[0].signature)
+        check_signed(ledger, read[0])
+
+
+def test_an_unknown_receipt(ledger):
+    assert ledger.store.receipt(str(uuid.uuid4()), in_time) is None
+    assert ledger.store.receipts_of(str(uuid.uuid4()), in_time) == []
+
+
+def test_receipts_of_a_case(ledger):
+    ref = str(uuid.uuid4())
+    first = ledger.unlearned("a", ref=ref)
+    ledger.unlearned("b")
+    second = ledger.unlearned("c", ref=ref)
+    assert ledger.store.receipts_of(ref, in_time) == [first, second]
+
+
+def test_the_last_erasure_of_exactly_these_targets(ledger):
+    def last(*names, by="ids"):
+        hashes = ledger.auditor.target_hashes(names, by)
+        return ledger.store.last_receipt_of(hashes, in_time)
+
+    assert last("a") is None
+    both = ledger.unlearned("a", "b")
+    assert last("b", "a") == both
+    assert last("a") is None
+    assert last("a", "b", by="subjects") is None
+    ledger.unlearned(targets=["a", "b"], absent=2)  # found nothing: that is no erasure
+    assert last("a", "b") == both
+    ledger.unlearned("a", kind="rectification")
+    assert last("a") is None
+    expired = ledger.unlearned("a", kind="expiry")
+    assert last("a") == expired
+    ledger.rotate("hashing")
+    assert last("a") == expired
+    again = ledger.unlearned("a", "b")
+    assert last("a", "b") == again
+
+
+def test_pending_ones_are_those_not_erased(ledger):
+    first, second, empty = ledger.unlearned("a", "b"), ledger.unlearned("c"), ledger.unlearned(targets=["x"])
+    waiting = [(one.receipt_id, one.acknowledged_ms, one.seq, one.n_samples) for one in ledger.store.pending()]
+    assert waiting == [(first.id, START + 10, 1, 2), (second.id, START + 20, 2, 1), (empty.id, START + 30, 3, 0)]
+    ledger.erased(first, empty)
+    assert [one.receipt_id for one in ledger.store.pending()] == [second.id]
+
+
+def test_erased_since_a_version(ledger):
+    for kind, names in (("deletion", "ab"), ("rectification", "cd"), ("expiry", "e"), ("deletion", "d")):
+        ledger.unlearned(*names, kind=kind)
+        ledger.rotate("hashing")
+    ids = list("zabcdef")
+    expected = {"a": "deletion", "b": "deletion", "c": "rectification", "d": "deletion", "e": "expiry"}
+    assert ledger.store.erased_since(ids, -1) == ledger.store.erased_since(ids, 0) == expected
+    assert ledger.store.erased_since(ids, 2) == {"d": "deletion", "e": "expiry"}
+    assert ledger.store.erased_since(ids, 4) == {}
+    # Deleted and then rectified counts as deleted too.
+    ledger.unlearned("a", kind="rectification")
+    assert ledger.store.erased_since(["a"], 0) == {"a": "deletion"}
+    assert ledger.store.erased_since(["a"], 4) == {"a": "rectification"}
+
+
+def test_what_a_destroyed_key_has_hashed_cannot_be_restored_past(ledger):
+    ledger.unlearned("a")
+    ledger.rotate("hashing")
+    ledger.unlearned("b")
+    ledger.keys.destroy_hashing_key(ledger.keys.hashing[1].id, None)
+    assert ledger.store.erased_since(["a", "b"], 1) == {"b": "deletion"}
+    with pytest.raises(FileError, match="hashing key is gone"):
+        ledger.store.erased_since(["a", "b"], 0)
+
+
+def test_recently_erased(ledger):
+    ledger.unlearned("a", "b")
+    ledger.event("fit")
+    ledger.unlearned("c", kind="rectification")
+    ledger.unlearned("d", kind="expiry")
+    known = [(ledger.auditor.hashes_of(name)[0], at) for name, at in (("a", 10), ("b", 10), ("d", 40))]
+    expected = [(hashed, START + at) for hashed, at in known]
+    assert ledger.store.recently_erased(0) == expected
+    assert ledger.store.recently_erased(START + 11) == ledger.store.recently_erased(START + 40) == expected[2:]
+    assert ledger.store.recently_erased(START + 41) == []
+
+
+def test_recently_erased_among_many(ledger):
+    for i in range(600):
+        ledger.unlearned(str(i))
+    assert len(ledger.store.recently_erased(0)) == 600
+    found = ledger.store.recently_erased(START + 10 * 301)
+    assert [at for _, at in found] == [START + 10 * i for i in range(301, 601)]
+
+
+def test_pages_of_entries(ledger):
+    for i in range(7):
+        ledger.unlearned(str(i))
+    entries = ledger.entries()
+    assert [entry["index"] for entry in entries] == list(range(1, 9))
+    assert ledger.store.entries(0, 3) + ledger.store.entries(3, 3) + ledger.store.entries(6, 3) == entries
+    assert ledger.store.entries(8, 3) == []
+
+
+def test_requests_that_come_again(ledger):
+    record = IdempotencyRecord("ab" * 16, "cd" * 16, START + 100, 7, 70, 1, 2**52, None)
+    other = replace(record, key="ef" * 16, first_id=None, receipt=str(uuid.uuid4()), expires_ms=START + 50)
+    ledger.record(with_idempotency(b"", record))
+    ledger.record(with_idempotency(ledger.auditor.event("begin", {}), other))
+    assert ledger.store.idempotent(record.key, START) == record
+    assert ledger.store.idempotent(other.key, START) == other
+    assert ledger.store.idempotent("00" * 16, START) is None
+    assert ledger.store.idempotent(other.key, START + 50) is None
+    assert [entry["type"] for entry in ledger.entries()] == ["signing-key", "begin"]
+    ledger.store.forget_idempotent(START + 60)
+    assert ledger.store.idempotent(other.key, 0) is None
+    assert ledger.store.idempotent(record.key, 0) == record
+
+
+@pytest.mark.parametrize(
+    "fields", [{"key": "order of Ada"}, {"body": "Ada"}, {"receipt": "Ada"}, {"first_id": "Ada"}, {"n_new": "x"}]
+)
+def test_a_request_is_kept_as_hashes_and_numbers(ledger, fields):
+    record = IdempotencyRecord("ab" * 16, "cd" * 16, START, 7, 70, 1, None, None)
+    with pytest.raises(StorageError):
+        ledger.store.fold_many([(1, with_idempotency(b"", replace(record, **fields)))])
+    assert ledger.store.applied_seq() == 0
+
+
+def test_folding_again_changes_nothing(ledger):
+    receipt = ledger.unlearned("a")
+    ledger.erased(receipt)
+    ledger.unlearned("b")
+    before = content_of(ledger)
+    ledger.store.fold_many(ledger.records)
+    ledger.store.fold_many([ledger.records[1]])
+    ledger.store.fold_many([])
+    assert content_of(ledger) == before
+
+
+def test_folding_the_journal_gives_the_same_bytes(tmp_path):
+    ledger = make_ledger(tmp_path)
+    for i in range(5):
+        ledger.erased(ledger.unlearned(str(i)), ledger.unlearned(f"{i}x", kind="expiry"))
+    again = LedgerDatabase(None, ledger.keys)
+    again.fold_many(ledger.records)
+    dumped = [list(store._connection.iterdump()) for store in (ledger.store, again)]
+    assert dumped[0] == dumped[1]
+
+
+def test_all_records_are_folded_or_none(ledger):
+    ledger.unlearned("a")
+    before = content_of(ledger)
+    ledger.unlearned("b", fold=False)
+    good, (seq, notes) = ledger.records[-1], (3, ledger.auditor.event("fit", {}))
+    broken = orjson.dumps({"entries": [{**orjson.loads(notes)["entries"][0], "index": 9}]})
+    with pytest.raises(StartError):
+        ledger.store.fold_many([good, (seq, broken)])
+    assert content_of(ledger) == before
+    ledger.store.fold_many([good, (seq, notes)])
+    assert ledger.store.head() == ledger.auditor.head
+
+
+def test_a_disk_that_fails_leaves_the_file_as_it_was(tmp_path):
+    ledger = make_ledger(tmp_path)
+    ledger.unlearned("a")
+    before = content_of(ledger)
+    ledger.store._connection.execute("PRAGMA max_page_count=1")
+    for i in range(200):
+        ledger.unlearned(f"b{i}", fold=False)
+    with pytest.raises(StorageError) as caught:
+        ledger.store.fold_many(ledger.records)
+    assert str(tmp_path) not in str(caught.value)
+    assert content_of(ledger) == before
+    ledger.store._connection.execute("PRAGMA max_page_count=100000")
+    ledger.store.fold_many(ledger.records)
+    assert ledger.store.head() == ledger.auditor.head
+
+
+def test_receipts_of_a_key_that_was_retired_meanwhile_are_signed_by_the_next(tmp_path):
+    ledger = make_ledger(tmp_path)
+    receipt = ledger.unlearned("a")
+    ledger.erased(receipt, fold=False)
+    ledger.keys.rotate("signing")
+    ledger.store.fold_many(ledger.records)
+    erased = ledger.now_of(receipt)
+    assert erased.status == "erased"
+    assert erased.key_id == ledger.keys.signing.id != receipt.key_id
+    check_signed(ledger, erased)
+    assert ledger.now_of(receipt) == erased
+
+
+def test_heads_are_compared(tmp_path):
+    ledger = make_ledger(tmp_path)
+    assert ledger.store.relation_to(0, "0" * 64) == "same or newer"
+    ledger.unlearned("a")
+    seen = ledger.store.head()
+    assert ledger.store.relation_to(seen.index, seen.hash) == "same or newer"
+    ledger.store.flush()
+    shutil.copytree(tmp_path, tmp_path / "old")
+    ledger.unlearned("b")
+    newer = ledger.store.head()
+    assert ledger.store.relation_to(seen.index, seen.hash) == "same or newer"
+    old = make_ledger(tmp_path / "old")
+    assert old.store.relation_to(newer.index, newer.hash) == "older"
+    old.unlearned("c")
+    assert old.store.relation_to(newer.index, newer.hash) == "forked"
+    assert old.store.relation_to(seen.index, seen.hash) == "same or newer"
+
+
+def test_the_highest_time(ledger):
+    assert ledger.store.highest_ms() is None
+    ledger.unlearned("a")
+    assert ledger.store.highest_ms() == START + 10
+    ledger.store.witness(START + 5000)
+    ledger.store.witness(START + 4000)
+    assert ledger.store.highest_ms() == START + 5000
+    ledger.now = START + 9000
+    ledger.event("fit")
+    assert ledger.store.highest_ms() == START + 9010
+
+
+def test_what_is_flushed_is_in_the_file(tmp_path):
+    ledger = make_ledger(tmp_path)
+    receipt = ledger.unlearned("a")
+    ledger.store.flush()
+    assert (tmp_path / "ledger.sqlite-wal").stat().st_size == 0
+    (tmp_path / "alone").mkdir()
+    shutil.copy(tmp_path / "ledger.sqlite", tmp_path / "alone")
+    shutil.copytree(tmp_path / "keys", tmp_path / "alone" / "keys")
+    assert make_ledger(tmp_path / "alone").now_of(receipt) == receipt
+    (mode,) = ledger.store._connection.execute("PRAGMA synchronous").fetchone()
+    assert mode == 1
+
+
+def test_a_second_program_is_refused(tmp_path, monkeypatch):
+    ledger = make_ledger(tmp_path)
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0.1))
+    with pytest.raises(StartError, match="in use"):
+        LedgerDatabase(ledger.path, ledger.keys)
+
+
+def test_a_ledger_of_a_newer_version_is_refused(tmp_path):
+    ledger = make_ledger(tmp_path)
+    ledger.store._connection.execute("PRAGMA user_version=99")
+    with pytest.raises(StartError, match="newer version"):
+        ledger.reopen()
+
+
+def test_the_tables_take_no_free_text(tmp_path):
+    ledger = make_ledger(tmp_path)
+    receipt = ledger.unlearned("a", ref=str(uuid.uuid4()))
+    connection = ledger.store._connection
+    for column, value in (
+        ("ref", "Case of Ada"),
+        ("id", "Ada"),
+        ("kind", "Ada"),
+        ("status", "Ada"),
+        ("targets", "ada@example.org"),
+        ("n_samples", "Ada"),
+        ("seq", "Ada"),
+    ):
+        with pytest.raises(sqlite3.IntegrityError):
+            connection.execute(f"UPDATE receipts SET {column} = ?", (value,))  # noqa: S608 - names of this test
+    assert ledger.now_of(receipt) == receipt

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import uuid
+
+import orjson
+import pytest
+
+from oubli.app.ledger.entries import EMPTY, FIELDS, FIRST_PREVIOUS
+from oubli.app.ledger.key_files import is_signed
+from oubli.app.ledger.keys import LedgerKeys
+from oubli.app.ledger.ledger import Ledger
+from oubli.app.times import to_text
+from tests.unit.app.ledger.support import START, make_ledger
+
+
+def entries_of(notes: bytes) -> list[dict]:
+    return orjson.loads(notes)["entries"]
+
+
+def test_a_receipt_says_what_was_asked_and_is_signed():
+    ledger, ref = make_ledger(), str(uuid.uuid4())
+    receipt = ledger.unlearned(
+        "a", "b", requested=3, absent=1, targets=["a", "b", "c"], ref=ref.upper(), exported=2, kind="expiry"
+    )
+    content = receipt.content()
+    assert tuple(content) == FIELDS
+    assert content == {
+        "id": str(uuid.UUID(receipt.id)),
+        "ref": ref,
+        "kind": "expiry",
+        "status": "unlearned",
+        "guarantee": "exact",
+        "requested": 3,
+        "unlearned": 2,
+        "absent": 1,
+        "exported_snapshots": 2,
+        "model_version": 1,
+        "received_at": to_text(START + 9),
+        "unlearned_at": to_text(START + 10),
+        "erased_at": None,
+        "overdue": False,
+        "key_id": ledger.keys.signing.id,
+        "ledger_index": 2,
+        "ledger_head": ledger.auditor.head.hash,
+        "signature": receipt.signature,
+    }
+    assert is_signed(ledger.keys.signing.public, receipt.signature, receipt.signed_form())
+    assert uuid.UUID(receipt.id).version == 4
+    assert ledger.unlearned("a").id != receipt.id
+
+
+def test_the_first_entry_tells_the_signing_key(tmp_path):
+    ledger = make_ledger(tmp_path)
+    ledger.unlearned("a")
+    key, unlearned = ledger.entries()
+    assert (key["index"], key["previous"], key["type"]) == (1, FIRST_PREVIOUS, "signing-key")
+    assert {"key_id", "algorithm", "public_key"} <= ledger.auditor.public_keys()[0].keys() & key.keys()
+    assert (unlearned["index"], unlearned["previous"], unlearned["type"]) == (2, key["hash"], "unlearned")
+    ledger.unlearned("b")
+    ledger.reopen()
+    ledger.unlearned("c")
+    assert [entry["type"] for entry in ledger.entries()].count("signing-key") == 1
+
+
+def test_a_new_signing_key_is_told_once_it_is_used(tmp_path):
+    ledger = make_ledger(tmp_path)
+    ledger.unlearned("a")
+    ledger.keys.rotate("signing")
+    ledger.reopen()
+    ledger.unlearned("b")
+    ledger.unlearned("c")
+    told = [entry["key_id"] for entry in ledger.entries() if entry["type"] == "signing-key"]
+    assert told == [key["key_id"] for key in reversed(ledger.auditor.public_keys())]
+
+
+def test_what_was_taken_back_never_was():
+    ledger = make_ledger()
+    assert ledger.auditor.head == EMPTY
+    first = ledger.auditor.event("begin", {})
+    ledger.auditor.rewind(EMPTY)
+    second = ledger.auditor.event("begin", {})
+    assert first == second, "the signing key is told again"
+    ledger.record(second)
+    head = ledger.auditor.head
+    ledger.unlearned("a", fold=False)
+    ledger.records.pop()
+    ledger.auditor.rewind(head)
+    receipt = ledger.unlearned("b")
+    assert receipt.ledger_index == head.index + 1
+    assert [entry["type"] for entry in ledger.entries()] == ["signing-key", "begin", "unlearned"]
+
+
+def test_hashes_are_keyed_and_do_not_depend_on_the_order():
+    one, other = (Ledger(EMPTY, LedgerKeys(None), lambda: START) for _ in range(2))
+    assert one.hashes_of("7") != other.hashes_of("7")
+    assert one.hashes_of("7") != one.hashes_of("007")
+    assert one.target_hashes(["a", "b", "a"], "ids") == one.target_hashes(["b", "a"], "ids")
+    different = [
+        one.target_hashes(["a"], "ids"),
+        one.target_hashes(["a"], "subjects"),
+        one.target_hashes(["ab"], "ids"),
+        one.target_hashes(["a", "b"], "ids"),
+        one.target_hashes(["a\0b"], "ids"),
+        one.target_hashes(["a\0", "b"], "ids"),
+        one.hashes_of("a"),
+        (one.hash_text("a"),),
+    ]
+    assert len(set(different)) == len(different)
+    assert all(len(bytes.fromhex(known)) == 16 for (known,) in different)
+
+
+def test_hashes_under_every_key_the_current_one_first():
+    ledger = make_ledger()
+    before = ledger.auditor.hashes_of("a"), ledger.auditor.target_hashes(["a"], "subjects")
+    ledger.rotate("hashing")
+    for known, old in zip(
+        (ledger.auditor.hashes_of("a"), ledger.auditor.target_hashes(["a"], "subjects")), before, strict=True
+    ):
+        assert known[0] not in old
+        assert known[1:] == old
+
+
+def test_one_entry_for_a_whole_pass():
+    ledger = make_ledger()
+    receipts = [ledger.unlearned(name) for name in "abc"]
+    before = ledger.auditor.head.index
+    ledger.erased(*receipts)
+    (entry,) = ledger.store.entries(before, 9)
+    assert (entry["type"], entry["receipts"]) == ("erased", [receipt.id for receipt in receipts])
+    assert "kind" not in entry
+
+
+def test_times_never_run_back_and_nothing_is_received_after_it_was_done(tmp_path):
+    ledger = make_ledger(tmp_path)
+    ledger.unlearned("a")
+    late = ledger.now
+    ledger.now -= 3_600_000
+    ledger.event("fit", model_version=7)
+    receipt = ledger.unlearned("b", received_at=late, unlearned_at=ledger.now)
+    assert receipt.received_at == receipt.unlearned_at == to_text(ledger.now - 10)
+    times = [entry["at"] for entry in ledger.entries()]
+    assert times == sorted(times)
+    assert times[-1] == to_text(late)
+    ledger.reopen()
+    ledger.event("fit")
+    assert ledger.entries()[-1]["at"] == to_text(late)
+
+
+def test_without_a_clock_it_has_one_that_believes_no_leap():
+    ledger = make_ledger()
+    ledger.event("begin")
+    # The machine's clock is days ahead of what is written down here.
+    ledger.record(Ledger.of(ledger.store, ledger.keys).event("later", {}))
+    (*_, last) = ledger.entries()
+    assert ledger.now <= ledger.store.highest_ms() < ledger.now + 60_000
+    assert last["type"] == "later"
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("restore", {"who": "Ada Lovelace"}),
+        ("restore", {"who": "ada@example.org"}),
+        ("restore", {"what": "a\nb"}),
+        ("restore", {"what": ""}),
+        ("restore", {"hash": "0"}),
+        ("restore", {"at": 7}),
+        ("Free text", {}),
+        ("unlearned", {}),
+        ("erased", {}),
+        ("signing-key", {}),
+        ("carried-over", {}),
+    ],
+)
+def test_no_free_text_goes_into_the_ledger(kind, fields):
+    ledger = make_ledger()
+    with pytest.raises(ValueError, match="an event"):
+        ledger.auditor.event(kind, fields)
+    assert ledger.auditor.head == EMPTY
+
+
+@pytest.mark.parametrize("ref", ["Case of Ada Lovelace", "", "ada@example.org", "0" * 31])
+def test_a_case_number_is_a_uuid(ref):
+    ledger = make_ledger()
+    with pytest.raises(ValueError, match="UUID"):
+        ledger.unlearned("a", ref=ref)
+
+
+def test_fractions_are_refused():
+    ledger = make_ledger()
+    ledger.event("begin")
+    head = ledger.auditor.head
+    with pytest.raises(ValueError, match="integers"):
+        ledger.auditor.event("fit", {"share": 0.5})
+    assert ledger.auditor.head == head
+
+
+def test_notes_hold_whole_entries():
+    ledger = make_ledger()
+    receipt = ledger.unlearned("a", "b")
+    (_, notes) = ledger.records[-1]
+    entry = entries_of(notes)[-1]
+    assert entry["samples"] == [ledger.auditor.hashes_of(name)[0] for name in ("a", "b")]
+    assert entry["receipt"] == receipt.id
+    assert b'"a"' not in notes
+
+
+def test_receipts_have_random_ids():
+    ledger = make_ledger()
+    ids = {ledger.unlearned("a").id for _ in range(50)}
+    assert len(ids) == 50
+    assert all(str(uuid.UUID(name)) == name and uuid.UUID(name).version == 4 for name in ids)
+    assert {uuid.UUID(name).variant for name in ids} == {uuid.RFC_4122}

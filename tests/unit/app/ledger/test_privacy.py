@@ -1,0 +1,97 @@
+"""No id, subject or target is in the ledger, in any form, at any time."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from urllib.parse import quote
+
+import orjson
+
+from oubli.app.ledger.entries import IdempotencyRecord, with_idempotency
+from tests.unit.app.ledger.support import WholeLedger, make_ledger
+
+IDS = ("ada.lovelace@example.org", "Grace Ω Hopper", "4711081500")
+SUBJECTS = ("subject of ada.lovelace", "patient 0815-4711")
+CALLERS_KEY = "callers-own-key-of-ada"
+
+
+def forms(text: str) -> set[bytes]:
+    """A text in the encodings and unkeyed hashes that it could be found by."""
+    raw = text.encode("utf-8")
+    found = {
+        raw,
+        quote(text, safe="").encode(),
+        orjson.dumps(text)[1:-1],
+        ascii(text)[1:-1].encode(),
+        text.encode("utf-16-le"),
+        raw.hex().encode(),
+        base64.b64encode(raw).rstrip(b"=")[:-1],
+    }
+    for name in ("md5", "sha1", "sha256"):
+        digest = hashlib.new(name, raw).digest()
+        found |= {digest, digest[:16], digest.hex().encode(), digest[:16].hex().encode(), base64.b64encode(digest)}
+    return found
+
+
+def everything(ledger: WholeLedger) -> bytes:
+    """All that was written or would be answered."""
+    assert ledger.path is not None
+    parts = [path.read_bytes() for path in sorted(ledger.path.parent.rglob("*")) if path.is_file()]
+    parts += [notes for _, notes in ledger.records]
+    parts.append(orjson.dumps(ledger.entries()))
+    for entry in ledger.entries():
+        if entry["type"] == "unlearned":
+            receipt = ledger.store.receipt(entry["receipt"], lambda _: True)
+            assert receipt is not None
+            parts.append(orjson.dumps(receipt.content()))
+    return b"\0".join(parts)
+
+
+def test_nothing_of_a_person_is_anywhere(tmp_path):
+    ledger = make_ledger(tmp_path)
+    ledger.event("begin", model_version=1)
+    receipts = [ledger.unlearned(name) for name in IDS]
+    receipts.append(ledger.unlearned(*IDS, targets=SUBJECTS, by="subjects"))
+    receipts.append(ledger.unlearned(IDS[0], kind="rectification"))
+    key = ledger.auditor.hash_text(CALLERS_KEY)
+    record = IdempotencyRecord(key, key, ledger.now + 10**6, 1, 1, 0, None, receipts[0].id)
+    ledger.record(with_idempotency(b"", record))
+    hidden = {form for text in (*IDS, *SUBJECTS, CALLERS_KEY) for form in forms(text)}
+    for step in ("written", "erased", "flushed", "opened again"):
+        if step == "erased":
+            ledger.erased(*receipts)
+        elif step == "flushed":
+            ledger.store.flush()
+        elif step == "opened again":
+            ledger.reopen()
+        whole = everything(ledger)
+        assert [form for form in hidden if form in whole] == []
+        # The search is not blind: what is meant to be there is found.
+        assert all(receipt.id.encode() in whole for receipt in receipts)
+        assert ledger.auditor.hashes_of(IDS[0])[0].encode() in whole
+        assert key.encode() in whole
+
+
+def test_without_the_key_the_hashes_say_nothing(tmp_path):
+    """Another ledger's hashes of the same people have nothing in common with this one's."""
+    hashes = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        ledger = make_ledger(tmp_path / name)
+        ledger.unlearned(*IDS)
+        entry = ledger.entries()[-1]
+        hashes.append({*entry["samples"], entry["targets"]})
+    assert len(hashes[0]) == len(hashes[1]) == len(IDS) + 1
+    assert hashes[0].isdisjoint(hashes[1])
+
+
+def test_what_has_expired_is_gone_from_the_file(tmp_path):
+    ledger = make_ledger(tmp_path)
+    key = ledger.auditor.hash_text(CALLERS_KEY)
+    ledger.record(with_idempotency(b"", IdempotencyRecord(key, key, ledger.now, 1, 1, 0, None, None)))
+    ledger.records.clear()
+    assert key.encode() in everything(ledger)
+    ledger.store.forget_idempotent(ledger.now)
+    ledger.store.flush()
+    assert key.encode() not in everything(ledger)

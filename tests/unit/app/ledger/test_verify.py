@@ -1,0 +1,250 @@
+"""What a verifier finds: every change to a chain and to a receipt."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import uuid
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from oubli.app.ledger.entries import ChainError, Receipt, canonical, sign
+from oubli.app.ledger.verify import ReceiptError, check_ledger, check_receipt, read_public_keys
+from tests.unit.app.ledger.support import DEADLINE, WholeLedger, as_objects, make_ledger
+
+STEPS = st.lists(
+    st.sampled_from(["one", "many", "absent", "rectify", "erase", "erase all", "event", "signing", "hashing"]),
+    min_size=1,
+    max_size=14,
+)
+QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def told(steps: list[str]) -> tuple[WholeLedger, list[Receipt]]:
+    """A ledger after some steps, with the receipts as they were given."""
+    ledger, given_out = make_ledger(), []
+    for number, step in enumerate(steps):
+        name = str(number)
+        if step == "one":
+            given_out.append(ledger.unlearned(name, ref=str(uuid.uuid4())))
+        elif step == "many":
+            given_out.append(ledger.unlearned(*(f"{name}-{i}" for i in range(4)), kind="expiry"))
+        elif step == "absent":
+            given_out.append(ledger.unlearned(targets=[name], absent=1))
+        elif step == "rectify":
+            given_out.append(ledger.unlearned(name, kind="rectification", exported=3))
+        elif step == "erase":
+            ledger.erased(*given_out[-1:])
+        elif step == "erase all":
+            ledger.now += DEADLINE
+            ledger.erased(*given_out)
+        elif step == "event":
+            ledger.event("restore", model_version=number, kind="forest", whole=True, nothing=None)
+        elif step == "signing" or step == "hashing":
+            ledger.keys.rotate(step)  # a server does this between two runs
+            ledger.auditor = type(ledger.auditor).of(ledger.store, ledger.keys, lambda: ledger.now)
+    return ledger, given_out
+
+
+STORY = ["one", "many", "event", "erase", "absent", "signing", "one", "rectify", "hashing", "erase all", "one"]
+
+
+@QUICK
+@given(STEPS)
+def test_whatever_happens_the_chain_is_whole_and_every_receipt_in_it(steps):
+    ledger, receipts = told(steps)
+    entries = as_objects(ledger.entries())
+    checked = check_ledger(entries)
+    assert checked.head == ledger.store.head()
+    for receipt in receipts:
+        for state in (receipt, ledger.now_of(receipt)):
+            assert check_receipt(state.content(), checked) == state
+    now = [ledger.now_of(receipt) for receipt in receipts]
+    assert checked.n_erasures == len(receipts)
+    assert checked.n_erased == sum(receipt.status == "erased" for receipt in now)
+
+
+def resealed(entry: dict[str, Any]) -> dict[str, Any]:
+    """An entry with the hash that fits its content."""
+    body = {name: value for name, value in entry.items() if name != "hash"}
+    return {**body, "hash": hashlib.sha256(canonical(body)).hexdigest()}
+
+
+def changed(value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, list):
+        return [*value, "00"]
+    if value is None:
+        return "0"
+    return value[:-1] + ("0" if value[-1] != "0" else "1")
+
+
+@QUICK
+@given(STEPS, st.data())
+def test_any_altered_entry_is_found_where_it_is(steps, data):
+    ledger, _ = told([*steps, "one"])
+    entries = as_objects(ledger.entries())
+    place = data.draw(st.integers(0, len(entries) - 1))
+    name = data.draw(st.sampled_from(sorted(entries[place])))
+    how = data.draw(st.sampled_from(["changed", "removed", "added"]))
+    if how == "added":
+        entries[place]["more"] = 1
+    elif how == "removed":
+        del entries[place][name]
+    else:
+        entries[place][name] = changed(entries[place][name])
+    with pytest.raises(ChainError) as caught:
+        check_ledger(entries)
+    assert caught.value.index == place + 1
+
+
+@QUICK
+@given(STEPS, st.data())
+def test_any_dropped_swapped_or_repeated_entry_is_found_where_it_was(steps, data):
+    ledger, _ = told([*steps, "one", "erase"])
+    entries = as_objects(ledger.entries())
+    place = data.draw(st.integers(0, len(entries) - 2))
+    how = data.draw(st.sampled_from(["dropped", "swapped", "repeated", "moved to the end"]))
+    index = place + 1
+    if how == "dropped":
+        del entries[place]
+    elif how == "swapped":
+        entries[place], entries[place + 1] = entries[place + 1], entries[place]
+    elif how == "repeated":
+        entries.insert(place, entries[place])
+        index += 1
+    else:
+        entries.append(entries.pop(place))
+    with pytest.raises(ChainError) as caught:
+        check_ledger(entries)
+    assert caught.value.index == index
+
+
+@QUICK
+@given(STEPS, st.data())
+def test_an_entry_that_is_made_to_fit_shows_at_the_next(steps, data):
+    """Whoever inserts or alters an entry and gives it the right hash has broken the one after it."""
+    ledger, _ = told([*steps, "one", "event", "one"])
+    entries = as_objects(ledger.entries())
+    place = data.draw(st.integers(1, len(entries) - 2))
+    first = entries[place]
+    if data.draw(st.booleans()):
+        forged = resealed({**first, "type": "export", "snapshot": "00000001"})
+        entries.insert(place, forged)
+    else:
+        entries[place] = resealed({**first, "at": entries[place + 1]["at"], "more": 7})
+    with pytest.raises(ChainError) as caught:
+        check_ledger(entries)
+    assert caught.value.index == place + 2
+
+
+@pytest.mark.parametrize("content", [None, 7, "text", [], {}, {"index": 1}])
+def test_what_is_no_entry(content):
+    with pytest.raises(ChainError) as caught:
+        check_ledger([content])
+    assert caught.value.index == 1
+
+
+@pytest.mark.parametrize("field", ["index", "previous", "type", "at", "hash"])
+@pytest.mark.parametrize("value", [None, 1.5, [], {}, "text", True])
+def test_fields_of_the_wrong_type(field, value):
+    ledger, _ = told(["one"])
+    entries = as_objects(ledger.entries())
+    entries[1][field] = value
+    with pytest.raises(ChainError) as caught:
+        check_ledger(entries)
+    assert caught.value.index == 2
+
+
+def test_times_that_run_back_are_found():
+    ledger, _ = told(["one", "one"])
+    entries = as_objects(ledger.entries())
+    entries[-1] = resealed({**entries[-1], "at": "2001-01-01T00:00:00.000Z"})
+    with pytest.raises(ChainError, match="older"):
+        check_ledger(entries)
+
+
+def test_a_key_under_the_name_of_another_is_found():
+    ledger, _ = told(["event"])
+    entry = as_objects(ledger.entries())[0]
+    entry["public_key"] = base64.b64encode(bytes(32)).decode()
+    with pytest.raises(ChainError, match="type"):
+        check_ledger([resealed(entry)])
+
+
+@QUICK
+@given(st.data())
+def test_a_receipt_that_was_altered_in_any_field_is_found(data):
+    ledger, receipts = told(STORY)
+    checked = check_ledger(ledger.entries())
+    receipt = data.draw(st.sampled_from(receipts))
+    content = data.draw(st.sampled_from([receipt, ledger.now_of(receipt)])).content()
+    check_receipt({**content, "durable": True}, checked)
+    name = data.draw(st.sampled_from(sorted(content)))
+    with pytest.raises(ReceiptError):
+        check_receipt({**content, name: changed(content[name])}, checked)
+    with pytest.raises(ReceiptError):
+        check_receipt({key: value for key, value in content.items() if key != name}, checked)
+    with pytest.raises(ReceiptError):
+        check_receipt({**content, "more": 1}, checked)
+    with pytest.raises(ReceiptError):
+        check_receipt({**content, name: [0.5]}, checked)
+
+
+def test_a_receipt_that_its_own_server_has_signed_otherwise_is_found():
+    """The owner of the key can sign anything, but not make the ledger agree."""
+    ledger, receipts = told(STORY)
+    checked = check_ledger(ledger.entries())
+    now = ledger.now_of(receipts[-1])
+    for name in ("unlearned", "absent", "requested", "exported_snapshots", "model_version"):
+        content = {**now.content(), name: now.content()[name] + 1}
+        content["signature"] = sign(ledger.keys.signing, Receipt.from_content(content).signed_form())
+        with pytest.raises(ReceiptError, match=name):
+            check_receipt(content, checked)
+
+
+def test_a_receipt_shows_entries_that_were_cut_off_or_made_anew():
+    ledger, receipts = told(["one", "one"])
+    entries = as_objects(ledger.entries())
+    check_ledger(entries[:-1])  # the chain alone does not show it
+    with pytest.raises(ReceiptError, match="cut off"):
+        check_receipt(receipts[-1].content(), check_ledger(entries[:-1]))
+    anew = resealed({**entries[-1], "absent": 5})
+    with pytest.raises(ReceiptError, match="another"):
+        check_receipt(receipts[-1].content(), check_ledger([*entries[:-1], anew]))
+
+
+def test_a_receipt_that_waits_too_long_is_checked_as_it_was_read():
+    ledger, (receipt,) = told(["one"])
+    ledger.now += DEADLINE + 1
+    read = ledger.now_of(receipt)
+    assert read.overdue
+    checked = check_ledger(ledger.entries())
+    assert check_receipt(read.content(), checked) == read
+    with pytest.raises(ReceiptError):
+        check_receipt({**read.content(), "overdue": False}, checked)
+
+
+def test_only_keys_that_are_trusted():
+    ledger, (receipt,) = told(["one"])
+    checked = check_ledger(ledger.entries())
+    keys = read_public_keys({"keys": ledger.auditor.public_keys()})
+    assert check_receipt(receipt.content(), checked, keys) == receipt
+    with pytest.raises(ReceiptError, match="not known"):
+        check_receipt(receipt.content(), checked, {})
+    (name,) = keys or {}
+    with pytest.raises(ReceiptError, match="signature"):
+        check_receipt(receipt.content(), checked, {name: bytes(32)})
+
+
+@pytest.mark.parametrize(
+    "content", [{}, {"keys": 7}, {"keys": [{"key_id": "x"}]}, {"keys": [{"key_id": "x", "public_key": "?"}]}]
+)
+def test_what_is_no_list_of_keys(content):
+    assert read_public_keys(content) is None

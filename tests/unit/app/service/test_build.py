@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oubli.app.cli.console import tell, warn
+from oubli.app.errors import StartError
+from oubli.app.service import build
+from oubli.app.service.model_service import ModelService
+from oubli.app.settings import Settings, SettingsError
+from tests.unit.app.support import CLASSES, NUMBERS, rows, samples, served
+
+
+def build_service(*arguments: Any) -> ModelService:
+    return build.build_service(*arguments, tell=tell, warn=warn)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "people.csv"
+    lines = [f"p{i},s{i % 5},{i % 40},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(40)]
+    path.write_text("\n".join(["name,who,age,job,income", *lines]) + "\n")
+    return path
+
+
+def settings(tmp_path: Path, data: Path | None = None, **more: Any) -> Settings:
+    values: dict[str, Any] = {"n_estimators": 5, "random_state": 0, "idle_resolve": False}
+    if not more.get("ephemeral"):
+        values["data_dir"] = tmp_path / "data"
+    if data is not None:
+        values |= {"data": data, "target": "income", "id_column": "name", "subject_column": "who"}
+    return Settings(**{**values, **more})
+
+
+def crash(service: ModelService) -> None:
+    """Let the directory go as the death of the process would, without a last snapshot."""
+    service.close()
+
+
+def test_trains_and_writes_a_first_snapshot(tmp_path, data):
+    service = build_service(settings(tmp_path, data))
+    with served(service) as client:
+        assert client.get("/model").json()["n_samples"] == 40
+        assert client.get("/samples/p7").json()["subject"] == "s2"
+        assert client.get("/snapshot").json()["model_version"] == 1
+    names = sorted(path.name for path in (tmp_path / "data").iterdir())
+    assert {"lock", "keys", "ledger.sqlite", "snapshot-00000001.safetensors"} <= set(names)
+    assert any(name.startswith("journal-") for name in names)
+
+
+def test_what_was_changed_is_there_after_a_stop(tmp_path, data, capsys):
+    with served(build_service(settings(tmp_path, data))) as client:
+        client.post("/samples", json={"samples": [{"id": "x", "features": [3, "new"], "label": "maybe"}]})
+        client.delete("/samples/p7")
+        client.put("/samples/p8", json={"features": [39, "z"], "label": "no", "subject": "someone"})
+        before = client.post("/predict", json={"instances": [[i, "a"] for i in range(20)]}).json()
+        listed = client.get("/samples?limit=50&format=csv").text
+        cursor = client.get("/samples?limit=5").json()["next"]
+    data.unlink()  # it is not read again
+    service = build_service(settings(tmp_path, data))
+    said = capsys.readouterr().err.replace("\n", " ")
+    assert "Recovered the model" in said
+    assert "is not read again" in said
+    with served(service) as client:
+        assert client.post("/predict", json={"instances": [[i, "a"] for i in range(20)]}).json() == before
+        assert client.get("/samples?limit=50&format=csv").text == listed
+        assert client.get("/samples", params={"cursor": cursor}).status_code == 200
+        assert client.get("/model").json()["model_version"] == before["model_version"] == 4
+
+
+def test_parameters_of_a_recovered_model_stay_and_that_is_said(tmp_path, data, capsys):
+    crash(build_service(settings(tmp_path, data)))
+    capsys.readouterr()
+    service = build_service(settings(tmp_path, data, n_estimators=7))
+    assert "keeps its own n_estimators;" in capsys.readouterr().err.replace("\n", " ")
+    assert service.state.model.get_params()["n_estimators"] == 5
+    crash(service)
+
+
+def test_the_kind_of_a_recovered_model_stays_and_that_is_said(tmp_path, data, capsys):
+    crash(build_service(settings(tmp_path, data)))
+    capsys.readouterr()
+    service = build_service(settings(tmp_path, data, n_estimators=None, model="tree"))
+    assert "keeps its own model;" in capsys.readouterr().err.replace("\n", " ")
+    assert service.kind == "forest"
+    crash(service)
+
+
+def test_a_start_without_changes_writes_no_snapshot(tmp_path, data):
+    with served(build_service(settings(tmp_path, data))):
+        pass
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "data").glob("snapshot-*")}
+    with served(build_service(settings(tmp_path))) as client:
+        client.post("/predict", json={"instances": [[1, "a"]]})
+    assert {p.name: p.stat().st_mtime_ns for p in (tmp_path / "data").glob("snapshot-*")} == before
+
+
+def test_after_a_crash_everything_acknowledged_is_there(tmp_path, data, capsys):
+    service = build_service(settings(tmp_path, data))
+    sample = {"features": [3, "new"], "label": "yes"}
+
+    async def no_snapshot() -> None:
+        service.state.pending.clear()
+
+    with served(service) as client:
+        for i in range(3):
+            answer = client.post("/samples", json={"samples": [sample]}).json()
+            assert (answer["ids"], answer["model_version"], answer["durable"]) == ([str(i)], 2 + i, True)
+        receipt = client.delete("/samples/1").json()
+        client.put("/samples/p1", json={"features": [9, "z"], "label": "no", "subject": "other"})
+        before = client.post("/predict", json={"instances": [[i, "a"] for i in range(20)]}).json()
+        listed = client.get("/samples?limit=50&format=csv").text
+        service.checkpointer.write_snapshot = no_snapshot  # so that stopping does not write what a crash would not
+    service = build_service(settings(tmp_path, data))
+    assert "5 records of the journal" in capsys.readouterr().err.replace("\n", " ")
+    with served(service) as client:
+        assert client.post("/predict", json={"instances": [[i, "a"] for i in range(20)]}).json() == before
+        assert client.get("/samples?limit=50&format=csv").text == listed
+        kept = client.get(f"/erasures/{receipt['id']}").json()
+        assert kept == receipt
+        again = client.post("/samples", json={"samples": [sample]}).json()
+        assert (again["ids"], again["model_version"]) == (["3"], before["model_version"] + 1)
+    assert service.state.model.verify().ok
+
+
+def test_a_first_start_that_was_cut_short_is_begun_again(tmp_path, data):
+    crash(build_service(settings(tmp_path, data)))
+    for path in (tmp_path / "data").glob("snapshot-*"):
+        path.unlink()  # as if it had been killed before it was there
+    with served(build_service(settings(tmp_path, data))) as client:
+        assert client.delete("/samples/p1").json()["model_version"] == 2
+        kinds = [entry["type"] for entry in client.get("/ledger").json()["entries"]]
+        assert kinds == ["signing-key", "begin", "begin", "unlearned"]
+
+
+def test_a_journal_without_its_model_is_not_begun_upon(tmp_path, data):
+    service = build_service(settings(tmp_path, data))
+
+    async def no_snapshot() -> None:
+        service.state.pending.clear()
+
+    with served(service) as client:
+        client.delete("/samples/p1")
+        service.checkpointer.write_snapshot = no_snapshot
+    for path in (tmp_path / "data").glob("snapshot-*"):
+        path.unlink()
+    with pytest.raises(StartError, match="snapshots are gone"):
+        build_service(settings(tmp_path, data))
+
+
+def test_a_second_server_is_refused(tmp_path, data):
+    service = build_service(settings(tmp_path, data))
+    with pytest.raises(StartError, match="in use by another Oubli server"):
+        build_service(settings(tmp_path, data))
+    crash(service)
+
+
+def test_a_start_that_fails_lets_the_directory_go(tmp_path, data):
+    with pytest.raises(StartError):
+        build_service(settings(tmp_path, data, target="nobody"))
+    crash(build_service(settings(tmp_path, data)))
+
+
+@pytest.mark.parametrize("schema", [CLASSES, NUMBERS])
+def test_starts_empty_from_a_schema(tmp_path, schema):
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps(schema.to_dict()))
+    with served(build_service(settings(tmp_path, schema_file=path))) as client:
+        assert client.get("/model").json()["n_samples"] == 0
+        assert client.post("/predict", json={"instances": rows(1)}).status_code == 409
+        body = samples(20)
+        for i, sample in enumerate(body["samples"]):
+            sample["label"] = sample["label"] if schema is CLASSES else i
+        assert client.post("/samples", json=body).status_code == 201
+    with served(build_service(settings(tmp_path, schema_file=path))) as client:
+        assert client.get("/model").json()["n_samples"] == 20
+
+
+def test_nothing_to_serve_is_explained(tmp_path):
+    with pytest.raises(StartError, match=r"nothing to serve: give --data.*--schema.*holds no model yet"):
+        build_service(settings(tmp_path))
+    with pytest.raises(StartError, match="nothing to serve"):
+        build_service(settings(tmp_path, ephemeral=True))
+
+
+def test_ephemeral_says_so_and_writes_nothing(tmp_path, data, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with served(build_service(settings(tmp_path, data, ephemeral=True))) as client:
+        assert client.delete("/samples/p1").json()["durable"] is False
+    assert "brings deleted rows back" in capsys.readouterr().err.replace("\n", " ")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["people.csv"]
+
+
+def test_an_open_address_needs_a_key_or_a_word(tmp_path, data):
+    with pytest.raises(SettingsError, match="allow_anonymous"):
+        build_service(settings(tmp_path, data, host="0.0.0.0"))
+    assert not (tmp_path / "data").exists()
+    crash(build_service(settings(tmp_path, data, host="0.0.0.0", allow_anonymous=True)))
+
+
+def test_a_damaged_snapshot_is_told_about(tmp_path, data, capsys):
+    with served(build_service(settings(tmp_path, data))) as client:
+        client.delete("/samples/p1")
+        client.post("/samples", json={"samples": [{"id": "x", "features": [3, "new"], "label": "yes"}]})
+        client.post("/snapshot")
+        client.post("/samples", json={"samples": [{"id": "y", "features": [4, "new"], "label": "yes"}]})
+    newest = max((tmp_path / "data").glob("snapshot-*"))
+    newest.write_bytes(newest.read_bytes()[:-100])
+    with served(build_service(settings(tmp_path, data))) as client:
+        model = client.get("/model").json()
+        assert (model["n_samples"], model["model_version"]) == (41, 4), "the journal has what the older one lacks"
+    assert "fell back to snapshot-" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_progress_is_reported(tmp_path, data):
+    stages: list[str] = []
+    crash(build_service(settings(tmp_path, data), lambda stage, done, total: stages.append(stage)))
+    assert "writing the first snapshot" in stages
+    stages.clear()
+    crash(build_service(settings(tmp_path, data), lambda stage, done, total: stages.append(stage)))
+    assert stages == ["reading the model in the data directory"]

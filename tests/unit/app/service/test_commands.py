@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from oubli.app.errors import ConflictError, ErasedLatelyError, NotHeldError
+from oubli.app.service.commands import (
+    AddSamples,
+    DeleteSamples,
+    ReplaceSample,
+    apply_all,
+    end_of_ids,
+    with_generated,
+)
+from oubli.app.service.results import NewSamples, Replacement
+from oubli.core.errors import InputError
+from tests.unit.app.support import NUMBERS, forest, rows
+
+
+def given(first_id=0, late=(), exports=0, expiry=None):
+    """What a command is told by its transaction."""
+    return SimpleNamespace(
+        next_id=first_id, exports=exports, erased_lately=late.__contains__, default_expiry=lambda: expiry
+    )
+
+
+def planned(model, command, transaction=None):
+    command.plan(model, transaction or given())
+    return command
+
+
+def made(model, command, transaction=None):
+    planned(model, command, transaction)
+    if command.body is not None:
+        apply_all(model, [command])
+    return command
+
+
+def plan_addition(model, samples, transaction=None):
+    return planned(model, AddSamples(samples), transaction)
+
+
+def plan_replacement(model, *asked, **more):
+    return planned(model, ReplaceSample(Replacement(*asked, **more)))
+
+
+def plan_deletion(model, targets, by="ids"):
+    return planned(model, DeleteSamples(targets, by))
+
+
+def batch(*ids, age=1, label="yes", subject=None, expires=None, readd=False):
+    each = [[value] * len(ids) for value in (label, subject, expires, readd)]
+    return NewSamples([[age, "a", True] for _ in ids], each[0], list(ids), each[1], each[2], each[3])
+
+
+def add(model, samples, transaction=None):
+    added = made(model, AddSamples(samples), transaction).result()
+    return added.ids, added.n_new
+
+
+def replace(model, *asked, **more):
+    """Whether the model had to learn anew, and whether anything changed."""
+    before = model.digest()
+    command = made(model, ReplaceSample(Replacement(*asked, **more)))
+    return model.digest() != before, command.body is not None
+
+
+def delete(model, targets, by="ids"):
+    command = made(model, DeleteSamples(targets, by))
+    return list(command.gone), command.absent
+
+
+def test_generated_ids_lie_above_all_numbers_of_the_request():
+    assert with_generated([None, "x", None], 5) == ["5", "x", "6"]
+    assert with_generated([None, "7", None, "007"], 5) == ["8", "7", "9", "007"]
+    assert with_generated(["3", "x"], 5) == ["3", "x"]
+    assert end_of_ids([None, "7", None], 5) == 10
+    assert end_of_ids(["x"], 5) == 5
+
+
+def test_a_plan_changes_nothing():
+    model = forest(10)
+    before, listed = model.digest(), model.samples_.ids()
+    plan_addition(model, batch("a", None))
+    plan_replacement(model, "c1", [9, "new", None], "maybe", "p", 5)
+    plan_deletion(model, ["c1", "c2"])
+    plan_deletion(model, ["s0"], "subjects")
+    assert (model.digest(), model.samples_.ids()) == (before, listed)
+
+
+def test_adds_what_is_new_and_accepts_what_is_the_same():
+    model = forest(10)
+    assert add(model, batch("a", "b", subject="p")) == (["a", "b"], 2)
+    before = model.digest()
+    assert add(model, batch("b", "a", subject="p")) == (["b", "a"], 0)
+    assert plan_addition(model, batch("b", "a", subject="p")).body is None
+    assert model.digest() == before
+    ground = given(first_id=100)
+    assert add(model, batch("a", "c", "b", None, subject="p"), ground) == (["a", "c", "b", "100"], 2)
+    assert model.samples_.ids_of_subject("p") == ["a", "b", "c", "100"]
+
+
+@pytest.mark.parametrize("other", [{"age": 2}, {"label": "no"}, {"subject": "q"}, {"expires": 9}])
+def test_a_conflict_is_refused(other):
+    model = forest(10)
+    add(model, batch("a", "b", expires=8))
+    with pytest.raises(ConflictError) as caught:
+        plan_addition(model, batch("new", "a", "newer", "b", **{"expires": 8, **other}))
+    assert caught.value.rows == (1, 3)
+
+
+def test_an_expiry_left_out_is_not_compared():
+    model = forest(10)
+    add(model, batch("a", expires=8))
+    assert add(model, batch("a"))[1] == 0
+    assert model.samples_.expiry("a") == 8
+
+
+def test_content_is_compared_as_held():
+    model = forest(10)
+    add(model, batch("a", age=0.1))
+    assert add(model, batch("a", age=0.1))[1] == 0
+    assert add(model, batch("a", age=0.10000000149011612))[1] == 0
+
+
+def test_a_wrong_row_is_named_by_its_position_in_the_request():
+    model = forest(10)
+    add(model, batch("a"))
+    samples = batch("a", "b", "c")
+    samples.rows[2] = ["text", "a", True]
+    with pytest.raises(InputError) as caught:
+        plan_addition(model, samples)
+    assert (caught.value.row, caught.value.field) == (2, "age")
+
+
+def test_an_id_erased_lately_comes_back_only_when_that_is_meant():
+    model = forest(10)
+    ground = given(late=["late"])
+    with pytest.raises(ErasedLatelyError) as caught:
+        plan_addition(model, batch("a", "late"), ground)
+    assert caught.value.rows == (1,)
+    assert add(model, batch("a", "late", readd=True), ground)[1] == 2
+
+
+def test_samples_keep_the_number_of_exports_and_their_expiry():
+    model = forest(10)
+    ground = given(exports=3, expiry=50)
+    add(model, batch("a", expires=7), ground)
+    add(model, batch("b"), ground)
+    store = model.samples_
+    assert [(store.origin(name), store.expiry(name)) for name in ("a", "b", "c0")] == [(3, 7), (3, 50), (0, None)]
+
+
+def test_rectifies_what_changed():
+    model = forest(10)
+    before = model.digest()
+    assert replace(model, "c1", [7, "b", False], "yes") == (False, False)
+    assert replace(model, "c1", [7, "b", False], "yes", "p") == (False, True)
+    assert replace(model, "c1", [7, "b", False], "yes", expires=70) == (False, True)
+    assert model.digest() == before
+    assert replace(model, "c1", [9, "new", None], "maybe") == (True, True)
+    held = model.samples_.get("c1")
+    assert (held.features, held.label, held.subject, held.expires_ms) == ([9.0, "new", None], "maybe", "p", 70)
+    assert replace(model, "c1", [9, "new", None], "maybe", None, None) == (False, True)
+    assert (model.samples_.subject("c1"), model.samples_.expiry("c1")) == (None, None)
+    with pytest.raises(NotHeldError):
+        replace(model, "nobody", [1, "a", True], "yes")
+
+
+def test_a_wrong_rectification_is_refused():
+    model = forest(10)
+    with pytest.raises(InputError):
+        plan_replacement(model, "c1", [float("inf"), "a", True], "yes", "p")
+    assert model.samples_.subject("c1") == "s1"
+
+
+def test_deletes_what_is_held_and_counts_the_rest():
+    model = forest(10)
+    assert delete(model, ["c1", "nobody", "c2"]) == (["c1", "c2"], 1)
+    assert delete(model, ["c1"]) == ([], 1)
+    assert delete(model, ["s0", "s1", "nobody"], "subjects") == (["c0", "c5", "c6"], 1)
+    assert model.n_samples_ == 5
+
+
+def test_plans_name_all_that_they_touch():
+    model = forest(10)
+    deleting, adding = plan_deletion(model, ["c1"]), plan_addition(model, batch("new", subject="s1"))
+    assert not deleting.names.isdisjoint(adding.names), "the subject may be gone before, or may not"
+    assert not plan_deletion(model, ["s1"], "subjects").names.isdisjoint(adding.names)
+    assert not plan_deletion(model, ["absent"]).names.isdisjoint(plan_addition(model, batch("absent")).names)
+    assert deleting.names.isdisjoint(plan_deletion(model, ["c2"]).names)
+
+
+@pytest.mark.parametrize("guarantee", ["exact", "approximate"])
+def test_plans_made_together_are_plans_made_one_by_one(guarantee):
+    together, alone = forest(30, NUMBERS), forest(30, NUMBERS)
+    together.guarantee = guarantee
+    plans = [
+        plan_addition(together, batch("a", label=1.5, subject="p")),
+        plan_addition(together, batch("b", label=2.5, age=90, expires=4)),
+        plan_deletion(together, ["c1", "c2"]),
+        plan_deletion(together, ["c3"]),
+        plan_replacement(together, "c4", [1, "z", None], 8.0),
+        plan_addition(together, batch("d", label=-9.0)),
+    ]
+    apply_all(together, plans)
+    alone.add([[1, "a", True], [90, "a", True]], [1.5, 2.5], ids=["a", "b"])
+    alone.delete(["c1", "c2", "c3"])
+    alone.replace("c4", [1, "z", None], 8.0)
+    alone.add([[1, "a", True]], [-9.0], ids=["d"])
+    assert together.digest() == alone.digest()
+    assert together.predict(rows(9)).tolist() == alone.predict(rows(9)).tolist()
+    assert (together.samples_.subject("a"), together.samples_.expiry("b")) == ("p", 4)

@@ -1,0 +1,251 @@
+"""A server answers while kernels are compiled, and nothing is compiled or loaded on its event loop."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oubli.app.service.compiling
+import oubli.core.jit.policy
+from oubli.app.service.compiling import prepare_kernels
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.jit.policy import NotKeptError
+from oubli.core.registry import KINDS
+from tests.serving import Running, serving
+
+GUARDED = (sys.executable, "-m", "tests.unit.app.http.guarded_server")
+LABELS: dict[str, list[Any]] = {
+    "string": ["no", "yes", "maybe"],
+    "integer": [3, 1, 2],
+    "boolean": [False, True, True],
+    "number": [0.5, 1.25, -2.0],
+}
+
+
+def schema_of(task: str, label_type: str, dtype: str) -> Schema:
+    columns = (Column("x", ColumnType.NUMERIC, dtype), Column("c", ColumnType.CATEGORICAL))
+    return Schema(columns, Task(task), LabelType(label_type), label_name="y", named=True)
+
+
+def rows(n: int, first: int = 0) -> list[list[Any]]:
+    return [[i / 7, f"value {i % 4}"] for i in range(first, first + n)]
+
+
+def labels(label_type: str, n: int, n_labels: int = 2) -> list[Any]:
+    return [LABELS[label_type][(i * i // 3) % n_labels] for i in range(n)]
+
+
+def ask(server: Running, method: str, path: str, body: Any = None, *, expect: int | tuple[int, ...] = 200) -> Any:
+    status, answer = server.ask(method, path, body)
+    assert status in (expect if isinstance(expect, tuple) else (expect,)), (method, path, status, answer)
+    return answer
+
+
+def finish(server: Running, job: dict[str, Any]) -> dict[str, Any]:
+    deadline = time.monotonic() + 900
+    while job["status"] not in ("succeeded", "failed"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+        job = ask(server, "GET", f"/jobs/{job['id']}")
+    assert job["status"] == "succeeded", job
+    return job
+
+
+def upload(server: Running, path: Path) -> None:
+    request = urllib.request.Request(f"{server.url}/snapshot/file", data=path.read_bytes(), method="PUT")  # noqa: S310
+    request.add_header("Content-Type", "application/octet-stream")
+    with urllib.request.urlopen(request, timeout=900) as answer:  # noqa: S310
+        assert answer.status == 200
+
+
+def walk(server: Running, kind: str, task: str, label_type: str, name: str, *, influence: bool = True) -> None:
+    """Ask for everything that reads or changes the model, first in ways that are answered on the event loop."""
+    y = labels(label_type, 40)
+
+    def samples(first: int, n: int, values: list[Any]) -> dict[str, Any]:
+        one = zip(rows(n, first), values, strict=True)
+        return {
+            "samples": [
+                {"id": f"{name}-{first + i}", "features": row, "label": label, "subject": f"s{i % 3}"}
+                for i, (row, label) in enumerate(one)
+            ]
+        }
+
+    ask(server, "POST", "/samples", samples(0, 1, y[:1]), expect=201)
+    ask(server, "POST", "/predict", {"instances": rows(1)})
+    ask(server, "POST", "/samples", samples(1, 30, y[:30]), expect=201)
+    ask(server, "POST", "/samples", samples(31, 1, [LABELS[label_type][2]]), expect=201)
+    wide = {"features": [1e30, "a new value"], "label": LABELS[label_type][2]}
+    ask(server, "POST", "/samples", {"samples": [{**wide, "id": f"{name}-wide"}]}, expect=201)
+    for n in (1, 2, 40):
+        ask(server, "POST", "/predict", {"instances": rows(n)})
+    ask(server, "POST", "/predict", {"instances": [[None, None], [3, "unknown"]]})
+    for i in range(2, 9):
+        ask(server, "DELETE", f"/samples/{name}-{i}")
+        ask(server, "POST", "/predict", {"instances": rows(1)})
+    ask(server, "PUT", f"/samples/{name}-9", {"features": [9.5, "value 1"], "label": y[1]})
+    ask(server, "POST", "/samples/batch-delete", {"ids": [f"{name}-{i}" for i in range(10, 14)]})
+    ask(server, "POST", "/samples/batch-delete", {"subjects": ["s2"]})
+    ask(server, "GET", f"/samples/{name}-16")
+    for path in ("/samples", "/model", "/erasures", "/ledger", "/snapshot", "/keys", "/metrics", "/v2", "/readyz"):
+        if path != "/metrics":
+            server.ask("GET", path)
+    finish(server, ask(server, "POST", "/model/verify", expect=202))
+    finish(server, ask(server, "POST", "/model/scrub", expect=202))
+    ask(server, "POST", "/samples", samples(50, 3, y[:3]), expect=201)
+    if influence and kind != "tree":
+        for _ in range(2):
+            answer = ask(server, "POST", "/influence", {"instances": rows(2), "labels": y[:2]}, expect=(200, 202))
+            if "status" in answer:
+                finish(server, answer)
+    ask(server, "POST", "/samples", samples(60, 2, y[:2]), expect=201)
+    ask(server, "POST", "/predict", {"instances": rows(3)})
+
+
+@contextmanager
+def guarded(folder: Path, schema: Schema, *flags: str, **variables: str) -> Iterator[Running]:
+    """A server that starts empty; nothing may be compiled or loaded on its event loop until the end."""
+    (folder / "schema.json").write_text(json.dumps(schema.to_dict()))
+    notes = folder / "guard.txt"
+    notes.write_text("")
+    with serving(
+        "--schema", "schema.json", *flags, cwd=folder, command=GUARDED, GUARD_NOTES=str(notes), **variables
+    ) as server:
+        yield server
+        assert notes.read_text() == ""
+    assert notes.read_text() == ""
+
+
+class Watch:
+    """Asks for /healthz all the time, and knows the longest that it took."""
+
+    def __init__(self, server: Running) -> None:
+        self.longest = 0.0
+        self._server = server
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(0.005):
+            started = time.monotonic()
+            assert self._server.get("/healthz")[0] == 200
+            self.longest = max(self.longest, time.monotonic() - started)
+
+
+def test_no_route_compiles_or_loads_on_the_event_loop(tmp_path: Path) -> None:
+    with guarded(tmp_path, schema_of("classification", "string", "float32"), "--n-estimators", "3") as server:
+        walk(server, "forest", "classification", "string", "forest", influence=False)
+        finish(server, ask(server, "POST", "/model/fit", {"parameters": {"n_estimators": 2}}, expect=202))
+        walk(server, "forest", "classification", "string", "fitted", influence=False)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_with_an_empty_cache_nothing_is_compiled_on_the_event_loop_by_any_kind_and_label(
+    tmp_path: Path, dtype: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Fits of every kind, restores of every kind, task and type of labels, and all that can be asked for after each."""
+    files: list[tuple[Path, str, str, str, str]] = []
+    for (kind, task), estimator in KINDS.items():
+        for label_type in LABELS if task is Task.CLASSIFICATION else ("number",):
+            small = {} if kind == "tree" else {"n_estimators": 3, "random_state": 0}
+            model: Any = estimator(**small)
+            schema = schema_of(task.value, label_type, dtype)
+            model.fit(rows(40), labels(label_type, 40), schema=schema)
+            path = tmp_path / f"{kind}-{task.value}-{label_type}.oubli"
+            model.save(path)
+            files.append((path, kind, task.value, label_type, path.stem))
+    cache = str(tmp_path / "kernels")
+    schema = schema_of("classification", "integer", dtype)
+    with guarded(tmp_path, schema, "--n-estimators", "3", NUMBA_CACHE_DIR=cache) as server:
+        longest: dict[str, float] = {}
+
+        @contextmanager
+        def watched(what: str) -> Iterator[None]:
+            with Watch(server) as watch:
+                yield
+            longest[what] = watch.longest
+
+        with watched("forest"):
+            walk(server, "forest", "classification", "integer", "first")
+        for kind in ("tree", "online-boosting", "incremental-boosting", "forest"):
+            with watched(f"fit {kind}"):
+                parameters = {} if kind == "tree" else {"n_estimators": 3}
+                body = {"kind": kind, "parameters": parameters}
+                finish(server, ask(server, "POST", "/model/fit", body, expect=202))
+                walk(server, kind, "classification", "integer", f"fit-{kind}")
+        for path, kind, task, label_type, name in files:
+            with watched(f"restore {name}"):
+                upload(server, path)
+                walk(server, kind, task, label_type, name)
+    with capsys.disabled():
+        lines = [f"{what:50} longest /healthz {1000 * seconds:7.0f} ms\n" for what, seconds in longest.items()]
+        sys.stdout.write("\n" + "".join(lines))
+
+
+# What gets kernels ready
+
+
+@pytest.fixture
+def _nothing_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oubli.app.service.compiling, "_prepared", set())
+
+
+@pytest.mark.usefixtures("_nothing_prepared")
+@pytest.mark.parametrize("failure", [None, OSError(), subprocess.TimeoutExpired("x", 1), 1])
+def test_what_is_not_kept_is_compiled_by_another_process_and_else_here(
+    monkeypatch: pytest.MonkeyPatch, failure: Any
+) -> None:
+    steps: list[str] = []
+
+    def warm_up(task: Task, dtype: Any, *, kind: str, parameters: Any) -> None:
+        assert (task, dtype, kind, parameters) == (Task.REGRESSION, np.float64, "incremental-boosting",
+                                                   {"quantization": None})  # fmt: skip
+        kept = not getattr(oubli.core.jit.policy._here, "only_kept", False)
+        steps.append("compile" if kept else "load")
+        if not kept:
+            raise NotKeptError("a kernel")
+
+    def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
+        assert command[3:] == ["model", "incremental-boosting", "regression", "float64", '{"quantization": null}']
+        steps.append("process")
+        if isinstance(failure, BaseException):
+            raise failure
+        return subprocess.CompletedProcess(command, failure or 0)
+
+    monkeypatch.setattr(oubli.app.service.compiling, "warm_up", warm_up)
+    monkeypatch.setattr(oubli.app.service.compiling.subprocess, "run", run)
+    schema = schema_of("regression", "number", "float64")
+    for _ in range(2):
+        prepare_kernels("incremental-boosting", schema, {"quantization": None, "n_estimators": 7})
+    assert steps == ["load", "process", "compile"]
+
+
+@pytest.mark.usefixtures("_nothing_prepared")
+def test_the_process_compiles_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(oubli.app.service.compiling, "warm_up_influence", lambda *a, **k: told.append((a, k)))
+    monkeypatch.setattr(oubli.app.service.compiling.os, "nice", told.append)
+    oubli.app.service.compiling.main(["influence", "forest", "classification", "float32", "{}"])
+    named = {"kind": "forest", "parameters": {}}
+    assert told == [10, ((Task.CLASSIFICATION, np.dtype(np.float32)), named)]

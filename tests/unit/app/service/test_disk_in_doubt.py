@@ -1,0 +1,148 @@
+"""What the service does about a disk that refuses: undone and tried again; and about a flush that failed: no more."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oubli.app.errors import JournalError, JournalFullError, JournalRefusedError, NoDescriptorsError, StorageError
+from oubli.app.ledger import tables as ledger_rows
+from oubli.app.service.build import open_directory
+from oubli.app.storage.directory import DataDirectory, FlushError
+from oubli.app.storage.snapshots import SnapshotStore
+from oubli.app.storage.sqlite_journal import SqliteJournal
+from tests.unit.app.support import make_service, samples, served
+
+
+def problem_of(answer: Any) -> tuple[int, str, str | None]:
+    return answer.status_code, answer.json()["type"].rpartition(":")[2], answer.headers.get("Retry-After")
+
+
+@pytest.mark.parametrize(
+    ("error", "slug", "retry"),
+    [
+        (JournalFullError("no room on the disk"), "storage", "1"),
+        (JournalRefusedError("a file could not be written"), "journal", "1"),
+        (NoDescriptorsError("no file could be opened"), "journal", "1"),
+        (JournalError("failed"), "changes-stopped", "1"),
+    ],
+)
+def test_journal_errors_outside_of_a_commit_are_problems(tmp_path, monkeypatch, error, slug, retry):
+    """A snapshot that cannot begin a new segment, an export that cannot be noted, a restore."""
+
+    def refused(*arguments: Any, **options: Any) -> None:
+        raise error
+
+    with served(make_service(directory=tmp_path / "data")) as client:
+        assert client.post("/snapshot").status_code == 201
+        older = client.get("/snapshot/file").content
+        assert client.post("/samples", json=samples(1)).status_code == 201
+        for name in ("rotate", "append"):
+            with monkeypatch.context() as patch:
+                patch.setattr(SqliteJournal, name, refused)
+                asked = [client.put("/snapshot/file", content=older)]
+                if slug != "changes-stopped":  # after that one nothing is tried any more
+                    asked.append(client.post("/snapshot") if name == "rotate" else client.get("/snapshot/file"))
+                for answer in asked:
+                    assert problem_of(answer) == (503, slug, retry)
+                    assert client.get("/samples/n0").status_code == 200
+            if slug == "changes-stopped":
+                return
+        job = client.post("/model/scrub").json()
+        while job["status"] in ("queued", "running"):
+            job = client.get(f"/jobs/{job['id']}").json()
+        assert job["status"] == "succeeded"
+
+
+@pytest.mark.parametrize("where", ["second copy", "rotate", "append"])
+def test_a_restore_that_is_refused_is_not_found_by_a_restart(tmp_path, monkeypatch, where):
+    """What it has written before the refusal is taken back: it would hide what is acknowledged afterwards."""
+    directory = tmp_path / "data"
+
+    def refused(*arguments: Any, **options: Any) -> None:
+        raise StorageError("full") if where == "second copy" else JournalFullError("no room on the disk")
+
+    with served(make_service(directory=directory)) as client:
+        assert client.post("/snapshot").status_code == 201
+        older = client.get("/snapshot/file").content
+        assert client.delete("/samples/c1").status_code == 200
+        before = client.get("/snapshot").json()
+        with monkeypatch.context() as patch:
+            if where == "second copy":
+                patch.setattr(SnapshotStore, "write_again", refused)
+            else:
+                patch.setattr(SqliteJournal, where, refused)
+            assert problem_of(client.put("/snapshot/file", content=older))[:2] == (503, "storage")
+        assert client.get("/snapshot").json() == before
+        assert client.post("/samples", json=samples(1)).status_code == 201
+        version = client.get("/model").json()["model_version"]
+        copy = tmp_path / "copy"
+        shutil.copytree(directory, copy)  # as a kill would leave it
+    opened = open_directory(copy)
+    live = opened.recover(opened.snapshots.recover()).state  # type: ignore[union-attr]
+    assert live.model.samples_.contains("n0")
+    assert not live.model.samples_.contains("c1")
+    assert live.version == version
+    opened.close()
+
+
+@pytest.mark.parametrize("where", ["directory", "ledger"])
+def test_a_failed_flush_stops_changes(tmp_path, monkeypatch, where):
+    def refused(*arguments: Any, **options: Any) -> None:
+        if where == "directory":
+            raise FlushError(errno.EIO, "")
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+        raise error
+
+    with served(make_service(directory=tmp_path / "data")) as client:
+        with monkeypatch.context() as patch:
+            if where == "directory":
+                patch.setattr(DataDirectory, "remove", refused)
+            else:
+                patch.setattr(ledger_rows, "flush", refused)
+            assert problem_of(client.post("/snapshot"))[:2] == (503, "changes-stopped")
+        assert problem_of(client.post("/samples", json=samples(1)))[:2] == (503, "changes-stopped")
+        assert client.get("/readyz").json()["reason"] == "disk-failed"
+        assert client.post("/predict", json={"instances": [[1, "a", True]]}).status_code == 200
+
+
+def test_a_file_that_could_not_be_removed_goes_with_the_next_snapshot(tmp_path, monkeypatch):
+    """A half-written snapshot holds what may be erased before the next start."""
+    directory = tmp_path / "data"
+    unlink = Path.unlink
+
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        if path.name.endswith(".tmp") and "journal" not in path.name:
+            raise OSError(errno.EIO, "")
+        unlink(path, missing_ok)
+
+    with served(make_service(directory=directory)) as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "unlink", refused)
+            patch.setattr(SnapshotStore, "_publish", lambda *arguments: refused(Path("x.tmp")))
+            assert problem_of(client.post("/snapshot"))[:2] == (503, "storage")
+        assert list(directory.glob(".*.tmp"))
+        assert client.post("/snapshot").status_code == 201
+        assert not list(directory.glob(".*.tmp"))
+
+
+def test_what_a_kill_left_is_removed_for_good(tmp_path, monkeypatch):
+    (tmp_path / ".0123.tmp").write_text("half a snapshot")
+    flushed: list[list[str]] = []
+    flush = os.fsync
+
+    def flushing(descriptor: int) -> None:
+        flushed.append([path.name for path in tmp_path.glob(".*")])
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fsync", flushing)
+    DataDirectory(tmp_path).close()
+    assert flushed
+    assert flushed[-1] == []

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from oubli.app.service.build import compose, open_directory
+from oubli.app.service.model_service import ModelService
+from tests.unit.app.support import JSON, make_service, samples, served_here
+
+
+async def finished(client: Any, job: dict[str, Any]) -> dict[str, Any]:
+    """Wait for the end of a job."""
+    while job["status"] in ("queued", "running"):
+        await asyncio.sleep(0.005)
+        job = (await client.get(f"/jobs/{job['id']}")).json()
+    return job
+
+
+async def begin_fit(client: Any, **parameters: Any) -> dict[str, Any]:
+    response = await client.post("/model/fit", json={"parameters": parameters})
+    assert response.status_code == 202
+    return dict(response.json())
+
+
+def test_changes_during_a_fit_are_in_the_fitted_model(tmp_path, held_up):
+    async def work() -> None:
+        service = make_service(directory=tmp_path / "data")
+        async with served_here(service) as client:
+            job = await begin_fit(client, n_estimators=3)
+            for i in range(40):
+                assert (await client.delete(f"/samples/c{i}")).status_code == 200
+            assert (await client.post("/samples", json=samples(2), headers=JSON)).status_code == 201
+            held_up.set()
+            result = (await finished(client, job))["result"]
+            assert (result["n_samples"], result["parameters"]["n_estimators"]) == (22, 3)
+            model = service.state.model
+            assert model.verify().ok
+            assert service.model_version == result["model_version"] == 43
+
+    asyncio.run(work())
+
+
+def test_a_fit_that_is_asked_for_again_is_the_first(tmp_path, held_up):
+    """While it waits or runs, after it has ended, and after a restart."""
+    asked = {"json": {"parameters": {"n_estimators": 3}}, "headers": {"Idempotency-Key": "again"}}
+
+    async def work(service: ModelService) -> dict[str, Any]:
+        async with served_here(service) as client:
+            first = (await client.post("/model/fit", **asked)).json()
+            assert (await client.post("/model/fit", **asked)).json()["id"] == first["id"]
+            other = await client.post("/model/fit", json={}, headers=asked["headers"])
+            assert (other.status_code, other.json()["errors"][0]["pointer"]) == (422, "/Idempotency-Key")
+            held_up.set()
+            job = await finished(client, first)
+            assert (await client.post("/model/fit", **asked)).json() == job
+            assert service.model_version == job["result"]["model_version"] == 2
+            return job
+
+    before = asyncio.run(work(make_service(directory=tmp_path / "data")))
+    opened = open_directory(tmp_path / "data")
+    start = opened.recover(opened.snapshots.recover())
+    after = asyncio.run(work(compose(start, idle_resolve=False)))
+    assert after["id"] == before["id"]
+    assert after["result"] == {"model_version": 2, "n_samples": 60}
+
+
+def test_a_restore_during_a_fit_wins(tmp_path, held_up):
+    """The fit began with samples that are not held any more; what it made is dropped, and says so."""
+
+    async def work() -> None:
+        service = make_service(directory=tmp_path / "data")
+        async with served_here(service) as client:
+            snapshot = (await client.get("/snapshot/file")).content
+            await client.post("/samples", json=samples(3), headers=JSON)
+            job = await begin_fit(client, n_estimators=3)
+            restored = await client.put("/snapshot/file", content=snapshot)
+            assert restored.status_code == 200
+            for i in range(40):
+                await client.delete(f"/samples/c{i}")
+            version = service.model_version
+            held_up.set()
+            job = await finished(client, job)
+            assert job["status"] == "failed"
+            assert job["error"] == "SupersededError: a restore replaced the samples meanwhile: begin again"
+            model = service.state.model
+            assert (service.model_version, model.n_samples_, model.n_estimators) == (version, 20, 5)
+            assert not model.samples_.contains("n0")
+            assert model.verify().ok
+
+    asyncio.run(work())

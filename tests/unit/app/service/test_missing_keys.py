@@ -1,0 +1,224 @@
+"""A ledger that names keys which are not there: refused, or gone on without when somebody says so."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from oubli.app.cli.main import cli
+from oubli.app.errors import StartError, StopReason
+from oubli.app.ledger.verify import check_ledger
+from oubli.app.service.build import OpenDirectory, compose, open_directory
+from oubli.app.service.model_service import ModelService
+from oubli.app.service.recovery import LedgerChoice
+from tests.unit.app.support import JSON, forest, samples, served_here
+
+# Two keys of each sort: the ones in use, and those that were rotated away.
+NAMES = ("signing new", "signing old", "hashing new", "hashing old")
+
+
+@contextmanager
+def started(
+    folder: Path, key_dir: Path | None = None, *, accept: bool = False
+) -> Iterator[tuple[OpenDirectory, ModelService]]:
+    opened = open_directory(folder, key_dir)
+    try:
+        assert opened.snapshots is not None
+        choice = LedgerChoice(accept_missing_keys=accept)
+        start = opened.recover(opened.snapshots.recover(), choice)
+        yield opened, compose(start, idle_resolve=False)
+    finally:
+        opened.close()
+
+
+async def erase(service: ModelService, *names: str, killed: bool) -> None:
+    async with served_here(service) as client:
+        for name in names:
+            assert (await client.delete(f"/samples/{name}")).status_code == 200
+        if killed:  # what is in the journal is not in the ledger's file, and nothing is written at the end
+            service.state.halt(StopReason.DISK_FAILED)
+
+
+def make(folder: Path, *, killed: bool) -> dict[str, Path]:
+    """Make a directory whose ledger names four keys; return their files."""
+    opened = open_directory(folder)
+    start = opened.begin(forest())
+    asyncio.run(erase(compose(start, idle_resolve=False), "c0", "c1", killed=False))
+    old = {path.name[:7]: path for path in (folder / "keys").iterdir()}
+    opened = open_directory(folder)
+    opened.keys.complete()
+    opened.keys.rotate("signing")
+    opened.keys.rotate("hashing")
+    opened.close()
+    opened = open_directory(folder)
+    assert opened.snapshots is not None
+    start = opened.recover(opened.snapshots.recover())
+    asyncio.run(erase(compose(start, idle_resolve=False), "c2", "c3", killed=killed))
+    new = {path.name[:7]: path for path in (folder / "keys").iterdir() if path not in old.values()}
+    return {name: (old if name.endswith("old") else new)[name[:7]] for name in NAMES}
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["stopped", "killed"])
+def _made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Path]]:
+    folder = tmp_path_factory.mktemp("made") / "data"
+    return folder, make(folder, killed=request.param)
+
+
+@pytest.fixture
+def made(_made: tuple[Path, dict[str, Path]], tmp_path: Path) -> tuple[Path, dict[str, Path]]:
+    folder = tmp_path / "data"
+    shutil.copytree(_made[0], folder)
+    return folder, {name: folder / path.relative_to(_made[0]) for name, path in _made[1].items()}
+
+
+def content_of(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if "-shm" not in path.name}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_key_is_missed(name, made):
+    folder, files = made
+    kept = files[name].read_bytes()
+    files[name].unlink()
+    before = content_of(folder)
+    with pytest.raises(StartError, match=rf"ledger names keys .*{files[name].name}.*--key-dir.*--accept-missing-keys"):
+        started(folder).__enter__()
+    assert content_of(folder) == before, "no key was made in its place"
+    files[name].write_bytes(kept)
+    files[name].chmod(0o600)
+    with started(folder) as (opened, _):
+        assert len(opened.keys.public_keys()) == len(opened.keys.hashing) == 2
+
+
+@pytest.mark.parametrize("where", ["gone", "elsewhere"])
+def test_a_directory_without_any_key_is_refused_and_left_alone(where, made, tmp_path):
+    folder, files = made
+    if where == "gone":
+        shutil.rmtree(folder / "keys")
+    key_dir = tmp_path / "other" if where == "elsewhere" else None
+    with pytest.raises(StartError, match="ledger names keys") as caught:
+        started(folder, key_dir).__enter__()
+    assert all(path.name in str(caught.value) for path in files.values())
+    assert not (tmp_path / "other").exists()
+    assert (folder / "keys").exists() == (where == "elsewhere")
+
+
+@pytest.mark.parametrize("name", [*NAMES, "all"])
+def test_going_on_without_is_written_down_and_asked_for_once(name, made):
+    folder, files = made
+    lost = list(files) if name == "all" else [name]
+    for one in lost:
+        files[one].unlink()
+
+    async def use(service: ModelService) -> None:
+        async with served_here(service) as client:
+            answer = await client.post("/samples", json=samples(1, "new"), headers=JSON)
+            assert answer.status_code == 201
+            assert (await client.delete("/samples/c5")).status_code == 200
+
+    with started(folder, accept=True) as (opened, service):
+        told = opened.database.entries(0, 10**6)
+        entries = [entry for entry in told if entry["type"] == "accepted-missing-key"]
+        assert {f"{entry['key']}-{entry['lost_key_id']}" for entry in entries} == {files[one].stem for one in lost}
+        assert len(opened.notes) == 1
+        asyncio.run(use(service))
+    for accept in (False, True):
+        with started(folder, accept=accept) as (opened, service):
+            assert opened.notes == []
+            assert service.state.model.samples_.contains("new0")
+            check_ledger(opened.database.entries(0, 10**6))
+            # Keys that were made in their place are missed like others.
+            current = folder / "keys" / f"signing-{opened.keys.signing.id}.pem"
+    current.unlink()
+    with pytest.raises(StartError, match=current.name):
+        started(folder).__enter__()
+
+
+def test_with_its_keys_an_erased_id_does_not_come_back(made):
+    folder, _ = made
+
+    async def ask(service: ModelService) -> list[int]:
+        async with served_here(service) as client:
+            body = [{**samples(1)["samples"][0], "id": name} for name in ("c0", "c1", "c2", "c3")]
+            return [(await client.post("/samples", json={"samples": [one]}, headers=JSON)).status_code for one in body]
+
+    with started(folder) as (_, service):
+        assert asyncio.run(ask(service)) == [409] * 4
+
+
+def test_a_key_that_was_destroyed_on_purpose_is_not_missed(made):
+    folder, files = made
+    with started(folder) as (_, service):
+        asyncio.run(scrub(service))
+    key_id = files["hashing old"].stem.removeprefix("hashing-")
+    done = CliRunner().invoke(cli, ["ledger", "destroy-key", key_id, "--data-dir", str(folder)])
+    assert done.exit_code == 0, done.output
+    assert not files["hashing old"].exists()
+    with started(folder) as (opened, _):
+        assert len(opened.keys.hashing) == 1
+
+
+async def scrub(service: ModelService) -> None:
+    async with served_here(service) as client:
+        assert (await client.post("/model/scrub", json={}, headers=JSON)).status_code == 202
+
+
+def test_killed_before_it_was_written_down_it_is_asked_for_again(made, monkeypatch):
+    folder, files = made
+    files["hashing new"].unlink()
+    with monkeypatch.context() as patched:
+        patched.setattr("oubli.app.storage.sqlite_journal.SqliteJournal.append", stop)
+        with pytest.raises(KeyboardInterrupt):
+            started(folder, accept=True).__enter__()
+    with pytest.raises(StartError, match=files["hashing new"].name):
+        started(folder).__enter__()
+    with started(folder, accept=True):
+        pass
+    with started(folder) as (opened, _):
+        assert [entry["type"] for entry in opened.database.entries(0, 99)].count("accepted-missing-key") == 1
+
+
+@pytest.mark.parametrize("command", [["rotate-keys", "signing"], ["rotate-keys", "hashing"], ["destroy-key", "0" * 16]])
+def test_commands_on_keys_make_none_in_their_place(command, made):
+    folder, _ = made
+    shutil.rmtree(folder / "keys")
+    done = CliRunner().invoke(cli, ["ledger", *command, "--data-dir", str(folder)])
+    assert isinstance(done.exception, StartError)
+    assert "--accept-missing-keys" in str(done.exception)
+    assert not (folder / "keys").exists()
+
+
+def test_a_first_start_that_was_cut_short_has_named_its_keys(tmp_path, monkeypatch):
+    opened = open_directory(tmp_path / "data")
+    with monkeypatch.context() as patched:
+        patched.setattr(opened.storage, "write", stop)
+        with pytest.raises(KeyboardInterrupt):
+            opened.begin(forest())
+    opened.close()
+    keys = sorted((tmp_path / "data" / "keys").iterdir())
+    for path in keys:
+        content = path.read_bytes()
+        path.unlink()
+        opened = open_directory(tmp_path / "data")
+        with pytest.raises(StartError, match=path.name):
+            opened.begin(forest())
+        opened.close()
+        path.write_bytes(content)
+        path.chmod(0o600)
+    shutil.rmtree(tmp_path / "data" / "keys")
+    opened = open_directory(tmp_path / "data")
+    start = opened.begin(forest(), LedgerChoice(accept_missing_keys=True))
+    assert start.state.seq == opened.storage.journal.last_seq
+    opened.close()
+    with started(tmp_path / "data") as (opened, _):
+        assert [entry["type"] for entry in opened.database.entries(0, 99)].count("accepted-missing-key") == 2
+
+
+def stop(*arguments: object, **options: object) -> None:
+    raise KeyboardInterrupt

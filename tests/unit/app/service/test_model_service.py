@@ -1,0 +1,479 @@
+"""The one writer: what waits for what, what goes on meanwhile, and what a failure leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oubli.app.errors import BusyError, EphemeralError, NotHeldError, StaleCursorError, StorageError, UnavailableError
+from oubli.app.service.commands import AddSamples
+from oubli.app.service.model_service import ModelService
+from oubli.app.service.results import NewSamples, Replacement
+from oubli.core.errors import InputError, UnusableModelError
+from tests.unit.app.support import CLASSES, NUMBERS, forest, make_service, rows, samples, served_here
+
+
+def new_samples(n: int, prefix: str | None = "n", schema: Any = CLASSES) -> NewSamples:
+    labels: list[Any] = (
+        ["yes" if i % 3 else "no" for i in range(n)] if schema is CLASSES else [float(i) for i in range(n)]
+    )
+    return NewSamples(rows(n), labels, [None if prefix is None else f"{prefix}{i}" for i in range(n)], *nothing(n))
+
+
+def nothing(n: int) -> tuple[list[None], list[None], list[bool]]:
+    """No subjects, no expiries, and nothing that may come back."""
+    return [None] * n, [None] * n, [False] * n
+
+
+def run(service: ModelService, work: Callable[[], Any]) -> Any:
+    """Run something with a service that is ready, and stop the service."""
+
+    async def main() -> Any:
+        service.start()
+        while service.phase != "ready":  # noqa: ASYNC110 - there is no event for it outside HTTP
+            await asyncio.sleep(0.001)
+        try:
+            return await work()
+        finally:
+            await service.stop()
+
+    return asyncio.run(main())
+
+
+class Gate:
+    """Holds a method of the model up in a thread until it is opened."""
+
+    def __init__(self, model: Any, method: str) -> None:
+        self.entered, self.opened = threading.Event(), threading.Event()
+        original = getattr(model, method)
+
+        def held(*arguments: Any, **named: Any) -> Any:
+            self.entered.set()
+            assert self.opened.wait(30)
+            return original(*arguments, **named)
+
+        setattr(model, method, held)
+
+    async def reached(self) -> None:
+        while not self.entered.is_set():  # noqa: ASYNC110 - it is set by a thread
+            await asyncio.sleep(0.001)
+
+
+def on_copies(service: ModelService, see: Callable[[Any], object]) -> None:
+    """Have something done to every copy of the live model as soon as it is made."""
+    model = service.state.model
+    make_copy = type(model).copy
+
+    def copy() -> Any:
+        made = make_copy(model)
+        see(made)
+        return made
+
+    model.copy = copy
+
+
+# --- versions
+
+
+def test_the_version_grows_by_one_with_every_change_and_only_then():
+    service = make_service()
+
+    async def work() -> None:
+        assert (await service.add(new_samples(3))).model_version == 2
+        assert (await service.add(new_samples(3))).model_version == 2
+        assert (await service.delete(ids=["n0", "n1"])).model_version == 3
+        assert (await service.delete(ids=["n0", "n1"])).model_version == 3
+        assert (await service.delete(subjects=["nobody"])).model_version == 3
+        assert (await service.replace(Replacement("n2", [9, "z", True], "yes"))).model_version == 4
+        assert (await service.replace(Replacement("n2", [9, "z", True], "yes"))).model_version == 4
+        with pytest.raises(InputError):
+            await service.add(NewSamples([["text", "a", True]], ["yes"], ["x"], *nothing(1)))
+        with pytest.raises(NotHeldError):
+            await service.replace(Replacement("nobody", [9, "z", True], "yes"))
+        assert (await service.predict(rows(1))).model_version == 4
+        assert service.describe().model_version == service.model_version == 4
+
+    run(service, work)
+
+
+# --- long work
+
+
+@pytest.mark.parametrize("schema", [CLASSES, NUMBERS])
+def test_long_work_ends_where_short_work_does(schema):
+    """The same history on the loop, and aside on copies."""
+    digests = []
+    for cost in (0.0, 1.0):
+        model = forest(60, schema)
+        service = make_service(model)
+        for each in (service._row_cost, *service.writer.costs.values()):
+            each._seconds = cost
+
+        async def work(service: ModelService = service) -> Any:
+            await service.add(new_samples(40, schema=schema))
+            await service.delete(ids=[f"c{i}" for i in range(0, 60, 2)])
+            await service.delete(subjects=["s1", "s3"])
+            await service.add(new_samples(10, None, schema))
+            predicted = await service.predict(rows(50))
+            return service.state.model.digest(), predicted.result.labels.tolist(), predicted.model_version
+
+        digests.append(run(service, work))
+    assert digests[0] == digests[1]
+    fresh = forest(60, schema)
+    assert digests[0][2] == 5
+    assert digests[0][0] != fresh.digest()
+
+
+def test_a_refused_long_mutation_changes_nothing():
+    service = make_service()
+    service.writer.costs[AddSamples]._seconds = 1.0
+
+    async def work() -> None:
+        before = service.state.model
+        bad = new_samples(40)
+        bad.rows[39] = ["text", "a", True]
+        with pytest.raises(InputError) as caught:
+            await service.add(bad)
+        assert caught.value.row == 39
+        assert service.state.model is before
+        assert service.model_version == 1
+        assert not service.failed
+
+    run(service, work)
+    assert service.state.model.digest() == forest().digest()
+
+
+def test_predictions_and_health_go_on_during_a_long_mutation():
+    service = make_service()
+    service.writer.costs[AddSamples]._seconds = 1.0
+    copies: list[Any] = []
+    make_copy = service.state.model.copy
+
+    def copy() -> Any:
+        copies.append(made := make_copy())
+        copies.append(Gate(made, "add_prepared"))
+        return made
+
+    service.state.model.copy = copy
+
+    async def main() -> None:
+        async with served_here(service) as client:
+            adding = asyncio.create_task(client.post("/samples", json=samples(200)))
+            while len(copies) < 2:  # noqa: ASYNC110 - a thread appends to it
+                await asyncio.sleep(0.001)
+            gate = copies[1]
+            await gate.reached()
+            for _ in range(20):
+                started = time.perf_counter()
+                assert (await client.get("/healthz")).status_code == 200
+                assert (await client.get("/readyz")).status_code == 200
+                answer = (await client.post("/predict", json={"instances": rows(5)})).json()
+                assert time.perf_counter() - started < 1
+                assert answer["model_version"] == 1
+                assert answer["probabilities"] == forest().predict_proba(rows(5)).tolist()
+            big = (await client.post("/predict", json={"instances": rows(3000)})).json()
+            assert big["model_version"] == 1
+            listed = (await client.get("/samples?limit=50")).json()
+            assert len(listed["samples"]) == 50
+            deleting = asyncio.create_task(client.delete("/samples/c1"))
+            await asyncio.sleep(0.01)
+            assert not deleting.done(), "a mutation has to wait for its turn"
+            gate.opened.set()
+            added, deleted = (await adding).json(), (await deleting).json()
+            assert (added["model_version"], added["n_samples"]) == (2, 260)
+            assert (deleted["model_version"], deleted["unlearned"]) == (3, 1)
+            answer = (await client.post("/predict", json={"instances": rows(5)})).json()
+            assert answer["model_version"] == 3
+            again = forest()
+            batch = new_samples(200)
+            again.add(batch.rows, batch.labels, ids=batch.ids)
+            again.delete(["c1"])
+            assert answer["probabilities"] == again.predict_proba(rows(5)).tolist()
+
+    asyncio.run(main())
+
+
+def test_everything_goes_on_while_a_snapshot_is_written(tmp_path):
+    service = make_service(directory=tmp_path / "data")
+    gates: list[Gate] = []
+    on_copies(service, lambda copy: gates.append(Gate(copy, "save")))
+
+    async def work() -> None:
+        await service.add(new_samples(5))
+        writing = asyncio.create_task(service.snapshot())
+        while not gates:  # noqa: ASYNC110 - a thread appends to it
+            await asyncio.sleep(0.001)
+        await gates[0].reached()
+        assert (await service.predict(rows(3))).model_version == 2
+        assert (await service.add(new_samples(5, "m"))).model_version == 3
+        assert not writing.done()
+        gates[0].opened.set()
+        assert (await writing).model_version == 2
+        for gate in gates:
+            gate.opened.set()
+        on_copies(service, lambda copy: None)
+
+    run(service, work)
+
+
+def test_a_long_prediction_sees_one_version_and_writers_wait_for_it():
+    service = make_service()
+    service._row_cost._seconds = 1.0
+
+    async def work() -> None:
+        await service.add(new_samples(5))  # leaves tags, which are resolved before the thread reads
+        gate = Gate(service.state.model, "query")
+        predicting = asyncio.create_task(service.predict(rows(100)))
+        await gate.reached()
+        assert service.state.model.n_lazy_tags_ == 0
+        deleting = asyncio.create_task(service.delete(ids=["c1"]))
+        await asyncio.sleep(0.01)
+        assert not deleting.done()
+        gate.opened.set()
+        assert (await predicting).model_version == 2
+        assert (await deleting).model_version == 3
+
+    run(service, work)
+
+
+def test_work_in_a_thread_ends_even_if_the_caller_is_gone():
+    service = make_service()
+    service.writer.costs[AddSamples]._seconds = 1.0
+    gate = Gate(service.state.model, "copy")
+
+    async def work() -> None:
+        adding = asyncio.create_task(service.add(new_samples(40)))
+        await gate.reached()
+        adding.cancel()
+        await asyncio.gather(adding, return_exceptions=True)
+        deleting = asyncio.create_task(service.delete(ids=["n1"]))
+        await asyncio.sleep(0.01)
+        assert not deleting.done(), "the turn is not over before the thread is"
+        gate.opened.set()
+        assert (await deleting).unlearned == 1
+        assert service.model_version == 3
+
+    run(service, work)
+
+
+def test_a_full_queue_refuses_additions_but_never_erasures():
+    service = make_service(max_queue=2)
+    service.writer.costs[AddSamples]._seconds = 1.0
+    gate = Gate(service.state.model, "copy")
+
+    async def work() -> None:
+        long = asyncio.create_task(service.add(new_samples(40)))
+        await gate.reached()
+        waiting = [asyncio.create_task(service.add(new_samples(1, f"w{i}"))) for i in range(2)]
+        await asyncio.sleep(0.01)
+        with pytest.raises(BusyError):
+            await service.add(new_samples(1, "x"))
+        with pytest.raises(BusyError):
+            await service.replace(Replacement("c2", [1, "a", True], "yes"))
+        erasures = [asyncio.create_task(service.delete(ids=[f"c{i}"])) for i in range(20)]
+        await asyncio.sleep(0.01)
+        gate.opened.set()
+        assert (await long).n_new == 40
+        assert [(await each).n_new for each in waiting] == [1, 1]
+        assert [(await each).unlearned for each in erasures] == [1] * 20
+
+    run(service, work)
+
+
+def test_a_queue_that_is_full_is_429_over_http():
+    service = make_service(max_queue=1)
+    service.writer.costs[AddSamples]._seconds = 1.0
+    gate = Gate(service.state.model, "copy")
+
+    async def main() -> None:
+        async with served_here(service) as client:
+            long = asyncio.create_task(client.post("/samples", json=samples(40)))
+            await gate.reached()
+            waiting = asyncio.create_task(client.post("/samples", json=samples(1, "w")))
+            await asyncio.sleep(0.02)
+            refused = await client.post("/samples", json=samples(1, "x"))
+            assert refused.status_code == 429
+            assert int(refused.headers["retry-after"]) > 0
+            erasing = asyncio.create_task(client.delete("/samples/c1"))
+            await asyncio.sleep(0.02)
+            gate.opened.set()
+            assert [(await each).status_code for each in (long, waiting, erasing)] == [201, 201, 200]
+
+    asyncio.run(main())
+
+
+def test_many_requests_at_once_end_in_the_state_of_their_answers():
+    """Additions, deletions and predictions together; afterwards the model is a fresh fit on what is held."""
+    service = make_service()
+
+    async def main() -> None:
+        async with served_here(service) as client:
+            service.writer.costs[AddSamples]._seconds = 0.003  # batches of four and more go aside
+            calls: list[Any] = []
+            for i in range(30):
+                calls.append(client.post("/samples", json=samples(1 + i % 7, f"b{i}-")))
+                calls.append(client.delete(f"/samples/c{i}"))
+                calls.append(client.post("/predict", json={"instances": rows(3)}))
+            answers = [answer.json() for answer in await asyncio.gather(*calls)]
+            versions = [answer["model_version"] for answer in answers]
+            assert max(versions) == 61
+            assert sorted(v for v, a in zip(versions, answers, strict=True) if "predictions" not in a) == list(
+                range(2, 62)
+            )
+
+    asyncio.run(main())
+    assert service.state.model.verify().ok
+    assert service.state.model.n_samples_ == 60 - 30 + sum(1 + i % 7 for i in range(30))
+
+
+# --- idle time
+
+
+def test_tags_are_resolved_in_idle_time():
+    service = make_service(idle_resolve=True)
+
+    async def work() -> None:
+        await service.add(new_samples(20))
+        await service.delete(ids=[f"c{i}" for i in range(10)])
+        assert service.describe().lazy_tags > 0
+        for _ in range(200):
+            await asyncio.sleep(0.005)
+            if not service.describe().lazy_tags:
+                return
+        pytest.fail("there are tags left")
+
+    run(service, work)
+
+
+# --- failures
+
+
+def test_an_error_inside_the_model_stops_changes_but_not_predictions(tmp_path, caplog):
+    service = make_service(directory=tmp_path / "data")
+
+    def broken(ids: Any) -> None:
+        raise RuntimeError("SECRET")
+
+    service.state.model.delete = broken
+
+    async def work() -> None:
+        with pytest.raises(RuntimeError):
+            await service.delete(ids=["c1"])
+        assert service.failed
+        for refused in (service.add(new_samples(1)), service.delete(ids=["c2"]), service.snapshot()):
+            with pytest.raises(UnavailableError, match="failed"):
+                await refused
+        assert (await service.predict(rows(1))).model_version == 1
+
+    run(service, work)
+    assert "SECRET" not in caplog.text
+    assert len(list((tmp_path / "data").glob("snapshot-*"))) == 1, "what is in doubt is not written"
+
+
+def test_a_disk_that_fails_is_told_and_the_model_goes_on(tmp_path):
+    service = make_service(directory=tmp_path / "data")
+
+    def full(path: Any, extra: Any = None) -> None:
+        path.write_bytes(b"half a file")
+        raise OSError(28, "No space left on device")
+
+    on_copies(service, lambda copy: setattr(copy, "save", full))
+
+    async def work() -> None:
+        await service.add(new_samples(1))
+        with pytest.raises(StorageError):
+            await service.snapshot()
+        assert list((tmp_path / "data").glob("*tmp")) == []
+        assert (await service.add(new_samples(1, "m"))).model_version == 3
+
+    run(service, work)
+    assert "could not be written" in (service.stop_error or "")
+
+
+def test_nothing_is_answered_before_it_is_ready():
+    service = make_service()
+
+    async def main() -> None:
+        for refused in (service.add(new_samples(1)), service.delete(ids=["c1"]), service.predict(rows(1))):
+            with pytest.raises(UnavailableError, match="starting"):
+                await refused
+
+    asyncio.run(main())
+
+
+def test_a_failed_warm_up_only_makes_the_first_requests_slow(caplog):
+    service = make_service()
+    service.warm_up = lambda: 1 // 0
+
+    async def work() -> None:
+        assert len((await service.predict(rows(1))).result.labels) == 1
+
+    run(service, work)
+    assert "ZeroDivisionError" in caplog.text
+
+
+# --- pages
+
+
+def test_a_page_of_a_list_that_is_no_more_is_refused():
+    service = make_service()
+
+    async def work() -> None:
+        page = service.page(subject=None, after=None, limit=10)
+        assert service.page(subject=None, after=(page.epoch, 9), limit=10).samples[0].id == "c10"
+        with pytest.raises(StaleCursorError):
+            service.page(subject=None, after=(page.epoch + 1, 9), limit=10)
+
+    run(service, work)
+
+
+def test_ephemeral_services_write_nothing():
+    service = make_service()
+
+    async def work() -> None:
+        await service.add(new_samples(2))
+        with pytest.raises(EphemeralError):
+            await service.snapshot()
+        with pytest.raises(EphemeralError):
+            _ = service.storage.newest
+
+    run(service, work)
+    assert service.stop_error is None
+
+
+def test_probabilities_are_of_the_classes_held():
+    service = make_service()
+
+    async def work() -> None:
+        await service.delete(ids=[f"c{i}" for i in range(60) if i % 4])
+        result = (await service.predict(rows(4))).result
+        assert result.classes is not None
+        assert result.classes.tolist() == ["no"]
+        assert np.array_equal(result.probabilities, np.ones((4, 1)))
+
+    run(service, work)
+
+
+def test_a_model_that_was_broken_off_halfway_answers_nothing_and_is_not_saved(tmp_path):
+    service = make_service(directory=tmp_path / "data")
+
+    async def work() -> None:
+        model = service.state.model
+        model.engine_.ensemble.delete = None  # called after the first write, as memory that ends there
+        with pytest.raises(TypeError):
+            await service.delete(ids=["c1"])
+        assert not service.state.model.is_usable
+        with pytest.raises(UnusableModelError):
+            await service.predict(rows(1))
+        with pytest.raises(UnavailableError, match="failed"):
+            await service.delete(ids=["c2"])
+        with pytest.raises((UnusableModelError, UnavailableError)):
+            await service.snapshot()
+
+    run(service, work)

@@ -1,0 +1,274 @@
+"""Snapshots that are sent in, and what a start makes of files whose trees are not those of their samples."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oubli.app.errors import StartError, StorageError
+from oubli.app.ledger.database import LedgerDatabase
+from oubli.app.ledger.entries import canonical
+from oubli.app.ledger.keys import LedgerKeys
+from oubli.app.service.build import open_directory
+from oubli.app.service.checkpoint import CheckpointPolicy
+from oubli.app.storage.snapshots import Facts, SnapshotStore
+from oubli.core.data.schema import Task
+from oubli.core.persistence import load_foreign, load_own
+from oubli.core.registry import KINDS
+from tests.unit.app.support import CLASSES, forest, make_service, rows, samples, served
+from tests.unit.core.mutated import Parts, Tensor
+
+HEADERS = {"Content-Type": "application/octet-stream"}
+OTHER_NAN = 0x7FC00001
+KINDS_TRIED = [
+    ("forest", {"n_estimators": 5}),
+    ("tree", {"max_depth": 5}),
+    ("online-boosting", {"n_estimators": 4, "max_leaf_nodes": 5}),
+    ("incremental-boosting", {"n_estimators": 4, "max_depth": 3}),
+]
+
+
+def model_of(kind: str, parameters: dict[str, Any], n: int = 40) -> Any:
+    model = KINDS[kind, Task.CLASSIFICATION](**parameters, random_state=0)
+    labels = ["yes" if i % 4 else "no" for i in range(n)]
+    with_gaps = [[None if i % 5 == 0 else row[0], *row[1:]] for i, row in enumerate(rows(n))]
+    return model.fit(with_gaps, labels, ids=[f"c{i}" for i in range(n)], schema=CLASSES)
+
+
+def changed(path: Path, name: str, change: Any) -> bytes:
+    """A file with one of its arrays changed, and right checksums."""
+    parts = Parts.read(path)
+    tensors = dict(parts.tensors)
+    array = tensors[name].array
+    change(array)
+    parts.tensors = [*{**tensors, name: Tensor.of(array)}.items()]
+    return parts.bytes()
+
+
+def renamed(path: Path, **fields: Any) -> bytes:
+    """A file with other things noted beside the model."""
+    parts = Parts.read(path)
+    parts.document["extra"] |= fields
+    return parts.bytes()
+
+
+def other_nans(cells: np.ndarray) -> None:
+    cells.view(np.uint32)[np.isnan(cells)] = OTHER_NAN
+    cells[cells == 0] = -0.0
+
+
+def put(client: Any, content: bytes) -> Any:
+    return client.put("/snapshot/file", content=content, headers=HEADERS)
+
+
+@pytest.mark.parametrize(("kind", "parameters"), KINDS_TRIED)
+def test_numbers_in_another_form_are_brought_into_ours_and_nothing_is_lost(
+    tmp_path: Path, kind: str, parameters: dict[str, Any]
+) -> None:
+    """Sent in, a few deletions, a clean stop, a start: this lost all data."""
+    model_of(kind, parameters).save(tmp_path / "sent")
+    content = changed(tmp_path / "sent", "samples.cells", other_nans)
+    service = make_service(model_of(kind, parameters, 20), tmp_path / "data")
+    with served(service) as client:
+        answer = put(client, content)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["verified"] == "grown-anew"
+        assert client.post("/model/verify").status_code == 202
+        for i in range(6):
+            assert client.delete(f"/samples/c{i}").status_code == 200
+        assert client.post("/samples", json=samples(3)).status_code == 201
+        service.state.model.check_invariants()
+        assert client.post("/snapshot").status_code == 201
+        digest = service.state.model.digest()
+    opened = open_directory(tmp_path / "data")
+    recovered = opened.snapshots.recover()
+    assert not recovered.regrown
+    assert recovered.model.digest() == digest
+    assert recovered.model.n_samples_ == 37
+    assert recovered.model.verify().ok
+    opened.close()
+
+
+@pytest.mark.parametrize(("kind", "parameters"), KINDS_TRIED)
+def test_a_start_that_finds_no_sound_trees_grows_them_anew(
+    tmp_path: Path, kind: str, parameters: dict[str, Any]
+) -> None:
+    model = model_of(kind, parameters)
+    policy = CheckpointPolicy(snapshot_mutations=10**9, snapshot_age=1e9, erasure_deadline=1e6)
+    service = make_service(model, tmp_path / "data", policy=policy)
+    with served(service) as client:
+        assert client.post("/samples", json=samples(2)).status_code == 201
+        version = service.state.version
+    for path in (tmp_path / "data").glob("snapshot-*"):
+        prefix = {"forest": "forest.", "tree": "tree."}.get(kind, "boosting.")
+        field = {"forest": "nodes.attribute", "online-boosting": "place"}.get(kind, "feature")
+        path.write_bytes(changed(path, prefix + ("attribute" if kind == "tree" else field), _spoil))
+    opened = open_directory(tmp_path / "data")
+    recovered = opened.snapshots.recover()
+    assert recovered.regrown
+    assert any("grown anew" in note for note in recovered.notes)
+    live = opened.recover(recovered).state
+    assert live.model.n_samples_ == 42
+    assert live.model.verify().ok
+    assert live.version == version + (model.guarantee != "exact")
+    entries = opened.database.entries(0, 1000)
+    assert [entry["type"] for entry in entries][-1] == "trees-grown-anew"
+    assert entries[-1]["model_version"] == live.version
+    opened.close()
+    # And the next one finds them.
+    again = open_directory(tmp_path / "data")
+    recovered = again.snapshots.recover()
+    assert not recovered.regrown
+    live_again = again.recover(recovered).state
+    assert live_again.version == live.version
+    assert live_again.model.digest() == live.model.digest()
+    again.close()
+
+
+def _spoil(array: np.ndarray) -> None:
+    array[0] = 99
+
+
+def test_a_start_without_readable_samples_refuses(tmp_path: Path) -> None:
+    opened = open_directory(tmp_path / "data")
+    opened.snapshots.write(forest(20), Facts(1, seq=1))
+    for path in (tmp_path / "data").glob("snapshot-*"):
+        path.write_bytes(changed(path, "samples.id_offsets", _spoil))
+    with pytest.raises(StartError, match=r"no snapshot in .* can be read"):
+        opened.snapshots.recover()
+    opened.close()
+
+
+def test_a_snapshot_that_the_next_start_would_refuse_replaces_nothing(tmp_path: Path) -> None:
+    opened = open_directory(tmp_path / "data")
+    store: SnapshotStore = opened.snapshots
+    for version in (1, 2):
+        store.write(forest(20), Facts(version, seq=version))
+    before = sorted(path.name for path in (tmp_path / "data").glob("snapshot-*"))
+    broken = forest(20)
+    broken.resolve()
+    broken.engine_.ensemble.trees.statistics[0, 0] += 7  # a fault of this program that no checksum shows
+    with pytest.raises(StorageError, match="read back is damaged"):
+        store.write(broken, Facts(3, seq=3))
+    assert sorted(path.name for path in (tmp_path / "data").glob("snapshot-*")) == before
+    assert store.newest_seq() == 2
+    opened.close()
+
+
+NUMBERS = ("model_version", "next_id", "seq", "epoch", "exports", "ledger_index")
+NO_NUMBERS = ("-7", "1" + 30 * "0", "9" * 5000, "1_0", " 7", "", "x", "1.5", "\u0661")
+NO_TIMES = (
+    *("10000-01-01T00:00:00+00:00", "2026-01-01T00:00:00", "x"),
+    *("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"),
+)
+BAD_NOTES: list[dict[str, Any]] = [
+    *({name: value} for name in NUMBERS for value in NO_NUMBERS),
+    *({"created_at": value} for value in NO_TIMES),
+    *({"lineage": value} for value in ("x" * 10_000, 7, None)),
+    {"model_version": 7},
+    {"next_id": None},
+    {"restore_notes": ["x"]},
+    {"ledger_hash": {}},
+]
+
+
+def test_numbers_of_sent_files_are_bounded(tmp_path: Path) -> None:
+    service = make_service(forest(20), tmp_path / "data")
+    extra = {"model_version": "3", "next_id": "50", "created_at": "2026-01-02T03:04:05.678+00:00"}
+    forest(10).save(tmp_path / "sent", extra)
+    with served(service) as client:
+        before = client.get("/model").json()
+        contents = [renamed(tmp_path / "sent", **notes) for notes in BAD_NOTES]
+        for value in ([], "x", None, [1], {"a": 1}, {"": None}):
+            parts = Parts.read(tmp_path / "sent")
+            parts.document["extra"] = value
+            if value != {}:
+                contents.append(parts.bytes())
+        for field, value in (("n_classes", 2**28), ("n_samples", True), ("n_samples", 10**30), ("digest", "0" * 64)):
+            parts = Parts.read(tmp_path / "sent")
+            parts.document[field] = value
+            contents.append(parts.bytes())
+        for field, value in (("occurrences", 0), ("n_trees", 2**15), ("seed", 2**70), ("max_depth", 1.5)):
+            parts = Parts.read(tmp_path / "sent")
+            parts.document["settings"][field] = value
+            contents.append(parts.bytes())
+        for text in ("[" * 100_000, '{"a":' * 100_000, '{"n_samples":' + "9" * 5000 + "}", '{"n_samples":NaN}', "\x00"):
+            parts = Parts.read(tmp_path / "sent")
+            parts.document = text
+            contents.append(parts.bytes())
+        for content in contents:
+            answer = put(client, content)
+            assert answer.status_code == 422, (content[:3000], answer.text)
+            assert answer.json()["type"].endswith("unreadable-file")
+        assert client.get("/model").json() == before
+        assert client.post("/samples", json=samples(1)).status_code == 201
+        # As it is, it is taken, and new ids follow those that it names.
+        answer = put(client, (tmp_path / "sent").read_bytes())
+        assert (answer.status_code, answer.json()["verified"]) == (200, "verified")
+        body = {"samples": [{"features": rows(1)[0], "label": "yes"}]}
+        assert client.post("/samples", json=body).json()["ids"] == ["50"]
+
+
+def test_what_takes_long_to_compare_is_checked_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oubli.app.service.rebuild._LONGEST_CHECK", 0.0)
+    forest(10).save(tmp_path / "sent")
+    with served(make_service(forest(20))) as client:
+        assert put(client, (tmp_path / "sent").read_bytes()).json()["verified"] == "checked"
+
+
+def test_files_of_ours_may_ask_for_more_memory_than_sent_ones(tmp_path: Path) -> None:
+    model = KINDS["online-boosting", Task.CLASSIFICATION](n_estimators=300, max_leaf_nodes=256, random_state=0)
+    model.fit(rows(30), ["yes", "no"] * 15, schema=CLASSES)
+    model.save(tmp_path / "model")
+    assert load_foreign(tmp_path / "model").model.digest() == model.digest(), "it is as large as it has to be"
+    parts = Parts.read(tmp_path / "model")
+    parts.tensors = [(name, tensor) for name, tensor in parts.tensors if name != "filler"]
+    (tmp_path / "small").write_bytes(parts.bytes())
+    assert load_own(tmp_path / "small").model.digest() == model.digest()
+    if len(parts.tensors) < len(Parts.read(tmp_path / "model").tensors):
+        with pytest.raises(ValueError, match="more than a file of its size may"):
+            load_foreign(tmp_path / "small")
+
+
+def test_a_ledger_that_is_given_says_what_is_wrong_with_it(tmp_path: Path) -> None:
+    """Every field of every entry as something else, with hashes that are right."""
+    with served(make_service(forest(20), tmp_path / "data")) as client:
+        client.delete("/samples/c1")
+        client.post("/snapshot")
+        entries = client.get("/ledger").json()["entries"]
+    path = tmp_path / "ledger"
+    assert {entry["type"] for entry in entries} >= {"unlearned", "erased"}
+    values = (-1, 2**53 - 1, True, None, "", [], {}, [[]], "9" * 5000, "10000-01-01T00:00:00Z")
+    refused = 0
+    for number, entry in enumerate(entries):
+        for name in entry.keys() - {"hash"}:
+            for value in values:
+                path.write_text("\n".join(map(json.dumps, rechained(entries, number, {name: value}))))
+                store = LedgerDatabase(None, LedgerKeys(None))
+                try:
+                    store.adopt(path)
+                except StartError as error:
+                    refused += "is not taken in" in str(error)
+                store.close()
+    assert refused > 150
+    for text in ("[" * 100_000, '{"index":' + "9" * 5000 + "}", '{"entries":[{"index":NaN}]}'):
+        path.write_text(text)
+        with pytest.raises(StartError):
+            LedgerDatabase(None, LedgerKeys(None)).adopt(path)
+
+
+def rechained(entries: list[dict[str, Any]], number: int, fields: dict[str, Any]) -> list[dict[str, Any]]:
+    """A ledger with one entry changed, and all hashes from it on right again."""
+    result = [dict(entry) for entry in entries]
+    result[number] |= fields
+    for i in range(number, len(result)):
+        if i > number:
+            result[i]["previous"] = result[i - 1]["hash"]
+        body = {name: value for name, value in result[i].items() if name != "hash"}
+        result[i]["hash"] = hashlib.sha256(canonical(body)).hexdigest()
+    return result

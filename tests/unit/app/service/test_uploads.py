@@ -1,0 +1,137 @@
+"""Snapshot files on their way in: under no name, not for ever, and not beyond an erasure."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import oubli.app.service.uploads as module
+from oubli.app.errors import UploadError
+from oubli.app.service.holders import Holders
+from oubli.app.service.state import ModelState
+from oubli.app.service.uploads import UploadPolicy, Uploads
+from tests.unit.app.hosted import hosted
+from tests.unit.app.support import forest, make_service
+
+
+@pytest.fixture
+def holders() -> Holders:
+    return Holders(ModelState(forest(0), 1, 0))
+
+
+async def pieces(*contents: bytes, pause: float = 0.0) -> AsyncIterator[bytes]:
+    for content in contents:
+        await asyncio.sleep(pause)
+        yield content
+
+
+def take(uploads: Uploads, stream: Any) -> bytes:
+    """Take a file in; return what is found under its path."""
+
+    async def work() -> bytes:
+        with uploads.open() as upload:
+            length = await upload.take(stream)
+            content = upload.path.read_bytes()
+            assert length == len(content)
+            return content
+
+    return asyncio.run(work())
+
+
+def test_a_file_is_whole_and_has_no_name(tmp_path, holders):
+    uploads = Uploads(tmp_path, holders, UploadPolicy())
+    seen: list[list[Path]] = []
+
+    async def stream() -> AsyncIterator[bytes]:
+        for i in range(5):
+            seen.append(list(tmp_path.iterdir()))
+            yield bytes([i]) * 3_000_000
+
+    assert take(uploads, stream()) == b"".join(bytes([i]) * 3_000_000 for i in range(5))
+    assert seen == [[]] * 5
+    assert take(Uploads(None, holders, UploadPolicy()), pieces(b"a", b"b")) == b"ab"
+
+
+def test_the_name_is_gone_for_good_before_anything_is_written(tmp_path, holders, monkeypatch):
+    """Otherwise a power loss could bring it back, with whatever had come in."""
+    steps: list[str] = []
+    flush, write = module.flush_directory, module._write_all
+
+    def flushing(path: Path) -> None:
+        assert list(path.iterdir()) == []
+        steps.append("flushed")
+        flush(path)
+
+    def writing(*arguments: Any) -> None:
+        steps.append("written")
+        write(*arguments)
+
+    monkeypatch.setattr(module, "flush_directory", flushing)
+    monkeypatch.setattr(module, "_write_all", writing)
+    assert take(Uploads(tmp_path, holders, UploadPolicy()), pieces(b"a")) == b"a"
+    assert steps == ["flushed", "written"]
+
+
+@pytest.mark.parametrize(("policy", "pause"), [(UploadPolicy(pause=0.05), 5.0), (UploadPolicy(deadline=0.2), 0.05)])
+def test_one_that_takes_too_long_is_dropped(tmp_path, holders, policy, pause):
+    with pytest.raises(UploadError, match="slow"):
+        take(Uploads(tmp_path, holders, policy), pieces(*[b"a"] * 20, pause=pause))
+    assert holders.is_rid(holders.period)
+
+
+def test_buffers_are_overwritten(tmp_path, holders, monkeypatch):
+    buffers: list[bytearray] = []
+    empty = module._empty
+
+    def emptied(buffer: bytearray) -> None:
+        cells = memoryview(buffer)
+        content = cells.obj
+        cells.release()
+        assert content is buffer
+        buffers.append(buffer)
+        empty(buffer)
+
+    monkeypatch.setattr(module, "_empty", emptied)
+    take(Uploads(tmp_path, holders, UploadPolicy()), pieces(b"a" * 5_000_000, b"b"))
+    assert len(buffers) == 2
+    assert all(not buffer for buffer in buffers)
+
+
+def test_an_upload_that_ends_early_closes_its_file_after_the_write(tmp_path, holders, monkeypatch):
+    """A descriptor must not be closed, and used again, while a thread writes to it."""
+    written: list[int] = []
+
+    def slowly(file: Any, buffer: bytearray) -> None:
+        time.sleep(0.2)
+        written.append(os.write(file.fileno(), buffer))
+
+    monkeypatch.setattr(module, "_write_all", slowly)
+
+    async def work() -> None:
+        with Uploads(tmp_path, holders, UploadPolicy()).open() as upload:
+            taking = asyncio.ensure_future(upload.take(pieces(b"a" * 5_000_000, b"b")))
+            await asyncio.sleep(0.05)
+            taking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await taking
+
+    asyncio.run(work())
+    assert written == [5_000_000]
+
+
+def test_a_stalled_upload_is_answered(tmp_path):
+    service = make_service(directory=tmp_path / "data", uploads=UploadPolicy(pause=0.2))
+    with hosted(service) as host:
+        with host.connect() as client:
+            client.sendall(b"PUT /snapshot/file HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\nhalf")
+            answer = client.recv(4096)
+        assert answer.startswith(b"HTTP/1.1 408")
+        assert b"upload-slow" in answer
+        assert host.ask("GET", "/model")[1]["n_samples"] == 60
+        assert not list((tmp_path / "data").glob(".*"))

@@ -1,0 +1,259 @@
+"""Mutations on their way to the disk and into the model: together, in order, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from oubli.app.errors import ConflictError, JournalError, JournalFullError, NotHeldError, StorageError, UnavailableError
+from oubli.app.service.commands import AddSamples
+from oubli.app.service.model_service import ModelService
+from oubli.app.service.results import Replacement
+from oubli.app.storage.journal import Record
+from tests.unit.app.service.test_model_service import new_samples, run
+from tests.unit.app.support import forest, make_service, rows
+
+
+class Appends:
+    """Sees what a service's journal is given, and can refuse it."""
+
+    def __init__(self, service: ModelService) -> None:
+        self.batches: list[list[Record]] = []
+        self.reserved: list[bool] = []
+        self.refusals: list[Exception] = []
+        self._journal = service.storage.journal
+        self._append = self._journal.append
+        self._journal.append = self  # type: ignore[method-assign, assignment]
+
+    def __call__(self, records: Sequence[Record], *, reserve: bool = False) -> None:
+        self.batches.append(list(records))
+        self.reserved.append(reserve)
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self._append(records, reserve=reserve)
+
+
+@pytest.fixture
+def service(tmp_path: Any) -> ModelService:
+    return make_service(directory=tmp_path / "data")
+
+
+def fresh(add: list[str], delete: list[str]) -> str:
+    """The digest of a model that was changed without a service."""
+    model = forest()
+    for name in add:
+        batch = new_samples(1, name)
+        model.add(batch.rows, batch.labels, ids=batch.ids)
+    if delete:
+        model.delete(delete)
+    digest: str = model.digest()
+    return digest
+
+
+def test_what_waits_shares_a_flush_and_each_keeps_its_version(service):
+    appends = Appends(service)
+
+    async def work() -> None:
+        adding = [asyncio.create_task(service.add(new_samples(1, f"n{i}-"))) for i in range(10)]
+        deleting = [asyncio.create_task(service.delete(ids=[f"c{i}"])) for i in range(10)]
+        versions = [(await each).model_version for each in (*adding, *deleting)]
+        assert versions == list(range(2, 22))
+        assert sum(map(len, appends.batches)) == 20
+        assert len(appends.batches) <= 3
+        numbers = [record.seq for batch in appends.batches for record in batch]
+        assert numbers == list(range(numbers[0], numbers[0] + 20))
+        assert service.state.model.digest() == fresh([f"n{i}-" for i in range(10)], [f"c{i}" for i in range(10)])
+
+    run(service, work)
+
+
+def test_requests_for_one_sample_are_made_one_after_the_other(service):
+    async def work() -> None:
+        first = asyncio.create_task(service.add(new_samples(1, "x")))
+        again = asyncio.create_task(service.add(new_samples(1, "x")))
+        other = new_samples(1, "x")
+        other.labels = ["another"]
+        conflict = asyncio.create_task(service.add(other))
+        assert ((await first).n_new, (await again).n_new) == (1, 0)
+        with pytest.raises(ConflictError):
+            await conflict
+        rectify = asyncio.create_task(service.replace(Replacement("x0", [9, "z", True], "yes")))
+        delete = asyncio.create_task(service.delete(ids=["x0"]))
+        late = asyncio.create_task(service.replace(Replacement("x0", [9, "z", True], "yes")))
+        assert ((await rectify).model_version, (await delete).model_version) == (3, 4)
+        with pytest.raises(NotHeldError):
+            await late
+
+    run(service, work)
+
+
+def test_a_subject_and_its_new_sample_do_not_pass_each_other(service):
+    async def work() -> None:
+        sample = new_samples(1, "x")
+        sample.subjects = ["s1"]
+        deleting = asyncio.create_task(service.delete(subjects=["s1"]))
+        adding = asyncio.create_task(service.add(sample))
+        again = asyncio.create_task(service.delete(subjects=["s1"]))
+        assert (await deleting).unlearned == 12
+        assert (await adding).n_new == 1
+        assert (await again).unlearned == 1
+
+    run(service, work)
+
+
+def test_nothing_is_in_the_model_before_it_is_on_the_disk(service):
+    appends = Appends(service)
+    seen: list[bool] = []
+    write = appends._append
+
+    def watched(records: Sequence[Record], *, reserve: bool = False) -> None:
+        seen.append(service.state.model.samples_.contains("n0") or service.model_version != 1)
+        write(records, reserve=reserve)
+
+    appends._append = watched
+
+    async def work() -> None:
+        await service.add(new_samples(1))
+
+    run(service, work)
+    assert seen[0] is False
+
+
+def test_on_a_full_disk_additions_are_refused_and_deletions_made(service):
+    appends = Appends(service)
+    appends.refusals = [JournalFullError("full"), JournalFullError("full")]
+
+    async def work() -> None:
+        head = service.ledger.head
+        adding = asyncio.create_task(service.add(new_samples(1)))
+        deleting = asyncio.create_task(service.delete(ids=["c1"]))
+        with pytest.raises(StorageError):
+            await adding
+        with pytest.raises(StorageError):
+            await deleting  # the reserve was used up as well
+        assert appends.reserved == [False, True]
+        assert service.ledger.head == head, "entries that were not written never were"
+        assert not service.failed
+        assert service.state.model.digest() == forest().digest()
+        appends.refusals = [JournalFullError("full")]
+        receipt = await service.delete(ids=["c1"])
+        assert (receipt.unlearned, receipt.model_version) == (1, 2)
+        assert appends.reserved[-2:] == [False, True]
+        assert (await service.add(new_samples(1))).model_version == 3
+        assert appends.reserved[-1] is False
+
+    run(service, work)
+
+
+def test_after_a_failed_flush_nothing_changes_and_predictions_go_on(service):
+    appends = Appends(service)
+
+    async def work() -> None:
+        before = (await service.predict(rows(3))).result.labels.tolist()
+        appends.refusals = [JournalError("failed")]
+        waiting = [
+            asyncio.create_task(service.add(new_samples(1))),
+            asyncio.create_task(service.delete(ids=["c1"])),
+        ]
+        for each in waiting:
+            with pytest.raises(UnavailableError, match="failed"):
+                await each
+        assert service.failed
+        with pytest.raises(UnavailableError, match="failed"):
+            await service.delete(ids=["c2"])
+        assert len(appends.batches) == 1, "a flush that failed is not tried again"
+        assert service.state.model.samples_.contains("c1")
+        assert (await service.predict(rows(3))).result.labels.tolist() == before
+
+    run(service, work)
+
+
+@pytest.mark.parametrize("error", [JournalFullError("full"), JournalError("failed")])
+def test_a_long_change_that_is_refused_leaves_the_model_as_it_was(service, error):
+    appends = Appends(service)
+    service.writer.costs[AddSamples]._seconds = 1.0
+
+    async def work() -> None:
+        appends.refusals = [error]
+        with pytest.raises((StorageError, UnavailableError)):
+            await service.add(new_samples(40))
+        assert service.state.model.digest() == forest().digest()
+        assert service.model_version == 1
+
+    run(service, work)
+
+
+def test_what_changes_nothing_is_not_written(service):
+    appends = Appends(service)
+
+    async def work() -> None:
+        await service.add(new_samples(2))
+        n = len(appends.batches)
+        assert (await service.add(new_samples(2))).n_new == 0
+        with pytest.raises(NotHeldError):
+            await service.replace(Replacement("nobody", [9, "z", True], "yes"))
+        assert len(appends.batches) == n
+
+    run(service, work)
+
+
+def test_generated_ids_are_never_given_out_twice(service):
+    async def work() -> None:
+        adding = [asyncio.create_task(service.add(new_samples(3, None))) for _ in range(8)]
+        ids = [name for each in adding for name in (await each).ids]
+        assert sorted(ids, key=int) == [str(i) for i in range(24)]
+
+    run(service, work)
+
+
+def test_an_erasure_that_is_gone_after_a_full_disk_keeps_nobody_waiting(service):
+    """It asked for the reserve, and is refused when its turn comes; what waits behind it goes on without."""
+    appends = Appends(service)
+
+    async def work() -> None:
+        appends.refusals = [JournalFullError("full")]
+        writer = service.writer
+        give_way = writer._give_way
+
+        def broken_afterwards(transaction: Any) -> None:
+            give_way(transaction)
+            writer._waiting[0].plan = lambda model, transaction: 1 // 0
+
+        writer._give_way = broken_afterwards
+        deleting = asyncio.create_task(service.delete(ids=["c1"]))
+        await asyncio.sleep(0)
+        adding = asyncio.create_task(service.add(new_samples(1)))
+        with pytest.raises(ZeroDivisionError):
+            await deleting
+        assert (await asyncio.wait_for(adding, 10)).n_new == 1
+        assert appends.reserved[-1] is False
+
+    run(service, work)
+
+
+def test_a_mistake_in_one_answer_keeps_no_other_from_its_own(service):
+    async def work() -> None:
+        def broken(error: Any) -> None:
+            raise RuntimeError("SECRET")
+
+        assert service.submit(AddSamples(new_samples(1, "a")), broken)
+        assert (await asyncio.wait_for(service.add(new_samples(1, "b")), 10)).n_new == 1
+        assert service.state.model.samples_.contains("a0")
+
+    run(service, work)
+
+
+def test_a_mistake_in_the_journal_is_told_and_stops_changes(service):
+    appends = Appends(service)
+
+    async def work() -> None:
+        appends.refusals = [ValueError("SECRET")]
+        with pytest.raises(ValueError, match="SECRET"):
+            await asyncio.wait_for(service.delete(ids=["c1"]), 10)
+        assert service.failed
+        assert service.state.model.samples_.contains("c1")
+
+    run(service, work)

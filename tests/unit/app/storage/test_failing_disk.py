@@ -1,0 +1,470 @@
+"""System calls that fail, and processes that are killed in front of one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oubli.app.errors import JournalDamagedError, JournalError, JournalFullError, JournalRefusedError
+from oubli.app.storage import segment as segment_module
+from oubli.app.storage.sqlite_journal import _BEFORE_FLUSH, SqliteJournal
+from tests.unit.app.storage.life import LAST
+from tests.unit.app.storage.support import batch, contents, journal_in
+
+ROOT = Path(__file__).resolve().parents[4]
+FLUSHES = "fsync,fdatasync"
+WRITES = "pwrite64"
+NAMES = f"{WRITES},ftruncate,rename,unlink"
+ALL = f"{FLUSHES},{WRITES},write,ftruncate,rename,unlink"
+ENDS = {0, 2, 3, 4, 8, 20, 29, LAST}  # where the batches of `life` end
+
+
+def can_trace() -> bool:
+    """Whether system calls can be made to fail here."""
+    if shutil.which("strace") is None:
+        return False
+    probe = ["strace", "-e", "inject=fsync:error=EIO", "true"]
+    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
+
+
+needs_trace = pytest.mark.skipif(not can_trace(), reason="strace is not there, or may not be used")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A system call in a life: its name, which of that name it is, and the file it is about, if it has it open."""
+
+    call: str
+    when: int
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lived:
+    """What became of a life."""
+
+    place: Place
+    code: int
+    said: list[str]
+    directory: Path
+
+
+def lived(directory: Path, log: Path, calls: str, fault: str = "") -> tuple[int, list[str]]:
+    """Run `life` under a fault; return its exit status and what it said."""
+    inject = ["-e", f"inject={calls}:{fault}"] if fault else []
+    command = ["strace", "-qq", "-y", "-o", str(log), "-e", f"trace={calls}", *inject]
+    command += [sys.executable, "-B", "-m", "tests.unit.app.storage.life", str(directory)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert not done.stderr, done.stderr
+    return done.returncode, done.stdout.split("\n")[:-1]
+
+
+def places_of(tmp_path: Path, calls: str) -> list[Place]:
+    """Return the system calls that a whole life makes, in their order."""
+    code, said = lived(tmp_path / "whole", tmp_path / "log", calls)
+    assert code == 0
+    assert said[-1] == "end"
+    assert len(contents(tmp_path / "whole")) == LAST - 8
+    n_seen: Counter[str] = Counter()
+    places = []
+    for name, path in re.findall(r"^(\w+)\((?:\d+<([^>]*)>)?", (tmp_path / "log").read_text(), re.MULTILINE):
+        n_seen[name] += 1
+        places.append(Place(name, n_seen[name], Path(path).name))
+    return places
+
+
+def require_nothing_lost(directory: Path, said: list[str]) -> int:
+    """Read what is left of a life: all that was acknowledged, and no batch by half. Return its last number."""
+    words = [line.split() for line in said]
+    acked = max((int(word[1]) for word in words if word[0] == "acked"), default=0)
+    dropped = any(word[0] == "dropped" for word in words)
+    found = contents(directory)
+    last = found[-1].seq if found else 0
+    first = found[0].seq if found else 1
+    assert found == batch(first, last)
+    assert last >= acked
+    assert last in ENDS
+    assert first in ((1, 4, 9) if dropped else (1,))
+    journal = journal_in(directory)  # and it lives on
+    journal.append(batch(last + 1, last + 3))
+    journal.close()
+    assert contents(directory) == batch(first, last + 3)
+    return last
+
+
+def sweep(tmp_path: Path, calls: str, fault: str, n: int | None) -> Iterator[Lived]:
+    """Live with a fault at each of some system calls; at n of them, evenly spread, if n is given."""
+    places = places_of(tmp_path, calls)
+    assert len(places) > 20
+    if n is not None:
+        places = [places[i * (len(places) - 1) // (n - 1)] for i in range(n)]
+    for place in places:
+        directory = tmp_path / f"{place.call}{place.when}"
+        code, said = lived(directory, tmp_path / "log", place.call, f"{fault}:when={place.when}")
+        yield Lived(place, code, said, directory)
+        shutil.rmtree(directory)
+
+
+def check_kills(tmp_path: Path, n: int | None) -> None:
+    lasts = set()
+    for life in sweep(tmp_path, ALL, "signal=SIGKILL", n):
+        assert life.code == -9
+        lasts.add(require_nothing_lost(life.directory, life.said))
+    assert len(lasts) > 5
+
+
+def check_failing_flushes(tmp_path: Path, n: int | None) -> None:
+    """Nothing is acknowledged after a flush that did not work."""
+    ends = set()
+    for life in sweep(tmp_path, FLUSHES, "error=EIO", n):
+        assert life.code == 0
+        ends.add(life.said[-1])
+        # SQLite flushes the directory with its first commit and passes an error over; that was done before.
+        passed_over = life.place.call == "fdatasync" and life.place.file == "whole"
+        assert (life.said[-1] == "end") == passed_over
+        require_nothing_lost(life.directory, life.said)
+    assert ends >= {"failed", "unstarted"}
+
+
+def check_full_disk(tmp_path: Path, n: int | None) -> None:
+    """One write that finds no room: refused, and the next try works."""
+    n_full = 0
+    for life in sweep(tmp_path, WRITES, "error=ENOSPC", n):
+        assert life.code == 0
+        assert life.said[-1] in ("end", "unstarted")
+        n_full += "full" in life.said
+        require_nothing_lost(life.directory, life.said)
+    assert n_full > 3
+
+
+def check_failing_writes(tmp_path: Path, n: int | None) -> None:
+    """A write or a change of a name that fails before anything is flushed: refused, and the next try works."""
+    n_refused = 0
+    for life in sweep(tmp_path, NAMES, "error=EIO", n):
+        assert life.code == 0
+        # What was begun and cannot be removed is in doubt, as after a flush that has failed.
+        assert life.said[-1] in ("end", "unstarted") or life.place.call == "unlink"
+        n_refused += "full" in life.said
+        require_nothing_lost(life.directory, life.said)
+    assert n_refused > 3
+
+
+@needs_trace
+def test_killed_in_front_of_a_system_call(tmp_path: Path) -> None:
+    check_kills(tmp_path, 16)
+
+
+@needs_trace
+def test_flushes_that_fail(tmp_path: Path) -> None:
+    check_failing_flushes(tmp_path, 11)
+
+
+@needs_trace
+def test_writes_that_find_no_room(tmp_path: Path) -> None:
+    check_full_disk(tmp_path, 9)
+
+
+@needs_trace
+def test_writes_and_names_that_fail_once(tmp_path: Path) -> None:
+    check_failing_writes(tmp_path, 12)
+
+
+@needs_trace
+def test_every_flush_fails(tmp_path: Path) -> None:
+    code, said = lived(tmp_path / "life", tmp_path / "log", FLUSHES, "error=EIO:when=1+")
+    assert (code, said) == (0, ["unstarted"])
+
+
+@needs_trace
+@pytest.mark.long
+@pytest.mark.parametrize("check", [check_kills, check_failing_flushes, check_full_disk, check_failing_writes])
+def test_at_every_system_call(tmp_path: Path, check: Any) -> None:
+    check(tmp_path, None)
+
+
+class Faulty:
+    """A connection that has an error in store for one statement, before or after it is done."""
+
+    def __init__(self, connection: sqlite3.Connection, statement: str, code: int, *, done: bool = False) -> None:
+        self._connection = connection
+        self._statement = statement
+        self._code = code
+        self._done = done
+
+    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        if not statement.startswith(self._statement):
+            return self._connection.execute(statement, *values)
+        if self._done:
+            self._connection.execute(statement, *values)
+        error = sqlite3.OperationalError("disk I/O error at /secret/path")
+        error.sqlite_errorcode = self._code
+        raise error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+def unopened(*arguments: Any) -> sqlite3.Connection:
+    error = sqlite3.OperationalError("unable to open database file /secret/path")
+    error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+    raise error
+
+
+def break_insert(journal: SqliteJournal, code: int) -> None:
+    """Break the statement that a journal runs for many rows."""
+
+    def refused(*arguments: Any) -> None:
+        error = sqlite3.OperationalError("disk I/O error at /secret/path")
+        error.sqlite_errorcode = code
+        raise error
+
+    journal._segment._connection.executemany = refused  # type: ignore[method-assign, assignment]
+
+
+def break_connection(journal: SqliteJournal, statement: str, code: int, *, done: bool = False) -> sqlite3.Connection:
+    """Break a journal's connection; return the sound one."""
+    sound = journal._segment._connection
+    journal._segment._connection = Faulty(sound, statement, code, done=done)  # type: ignore[assignment]
+    return sound
+
+
+@pytest.mark.parametrize(
+    "code",
+    [sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_BUSY],
+)
+@pytest.mark.parametrize("statement", ["BEGIN", "COMMIT"])
+def test_a_failed_flush_is_for_ever(tmp_path: Path, statement: str, code: int) -> None:
+    journal = journal_in(tmp_path)
+    journal.append(batch(1, 3))
+    sound = break_connection(journal, statement, code)
+    with pytest.raises(JournalError) as caught:
+        journal.append(batch(4, 5), reserve=True)
+    assert not isinstance(caught.value, JournalFullError)
+    assert "secret" not in str(caught.value)
+    assert caught.value.__suppress_context__
+    assert journal.failed
+    journal._segment._connection = sound
+    for work in (
+        lambda: journal.append(batch(4, 4)),
+        lambda: journal.append([]),
+        lambda: journal.rotate(4),
+        lambda: journal.drop_before(1),
+    ):
+        with pytest.raises(JournalError, match="has failed before"):
+            work()
+    assert (journal.last_seq, journal.n_records) == (3, 3)
+    journal.close()
+    assert contents(tmp_path) == batch(1, 3)
+
+
+@pytest.mark.parametrize("code", sorted(_BEFORE_FLUSH))
+@pytest.mark.parametrize("statement", ["BEGIN", "COMMIT", "INSERT"])
+def test_what_fails_before_a_flush_is_refused_and_works_again(tmp_path: Path, statement: str, code: int) -> None:
+    journal = journal_in(tmp_path)
+    journal.append(batch(1, 3))
+    for last, reserve in ((3, False), (5, True)):
+        break_connection(journal, statement, code)
+        if statement == "INSERT":
+            break_insert(journal, code)
+        with pytest.raises(JournalRefusedError) as caught:
+            journal.append(batch(last + 1, last + 2), reserve=reserve)
+        assert "secret" not in str(caught.value)
+        assert (journal.failed, journal.last_seq, journal.n_records) == (False, last, last)
+        journal.append(batch(last + 1, last + 2), reserve=reserve)
+    journal.close()
+    assert contents(tmp_path) == batch(1, 7)
+
+
+def test_a_segment_that_cannot_be_opened_anew_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = journal_in(tmp_path)
+    journal.append(batch(1, 3))
+    break_connection(journal, "COMMIT", sqlite3.SQLITE_IOERR_WRITE)
+    with pytest.raises(JournalRefusedError):
+        journal.append(batch(4, 4))
+    with monkeypatch.context() as patch:
+        patch.setattr(segment_module, "_connect", unopened)
+        works: list[Any] = [lambda: journal.append(batch(4, 4)), lambda: journal.rotate(4), journal.probe]
+        for work in works * 2:
+            with pytest.raises(JournalRefusedError):
+                work()
+    journal.probe()
+    journal.append(batch(4, 4))
+    journal.close()
+    assert contents(tmp_path) == batch(1, 4)
+
+
+def test_a_refused_batch_that_is_there_all_the_same_is_not_believed(tmp_path: Path) -> None:
+    """The error came after the flush: the caller was told that nothing was written."""
+    journal = journal_in(tmp_path)
+    break_connection(journal, "COMMIT", sqlite3.SQLITE_IOERR_WRITE, done=True)
+    with pytest.raises(JournalRefusedError):
+        journal.append(batch(1, 2))
+    with pytest.raises(JournalError) as caught:
+        journal.append(batch(1, 1))
+    assert not isinstance(caught.value, JournalFullError)
+    assert journal.failed
+    journal.close()
+
+
+def test_a_full_disk_that_has_kept_the_batch_is_not_believed(tmp_path: Path) -> None:
+    journal = journal_in(tmp_path)
+    break_connection(journal, "COMMIT", sqlite3.SQLITE_FULL, done=True)
+    with pytest.raises(JournalError) as caught:
+        journal.append(batch(1, 2))
+    assert not isinstance(caught.value, JournalFullError)
+    assert journal.failed
+    journal.close()
+
+
+def test_a_second_look_that_fails_is_refused(tmp_path: Path) -> None:
+    journal = journal_in(tmp_path)
+    break_connection(journal, "", sqlite3.SQLITE_FULL)  # the look finds no room either
+    broken = journal._segment._connection
+    broken._connection = Faulty(broken._connection, "SELECT", sqlite3.SQLITE_IOERR_READ)  # type: ignore[attr-defined]
+    broken._statement = "COMMIT"  # type: ignore[attr-defined]
+    with pytest.raises(JournalRefusedError):
+        journal.append(batch(1, 2))
+    assert not journal.failed
+    journal.append(batch(1, 2))
+    journal.close()
+    assert contents(tmp_path) == batch(1, 2)
+
+
+def test_a_quota_that_is_used_up_is_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = journal_in(tmp_path)
+    sound = break_connection(journal, "COMMIT", sqlite3.SQLITE_IOERR_WRITE)
+    monkeypatch.setattr("oubli.app.storage.sqlite_journal.lacks_room", lambda directory, n_bytes: True)
+    with pytest.raises(JournalFullError):
+        journal.append(batch(1, 2))
+    assert not journal.failed
+    journal._segment._connection = sound
+    journal.append(batch(1, 2))
+    journal.close()
+    assert contents(tmp_path) == batch(1, 2)
+
+
+def test_what_fails_after_a_commit_fails_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oubli.app.storage.sqlite_journal._LOG_BYTES", 1)
+    journal = journal_in(tmp_path)
+    break_connection(journal, "PRAGMA wal_checkpoint", sqlite3.SQLITE_FULL)
+    journal.append(batch(1, 2))  # a full disk leaves the log as it is
+    assert not journal.failed
+    break_connection(journal, "PRAGMA wal_checkpoint", sqlite3.SQLITE_IOERR_FSYNC)
+    journal.append(batch(3, 4))  # is on the disk
+    assert journal.failed
+    with pytest.raises(JournalError, match="has failed before"):
+        journal.append(batch(5, 5))
+    assert journal.last_seq == 4
+    journal.close()
+    assert contents(tmp_path) == batch(1, 4)
+
+
+@pytest.mark.parametrize(("code", "is_full"), [(errno.EIO, False), (errno.ENOSPC, True)])
+def test_a_flush_that_fails_in_a_rotation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, is_full: bool
+) -> None:
+    journal = journal_in(tmp_path)
+    journal.append(batch(1, 3))
+    flush = os.fsync
+    failures = iter([False, True])  # of the file; of the directory
+
+    def flush_once_failing(descriptor: int) -> None:
+        if next(failures, False):
+            raise OSError(code, "")
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fsync", flush_once_failing)
+    with pytest.raises(JournalError) as caught:
+        journal.rotate(4)
+    assert isinstance(caught.value, JournalFullError) == is_full
+    assert journal.failed != is_full
+    assert len(list(tmp_path.glob("*.sqlite*"))) == 2  # the old segment with its log, nothing else
+    if is_full:
+        journal.append(batch(4, 4))
+        journal.rotate(5)
+        journal.append(batch(5, 6))
+    journal.close()
+    assert contents(tmp_path) == batch(1, 6 if is_full else 3)
+
+
+def test_an_old_log_that_cannot_be_taken_in_is_kept(tmp_path: Path) -> None:
+    journal = journal_in(tmp_path)
+    journal.append(batch(1, 3))
+    break_connection(journal, "PRAGMA wal_checkpoint", sqlite3.SQLITE_FULL)
+    journal.rotate(4)
+    journal.append(batch(4, 5))
+    break_connection(journal, "PRAGMA wal_checkpoint", sqlite3.SQLITE_IOERR_FSYNC)
+    with pytest.raises(JournalError):
+        journal.rotate(6)
+    assert journal.failed
+    journal.close()
+    assert contents(tmp_path) == batch(1, 5)
+
+
+@pytest.mark.parametrize("suffix", [".sqlite", "-wal"])
+def test_segments_that_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+    """They go when it is tried again: also a log whose segment is gone, which may hold what was erased."""
+    journal = journal_in(tmp_path)
+    journal.append(batch(1, 3))
+    journal.rotate(4)
+    journal.append(batch(4, 4))
+    log = tmp_path / "journal-000000000001.sqlite-wal"
+    log.write_bytes(b"left")
+    unlink = Path.unlink
+
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        if path.name.endswith(suffix):
+            raise OSError(errno.EIO, "", str(path))
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refused)
+        with pytest.raises(JournalError) as caught:
+            journal.drop_before(4)
+    assert str(tmp_path) not in str(caught.value)
+    assert (journal.failed, journal.first_seq) == (False, 1 if suffix == ".sqlite" else 4)
+    journal.drop_before(4)
+    assert not log.exists()
+    journal.append(batch(5, 5))
+    journal.close()
+    assert contents(tmp_path) == batch(4, 5)
+
+
+def test_an_error_that_is_not_of_the_disk_is_passed_on(tmp_path: Path) -> None:
+    journal = journal_in(tmp_path)
+    connection = break_connection(journal, "-", 0)
+
+    class Interrupted(Faulty):
+        def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+            if statement == "COMMIT":
+                raise MemoryError
+            return self._connection.execute(statement, *values)
+
+    journal._segment._connection = Interrupted(connection, "", 0)  # type: ignore[assignment]
+    with pytest.raises(MemoryError):
+        journal.append(batch(1, 2))
+    journal._segment._connection = connection
+    journal.append(batch(1, 1))
+    journal.close()
+    assert contents(tmp_path) == batch(1, 1)
+
+
+def test_a_segment_that_cannot_be_read_is_damaged(tmp_path: Path) -> None:
+    journal = journal_in(tmp_path)
+    journal.append(batch(1, 3))
+    break_connection(journal, "SELECT seq", sqlite3.SQLITE_IOERR_READ)
+    with pytest.raises(JournalDamagedError, match="record 3 of the journal"):
+        list(journal.records(2))
+    journal.close()

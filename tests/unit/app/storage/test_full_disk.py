@@ -1,0 +1,183 @@
+"""A disk that is really full, or really read-only."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from oubli.app.errors import JournalFullError, StartError
+from oubli.app.storage.journal import Record
+from oubli.app.storage.reserve import RESERVE_NAME, Reserve
+from oubli.app.storage.sqlite_journal import MARK_NAME, SqliteJournal
+from tests.unit.app.storage.support import batch, contents, journal_in, names, seqs
+
+MIB = 2**20
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of two MiB."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(path)]
+    if sys.platform != "linux" or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("a disk can only be mounted by root on Linux")
+    yield path
+    subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def big(seq: int) -> Record:
+    return Record(seq, seq, b"x" * 6000, b"")
+
+
+def fill(journal: SqliteJournal, *, reserve: bool = False, most: int = 10_000) -> int:
+    """Append until the disk is full; return how many records it took."""
+    for n in range(most):
+        try:
+            journal.append([big(journal.last_seq + 1)], reserve=reserve)
+        except JournalFullError:
+            return n
+    return most
+
+
+def use_up(path: Path) -> None:
+    """Fill what is left with a file."""
+    with path.open("wb", buffering=0) as file:
+        for piece in (MIB // 8, 4096, 1):
+            try:
+                while file.write(bytes(piece)):
+                    pass
+            except OSError:
+                continue
+
+
+def test_a_full_disk_refuses_and_goes_on_when_there_is_room(small_disk: Path) -> None:
+    journal = SqliteJournal(small_disk, MIB // 4)
+    other = small_disk / "other"
+    other.write_bytes(bytes(MIB // 2))
+    n_fitting = fill(journal)
+    assert n_fitting > 20
+    assert not journal.failed
+    assert (journal.last_seq, journal.n_records) == (n_fitting, n_fitting)
+    assert seqs(journal.records(0)) == list(range(1, n_fitting + 1))
+    other.unlink()
+    journal.append([big(n_fitting + 1), big(n_fitting + 2)])
+    journal.close()
+    assert seqs(contents(small_disk)) == list(range(1, n_fitting + 3))
+
+
+def test_erasures_fit_on_a_full_disk(small_disk: Path) -> None:
+    journal = SqliteJournal(small_disk, MIB // 4)
+    journal.append(batch(1, 3))
+    filler = small_disk / "other"
+    use_up(filler)
+    fill(journal)
+    refused_from = journal.last_seq + 1
+    for seq in range(refused_from, refused_from + 10):
+        journal.append(batch(seq, seq), reserve=True)
+        # What the reserve has freed is not for others, though it would fit.
+        with pytest.raises(JournalFullError):
+            journal.append(batch(seq + 1, seq + 1))
+    assert RESERVE_NAME not in names(small_disk)
+    assert not journal.failed
+    last = journal.last_seq
+    journal.close()
+    journal = SqliteJournal(small_disk, MIB // 4)  # a restart on the full disk is no way to it either
+    assert seqs(journal.records(0)) == list(range(1, last + 1))
+    with pytest.raises(JournalFullError):
+        journal.append(batch(last + 1, last + 1))
+    journal.append(batch(last + 1, last + 1), reserve=True)
+    filler.unlink()
+    journal.append(batch(last + 2, last + 2))
+    assert RESERVE_NAME in names(small_disk)
+    journal.close()
+    assert seqs(contents(small_disk)) == list(range(1, last + 3))
+
+
+def test_even_the_reserve_has_an_end(small_disk: Path) -> None:
+    journal = SqliteJournal(small_disk, MIB // 4)
+    use_up(small_disk / "other")
+    fill(journal)
+    assert 5 < fill(journal, reserve=True) < 1000
+    assert not journal.failed
+    assert seqs(journal.records(0)) == list(range(1, journal.last_seq + 1))
+    (small_disk / "other").unlink()
+    journal.rotate(journal.last_seq + 1)
+    assert RESERVE_NAME in names(small_disk)
+    journal.close()
+
+
+def test_segments_go_from_a_full_disk(small_disk: Path) -> None:
+    journal = SqliteJournal(small_disk, MIB // 4)
+    fill(journal, most=30)
+    journal.rotate(journal.last_seq + 1)
+    use_up(small_disk / "other")
+    fill(journal)
+    fill(journal, reserve=True)
+    assert RESERVE_NAME not in names(small_disk)
+    with pytest.raises(JournalFullError):
+        journal.rotate(journal.last_seq + 1)
+    last = journal.last_seq
+    journal.drop_before(last + 1)
+    assert journal.first_seq == 31
+    (small_disk / "other").unlink()
+    journal.append(batch(last + 1, last + 1))
+    journal.rotate(last + 2)
+    journal.close()
+    assert seqs(contents(small_disk)) == list(range(31, last + 2))
+    assert not [name for name in names(small_disk) if name.startswith(".")]
+
+
+def test_a_first_start_on_a_full_disk_says_what_is_missing(small_disk: Path) -> None:
+    use_up(small_disk / "other")
+    with pytest.raises(StartError, match=r"cannot be opened .*room on the disk"):
+        SqliteJournal(small_disk)
+    assert names(small_disk) <= {"other", MARK_NAME}
+
+
+def test_a_read_only_directory_says_what_to_do(small_disk: Path) -> None:
+    journal = journal_in(small_disk)
+    journal.append(batch(1, 3))
+    journal.close()
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with pytest.raises(StartError, match=r"cannot be opened \(Read-only file system\): see to its owner"):
+        journal_in(small_disk)
+    subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
+    assert contents(small_disk) == batch(1, 3)
+
+
+def test_the_reserve_is_given_up_for_erasures_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same on any system: SQLite itself refuses to grow, until the reserve is gone."""
+    journal = journal_in(tmp_path)
+    journal.append(batch(1, 3))
+    limit(journal, "page_count")
+
+    give_up: Callable[[Reserve], bool] = Reserve.give_up
+
+    def give_up_and_grow(reserve: Reserve) -> bool:
+        limit(journal, "2147483646")
+        return give_up(reserve)
+
+    monkeypatch.setattr(Reserve, "give_up", give_up_and_grow)
+    with pytest.raises(JournalFullError):
+        journal.append([big(4), big(5)])
+    assert RESERVE_NAME in names(tmp_path)
+    assert seqs(journal.records(0)) == [1, 2, 3]
+    journal.append([big(4), big(5)], reserve=True)
+    assert RESERVE_NAME not in names(tmp_path)
+    journal.append([big(6)], reserve=True)
+    journal.append([big(7)])
+    assert RESERVE_NAME in names(tmp_path)  # there was room for it again
+    journal.close()
+    assert seqs(contents(tmp_path)) == list(range(1, 8))
+
+
+def limit(journal: SqliteJournal, pages: str) -> None:
+    connection = journal._segment._connection
+    if not pages.isdigit():
+        (pages,) = connection.execute(f"PRAGMA {pages}").fetchone()
+    connection.execute(f"PRAGMA max_page_count={pages}").fetchall()

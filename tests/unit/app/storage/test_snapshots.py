@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import pytest
+
+from oubli.app.errors import NoSnapshotError, StartError, StorageError
+from oubli.app.storage.directory import DataDirectory
+from oubli.app.storage.snapshots import Facts, SnapshotStore, describe, read_notes
+from oubli.core.errors import FileError
+from tests.unit.app.support import forest
+
+
+@pytest.fixture
+def directory(tmp_path):
+    directory = DataDirectory(tmp_path / "data")
+    yield directory
+    directory.close()
+
+
+@pytest.fixture
+def store(directory):
+    return SnapshotStore(directory)
+
+
+def write(store, model=None, version=1):
+    """Write as the service does: a new one, then the oldest goes."""
+    facts = Facts(version, 7, "line", 5, seq=10 * version, exports=2, ledger_index=3, ledger_hash="ab")
+    written = store.write(model or forest(10), facts)
+    store.keep_newest()
+    return written
+
+
+def files(directory):
+    return sorted(path.name for path in directory.path.iterdir())
+
+
+def test_what_is_written_is_recovered(directory, store):
+    model = forest(10)
+    written = write(store, model, 3)
+    recovered = SnapshotStore(directory).recover()
+    assert recovered.model.digest() == model.digest() == written.digest
+    assert recovered.model.samples_.subject("c1") == "s1"
+    assert recovered.snapshot == written
+    assert recovered.notes == ()
+    assert written.model_version == 3
+    assert written.facts == Facts(3, 7, "line", 5, 30, 2, 3, "ab")
+    assert written.bytes == written.path.stat().st_size
+
+
+def test_there_is_none_at_first(store):
+    assert not store.holds_model()
+    assert store.newest_seq() is None
+    with pytest.raises(NoSnapshotError):
+        _ = store.newest
+
+
+def test_files_are_for_the_owner_only(store):
+    assert write(store).path.stat().st_mode & 0o077 == 0
+
+
+def test_two_generations_stay(directory, store):
+    for version in range(1, 5):
+        write(store, version=version)
+    assert files(directory) == ["lock", "snapshot-00000003.safetensors", "snapshot-00000004.safetensors"]
+    assert store.newest_seq() == 40
+
+
+def test_a_snapshot_can_be_written_twice(directory, store):
+    for version in (1, 2):
+        write(store, version=version)
+    model = forest(20)
+    written = store.write(model, Facts(3, seq=30))
+    store.write_again()
+    assert store.keep_newest() == 30
+    assert files(directory) == ["lock", "snapshot-00000003.safetensors", "snapshot-00000004.safetensors"]
+    written.path.unlink()
+    assert SnapshotStore(directory).recover().model.digest() == model.digest()
+
+
+def test_the_journal_is_needed_from_the_older_generation_on(store):
+    write(store, version=4)
+    store.write(forest(3), Facts(5, seq=50))
+    assert store.keep_newest() == 40
+
+
+def test_a_file_that_no_service_wrote_has_no_history(tmp_path):
+    forest(10).save(tmp_path / "model")
+    assert describe(tmp_path / "model", read_notes(tmp_path / "model")).facts == Facts()
+
+
+@pytest.mark.parametrize(
+    "extra", [{"model_version": "x"}, {"next_id": ""}, {"created_at": "yesterday"}, {"epoch": "-"}]
+)
+def test_notes_that_make_no_sense_are_refused(tmp_path, extra):
+    forest(10).save(tmp_path / "model", extra=extra)
+    with pytest.raises(FileError, match="is damaged"):
+        describe(tmp_path / "model", read_notes(tmp_path / "model"))
+
+
+@pytest.mark.parametrize("damage", ["truncated", "altered", "foreign", "empty"])
+def test_a_damaged_newest_file_is_named_and_the_one_before_is_used(directory, store, damage):
+    write(store, forest(10), 1)
+    newest = write(store, forest(20), 2).path
+    whole = bytearray(newest.read_bytes())
+    if damage == "truncated":
+        del whole[len(whole) // 2 :]
+    elif damage == "altered":
+        whole[-1] ^= 1
+    else:
+        whole = bytearray(b"foreign" if damage == "foreign" else b"")
+    newest.write_bytes(whole)
+    recovered = SnapshotStore(directory).recover()
+    assert recovered.model.n_samples_ == 10
+    assert recovered.snapshot.model_version == 1
+    assert "snapshot-00000002.safetensors cannot be read" in recovered.notes[0]
+    assert "fell back to snapshot-00000001.safetensors" in recovered.notes[1]
+
+
+def test_the_next_snapshot_after_a_fallback_gets_a_new_name(directory, store):
+    write(store, version=1)
+    write(store, version=2).path.write_bytes(b"")
+    again = SnapshotStore(directory)
+    again.recover()
+    assert write(again, version=3).path.name == "snapshot-00000003.safetensors"
+    assert again.recover().snapshot.model_version == 3
+
+
+def test_no_sound_file_at_all_is_an_error_with_the_remedy(directory, store):
+    for version in (1, 2):
+        write(store, version=version).path.write_bytes(b"")
+    with pytest.raises(StartError, match=r"snapshot-00000002.*snapshot-00000001.*backup.*--data-dir"):
+        SnapshotStore(directory).recover()
+
+
+def test_a_newer_format_is_never_fallen_back_from(directory, store, newer_file):
+    write(store, version=1)
+    write(store, version=2).path.write_bytes(newer_file)
+    with pytest.raises(StartError, match=r"snapshot-00000002.*upgrade oubli"):
+        SnapshotStore(directory).recover()
+
+
+def test_a_file_that_reads_back_wrong_is_not_kept(directory, store):
+    write(store, version=1)
+
+    class Model:
+        def save(self, path, extra):
+            forest(10).save(path, extra=extra)
+            whole = bytearray(path.read_bytes())
+            whole[-1] ^= 1
+            path.write_bytes(whole)
+
+    with pytest.raises(StorageError, match="damaged"):
+        write(store, Model(), 2)
+    assert files(directory) == ["lock", "snapshot-00000001.safetensors"]
+    assert store.newest_seq() == 10
+
+
+def test_a_full_disk_leaves_what_was_there(directory, store):
+    write(store, version=1)
+
+    class Model:
+        def save(self, path, extra):
+            path.write_bytes(b"half")
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(StorageError, match="No space left"):
+        write(store, Model(), 2)
+    assert files(directory) == ["lock", "snapshot-00000001.safetensors"]
+    assert store.recover().snapshot.model_version == 1
+
+
+def test_nothing_of_a_deleted_sample_is_in_the_file(store):
+    model = forest(30)
+    model.add([[1, "UNIQUE-CATEGORY", True]], ["UNIQUE-CLASS"], ids=["UNIQUE-ID"])
+    model.samples_.set_subject("UNIQUE-ID", "UNIQUE-SUBJECT")
+    assert b"UNIQUE" in write(store, model, 1).path.read_bytes()
+    model.delete(["UNIQUE-ID"])
+    assert b"UNIQUE" not in write(store, model, 2).path.read_bytes()

@@ -1,0 +1,358 @@
+import os
+import shutil
+import sqlite3
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oubli.app.errors import JournalDamagedError, JournalError, StartError
+from oubli.app.storage import segment as segment_module
+from oubli.app.storage import sqlite_journal as journal_module
+from oubli.app.storage.journal import Journal
+from oubli.app.storage.reserve import RESERVE_NAME
+from oubli.app.storage.sqlite_journal import MARK_NAME, SqliteJournal
+from tests.unit.app.storage.support import RESERVE_BYTES, batch, contents, journal_in, killed, names, seqs
+
+FIRST = "journal-000000000001.sqlite"
+
+
+def test_what_was_appended_is_there_after_a_kill(tmp_path: Path) -> None:
+    journal: Journal = journal_in(tmp_path / "data")
+    assert (journal.is_durable, journal.failed) == (True, False)
+    assert (journal.first_seq, journal.last_seq, journal.n_records, journal.oldest_at) == (1, 0, 0, None)
+    for last in range(1, 20):
+        journal.append(batch(last, last))
+        copy = killed(tmp_path / "data", tmp_path / f"copy{last}")
+        assert contents(copy) == batch(1, last)
+    journal.append(batch(20, 40))
+    assert list(journal.records(0)) == batch(1, 40)
+    assert seqs(journal.records(38)) == [39, 40]
+    assert seqs(journal.records(40)) == seqs(journal.records(99)) == []
+    journal.close()
+    journal.close()
+    assert contents(tmp_path / "data") == batch(1, 40)
+
+
+def test_counts_since_the_newest_rotation_survive_a_restart(tmp_path: Path) -> None:
+    times = iter([100.0, 200.0, 300.5, 400.0])
+
+    def now() -> float:
+        return next(times)
+
+    journal = SqliteJournal(tmp_path, RESERVE_BYTES, now)
+    journal.append(batch(1, 2))
+    journal.append([])
+    journal.append(batch(3, 5))
+    n_bytes = sum(len(one.body) + len(one.notes) for one in batch(1, 5))
+    for _ in range(2):
+        facts = (journal.n_records, journal.n_bytes, journal.oldest_at, journal.first_seq, journal.last_seq)
+        assert facts == (5, n_bytes, 100.0, 1, 5)
+        journal.close()
+        journal = SqliteJournal(tmp_path, RESERVE_BYTES, now)
+    journal.rotate(6)
+    for _ in range(2):
+        facts = (journal.n_records, journal.n_bytes, journal.oldest_at, journal.first_seq, journal.last_seq)
+        assert facts == (0, 0, None, 1, 5)
+        journal.close()
+        journal = SqliteJournal(tmp_path, RESERVE_BYTES, now)
+    journal.append(batch(6, 6))
+    assert (journal.n_records, journal.oldest_at) == (1, 300.5)
+    journal.close()
+
+
+def test_segments_are_read_as_one_and_dropped_from_the_oldest(tmp_path: Path) -> None:
+    journal = journal_in(tmp_path)
+    for first in (1, 11, 21):
+        if first > 1:
+            journal.rotate(first)
+        journal.append(batch(first, first + 9))
+    for after in (0, 5, 9, 10, 11, 20, 29):
+        assert seqs(journal.records(after)) == list(range(after + 1, 31))
+    journal.drop_before(20)  # 20 itself is in the second segment
+    assert journal.first_seq == 11
+    assert FIRST not in names(tmp_path)
+    journal.drop_before(21)
+    journal.drop_before(99)  # the newest stays
+    assert journal.first_seq == 21
+    assert list(journal.records(20)) == batch(21, 30)
+    with pytest.raises(JournalDamagedError, match="record 20 of the journal"):
+        list(journal.records(19))
+    journal.close()
+    assert names(tmp_path) == {"journal-000000000021.sqlite", MARK_NAME, RESERVE_NAME}
+    assert contents(tmp_path) == batch(21, 30)
+
+
+def test_a_rotated_segment_leaves_no_log(tmp_path: Path) -> None:
+    journal = journal_in(tmp_path)
+    journal.append(batch(1, 30))
+    journal.rotate(31)
+    assert names(tmp_path) == {
+        FIRST,
+        "journal-000000000031.sqlite",
+        "journal-000000000031.sqlite-wal",
+        MARK_NAME,
+        RESERVE_NAME,
+    }
+    journal.close()
+
+
+def test_numbers_may_be_passed_over_for_what_a_snapshot_has(tmp_path: Path) -> None:
+    journal = journal_in(tmp_path)
+    journal.append(batch(1, 3))
+    journal.rotate(10)
+    assert journal.last_seq == 9
+    journal.append(batch(10, 12))
+    assert seqs(journal.records(9)) == [10, 11, 12]
+    with pytest.raises(JournalDamagedError, match=r"record 4 of the journal, in journal-0{11}1\.sqlite"):
+        list(journal.records(0))
+    journal.close()
+    journal = journal_in(tmp_path)
+    assert journal.last_seq == 12
+    journal.close()
+
+
+def test_a_second_rotation_to_the_same_number_wipes_what_was_rolled_back(tmp_path: Path) -> None:
+    journal = journal_in(tmp_path)
+    connection = journal._segment._connection
+    connection.execute("PRAGMA cache_size=4")  # so that rows go to the log before they are committed
+    connection.execute("BEGIN IMMEDIATE")
+    rows = [(seq, 1, 1, b"CANARY" * 900, b"", b"") for seq in range(1, 60)]
+    connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?)", rows)
+    connection.execute("ROLLBACK")
+    log = tmp_path / f"{FIRST}-wal"
+    assert b"CANARY" in log.read_bytes()
+    journal.rotate(1)
+    assert all(b"CANARY" not in path.read_bytes() for path in tmp_path.iterdir())
+    journal.append(batch(1, 2))
+    journal.close()
+    assert contents(tmp_path) == batch(1, 2)
+
+
+def test_numbers_that_would_lose_records_are_mistakes(tmp_path: Path) -> None:
+    journal = journal_in(tmp_path)
+    journal.append(batch(1, 2))
+    with pytest.raises(ValueError, match="record 4 was given where 3 is next"):
+        journal.append(batch(4, 5))
+    with pytest.raises(ValueError, match="record 2 was given where 3 is next"):
+        journal.append(batch(2, 3))
+    with pytest.raises(ValueError, match="record 2 is written"):
+        journal.rotate(2)
+    assert not journal.failed
+    journal.append(batch(3, 3))
+    journal.close()
+    assert contents(tmp_path) == batch(1, 3)
+
+
+def test_a_closed_journal_takes_nothing(tmp_path: Path) -> None:
+    journal = journal_in(tmp_path)
+    journal.append(batch(1, 1))
+    journal.close()
+    with pytest.raises(JournalError):
+        journal.append(batch(2, 2))
+    assert contents(tmp_path) == batch(1, 1)
+
+
+def test_files_are_for_the_owner_only(tmp_path: Path) -> None:
+    journal = journal_in(tmp_path)
+    journal.append(batch(1, 1))
+    journal.rotate(2)
+    assert len(names(tmp_path)) == 5
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
+    journal.close()
+
+
+def test_settings_of_the_database(tmp_path: Path) -> None:
+    journal = journal_in(tmp_path)
+    wanted: dict[str, Any] = {
+        "journal_mode": b"wal",
+        "synchronous": 2,
+        "secure_delete": 1,
+        "temp_store": 2,
+        "locking_mode": b"exclusive",
+        "wal_autocheckpoint": 0,
+    }
+    journal.append(batch(1, 1))
+    for _ in range(2):  # as it was made, and as it is opened again
+        found = {name: journal._segment._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in wanted}
+        assert found == wanted
+        journal.close()
+        journal = journal_in(tmp_path)
+    journal.close()
+
+
+def test_the_log_is_taken_in_before_it_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "_LOG_BYTES", 10 * 8192)
+    journal = journal_in(tmp_path / "data")
+    for seq in range(1, 301):
+        journal.append(batch(seq, seq))
+    assert (tmp_path / "data" / f"{FIRST}-wal").stat().st_size < 300_000
+    copy = killed(tmp_path / "data", tmp_path / "copy")
+    journal.close()
+    assert contents(copy) == batch(1, 300)
+
+
+def life(journal: SqliteJournal) -> None:
+    """Everything that happens to a journal. It goes on where the last life ended."""
+    for _ in range(2):
+        for _ in range(2):
+            journal.append(batch(journal.last_seq + 1, journal.last_seq + 3))
+        journal.rotate(journal.last_seq + 1)
+    journal.append(batch(journal.last_seq + 1, journal.last_seq + 1))
+    journal.drop_before(journal.last_seq)
+
+
+def test_a_kill_between_any_two_steps_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copies: list[tuple[Path, int, int]] = []
+    data = tmp_path / "data"
+    journal = journal_in(data)
+    journal.append(batch(1, 4))
+
+    def copied(step: Callable[..., Any]) -> Callable[..., Any]:
+        def around(*arguments: Any, **options: Any) -> Any:
+            for done in (False, True):
+                result = step(*arguments, **options) if done else None
+                name = tmp_path / f"copy{len(copies)}"
+                copies.append((killed(data, name), journal.first_seq, journal.last_seq))
+            return result
+
+        return around
+
+    with monkeypatch.context() as patch:
+        for name in ("rename", "replace", "unlink"):
+            patch.setattr(Path, name, copied(getattr(Path, name)))
+        patch.setattr(os, "fsync", copied(os.fsync))
+        patch.setattr(segment_module, "_build", copied(segment_module._build))
+        patch.setattr(segment_module, "_connect", copied(segment_module._connect))
+        patch.setattr(segment_module.Segment, "fold_log", copied(segment_module.Segment.fold_log))
+        life(journal)
+    journal.close()
+    assert len(copies) > 30
+    for copy, first, last in copies:
+        found = contents(copy)
+        assert found == batch(found[0].seq, last) if found else last == 0
+        assert not found or first <= found[0].seq
+        assert not found or found[0].seq in (1, 11, 17)
+        # It lives on as if nothing had happened.
+        again = journal_in(copy)
+        life(again)
+        assert list(again.records(again.first_seq - 1)) == batch(again.first_seq, again.last_seq)
+        again.close()
+        assert not [name for name in names(copy) if name.endswith((".tmp", "-shm", "-wal", "-journal"))]
+
+
+def test_what_a_kill_left_is_removed(tmp_path: Path) -> None:
+    journal = journal_in(tmp_path)
+    journal.append(batch(1, 2))
+    journal.rotate(3)
+    journal.close()
+    left = {
+        ".journal-000000000009.sqlite.tmp",
+        ".journal-000000000009.sqlite.tmp-wal",
+        ".journal-reserve.tmp",
+        "journal-000000000002.sqlite-wal",
+        "journal-000000000002.sqlite-shm",
+    }
+    for name in left | {"other-000000000002.sqlite-wal"}:
+        (tmp_path / name).write_bytes(b"left")
+    assert contents(tmp_path) == batch(1, 2)
+    assert names(tmp_path) == {
+        FIRST,
+        "journal-000000000003.sqlite",
+        MARK_NAME,
+        RESERVE_NAME,
+        "other-000000000002.sqlite-wal",
+    }
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_newer_format_is_refused(tmp_path: Path, which: int) -> None:
+    journal = journal_in(tmp_path)
+    journal.append(batch(1, 2))
+    journal.rotate(3)
+    journal.append(batch(3, 3))
+    journal.close()
+    path = sorted(tmp_path.glob("*.sqlite"))[which]
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version=2")
+    connection.close()
+    with pytest.raises(StartError, match=rf"{path.name} .* newer version of Oubli \(journal format 2.*start that"):
+        contents(tmp_path)
+
+
+def test_another_database_is_refused(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / FIRST)
+    connection.execute("CREATE TABLE records (a)")
+    connection.close()
+    with pytest.raises(JournalDamagedError, match="is not a journal of Oubli: restore"):
+        journal_in(tmp_path)
+
+
+def test_a_database_that_is_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = journal_in(tmp_path)
+    connect = sqlite3.connect
+
+    def impatient(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        return connect(*arguments, timeout=0, **options)
+
+    monkeypatch.setattr(sqlite3, "connect", impatient)
+    with pytest.raises(StartError, match="in use: close the program"):
+        journal_in(tmp_path)
+    journal.close()
+
+
+def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StartError, match=r"cannot be opened \(No such file.*--data-dir"):
+        SqliteJournal(tmp_path / "none")
+
+
+def test_reads_what_the_first_version_wrote(tmp_path: Path) -> None:
+    """The checksum and the table are a format: files of today must be readable tomorrow."""
+    journal = SqliteJournal(tmp_path, RESERVE_BYTES, lambda: 1700000000.25)
+    journal.append(batch(1, 2))
+    journal.close()
+    connection = sqlite3.connect(tmp_path / FIRST)
+    assert connection.execute("PRAGMA application_id").fetchone() == (0x4F75626C,)
+    assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+    rows = connection.execute("SELECT seq, version, at, body, notes, hex(checksum) FROM records").fetchall()
+    connection.close()
+    assert rows == [
+        (1, 1, 1700000000250, b'{"body":1}' * 3, b'{"notes":1}', "2025C1936EC65059590CA74778F131C2"),
+        (2, 2, 1700000000250, b'{"body":2}' * 3, b'{"notes":2}', "FC9F965738F3559200BB203ED4191191"),
+    ]
+
+
+def test_a_journal_without_its_mark_is_read(tmp_path: Path) -> None:
+    journal = journal_in(tmp_path / "data")
+    journal.append(batch(1, 5))
+    copy = killed(tmp_path / "data", tmp_path / "copy")
+    journal.close()
+    (copy / MARK_NAME).unlink()
+    assert contents(copy) == batch(1, 5)
+
+
+def test_segments_that_are_gone_are_missed(tmp_path: Path) -> None:
+    journal = journal_in(tmp_path / "data")
+    for first in (1, 4, 7):
+        if first > 1:
+            journal.rotate(first)
+        journal.append(batch(first, first + 2))
+    journal.close()
+    segments = sorted(path.name for path in (tmp_path / "data").glob("*.sqlite"))
+    for gone in (segments[:1], segments[1:2], segments[2:], segments):
+        copy = killed(tmp_path / "data", tmp_path / "copy")
+        for name in gone:
+            (copy / name).unlink()
+        with pytest.raises(JournalDamagedError, match="backup"):
+            replay(copy)
+        shutil.rmtree(copy)
+
+
+def replay(directory: Path) -> list[int]:
+    journal = journal_in(directory)
+    try:
+        return seqs(journal.records(0))
+    finally:
+        journal.close()

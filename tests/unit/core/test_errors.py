@@ -1,0 +1,119 @@
+import copy
+import pickle
+
+import pytest
+
+from oubli.core import errors
+from oubli.core.errors import (
+    CapacityError,
+    DuplicateIdError,
+    EmptyModelError,
+    FeatureCountError,
+    FileError,
+    InputError,
+    NotFittedError,
+    OubliError,
+    UnknownIdError,
+)
+
+
+def test_every_error_is_an_oubli_error_and_what_python_users_expect():
+    assert issubclass(InputError, (OubliError, ValueError))
+    assert issubclass(InputError, ValueError)
+    assert issubclass(FeatureCountError, InputError)
+    assert issubclass(DuplicateIdError, InputError)
+    assert issubclass(UnknownIdError, KeyError)
+    assert not issubclass(UnknownIdError, ValueError)
+    assert issubclass(NotFittedError, ValueError)
+    assert issubclass(NotFittedError, AttributeError)
+    assert issubclass(CapacityError, RuntimeError)
+    assert issubclass(EmptyModelError, RuntimeError)
+    assert issubclass(FileError, ValueError)
+    raised = [v for v in vars(errors).values() if isinstance(v, type) and issubclass(v, Exception)]
+    assert all(issubclass(v, (OubliError, Warning)) for v in raised)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (InputError("must be a number"), "must be a number"),
+        (InputError("must be a number", row=3), "row 3: must be a number"),
+        (InputError("must be a number", field="age"), "'age': must be a number"),
+        (InputError("must be a number", row=3, field="age", value="x"), "row 3, 'age': must be a number (got 'x')"),
+        (InputError("must be a number", value=None), "must be a number (got None)"),
+        (InputError("rule", row=1, field="age", value=2, message="the whole text"), "the whole text"),
+        (FileError("is truncated"), "is truncated"),
+    ],
+)
+def test_text_says_where_which_rule_and_what(error, text):
+    assert str(error) == text
+
+
+def test_parts_are_attributes():
+    error = InputError("must be a number", row=3, field="age", value="x")
+    assert (error.rule, error.row, error.field, error.value) == ("must be a number", 3, "age", "x")
+    empty = InputError("must be a number")
+    assert (empty.row, empty.field, empty.value) == (None, None, None)
+
+
+def test_long_values_are_cut():
+    assert len(str(InputError("rule", value="x" * 10_000))) < 100
+
+
+def test_a_value_that_cannot_be_shown_does_not_hide_the_error():
+    class Broken:
+        def __repr__(self):
+            raise RuntimeError
+
+    assert str(InputError("rule", value=Broken())).startswith("rule (got <tests.unit.core.test_errors.")
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy"), [(13, "add the 1 missing"), (16, "remove the 2 that the schema does not have")]
+)
+def test_feature_count_says_what_to_do_in_the_words_of_scikit_learn(given, remedy):
+    error = FeatureCountError(given, 14, owner="DynamicForestClassifier")
+    start = f"X has {given} features, but DynamicForestClassifier is expecting 14 features as input"
+    assert str(error).startswith(start)
+    assert remedy in str(error)
+    assert error.rule.startswith(f"must have 14 features, not {given}: {remedy}")
+    assert (error.given, error.expected, error.row) == (given, 14, None)
+
+
+def test_feature_count_of_one_row_names_the_row():
+    error = FeatureCountError(2, 3, row=7)
+    assert error.row == 7
+    assert str(error).startswith("row 7 of X has 2 features")
+
+
+def test_unknown_ids_are_listed_up_to_a_few():
+    assert str(UnknownIdError(["a"])) == "no sample with this id is held: 'a'; nothing was changed"
+    error = UnknownIdError(str(i) for i in range(100))
+    assert error.ids == [str(i) for i in range(100)]
+    assert "and 95 more" in str(error)
+    assert "'4'" in str(error)
+    assert "'5'" not in str(error)
+
+
+def test_unknown_ids_claim_no_memory_of_a_deletion():
+    assert "deleted" not in str(UnknownIdError(["a"]))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InputError("rule", row=1, field="age", value="x"),
+        FeatureCountError(3, 4, owner="Model", row=2),
+        DuplicateIdError("rule", row=1, field="id", value="7"),
+        UnknownIdError(["a", "b"]),
+        NotFittedError("call fit"),
+        CapacityError("too many"),
+        FileError("is truncated"),
+    ],
+)
+@pytest.mark.parametrize("way", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy])  # noqa: S301 - our own bytes
+def test_errors_survive_pickling_and_copying(error, way):
+    other = way(error)
+    assert type(other) is type(error)
+    assert str(other) == str(error)
+    assert vars(other) == vars(error)

@@ -1,0 +1,101 @@
+"""Thousands of changed model files of every kind: refused, or sound; never a crash, a hang, or memory without end.
+
+The long suite runs in two processes, each of which writes down what it is at: whatever ends one is reported with the
+model and the seed, and `python -m tests.unit.core.test_mutated_files MODEL SEED` repeats it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from oubli.core.forest.ensemble import Ensemble
+from tests.unit.core.mutated import MODELS, make, mutate, save, try_file
+
+SHORT = 40  # files of each model
+LONG = int(os.environ.get("OUBLI_TEST_MUTATED_FILES", "20000"))  # files of all models
+HANG = 60  # seconds after which a file counts as one that never ends
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@contextmanager
+def counters() -> Iterator[None]:
+    """Let small nodes keep counters too, so that there are some to change."""
+    with patch.object(Ensemble, "_block_minimum", lambda self: self._smallest_block or 16), np.errstate(all="ignore"):
+        yield
+
+
+def try_files(name: str, seeds: range, folder: Path) -> Counter[str]:
+    """Try files of one model; the seed of the one at hand is in `folder`."""
+    outcomes: Counter[str] = Counter()
+    with counters():
+        parts = save(make(name), folder / "sound")
+        assert try_file(folder / "sound") == "accepted"
+        for seed in seeds:
+            (folder / "at").write_text(f"{name} {seed}")
+            path = folder / "changed"
+            path.write_bytes(mutate(parts, seed))
+            try:
+                outcomes[try_file(path)] += 1
+            except Exception as error:
+                raise AssertionError(f"{name} {seed}") from error
+    return outcomes
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_changed_files_are_refused_or_sound(tmp_path: Path, name: str) -> None:
+    outcomes = try_files(name, range(SHORT), tmp_path)
+    assert outcomes["refused"] > SHORT / 2
+    assert outcomes["accepted"] > 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_many_changed_files_are_refused_or_sound(tmp_path: Path) -> None:
+    each = -(-LONG // len(MODELS))
+    shares = [sorted(MODELS)[::2], sorted(MODELS)[1::2]]
+    folders, processes = [], []
+    for number, names in enumerate(shares):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        command = [
+            sys.executable,
+            "-m",
+            "tests.unit.core.test_mutated_files",
+            ",".join(names),
+            "1000",
+            str(each),
+            folder,
+        ]
+        with (folder / "output").open("w") as output:
+            processes.append(subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output))
+        folders.append(folder)
+    codes = [process.wait() for process in processes]
+    told = [f"{(folder / 'at').read_text()}: {(folder / 'output').read_text()[-3000:]}" for folder in folders]
+    assert codes == [0, 0], "\n".join(told)
+
+
+def main() -> None:
+    names, first = sys.argv[1].split(","), int(sys.argv[2])
+    n = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+    folder = Path(sys.argv[4] if len(sys.argv) > 4 else tempfile.mkdtemp())
+    for name in names:
+        for start in range(first, first + n, 50):
+            faulthandler.dump_traceback_later(50 * HANG, exit=True)
+            try_files(name, range(start, min(start + 50, first + n)), folder)
+    faulthandler.cancel_dump_traceback_later()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,590 @@
+"""The estimators by scikit-learn's own checks, and at work inside its tools."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn.exceptions
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import BaggingClassifier, StackingRegressor, VotingClassifier
+from sklearn.feature_selection import RFE, SelectFromModel
+from sklearn.impute import SimpleImputer
+from sklearn.inspection import permutation_importance
+from sklearn.metrics import accuracy_score, make_scorer, r2_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    cross_val_predict,
+    cross_val_score,
+    cross_validate,
+    learning_curve,
+)
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import estimator_checks_generator
+from sklearn.utils.validation import check_is_fitted
+
+from oubli.core import (
+    DynamicForestClassifier,
+    DynamicForestRegressor,
+    DynamicTreeClassifier,
+    IncrementalBoostingClassifier,
+    IncrementalBoostingRegressor,
+    OnlineBoostingClassifier,
+    OnlineBoostingRegressor,
+)
+from oubli.core.errors import DataConversionWarning, InputError, NotFittedError
+
+ROOT = Path(__file__).resolve().parents[3]
+BOOSTED = (
+    OnlineBoostingClassifier,
+    OnlineBoostingRegressor,
+    IncrementalBoostingClassifier,
+    IncrementalBoostingRegressor,
+)
+ESTIMATORS = (DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier, *BOOSTED)
+NAMES = {
+    "classification": ESTIMATORS[0],
+    "regression": ESTIMATORS[1],
+    "tree": ESTIMATORS[2],
+    "online": OnlineBoostingClassifier,
+    "incremental": IncrementalBoostingClassifier,
+}
+CLASSIFIERS = ("classification", "tree", "online", "incremental")
+FORESTS = ESTIMATORS[:2]
+PARAMETERS: dict[type[Any], tuple[dict[str, Any], ...]] = {
+    **dict.fromkeys(FORESTS, ({"n_estimators": 5}, {"n_estimators": 4, "occurrence": 0.5, "lazy": False})),
+    DynamicTreeClassifier: ({}, {"alpha": 0.1, "beta": 0.3, "epsilon": None, "lazy": True}),
+    **dict.fromkeys(BOOSTED[:2], ({"n_estimators": 20, "learning_rate": 0.3},)),
+    **dict.fromkeys(
+        BOOSTED[2:],
+        (
+            {"n_estimators": 20, "learning_rate": 0.3},
+            {"n_estimators": 20, "learning_rate": 0.3, "quantization": None, "early_stopping": 5},
+        ),
+    ),
+}
+
+
+def all_checks() -> Iterator[Any]:
+    """Every check that scikit-learn has for these estimators; none is expected to fail."""
+    for estimator in ESTIMATORS:
+        for parameters in PARAMETERS[estimator]:
+            with warnings.catch_warnings():
+                # The estimators have no base class of scikit-learn's, because they work without it.
+                warnings.filterwarnings("ignore", message=".*does not inherit from `sklearn.base.BaseEstimator`")
+                checks = list(estimator_checks_generator(estimator(**parameters)))
+            for model, check in checks:
+                options = ",".join(f"{name}={value}" for name, value in check.keywords.items())
+                name = f"{check.func.__name__}({options})"
+                if check.func.__name__ != "check_array_api_input":  # below
+                    yield pytest.param(model, check, id=f"{model}-{name}")
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(all_checks()))
+def test_scikit_learns_checks(estimator: Any, check: Callable[[Any], None]) -> None:
+    check(estimator)
+
+
+def test_scikit_learns_check_with_array_api_dispatch() -> None:
+    """It is only made when SciPy was imported with this variable set, hence in a process of its own."""
+    script = """
+from oubli.core import DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier
+from sklearn.utils.estimator_checks import check_array_api_input
+for model in (DynamicForestClassifier(n_estimators=5), DynamicForestRegressor(n_estimators=5)):
+    check_array_api_input(
+        type(model).__name__, model, array_namespace="numpy", expect_only_array_outputs=False, check_values=True
+    )
+"""
+    environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=environment, check=True)
+
+
+# What the tags leave out of the checks: values that scikit-learn's own forests refuse as well.
+
+
+def samples(task: str = "classification", n: int = 60) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 4)).astype(np.float32)
+    signal = X[:, 0] + 2.0 * X[:, 1]
+    return X, signal.astype(np.float64) if task == "regression" else np.where(signal > 0, "yes", "no")
+
+
+def make(task: str = "classification", **parameters: Any) -> Any:
+    defaults = {"random_state": 0} if task == "tree" else {"n_estimators": 5, "random_state": 0}
+    return NAMES[task](**{**defaults, **parameters})
+
+
+@pytest.mark.parametrize("task", CLASSIFIERS)
+@pytest.mark.parametrize("method", ["fit", "partial_fit", "predict", "predict_proba", "predict_log_proba", "score"])
+def test_an_infinity_is_refused_by_every_method(method: str, task: str) -> None:
+    X, y = samples()
+    bad = X.copy()
+    bad[7, 2] = np.inf
+    model = make(task) if method == "fit" else make(task).fit(X, y)
+    arguments = (bad, y) if method in {"fit", "partial_fit", "score"} else (bad,)
+    with pytest.raises(ValueError, match="row 7, 'x2': must be a finite number") as caught:
+        getattr(model, method)(*arguments)
+    assert caught.value.row == 7
+    assert caught.value.field == "x2"
+
+
+@pytest.mark.parametrize("task", CLASSIFIERS)
+def test_missing_values_and_text_are_taken_as_the_tags_say(task: str) -> None:
+    tags = get_tags(make(task)).input_tags
+    assert (tags.allow_nan, tags.categorical, tags.string) == (True, True, True)
+    X = np.array([["red", 1.0], ["blue", None], [None, 2.0], ["red", float("nan")]] * 5, dtype=object)
+    y = ["a", "b", "c", "a"] * 5
+    model = make(task, **({} if task == "tree" else {"n_estimators": 20})).fit(X, y)
+    assert [column.type.value for column in model.schema_.columns] == ["categorical", "numeric"]
+    assert model.score(X, y) == 1.0
+
+
+@pytest.mark.parametrize("task", NAMES)
+def test_the_kind_of_estimator(task: str) -> None:
+    assert is_classifier(make(task)) == (task != "regression")
+    assert is_regressor(make(task)) == (task == "regression")
+    assert get_tags(make(task)).target_tags.required
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_every_parameter_and_fitted_attribute_is_documented(estimator: type[Any]) -> None:
+    assert estimator.__doc__ is not None
+    parameters = estimator.__doc__.partition("Parameters\n")[2].partition("Attributes\n")[0]
+    documented = set(re.findall(r"\w+", "\n".join(re.findall(r"^    (\w.*?)(?: :.*)?$", parameters, re.MULTILINE))))
+    assert set(estimator().get_params()) <= documented
+    defaults = {} if estimator is DynamicTreeClassifier else {"n_estimators": 5}
+    fitted = estimator(**defaults).fit(*samples(estimator.task.value))
+    public = {name for name in vars(fitted) if not name.startswith("_")} - set(fitted.get_params())
+    assert all(name.endswith("_") for name in public)
+
+
+# Errors and warnings are scikit-learn's, too.
+
+
+@pytest.mark.parametrize("task", CLASSIFIERS)
+def test_not_fitted_is_scikit_learns_error_and_ours(task: str) -> None:
+    X, y = samples()
+    for call in (
+        lambda m: m.predict(X),
+        lambda m: m.predict_proba(X),
+        lambda m: m.score(X, y),
+        lambda m: m.query(X),
+        lambda m: m.add(X, y),
+        lambda m: m.delete("0"),
+        lambda m: m.replace("0", X[:1], y[0]),
+        lambda m: m.resolve(),
+        lambda m: m.wipe(),
+        lambda m: m.scrub(),
+        lambda m: m.digest(),
+        lambda m: m.verify(),
+        lambda m: m.copy(),
+        lambda m: m.save("never written"),
+        lambda m: m.feature_importances_,
+        lambda m: m.nbytes_,
+    ):
+        with pytest.raises(sklearn.exceptions.NotFittedError, match="call 'fit' with samples") as caught:
+            call(make(task))
+        assert isinstance(caught.value, NotFittedError)
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        check_is_fitted(make(task))
+    check_is_fitted(make(task).fit(X, y))
+    assert not hasattr(make(task), "classes_")
+    assert not hasattr(make(task), "feature_importances_")
+
+
+def test_not_fitted_passes_between_processes() -> None:
+    with pytest.raises(NotFittedError) as caught:
+        make().predict([[1.0]])
+    copy = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - ours
+    assert type(copy) is type(caught.value)
+    assert str(copy) == str(caught.value)
+
+
+@pytest.mark.parametrize("task", NAMES)
+def test_a_column_vector_is_taken_with_one_warning_that_is_scikit_learns_and_ours(task: str) -> None:
+    X, y = samples(task)
+    expected = make(task).fit(X, y).digest()
+    with pytest.warns(sklearn.exceptions.DataConversionWarning) as caught:
+        model = make(task).fit(X, y.reshape(-1, 1))
+    assert len(caught) == 1
+    assert issubclass(caught[0].category, DataConversionWarning)
+    assert caught[0].filename == __file__
+    assert model.digest() == expected
+    with pytest.warns(DataConversionWarning):
+        assert model.score(X, y.reshape(-1, 1)) == model.score(X, y)
+    with pytest.warns(DataConversionWarning) as caught:
+        model.add(X[:2], y[:2].reshape(-1, 1))
+    assert caught[0].filename == __file__
+
+
+# Feature names. Columns of a DataFrame are matched by name, so their order may differ.
+
+
+def frame() -> tuple[pd.DataFrame, np.ndarray]:
+    X, y = samples()
+    return pd.DataFrame(X, columns=["age", "height", "weight", "pulse"]), y
+
+
+@pytest.mark.parametrize("task", CLASSIFIERS)
+def test_feature_names_are_kept_only_when_there_are_any(task: str) -> None:
+    X, y = frame()
+    model = make(task).fit(X, y)
+    assert model.feature_names_in_.dtype == object
+    assert model.feature_names_in_.tolist() == ["age", "height", "weight", "pulse"]
+    assert model.n_features_in_ == 4
+    model.fit(X.to_numpy(), y)
+    assert not hasattr(model, "feature_names_in_")
+    model.fit(pd.DataFrame(X.to_numpy()), y)
+    assert not hasattr(model, "feature_names_in_")
+
+
+def calls(model: Any, X: Any, y: Any) -> list[Callable[[], Any]]:
+    """Every method that takes features, score and partial_fit included."""
+    return [
+        lambda: model.predict(X),
+        lambda: model.predict_proba(X),
+        lambda: model.predict_log_proba(X),
+        lambda: model.score(X, y),
+        lambda: model.add(X, y),
+        lambda: model.partial_fit(X, y),
+    ]
+
+
+@pytest.mark.parametrize("task", CLASSIFIERS)
+def test_names_without_names_at_fit_and_the_reverse_are_warned_of(task: str) -> None:
+    X, y = frame()
+    for call in calls(make(task).fit(X, y), X.to_numpy(), y):
+        with pytest.warns(UserWarning, match=f"X does not have valid feature names, but {NAMES[task].__name__} was"):
+            call()
+    for call in calls(make(task).fit(X.to_numpy(), y), X, y):
+        with pytest.warns(UserWarning, match=f"X has feature names, but {NAMES[task].__name__} was fitted without"):
+            call()
+    silent = [*calls(make(task).fit(X, y), X, y), *calls(make(task).fit(X.to_numpy(), y), X.to_numpy(), y)]
+    # Lists of rows are in the order of the features; that is what they are for.
+    silent += calls(make(task).fit(X, y), X.to_numpy().tolist(), y)
+    for call in silent:
+        call()  # warnings are errors
+
+
+@pytest.mark.parametrize("task", CLASSIFIERS)
+def test_the_warning_points_at_the_caller(task: str) -> None:
+    X, y = frame()
+    model = make(task).fit(X, y)
+    for call in calls(model, X.to_numpy(), y)[:5]:
+        with pytest.warns(UserWarning, match="valid feature names") as caught:
+            call()
+        assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("task", CLASSIFIERS)
+def test_other_names_are_refused_and_another_order_is_not(task: str) -> None:
+    X, y = frame()
+    model = make(task).fit(X, y)
+    expected = model.predict_proba(X)
+    assert np.array_equal(model.predict_proba(X[["pulse", "weight", "height", "age"]]), expected)
+    for call in calls(model, X.rename(columns={"age": "years"}), y):
+        with pytest.raises(ValueError, match="Feature names unseen at fit time:\n- years\nFeature names seen at fit"):
+            call()
+    for call in calls(model, X[["age", "height"]], y):
+        with pytest.raises(ValueError, match="yet now missing:\n- weight\n- pulse") as caught:
+            call()
+        assert "add 'weight', 'pulse'" in caught.value.rule
+    for call in calls(model, X.assign(extra=1.0), y):
+        with pytest.raises(ValueError, match="Feature names unseen at fit time:\n- extra"):
+            call()
+    assert np.array_equal(model.predict_proba(X), expected)
+
+
+@pytest.mark.parametrize("task", CLASSIFIERS)
+def test_another_number_of_features_is_refused_by_every_method(task: str) -> None:
+    X, y = samples()
+    for call in calls(make(task).fit(X, y), X[:, :3], y):
+        with pytest.raises(ValueError, match=f"X has 3 features, but {NAMES[task].__name__} is expecting 4 features"):
+            call()
+
+
+# Parameters
+
+
+@pytest.mark.parametrize("estimator", FORESTS)
+def test_get_params_set_params_and_clone(estimator: type[Any]) -> None:
+    model = estimator(n_estimators=7, lazy=False)
+    assert model.get_params() == {**estimator().get_params(), "n_estimators": 7, "lazy": False}
+    assert model.set_params(n_estimators=3, occurrence=0.5) is model
+    assert model.set_params() is model
+    assert (model.n_estimators, model.occurrence) == (3, 0.5)
+    with pytest.raises(ValueError, match=r"Invalid parameter 'trees' for estimator .*Valid parameters are: \["):
+        model.set_params(n_estimators=99, trees=1)
+    assert model.n_estimators == 3
+    copy = clone(model)
+    assert type(copy) is estimator
+    assert copy.get_params() == model.get_params()
+    assert not copy.__sklearn_is_fitted__()
+
+
+def test_the_constructor_and_set_params_accept_anything_until_fit() -> None:
+    model = DynamicForestClassifier(n_estimators="many", random_state="x", max_features=[1])  # type: ignore[arg-type]
+    assert model.set_params(lazy=3).lazy == 3
+    with pytest.raises(InputError, match="lazy=3 must be True or False"):
+        model.fit(*samples())
+    assert not model.__sklearn_is_fitted__()
+
+
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        (DynamicForestClassifier(), "DynamicForestClassifier()"),
+        (
+            DynamicForestClassifier(5, criterion="entropy"),
+            "DynamicForestClassifier(criterion='entropy', n_estimators=5)",
+        ),
+        (DynamicForestRegressor(max_features=1.0), "DynamicForestRegressor()"),
+        # One feature is not all of them.
+        (DynamicForestRegressor(max_features=1), "DynamicForestRegressor(max_features=1)"),
+        (DynamicTreeClassifier(epsilon=0.1, alpha=0.2), "DynamicTreeClassifier(alpha=0.2)"),
+        (DynamicForestRegressor(max_features=np.arange(2)), "DynamicForestRegressor(max_features=array([0, 1]))"),
+    ],
+)
+def test_repr_shows_what_is_not_at_its_default(model: Any, text: str) -> None:
+    assert repr(model) == text
+    if "array" not in text:
+        names = {estimator.__name__: estimator for estimator in ESTIMATORS}
+        assert eval(text, names).get_params() == model.get_params()  # noqa: S307 - a repr can be evaluated
+
+
+def test_clones_and_copies_do_not_share_a_random_state() -> None:
+    X, y = samples()
+    first, second = (make(random_state=np.random.RandomState(3)).fit(X, y) for _ in range(2))
+    assert first.seed_ == second.seed_
+    clone(first).fit(X, y)
+    first.copy().fit(X, y)
+    assert first.fit(X, y).seed_ == second.fit(X, y).seed_
+
+
+# Pickles
+
+
+@pytest.mark.parametrize("task", NAMES)
+def test_pickles_and_joblib_keep_the_model_and_lead_their_own_lives(task: str, tmp_path: Path) -> None:
+    X, y = samples(task)
+    model = make(task).fit(X, y, ids=[f"person {i}" for i in range(len(X))])
+    model.samples_.set_subject("person 5", "subject")
+    model.delete(["person 3", "person 4"])
+    digest = model.digest()
+    joblib.dump(model, tmp_path / "model.joblib", compress=3)
+    for copy in (pickle.loads(pickle.dumps(model)), joblib.load(tmp_path / "model.joblib")):  # noqa: S301 - ours
+        assert type(copy) is type(model)
+        assert copy.get_params() == model.get_params()
+        assert copy.digest() == digest
+        assert np.array_equal(copy.predict(X), model.predict(X))
+        assert copy.samples_.subject("person 5") == "subject"
+        copy.check_invariants()
+        copy.delete("person 5")
+        assert copy.verify().ok
+    assert model.digest() == digest
+
+
+def test_an_unfitted_model_and_parameters_set_after_the_fit_are_pickled() -> None:
+    X, y = samples()
+    unfitted = pickle.loads(pickle.dumps(make(n_estimators=3)))  # noqa: S301 - ours
+    assert unfitted.get_params() == make(n_estimators=3).get_params()
+    assert not unfitted.__sklearn_is_fitted__()
+    model = make().fit(X, y).set_params(n_estimators=9)
+    copy = pickle.loads(pickle.dumps(model))  # noqa: S301 - ours
+    assert copy.n_estimators == 9
+    assert copy.digest() == model.digest()
+
+
+@pytest.mark.parametrize("task", CLASSIFIERS)
+def test_a_pickle_holds_nothing_of_deleted_samples(task: str) -> None:
+    X, y = samples()
+    model = make(task).fit(
+        np.vstack([X, [[1234.5678] * 4]]), [*y, "vanished class"], ids=[*range(60), "vanished person"]
+    )
+    control = pickle.dumps(model)
+    model.delete("vanished person")
+    written = pickle.dumps(model)
+    for trace in (np.float32(1234.5678).tobytes(), b"vanished person", b"vanished class"):
+        assert trace in control
+        assert trace not in written
+
+
+# scikit-learn's tools
+
+
+def test_pipeline_with_columns_and_pandas_output() -> None:
+    X, y = frame()
+    X["colour"] = np.where(np.arange(len(X)) % 3 == 0, "red", "blue")
+    X.loc[5, "age"] = np.nan
+    columns = ColumnTransformer(
+        [("scaled", StandardScaler(), ["height", "weight"]), ("filled", SimpleImputer(), ["age"])],
+        remainder="passthrough",
+        verbose_feature_names_out=False,
+    )
+    pipeline = make_pipeline(columns, make(n_estimators=10)).set_output(transform="pandas")
+    pipeline.fit(X, y, dynamicforestclassifier__ids=[f"row {i}" for i in range(len(X))])
+    forest = pipeline[-1]
+    assert forest.feature_names_in_.tolist() == ["height", "weight", "age", "pulse", "colour"]
+    assert forest.schema_.columns[-1].type.value == "categorical"
+    forest.delete("row 59")
+    assert forest.n_samples_ == 59
+    assert pipeline.score(X, y) > 0.9
+    assert pipeline.predict_proba(X).shape == (60, 2)
+    assert pipeline.classes_.tolist() == ["no", "yes"]
+    assert "DynamicForestClassifier" in pipeline._repr_html_()
+
+
+def test_pipeline_of_arrays() -> None:
+    X, y = samples("regression")
+    pipeline = make_pipeline(StandardScaler(), make("regression", n_estimators=20)).fit(X, y)
+    assert pipeline.score(X, y) > 0.9
+    assert pipeline.set_params(dynamicforestregressor__n_estimators=3)[-1].n_estimators == 3
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # hashes, when interpreted in a thread
+def test_grid_search_over_numpy_numbers() -> None:
+    X, y = samples()
+    grid = {"n_estimators": np.array([2, 5]), "max_features": np.array([0.5, 1.0]), "criterion": ["gini", "entropy"]}
+    search = GridSearchCV(make(), grid, cv=3, error_score="raise").fit(X, y)
+    assert search.best_score_ > 0.6
+    assert search.predict(X).shape == (60,)
+    assert search.best_estimator_.verify().ok
+    parallel = GridSearchCV(make(), {"max_depth": [1, 4]}, cv=2, n_jobs=2, error_score="raise")
+    with joblib.parallel_backend("threading"):
+        parallel.fit(X, y)
+    assert len(parallel.cv_results_["mean_test_score"]) == 2
+
+
+def test_cross_validation() -> None:
+    X, y = samples()
+    ids = np.array([f"id {i}" for i in range(len(X))])
+    scores = cross_val_score(make(), X, y, cv=3, params={"ids": ids}, error_score="raise")
+    assert scores.shape == (3,)
+    assert scores.mean() > 0.6
+    both = cross_validate(
+        make("regression"), *samples("regression"), cv=3, scoring={"r2": "r2", "mae": make_scorer(mean_error)}
+    )
+    assert both["test_r2"].shape == both["test_mae"].shape == (3,)
+    assert cross_val_predict(make(), X, y, cv=3, method="predict_proba").shape == (60, 2)
+
+
+def mean_error(y: np.ndarray, predicted: np.ndarray) -> float:
+    return float(np.abs(y - predicted).mean())
+
+
+def test_learning_curve_with_partial_fit() -> None:
+    X, y = samples()
+    sizes, _, scores = learning_curve(
+        make(), X, y, cv=3, train_sizes=[10, 20, 40], exploit_incremental_learning=True, error_score="raise"
+    )
+    assert sizes.tolist() == [10, 20, 40]
+    assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        CalibratedClassifierCV(make(), cv=3, method="sigmoid"),
+        CalibratedClassifierCV(make(), cv=3, method="isotonic", ensemble=False),
+        VotingClassifier([("a", make()), ("b", make(random_state=1))], voting="soft"),
+        BaggingClassifier(make(), n_estimators=2, random_state=0),
+        OneVsRestClassifier(make()),
+        RFE(make(), n_features_to_select=2),
+        make_pipeline(SelectFromModel(make()), make()),
+        CalibratedClassifierCV(make("tree"), cv=3, method="sigmoid"),
+        BaggingClassifier(make("tree"), n_estimators=2, random_state=0),
+        OneVsRestClassifier(make("tree")),
+        RFE(make("tree"), n_features_to_select=2),
+        make_pipeline(SelectFromModel(make("tree")), make("tree")),
+    ],
+    ids=lambda tool: type(tool).__name__,
+)
+def test_inside_classifiers(tool: Any) -> None:
+    X, y = samples()
+    fitted = tool.fit(X, y)
+    assert fitted.score(X, y) > 0.8
+    assert np.allclose(fitted.predict_proba(X).sum(axis=1), 1.0)
+
+
+def test_inside_regressors() -> None:
+    X, y = samples("regression")
+    stack = StackingRegressor([("forest", make("regression"))], final_estimator=make("regression"), cv=3)
+    assert stack.fit(X, y).score(X, y) > 0.5
+    both = MultiOutputRegressor(make("regression")).fit(X, np.column_stack([y, -y]))
+    assert both.predict(X).shape == (60, 2)
+    importances = permutation_importance(make("regression").fit(X, y), X, y, n_repeats=2, random_state=0)
+    assert int(importances.importances_mean.argmax()) == 1
+
+
+# Scores
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [np.array(["a", "b", "c"]), np.array([3, 1, 2]), np.array([0.0, 1.0, 2.0]), np.array([True, False, True])],
+    ids=lambda labels: labels.dtype.name,
+)
+def test_accuracy_is_scikit_learns(labels: np.ndarray) -> None:
+    X, _ = samples()
+    y = labels[np.digitize(X[:, 0], [-0.5, 0.5])]
+    model = make(max_depth=1).fit(X[:40], y[:40])
+    weights = np.linspace(0.1, 2.0, 60)
+    assert 0.3 < model.score(X, y) < 1.0
+    assert model.score(X, y) == accuracy_score(y, model.predict(X))
+    assert model.score(X, y.tolist()) == model.score(X, pd.Series(y)) == model.score(X, y)
+    assert model.score(X, y, sample_weight=weights) == pytest.approx(
+        accuracy_score(y, model.predict(X), sample_weight=weights), rel=1e-12
+    )
+
+
+def test_accuracy_compares_labels_as_they_are_held() -> None:
+    X, _ = samples()
+    y = np.where(X[:, 0] > 0, "1", "2")
+    model = make(n_estimators=20).fit(X, y)
+    assert model.score(X, y) == 1.0
+    assert model.score(X, np.where(X[:, 0] > 0, 1, 2)) == 1.0  # an integer is taken as its text
+    assert model.score(X, ["never seen"] * len(X)) == 0.0
+    with pytest.raises(InputError, match="must not be missing"):
+        model.score(X, [None] * len(X))
+
+
+def test_r2_is_scikit_learns() -> None:
+    X, y = samples("regression")
+    model = make("regression").fit(X[:40], y[:40])
+    weights = np.linspace(0.1, 2.0, 60)
+    assert model.score(X, y) == pytest.approx(r2_score(y, model.predict(X)), rel=1e-12)
+    assert model.score(X, y.tolist()) == model.score(X, pd.Series(y)) == model.score(X, y)
+    assert model.score(X, y, sample_weight=weights) == pytest.approx(
+        r2_score(y, model.predict(X), sample_weight=weights), rel=1e-12
+    )
+    constant = np.full(60, 2.5)
+    assert model.score(X, constant) == r2_score(constant, model.predict(X)) == 0.0
+    assert model.fit(X, constant).score(X, constant) == r2_score(constant, model.predict(X)) == 1.0
+    assert np.isnan(model.score(X[:1], constant[:1]))  # where r2_score gives NaN and a warning
+
+
+@pytest.mark.parametrize("task", NAMES)
+def test_score_refuses_another_number_of_labels(task: str) -> None:
+    X, y = samples(task)
+    model = make(task).fit(X, y)
+    with pytest.raises(InputError, match="X has 60 rows, y has 59 labels"):
+        model.score(X, y[1:])
+    with pytest.raises(InputError, match="y should be a 1d array"):
+        model.score(X, np.column_stack([y, y]))

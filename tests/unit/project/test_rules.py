@@ -1,0 +1,179 @@
+"""The rules of the house, checked where a reviewer would have to remember them."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oubli.app.version import VERSION
+from tests.imports import circles, graph, longest_chain
+
+ROOT = Path(__file__).resolve().parents[3]
+CORE = sorted((ROOT / "core").rglob("*.py"))
+CODE = sorted(path for package in ("core", "app", "oubli") for path in (ROOT / package).rglob("*.py"))
+# llvmlite is a part of numba that has a name of its own.
+CORE_MAY_IMPORT = {"llvmlite", "numba", "numpy", "safetensors"}
+# Inside functions that only scikit-learn calls, or who has a model of that library; `test_importing_core_...` proves
+# that importing does not.
+EXCEPTIONS = {"core/base.py": {"sklearn"}, "core/influence/readers/from_xgboost.py": {"xgboost"}}
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Every module that a file imports, wherever in the file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            yield node.module or ""
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("path", CORE, ids=name)
+def test_core_imports_nothing_but_numpy_numba_and_safetensors(path: Path) -> None:
+    modules = {module.partition(".")[0] for module in imported(path) if not f"{module}.".startswith("oubli.core.")}
+    assert modules - sys.stdlib_module_names - {"__future__"} - EXCEPTIONS.get(name(path), set()) <= CORE_MAY_IMPORT
+
+
+def test_importing_core_loads_no_service_and_no_scikit_learn() -> None:
+    unwanted = ("oubli.app", "fastapi", "pydantic", "sklearn", "pandas", "pyarrow")
+    script = f"import sys, oubli; print([name for name in {unwanted} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("path", CODE, ids=name)
+def test_no_print(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    calls = [n.lineno for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "print"]
+    assert calls == [], "output goes through oubli.app.cli.console"
+
+
+def test_every_kernel_goes_through_the_one_decorator() -> None:
+    users = {name(path) for path in CODE if any(module.split(".")[0] == "numba" for module in imported(path))}
+    # They keep kernels, call one, and make an instruction.
+    others = {"core/jit/direct.py", "core/jit/prefetch.py"}
+    assert users == {"core/jit/policy.py"} | others
+
+
+@pytest.mark.parametrize("option", ["parallel", "fastmath"])
+def test_no_compiler_option_that_breaks_exactness_or_threads(option: str) -> None:
+    keywords = [
+        f"{name(path)}:{node.value.lineno}"
+        for path in CODE
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.keyword) and node.arg == option
+    ]
+    assert keywords == []
+
+
+@pytest.mark.parametrize("module", ["pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"])
+def test_nothing_reads_a_format_that_can_run_code(module: str) -> None:
+    # What the kernel cache holds is run, in whatever format it is kept.
+    allowed = ["core/jit/policy.py"] if module == "pickle" else []
+    assert [name(path) for path in CODE if module in set(imported(path))] == allowed
+
+
+def test_exported_names_are_there_and_sorted() -> None:
+    for package in ("oubli.core", "oubli"):
+        module = importlib.import_module(package)
+        assert sorted(module.__all__) == sorted(set(module.__all__))
+        for exported in module.__all__:
+            assert getattr(module, exported) is not None
+    oubli = importlib.import_module("oubli")
+    public = {attribute for attribute in vars(oubli) if not attribute.startswith("_")}
+    submodules = {found.name for found in pkgutil.iter_modules(oubli.__path__)}
+    assert public - submodules == set(oubli.__all__)
+
+
+def test_typed_packages_say_so() -> None:
+    assert all((ROOT / package / "py.typed").is_file() for package in ("core", "app", "oubli"))
+
+
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock", "requirements-benchmarks.lock"])
+def test_lock_files_hold_exact_versions_and_no_address(lock: str) -> None:
+    text = (ROOT / lock).read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert len(lines) > 20
+    for line in lines:
+        assert re.fullmatch(r"[a-z0-9-]+==[\w.]+( ; .+)?", line), line
+    assert "://" not in text
+    assert "index" not in text
+
+
+def test_the_locks_agree() -> None:
+    def versions(lock: str) -> dict[str, str]:
+        return dict(re.findall(r"^([a-z0-9-]+)==([\w.]+)", (ROOT / lock).read_text(), re.MULTILINE))
+
+    run, dev = versions("requirements.lock"), versions("requirements-dev.lock")
+    assert {package: dev[package] for package in run if package in dev} == {p: v for p, v in run.items() if p in dev}
+
+
+def test_the_changelog_has_the_version() -> None:
+    assert f"## [{VERSION}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+# Names that the language gives named tuples, and private names of libraries that have no public ones.
+PUBLIC_ALL_THE_SAME = {"_asdict", "_fields", "_make", "_replace"}
+OF_OTHER_LIBRARIES = {
+    "core/influence/readers/from_scikit_learn.py": {"_bin_mapper", "_predictors", "_preprocess_X"},
+    "core/jit/policy.py": {"_cache", "_defn", "_rebuild", "_reduce"},
+}
+
+
+def private_attributes(path: Path) -> Iterator[ast.Attribute]:
+    """Every private attribute that a file asks of an object other than `self` and `cls`."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+            owner = ast.unparse(node.value)
+            if owner not in {"self", "cls", "super()"} and node.attr not in PUBLIC_ALL_THE_SAME:
+                yield node
+
+
+@pytest.mark.parametrize("path", CORE, ids=name)
+def test_core_asks_no_other_object_for_a_private_attribute(path: Path) -> None:
+    allowed = OF_OTHER_LIBRARIES.get(name(path), set())
+    found = [f"{node.lineno}: {ast.unparse(node)}" for node in private_attributes(path) if node.attr not in allowed]
+    assert found == [], "take what is needed as an argument, or make the attribute public"
+
+
+COMPILED = {"inner", "intrinsic", "kernel", "pasted", "spliced"}
+
+
+def untyped(node: ast.AST) -> Iterator[str]:
+    """The functions below a node that are not compiled and lack a type."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef):
+            if COMPILED & {ast.unparse(decorator).partition("(")[0] for decorator in child.decorator_list}:
+                continue
+            given = child.args
+            several = [one for one in (given.vararg, given.kwarg) if one is not None]
+            arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs, *several]
+            if child.returns is None or any(
+                one.annotation is None and one.arg not in {"self", "cls"} for one in arguments
+            ):
+                yield f"{child.lineno}: {child.name}"
+        yield from untyped(child)
+
+
+@pytest.mark.parametrize("path", CORE, ids=name)
+def test_only_compiled_functions_have_no_types(path: Path) -> None:
+    """Mypy cannot tell them apart: it is told to let all functions without types pass where there are kernels."""
+    assert list(untyped(ast.parse(path.read_text(encoding="utf-8")))) == []
+
+
+def test_core_imports_in_no_circle_and_in_short_chains() -> None:
+    edges = graph("core")
+    assert circles(edges) == []
+    assert len(longest_chain(edges)) <= 9
