@@ -8,6 +8,8 @@ the figures that both sides print under the same headings: time after by time be
 the median of the rounds and its interval, which holds the true median with a probability of at least 95 %. A figure
 is missed when the whole interval is above the limit. Figures of peers, which do not change, tell how noisy the
 machine is. Options that are not its own go to the scripts.
+
+`--only servers` runs no scripts: the servers of both sides run at the same time, and one client measures them in turn.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from pathlib import Path
 from benchmarks import higgs_like
 from benchmarks.bench_accuracy import DATA
 from benchmarks.results import Row, table, write_section
+from benchmarks.serving import pairs
 from benchmarks.timing import median
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,6 +52,13 @@ SUITES: dict[str, list[str]] = {
     "http": ["benchmarks.bench_http", "--rounds", "1"],
     "boosting": ["benchmarks.bench_boosting", "--sets", "adult", "--only", "training", "update", "prediction"],
 }
+SERVERS = "servers"
+SERVERS_TEXT = (
+    "The servers of this checkout and of commit `{rev}` at the same time on one core, measured in turn by one client "
+    "on the other, {rounds} rounds. Times in microseconds. The ratio is after divided by before, within a round. "
+    "*Lowest* and *highest* are the interval of its median ({confidence:.0%} or more). *Slower* means that the whole "
+    "interval is above {limit:g}."
+)
 TAKE_DATA = {"operations", "boosting"}
 # Headings of figures: whether less is better.
 OURS: dict[str, bool] = {
@@ -203,13 +213,28 @@ def compare(rev: str, name: str, options: argparse.Namespace, further: Sequence[
     return rows(found, options.limit)
 
 
+def compare_servers(rev: str, options: argparse.Namespace) -> list[Row]:
+    """Measure the servers of both sides in turn; the first run, which compiles, does not count."""
+    folders, cache = (installed(rev, options.cache), ROOT), options.cache.resolve()
+    for _ in pairs.measure(folders, cache, 1, is_quick=True):
+        pass
+    found = []
+    for route, row, loads in pairs.measure(folders, cache, options.rounds):
+        before, after = (
+            {Figure(route, row, name, True, False): 1e6 * getattr(one, name) for name in ("p50", "p99")}
+            for one in loads
+        )
+        found.append((before, after))
+    return rows(found, options.limit)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Compare, print the tables, and write them when asked."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks compare", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("rev", help="the commit to compare with")
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--cache", type=Path, default=higgs_like.CACHE, help="keeps worktrees, environments and data")
-    parser.add_argument("--only", nargs="+", choices=SUITES, default=["operations", "http"])
+    parser.add_argument("--only", nargs="+", choices=[*SUITES, SERVERS], default=["operations", "http"])
     parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
     parser.add_argument("--limit", type=float, default=1.03, help="the ratio above which a figure is missed")
     parser.add_argument("--write-results", action="store_true", help="replace the sections in results/compare.md")
@@ -217,11 +242,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.rounds < FEWEST_ROUNDS:
         parser.error(f"--rounds must be {FEWEST_ROUNDS} or more: fewer say nothing of an interval")
     for name in options.only:
-        found = compare(options.rev, name, options, further)
-        text = TEXT.format(
-            rev=options.rev[:12], rounds=options.rounds, command=" ".join([*SUITES[name], *further]),
-            confidence=CONFIDENCE, limit=options.limit,
-        )  # fmt: skip
+        if name == SERVERS:
+            template, command, found = SERVERS_TEXT, "", compare_servers(options.rev, options)
+        else:
+            template, command = TEXT, " ".join([*SUITES[name], *further])
+            found = compare(options.rev, name, options, further)
+        text = template.format(
+            rev=options.rev[:12], rounds=options.rounds, command=command, confidence=CONFIDENCE, limit=options.limit
+        )
         title, body = TITLE.format(name=name), table(HEAD, found)
         print(f"\n{title}\n\n{text}\n\n{body}", flush=True)
         if options.write_results:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 START_SECONDS = 600
@@ -72,12 +73,25 @@ def run_here() -> None:
 
 
 @contextmanager
-def serving(name: str, command: Sequence[str]) -> Iterator[Server]:
-    """Run a server, given its command without interpreter and port, until the end of the block."""
+def serving(name: str, command: Sequence[str], *, folder: Path | None = None) -> Iterator[Server]:
+    """Run a server until the end of the block.
+
+    Parameters
+    ----------
+    name
+        What to call it.
+    command
+        Module and arguments, with `{port}` where the port goes.
+    folder
+        Another checkout, whose own environment has a program of the module's name; None: this one.
+    """
     pair, port = cores(), free_port()
-    arguments = [part.format(port=port) for part in command]
+    module, *arguments = (part.format(port=port) for part in command)
+    program = [sys.executable, "-m", module] if folder is None else [str(folder / ".venv" / "bin" / module)]
     process = subprocess.Popen(
-        [sys.executable, "-m", *arguments],
+        [*program, *arguments],
+        cwd=folder,
+        env={variable: value for variable, value in os.environ.items() if folder is None or variable != "PYTHONPATH"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         preexec_fn=None if pair is None else lambda: os.sched_setaffinity(0, {pair[0]}),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from math import comb
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from benchmarks import compare
 from benchmarks.compare import Figure, figures, interval, ratios, rows, verdict
 from benchmarks.results import Row, at_most, table
+from benchmarks.serving import pairs
 
 HEAD = ("route:", "connections", "p50", "FastAPI p50", "in FastAPI's p50")
 HTTP = f"""
@@ -73,3 +76,18 @@ def test_fewer_rounds_than_an_interval_needs_are_refused(capsys: pytest.CaptureF
     with pytest.raises(SystemExit):
         compare.main(["HEAD", "--rounds", "3"])
     assert "--rounds must be 7 or more" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_servers_of_both_sides_are_measured_in_turn(tmp_path: Path) -> None:
+    """Both sides are this checkout, so that the ratios are those of noise; what is tested is that figures come out."""
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / ".venv" / "bin").mkdir(parents=True)
+    program = here / ".venv" / "bin" / "oubli"
+    program.write_text(f'#!/bin/sh\ncd "{compare.ROOT}" && exec "{sys.executable}" -m oubli "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    found = list(pairs.measure((here, here), tmp_path, 1, is_quick=True, problems=("higgs-like",)))
+    assert {route for route, _, _ in found} == {"POST /predict", "DELETE /samples/{id}", "POST /samples"}
+    assert {row for _, row, _ in found} == {f"higgs-like, {how}, {n}" for how in ("fast", "defaults") for n in (1, 16)}
+    assert all(0 < one.p50 <= one.p99 for _, _, loads in found for one in loads)
