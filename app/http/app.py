@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
@@ -18,8 +17,10 @@ from oubli.app.http.auth import AccessRules, known_hosts
 from oubli.app.http.context import Context
 from oubli.app.http.fastpath import FastPath
 from oubli.app.http.middleware import Middleware
+from oubli.app.http.openapi import document
 from oubli.app.http.parsing import Reader
 from oubli.app.http.problems import ProblemError, to_problem
+from oubli.app.http.route_table import RouteTable, add_heads
 from oubli.app.http.routes import (
     docs,
     erasures,
@@ -80,6 +81,7 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
         redirect_slashes=False,  # /samples/ is not /samples: a redirected deletion could lose what it names
         docs_url=None,
         redoc_url=None,
+        generate_unique_id_function=lambda route: route.name,
         telemetry=_TELEMETRY,
     )
     new_reader = partial(
@@ -95,9 +97,13 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
         allowed_origins=settings.allowed_origins,
     )
     app.state.context = context
-    app.state.fast_path = FastPath(context, rules, observer)
     for routes in (predict, influence, samples, erasures, ledger, snapshots, model, model_jobs, jobs, health, docs):
+        add_heads(routes.router)
         app.include_router(routes.router)
+    app.state.routes = RouteTable(app.routes)
+    app.state.fast_path = FastPath(context, rules, observer, app.state.routes.names_in("/samples/"))
+    described = cache(partial(document, app, max_rows=settings.max_rows, page_size_max=settings.page_size_max))
+    app.openapi = lambda: described(asks_for_key=rules.asks_for_key)  # type: ignore[method-assign]
     for kind in (ProblemError, ServiceError, OubliError, JournalError):
         app.add_exception_handler(kind, _answer)
     app.add_exception_handler(HTTPException, _answer_http)
@@ -119,19 +125,10 @@ async def _answer_http(request: Request, error: Exception) -> Response:
         raise error
     if error.status_code == 405:
         # Starlette names the methods of one of the routes of this path only.
-        methods = ", ".join(_methods_of(request.app, request.scope["path"]))
+        methods = ", ".join(request.app.state.routes.methods(request.scope["path"]))
         return ProblemError("wrong-method", f"This route takes {methods}.", headers={"Allow": methods}).response()
     slug = _STATUS_KINDS.get(error.status_code, "bad-request" if error.status_code < 500 else "internal-error")
     return ProblemError(slug, headers=error.headers).response()
-
-
-def _methods_of(app: FastAPI, path: str) -> list[str]:
-    """Return the methods of all routes that a path fits."""
-    methods: set[str] = set()
-    for template, operations in app.openapi()["paths"].items():
-        if re.fullmatch(re.sub(r"\\{\w+\\}", "(?s:.+)", re.escape(template)), path):
-            methods.update(method.upper() for method in operations)
-    return sorted(methods)
 
 
 async def _answer_validation(_: Request, error: Exception) -> Response:

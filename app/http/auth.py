@@ -81,6 +81,11 @@ class AccessRules:
         self.max_body_bytes = max_body_bytes
         self._max_upload = max_snapshot_bytes
 
+    @property
+    def asks_for_key(self) -> bool:
+        """Whether requests need a key."""
+        return self._key is not None or self.access_keys.asked_for
+
     def check(self, method: str, path: str, headers: Headers) -> int | None:
         """Let a request pass, or not.
 
@@ -95,7 +100,7 @@ class AccessRules:
             When it must not pass.
         """
         host = self._check_host(headers, path in HEALTH_PATHS)
-        if path not in OPEN_PATHS and (self._key is not None or self.access_keys.asked_for):
+        if path not in OPEN_PATHS and self.asks_for_key:
             self._check_key(method, path, headers)
         # A download is noted in the ledger, so that it is no safe method.
         if method not in _SAFE_METHODS or path == UPLOAD_PATH:

@@ -110,6 +110,8 @@ class FastPath:
         Say which requests may pass.
     observer
         Told of each request that was answered here; None: nobody.
+    reserved
+        Names in the folder of samples that are routes, and no ids.
 
     Attributes
     ----------
@@ -117,13 +119,20 @@ class FastPath:
         In bytes, of the requests that are answered here.
     """
 
-    def __init__(self, context: Context, rules: AccessRules, observer: Observer | None = None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        rules: AccessRules,
+        observer: Observer | None = None,
+        reserved: frozenset[str] = frozenset(),
+    ) -> None:
         self._context = context
         self._service = context.service
         self._idle = context.service.idle
         self._rules = rules
         self._keys = rules.access_keys
         self._observer = observer
+        self._reserved = reserved
         self._predicting = Handler("POST", "/predict", self._predict)
         self._adding = Handler("POST", "/samples", self._add)
         self.largest_body = min(LARGEST_BODY, rules.max_body_bytes)
@@ -242,7 +251,7 @@ class FastPath:
     def _delete(self, target: bytes, body: bytes, deliver: Deliver) -> Answer | Later | None:
         del body  # there is none
         name, service = parse_id(target, _PREFIX), self._service
-        if not service.holds(name):
+        if not service.holds(name) or name in self._reserved:
             return None
         command, reply = DeleteSamples([name]), _Reply(deliver)
 

@@ -1,10 +1,25 @@
-"""Pieces of the OpenAPI page: request bodies of the routes that parse themselves, and an example of every error."""
+"""The OpenAPI document: what FastAPI knows of the routes, and what it cannot know because routes parse by themselves."""
 
 from typing import Any
 
-from pydantic import BaseModel
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import TypeAdapter
+from pydantic.json_schema import JsonSchemaMode
 
+from oubli.app.access.scopes import SCOPES, needed_scopes
+from oubli.app.http.auth import OPEN_PATHS
 from oubli.app.http.problems import KINDS, MEDIA_TYPE, ProblemError
+from oubli.app.http.schemas import (
+    AddRequest,
+    BatchDeleteRequest,
+    FitRequest,
+    InfluenceRequest,
+    PredictRequest,
+    Problem,
+    ReplaceRequest,
+    SearchRequest,
+)
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -21,30 +36,28 @@ EVERYWHERE = (
     "internal-error",
 )
 _WITH_ORIGIN = ("foreign-origin", "not-json")
-
-PROBLEM_SCHEMA: dict[str, Any] = {
-    "title": "Problem",
-    "description": "RFC 9457. Texts name positions, names of the schema and rules, and never repeat what was sent.",
-    "type": "object",
-    "required": ["type", "title", "status", "detail"],
-    "properties": {
-        "type": {"type": "string", "format": "uri"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "errors": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["pointer", "detail"],
-                "properties": {
-                    "pointer": {"type": "string", "description": "JSON pointer into the body, or /name."},
-                    "detail": {"type": "string"},
-                },
-            },
-        },
-    },
+_REF = "#/components/schemas/{model}"
+# FastAPI collects answers; these it does not see.
+_COLLECTED: tuple[Any, ...] = (
+    AddRequest,
+    BatchDeleteRequest,
+    FitRequest,
+    InfluenceRequest,
+    PredictRequest,
+    Problem,
+    ReplaceRequest,
+    SearchRequest,
+)
+SECURITY_SCHEMES: dict[str, dict[str, str]] = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "A key, as `oubli keys create` makes them."},
+    "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same key, in this header."},
 }
+DEFAULT_PAGE = 100
+
+
+def ref_to(shape: Any) -> dict[str, str]:
+    """Return the schema that refers to a shape."""
+    return {"$ref": _REF.format(model=shape.__name__)}
 
 
 def problems(*slugs: str) -> Responses:
@@ -53,11 +66,11 @@ def problems(*slugs: str) -> Responses:
     if "broken-json" in slugs:
         named = (*named, *_WITH_ORIGIN)
     responses: Responses = {}
-    for slug in sorted(named, key=lambda slug: KINDS[slug].status):
+    for slug in sorted(dict.fromkeys(named), key=lambda slug: KINDS[slug].status):
         kind = KINDS[slug]
         problem = ProblemError(slug, errors=kind.example)
         answer = responses.setdefault(
-            kind.status, {"description": "", "content": {MEDIA_TYPE: {"schema": PROBLEM_SCHEMA, "examples": {}}}}
+            kind.status, {"description": "", "content": {MEDIA_TYPE: {"schema": ref_to(Problem), "examples": {}}}}
         )
         answer["description"] = " / ".join(filter(None, (answer["description"], kind.title)))
         answer["content"][MEDIA_TYPE]["examples"][slug] = {"summary": kind.title, "value": problem.content()}
@@ -66,25 +79,9 @@ def problems(*slugs: str) -> Responses:
     return responses
 
 
-def body(shape: type[BaseModel]) -> dict[str, Any]:
+def body(shape: Any, *, required: bool = True) -> dict[str, Any]:
     """Return the request body of a route that parses it itself."""
-    schema = shape.model_json_schema(ref_template="#/components/schemas/{model}")
-    definitions = schema.pop("$defs", {})
-    return {
-        "requestBody": {"required": True, "content": {"application/json": {"schema": _inline(schema, definitions)}}}
-    }
-
-
-def _inline(schema: Any, definitions: dict[str, Any]) -> Any:
-    """Put definitions where they are referred to: FastAPI collects only those of models it knows."""
-    if isinstance(schema, dict):
-        name = str(schema.get("$ref", "")).rpartition("/")[2]
-        if name in definitions:
-            return _inline(definitions[name], definitions)
-        return {key: _inline(value, definitions) for key, value in schema.items()}
-    if isinstance(schema, list):
-        return [_inline(value, definitions) for value in schema]
-    return schema
+    return {"requestBody": {"required": required, "content": {"application/json": {"schema": ref_to(shape)}}}}
 
 
 def _parameter(name: str, description: str, schema: dict[str, Any], place: str = "query") -> dict[str, Any]:
@@ -92,15 +89,34 @@ def _parameter(name: str, description: str, schema: dict[str, Any], place: str =
 
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 256}
-ID = _parameter("id", "The sample's id, percent-encoded; any text, slashes included.", _TEXT, "path")
+_TEXTS = {"type": "array", "items": _TEXT, "minItems": 1}
+_UUID = {"type": "string", "format": "uuid"}
+PATH: dict[str, dict[str, Any]] = {
+    "sample": _parameter(
+        "id",
+        "The sample's id, percent-encoded; any text, slashes included. The names of other routes of this folder "
+        "(`search`, `batch-delete`) are no ids here: write `/samples?id=search`.",
+        _TEXT,
+        "path",
+    ),
+    "erasure": _parameter("id", "The receipt's id.", _UUID, "path"),
+    "job": _parameter("id", "The job's id.", _UUID, "path"),
+    "ranking": _parameter("id", "`influence` in the job's result.", _UUID, "path"),
+}
 QUERY: dict[str, dict[str, Any]] = {
+    "id": _parameter("id", "The one sample to list; without `subject` and `cursor`.", _TEXT),
     "subject": _parameter("subject", "Whose samples to list.", _TEXT),
-    "cursor": _parameter("cursor", "`next` of the page before.", {"type": "string"}),
-    "limit": _parameter("limit", "Samples on a page.", {"type": "integer", "minimum": 1, "default": 100}),
+    "cursor": _parameter(
+        "cursor",
+        "`next` of the page before, as it is. It is refused (422) when a restore has replaced the list meanwhile.",
+        {"type": "string", "pattern": "^[A-Za-z0-9_-]{22}$"},
+    ),
+    "index": _parameter("cursor", "`next` of the page before.", {"type": "string", "pattern": "^[0-9]{1,15}$"}),
+    "limit": _parameter("limit", "Most entries on a page.", {"type": "integer", "minimum": 1, "default": DEFAULT_PAGE}),
     "format": _parameter("format", "Instead of the `Accept` header.", {"type": "string", "enum": ["json", "csv"]}),
-    "ids": _parameter("id", "Samples to delete; may be repeated.", {"type": "array", "items": _TEXT}),
-    "subjects": _parameter("subject", "Subjects to delete; may be repeated.", {"type": "array", "items": _TEXT}),
-    "ref": _parameter("ref", "The caller's case number.", {"type": "string", "format": "uuid"}),
+    "ids": _parameter("id", "Samples to delete; may be repeated. Either this or `subject`.", _TEXTS),
+    "subjects": _parameter("subject", "Subjects to delete; may be repeated. Either this or `id`.", _TEXTS),
+    "ref": _parameter("ref", "The caller's case number.", _UUID),
 }
 KEY_HEADER = "Idempotency-Key"
 IDEMPOTENCY_KEY: dict[str, Any] = {
@@ -117,3 +133,53 @@ FILE_BODY: dict[str, Any] = {
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
+
+
+def document(app: FastAPI, *, asks_for_key: bool, max_rows: int, page_size_max: int) -> dict[str, Any]:
+    """Return the OpenAPI document of an application.
+
+    Parameters
+    ----------
+    app
+        Has the routes.
+    asks_for_key
+        Whether requests need a key.
+    max_rows, page_size_max
+        Limits in force: rows of one request, entries of one page.
+    """
+    content = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    components = content["components"]
+    schemas = components["schemas"]
+    inputs: list[tuple[Any, JsonSchemaMode, TypeAdapter[Any]]] = [
+        (shape, "validation", TypeAdapter(shape)) for shape in _COLLECTED
+    ]
+    schemas.update(TypeAdapter.json_schemas(inputs, ref_template=_REF)[1]["$defs"])
+    components["schemas"] = dict(sorted(schemas.items()))
+    components["securitySchemes"] = SECURITY_SCHEMES
+    for shape in schemas.values():
+        for field in shape.get("properties", {}).values():
+            if field.get("minItems"):  # the rows, ids or subjects of a request
+                field["maxItems"] = max_rows
+    limits = schemas["SearchRequest"]["properties"]["limit"]["anyOf"]
+    limits[0]["maximum"] = page_size_max
+    for path, operations in content["paths"].items():
+        for method, operation in operations.items():
+            operation["security"] = _security(method.upper(), path, asks_for_key)
+            if path in OPEN_PATHS:
+                operation["responses"].pop("401", None)
+                operation["responses"].pop("403", None)
+            for parameter in operation.get("parameters", ()):
+                if parameter["name"] == "limit":
+                    default = min(DEFAULT_PAGE, page_size_max)
+                    parameter["schema"] = {**parameter["schema"], "maximum": page_size_max, "default": default}
+    return content
+
+
+def _security(method: str, path: str, asks_for_key: bool) -> list[dict[str, list[str]]]:
+    """Return what a request may identify itself with: one of the schemes, with one of the scopes as its role."""
+    if path in OPEN_PATHS:
+        return []
+    needed = needed_scopes(method, path)
+    roles = [[scope] for scope in SCOPES if scope in needed] or [[]]
+    schemes = [{name: role} for role in roles for name in SECURITY_SCHEMES]
+    return schemes if asks_for_key else [*schemes, {}]
