@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache, partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
@@ -102,8 +102,8 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
         app.include_router(routes.router)
     app.state.routes = RouteTable(app.routes)
     app.state.fast_path = FastPath(context, rules, observer, app.state.routes.names_in("/samples/"))
-    described = cache(partial(document, app, max_rows=settings.max_rows, page_size_max=settings.page_size_max))
-    app.openapi = lambda: described(asks_for_key=rules.asks_for_key)  # type: ignore[method-assign]
+    described = lru_cache(2)(partial(document, app, page_size_max=settings.page_size_max))
+    app.openapi = lambda: described(service.schema, asks_for_key=rules.asks_for_key)  # type: ignore[method-assign]
     for kind in (ProblemError, ServiceError, OubliError, JournalError):
         app.add_exception_handler(kind, _answer)
     app.add_exception_handler(HTTPException, _answer_http)

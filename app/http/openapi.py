@@ -20,6 +20,8 @@ from oubli.app.http.schemas import (
     ReplaceRequest,
     SearchRequest,
 )
+from oubli.core.data.schema import Schema
+from oubli.core.data.values import ColumnType, LabelType
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -48,6 +50,8 @@ _COLLECTED: tuple[Any, ...] = (
     ReplaceRequest,
     SearchRequest,
 )
+from oubli.core.data.schema import Schema
+from oubli.core.data.values import ColumnType, LabelType
 SECURITY_SCHEMES: dict[str, dict[str, str]] = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "A key, as `oubli keys create` makes them."},
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same key, in this header."},
@@ -127,25 +131,32 @@ IDEMPOTENCY_KEY: dict[str, Any] = {
     "nothing. Kept for a day, as a keyed hash.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255},
 }
-FILE_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-    }
+FILE: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+FILE_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": FILE}}
+CSV: dict[str, Any] = {"text/csv": {"schema": {"type": "string"}}}
+_EXAMPLE_CELLS = {ColumnType.NUMERIC: 1, ColumnType.CATEGORICAL: "text", ColumnType.BOOLEAN: True}
+_EXAMPLE_LABELS = {
+    LabelType.STRING: "text",
+    LabelType.INTEGER: 1,
+    LabelType.NUMBER: 1.5,
+    LabelType.BOOLEAN: True,
+    LabelType.SCALAR: 1,
 }
 
 
-def document(app: FastAPI, *, asks_for_key: bool, max_rows: int, page_size_max: int) -> dict[str, Any]:
+def document(app: FastAPI, schema: Schema | None, *, asks_for_key: bool, page_size_max: int) -> dict[str, Any]:
     """Return the OpenAPI document of an application.
 
     Parameters
     ----------
     app
         Has the routes.
+    schema
+        Of the model that is served, for examples of bodies; None: there are none.
     asks_for_key
         Whether requests need a key.
-    max_rows, page_size_max
-        Limits in force: rows of one request, entries of one page.
+    page_size_max
+        Most entries of one page.
     """
     content = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
     components = content["components"]
@@ -156,14 +167,14 @@ def document(app: FastAPI, *, asks_for_key: bool, max_rows: int, page_size_max: 
     schemas.update(TypeAdapter.json_schemas(inputs, ref_template=_REF)[1]["$defs"])
     components["schemas"] = dict(sorted(schemas.items()))
     components["securitySchemes"] = SECURITY_SCHEMES
-    for shape in schemas.values():
-        for field in shape.get("properties", {}).values():
-            if field.get("minItems"):  # the rows, ids or subjects of a request
-                field["maxItems"] = max_rows
+    examples = {} if schema is None else _examples(schema)
     limits = schemas["SearchRequest"]["properties"]["limit"]["anyOf"]
     limits[0]["maximum"] = page_size_max
     for path, operations in content["paths"].items():
         for method, operation in operations.items():
+            if operation["operationId"] in examples:
+                operation["requestBody"]["content"]["application/json"]["example"] = examples[operation["operationId"]]
+            operation["responses"] = dict(sorted(operation["responses"].items()))
             operation["security"] = _security(method.upper(), path, asks_for_key)
             if path in OPEN_PATHS:
                 operation["responses"].pop("401", None)
@@ -173,6 +184,20 @@ def document(app: FastAPI, *, asks_for_key: bool, max_rows: int, page_size_max: 
                     default = min(DEFAULT_PAGE, page_size_max)
                     parameter["schema"] = {**parameter["schema"], "maximum": page_size_max, "default": default}
     return content
+
+
+def _examples(schema: Schema) -> dict[str, Any]:
+    """Return a body that the model of a schema takes, by operation; its values are made up by their types."""
+    cells = [_EXAMPLE_CELLS[column.type] for column in schema.columns]
+    features: Any = dict(zip(schema.names, cells, strict=True)) if schema.named else cells
+    content = {"features": features, "label": _EXAMPLE_LABELS[schema.label_type]}
+    return {
+        "predict": {"instances": [features]},
+        "rank_influence": {"instances": [features], "top": 3},
+        "add_samples": {"samples": [{"id": "example", **content}]},
+        "replace_sample": content,
+        "replace_sample_by_id": content,
+    }
 
 
 def _security(method: str, path: str, asks_for_key: bool) -> list[dict[str, list[str]]]:

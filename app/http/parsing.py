@@ -106,7 +106,7 @@ class Reader:
     def replacement(self, body: bytes, sample_id: str) -> tuple[Replacement, Any]:
         """Return what a `PUT /samples/{id}` body asks for, and the features as they were sent."""
         content = self._object(body, {"id", "features", "label", "subject", "expires_at"})
-        if "id" in content and _name(content["id"], "/id") != sample_id:
+        if content.get("id") is not None and _name(content["id"], "/id") != sample_id:
             raise invalid("/id", "must be the id in the path: a sample keeps its id; leave it out")
         for key in ("features", "label"):
             if key not in content:

@@ -23,7 +23,7 @@ from typer.main import get_command
 from oubli.app.access.scopes import needed_scopes
 from oubli.app.cli.main import cli
 from oubli.app.http.app import create_app
-from oubli.app.http.openapi import EVERYWHERE
+from oubli.app.http.openapi import EVERYWHERE, document
 from oubli.app.http.problems import KINDS as PROBLEMS
 from oubli.app.http.problems import TYPE_PREFIX
 from oubli.app.settings import ENV_PREFIX, GROUPS, Settings, flag_name
@@ -115,9 +115,15 @@ def problems() -> Iterator[str]:
 # -- routes -----------------------------------------------------------------------------------------
 
 
+def openapi() -> dict[str, Any]:
+    """The OpenAPI document of a server that asks for keys."""
+    settings = Settings()
+    return document(create_app(settings, Mock()), None, asks_for_key=True, page_size_max=settings.page_size_max)
+
+
 def operations() -> list[tuple[str, str, dict[str, Any]]]:
     """Method, path and description of each route, in the order of the application."""
-    content = create_app(Settings(), Mock()).openapi()
+    content = openapi()
     return [
         (method.upper(), path, operation)
         for path, methods in content["paths"].items()
@@ -129,7 +135,7 @@ def routes() -> Iterator[str]:
     """A table of all routes, then a section for each."""
     found = operations()
     shapes: dict[str, None] = {}
-    components = create_app(Settings(), Mock()).openapi()["components"]["schemas"]
+    components = openapi()["components"]["schemas"]
     links = ", ".join(f"[`{slug}`](problems.md#{slug})" for slug in EVERYWHERE)
     yield f"Every route can answer these problems besides its own: {links}."
     yield ""

@@ -9,7 +9,7 @@ from starlette.responses import FileResponse
 from starlette.types import Receive, Scope, Send
 
 from oubli.app.http.context import context_of
-from oubli.app.http.openapi import FILE_BODY, problems
+from oubli.app.http.openapi import FILE, FILE_BODY, problems
 from oubli.app.http.problems import ProblemError
 from oubli.app.http.responses import json_answer
 from oubli.app.http.schemas import Dropped, RestoreAnswer, SnapshotAnswer
@@ -81,7 +81,7 @@ async def head_of_file(request: Request) -> Response:
     summary="Download the newest snapshot",
     response_class=FileResponse,
     responses={
-        200: {"content": {MEDIA_TYPE: {}}},
+        200: {"content": FILE},
         **problems("no-snapshot", "ephemeral", "changes-stopped", "storage", "journal"),
     },
 )
