@@ -68,8 +68,8 @@ def execute(page: Page, operation: str) -> dict[str, Any]:
     page.click(f"#operations-{operation} button.opblock-summary-control")
     page.click(f"#operations-{operation} .try-out__btn")
     page.click(f"#operations-{operation} button.execute")
-    shown = f"document.querySelector('#operations-{operation} .live-responses-table td"
-    status = page.wait_for(f"{shown}.response-col_status')?.innerText")
+    shown = f"document.querySelector('#operations-{operation} .live-responses-table tbody"
+    status = page.wait_for(f"{shown} .response-col_status')?.innerText")
     body = page.wait_for(f"{shown} .highlight-code code')?.innerText")
     return {"status": status.split()[0], "body": body}
 
@@ -84,11 +84,11 @@ def test_a_browser_sends_a_request_from_the_page_and_asks_no_other_host(
     with server(tmp_path / "server", *flags) as running, browsing(tmp_path) as page:
         page.open(f"{running.url}/docs")
         if with_key:
-            page.wait_for("document.body.innerText.includes('Failed to load API definition')")
+            page.wait_for("document.body?.innerText.includes('Failed to load API definition')")
             assert page.answers[f"{running.url}/openapi.json"] == 401
             page.type_into("#key", KEY)
             page.click("#access button")
-        page.wait_for("document.body.innerText.includes('/samples/batch-delete')")
+        page.wait_for("document.body?.innerText.includes('/samples/batch-delete')")
         if not with_key:
             assert not page.complaints
         page.picture(tmp_path / "page.png")
@@ -96,8 +96,7 @@ def test_a_browser_sends_a_request_from_the_page_and_asks_no_other_host(
         page.picture(tmp_path / "answer.png")
         assert answer["status"] == "200", answer
         assert "model_version" in answer["body"]
-        method, address, headers = page.requests[-1]
-        assert (method, address) == ("POST", f"{running.url}/predict")
+        [headers] = [headers for method, address, headers in page.requests if method == "POST"]
         assert headers.get("Authorization") == (f"Bearer {KEY}" if with_key else None)
         assert {urlsplit(address).netloc for _, address, _ in page.requests if address.startswith("http")} == {
             f"127.0.0.1:{running.port}"
