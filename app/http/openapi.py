@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI knows of the routes, and what it cannot know because routes parse by themselves."""
+"""The OpenAPI document: what FastAPI knows of the routes, and what routes that parse by themselves do not tell it."""
 
 from typing import Any
 
@@ -50,8 +50,7 @@ _COLLECTED: tuple[Any, ...] = (
     ReplaceRequest,
     SearchRequest,
 )
-from oubli.core.data.schema import Schema
-from oubli.core.data.values import ColumnType, LabelType
+
 SECURITY_SCHEMES: dict[str, dict[str, str]] = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "A key, as `oubli keys create` makes them."},
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same key, in this header."},
@@ -109,6 +108,7 @@ PATH: dict[str, dict[str, Any]] = {
 }
 QUERY: dict[str, dict[str, Any]] = {
     "id": _parameter("id", "The one sample to list; without `subject` and `cursor`.", _TEXT),
+    "replaced": {**_parameter("id", "The sample to replace.", _TEXT), "required": True},
     "subject": _parameter("subject", "Whose samples to list.", _TEXT),
     "cursor": _parameter(
         "cursor",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,9 +16,9 @@ def add_heads(router: APIRouter) -> None:
     They are routes of their own, because a route with two methods would be two operations of one id.
     """
     found = [route for route in router.routes if isinstance(route, APIRoute)]
-    heads = {route.path for route in found if "HEAD" in route.methods}
+    heads = {route.path for route in found if "HEAD" in (route.methods or ())}
     for route in found:
-        if "GET" in route.methods and route.path not in heads:
+        if "GET" in (route.methods or ()) and route.path not in heads:
             router.add_api_route(
                 route.path,
                 route.endpoint,
@@ -40,8 +41,8 @@ class RouteTable:
 
     def __init__(self, routes: Iterable[Any]) -> None:
         self._routes = [
-            (context.path_format, context.path_regex, frozenset(context.methods or ()))
-            for context in iter_route_contexts(list(routes))
+            (route.path_format or "", re.compile(route.path_regex), frozenset(route.methods or ()))
+            for route in iter_route_contexts(list(routes))
         ]
 
     def methods(self, path: str) -> list[str]:

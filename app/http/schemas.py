@@ -23,7 +23,10 @@ FeatureObject = TypeAliasType(
     "FeatureObject",
     Annotated[dict[str, Scalar | None], Field(description="By feature name. A missing value is null.")],
 )
-Features = FeatureList | FeatureObject
+Features = Annotated[
+    FeatureList | FeatureObject,
+    Field(description="A list in feature order, or an object by feature name. A missing value is null."),
+]
 Version = Annotated[
     int,
     Field(
@@ -42,9 +45,7 @@ Ref = Annotated[str, Field(description="The caller's case number.", json_schema_
 NextCursor = Annotated[
     str | None, Field(description="Pass it as `cursor` for the next page; null when this is the last.")
 ]
-SampleCursor = Annotated[
-    str, Field(pattern="^[A-Za-z0-9_-]{22}$", description="`next` of the page before, as it is.")
-]
+SampleCursor = Annotated[str, Field(pattern="^[A-Za-z0-9_-]{22}$", description="`next` of the page before, as it is.")]
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 in hexadecimal.")]
 if TYPE_CHECKING:
     Kind = str

@@ -188,11 +188,13 @@ def route(place: str, operation: dict[str, Any], components: dict[str, Any], sha
         ]
         yield from table(("parameter", "in", "required", "meaning"), rows)
     for content in operation.get("requestBody", {}).get("content", {}).values():
-        fields = list(fields_of(content["schema"], components))
-        if fields:
-            yield "Body:"
-            yield ""
-            yield from table(("field", "type", "required", "meaning"), fields)
+        shape = resolved(content["schema"], components)
+        for i, one in enumerate(shape.get("anyOf", [shape])):
+            fields = list(fields_of(one, components))
+            if fields:
+                yield "Or:" if i else "Body:"
+                yield ""
+                yield from table(("field", "type", "required", "meaning"), fields)
     yield from answers(operation["responses"], shapes)
 
 
@@ -231,7 +233,8 @@ def fields_of(
         full = f"{prefix}{name}"
         is_list = inner.get("type") == "array"
         item = resolved(inner["items"], components) if is_list and "items" in inner else inner
-        text = text or inner.get("description", "")
+        nullable = next((one for one in field.get("anyOf", ()) if "description" in one), {})
+        text = text or nullable.get("description", "") or inner.get("description", "")
         yield f"`{full}`", type_of(field, components), "yes" if name in required else "no", text
         if "properties" in item:
             yield from fields_of(item, components, f"{full}{'[]' if is_list else ''}.")

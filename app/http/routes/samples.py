@@ -205,7 +205,7 @@ async def replace_sample(request: Request) -> Response:
     summary="Rectify the sample with an id",
     response_model=Receipt,
     responses=problems(*_INPUT, "not-held", "queue-full", "capacity", *_CHANGE),
-    openapi_extra={"parameters": [{**QUERY["id"], "required": True}, QUERY["ref"]], **body(ReplaceRequest)},
+    openapi_extra={"parameters": [QUERY["replaced"], QUERY["ref"]], **body(ReplaceRequest)},
 )
 async def replace_sample_by_id(request: Request) -> Response:
     """Replace the content of a held sample, as `PUT /samples/{id}` does, for ids that cannot be in a path."""
