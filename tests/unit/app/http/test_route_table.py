@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -124,3 +125,21 @@ def test_every_get_answers_head_with_the_same_head(client: TestClient) -> None:
             assert head.headers == got.headers, path
     assert client.head("/predict").status_code == 405
     assert client.head("/openapi.json").status_code == client.head("/docs").status_code == 200
+
+
+def test_a_head_hands_nothing_out_and_waits_for_nothing(tmp_path: Path) -> None:
+    with served(make_service(directory=tmp_path)) as client:
+        assert client.head("/snapshot/file").status_code == client.get("/snapshot").status_code
+        client.post("/snapshot")
+        n_entries = len(client.get("/ledger").json()["entries"])
+        head = client.head("/snapshot/file")
+        assert len(client.get("/ledger").json()["entries"]) == n_entries, "no export is noted"
+        got = client.get("/snapshot/file")
+        assert len(client.get("/ledger").json()["entries"]) == n_entries + 1
+        for name in ("content-length", "content-type", "cache-control"):
+            assert head.headers[name] == got.headers[name]
+        job = client.post("/model/verify").json()["id"]
+        events = client.head(f"/jobs/{job}/events")
+        assert (events.status_code, events.content) == (200, b"")
+        assert events.headers["content-type"] == client.get(f"/jobs/{job}/events").headers["content-type"]
+        assert client.head("/jobs/nobody/events").status_code == 404
