@@ -97,10 +97,12 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
         allowed_origins=settings.allowed_origins,
     )
     app.state.context = context
+    found = list(app.routes)
     for routes in (predict, influence, samples, erasures, ledger, snapshots, model, model_jobs, jobs, health, docs):
         add_heads(routes.router)
         app.include_router(routes.router)
-    app.state.routes = RouteTable(app.routes)
+        found += routes.router.routes
+    app.state.routes = RouteTable(found)
     app.state.fast_path = FastPath(context, rules, observer, app.state.routes.names_in("/samples/"))
     described = lru_cache(2)(partial(document, app, page_size_max=settings.page_size_max))
     app.openapi = lambda: described(service.schema, asks_for_key=rules.asks_for_key)  # type: ignore[method-assign]

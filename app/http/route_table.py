@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from typing import Any
 
 from fastapi import APIRouter
-from fastapi.routing import APIRoute, iter_route_contexts
+from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute, Route
 
 
 def add_heads(router: APIRouter) -> None:
-    """Have every GET route answer HEAD with the same head, where it has no HEAD route of its own.
-
-    They are routes of their own, because a route with two methods would be two operations of one id.
-    """
-    found = [route for route in router.routes if isinstance(route, APIRoute)]
-    heads = {route.path for route in found if "HEAD" in (route.methods or ())}
-    for route in found:
-        if "GET" in (route.methods or ()) and route.path not in heads:
-            router.add_api_route(
-                route.path,
-                route.endpoint,
-                methods=["HEAD"],
-                include_in_schema=False,
-                response_model=route.response_model,
-                response_model_exclude_none=route.response_model_exclude_none,
-                response_class=route.response_class,
-            )
+    """Have every GET route answer HEAD with the same head, where it has no HEAD route of its own."""
+    found = [(route.path, route.methods) for route in router.routes if isinstance(route, APIRoute) and route.methods]
+    heads = {path for path, methods in found if methods == {"HEAD"}}
+    for path, methods in found:
+        if "GET" in methods and path not in heads:
+            methods.add("HEAD")
 
 
 class RouteTable:
@@ -36,13 +24,14 @@ class RouteTable:
     Parameters
     ----------
     routes
-        Of the application.
+        Of the application, and of its routers: what it makes of these itself takes it long.
     """
 
-    def __init__(self, routes: Iterable[Any]) -> None:
+    def __init__(self, routes: Iterable[BaseRoute]) -> None:
         self._routes = [
-            (route.path_format or "", re.compile(route.path_regex), frozenset(route.methods or ()))
-            for route in iter_route_contexts(list(routes))
+            (route.path_format, route.path_regex, frozenset(route.methods or ()))
+            for route in routes
+            if isinstance(route, Route)
         ]
 
     def methods(self, path: str) -> list[str]:

@@ -41,7 +41,8 @@ Integer = Annotated[int, Field(ge=-(2**63), le=2**64 - 1)]  # what a JSON parser
 Name = TypeAliasType(
     "Name", Annotated[Text | Integer, Field(description="Text of 1 to 256 characters; an integer is its decimal text.")]
 )
-Ref = Annotated[str, Field(description="The caller's case number.", json_schema_extra={"format": "uuid"})]
+Uuid = Annotated[str, Field(json_schema_extra={"format": "uuid"})]
+Ref = Annotated[Uuid, Field(description="The caller's case number.")]
 NextCursor = Annotated[
     str | None, Field(description="Pass it as `cursor` for the next page; null when this is the last.")
 ]
@@ -181,9 +182,8 @@ class Receipt(Shape):
     Signed is the RFC 8785 form of everything but `signature` and `durable`.
     """
 
-    id: str
-    ref: str | None
-    """The caller's case number."""
+    id: Uuid
+    ref: Ref | None
     kind: Literal["deletion", "rectification", "expiry", "restore"]
     status: Literal["unlearned", "erased"]
     """`unlearned`: no prediction depends on it any more. `erased`: no file in the data directory holds it either."""
@@ -378,7 +378,7 @@ class FitRequest(Shape):
 class JobAnswer(Shape):
     """A job as it is now."""
 
-    id: str
+    id: Uuid
     kind: Literal["verify", "scrub", "fit", "influence"]
     status: Literal["queued", "running", "succeeded", "failed"]
     progress: Annotated[float, Field(ge=0, le=1)]

@@ -124,7 +124,7 @@ def test_a_sample_comes_out_as_it_went_in_and_is_deleted_with_a_receipt(package:
     receipt = package.delete_sample.sync("a/b", client=client, ref=case)
     assert isinstance(receipt, models.Receipt)
     assert (receipt.unlearned, receipt.absent) == (1, 0)
-    again = package.get_erasure.sync(UUID(receipt.id), client=client)
+    again = package.get_erasure.sync(receipt.id, client=client)
     assert isinstance(again, models.Receipt)
     assert again.id == receipt.id
     assert [one.id for one in package.list_erasures.sync(client=client, ref=case).erasures] == [receipt.id]

@@ -64,6 +64,15 @@ def test_a_route_below_samples_is_no_sample(client: TestClient, name: str) -> No
     assert client.get("/model").json()["n_samples"] == held
 
 
+def test_the_fast_path_answers_routes_of_the_table(client: TestClient) -> None:
+    fast: FastPath = client.app.state.fast_path  # type: ignore[attr-defined]
+    paths = client.app.openapi()["paths"]  # type: ignore[attr-defined]
+    for method, target in ((b"POST", b"/predict"), (b"POST", b"/samples"), (b"DELETE", b"/samples/c1")):
+        handler = fast.handler(method, target)
+        assert handler is not None
+        assert handler.method.lower() in paths[handler.route]
+
+
 @pytest.mark.parametrize("name", LITERALS)
 def test_the_fast_path_leaves_it_to_the_routes(client: TestClient, name: str) -> None:
     fast: FastPath = client.app.state.fast_path  # type: ignore[attr-defined]
