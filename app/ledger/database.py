@@ -125,6 +125,8 @@ class LedgerDatabase:
     def __init__(self, path: Path | None, keys: LedgerKeys) -> None:
         self._connection = open_memory() if path is None else open_file(path)
         self._keys = keys
+        self._applied_seq: int
+        self._witnessed_ms: int
         row = self._one("SELECT idx, hash FROM entries ORDER BY idx DESC LIMIT 1")
         self._head = EMPTY if row is None else Head(*row)
         ((self._applied_seq, self._witnessed_ms),) = self._all("SELECT applied_seq, witnessed_ms FROM state")
@@ -272,10 +274,8 @@ class LedgerDatabase:
             self._write_receipt("DO NOTHING", receipt, original["targets"], seq)
         elif original["type"] == ERASED:
             for name in original["receipts"]:
-                rows = self._connection.execute(
-                    f"{_RECEIPTS} WHERE id = ? AND status = 'unlearned'", (name,)
-                ).fetchall()
-                for receipt, targets, seq_then in map(_read_receipt, rows):
+                found = self._connection.execute(f"{_RECEIPTS} WHERE id = ? AND status = 'unlearned'", (name,))
+                for receipt, targets, seq_then in map(_read_receipt, found.fetchall()):
                     now = signed(erased_state(receipt, original), self._keys)
                     change = "DO UPDATE SET status = excluded.status, content = excluded.content, "
                     self._write_receipt(f"{change}checksum = excluded.checksum", now, targets, seq_then)
