@@ -355,13 +355,11 @@ class ModelService:
 
     async def snapshot(self) -> Snapshot:
         """Write a snapshot of the model as it is when its turn comes."""
-        self._require_changeable()
         self._require_kept()
         return await self.threads.finish(self.checkpointer.write_snapshot())
 
     async def export(self) -> Snapshot:
         """Return the newest snapshot to be handed out, after that has been noted in the ledger."""
-        self._require_changeable()
         self._require_kept()
         return await self.threads.finish(self.checkpointer.export())
 
@@ -391,7 +389,6 @@ class ModelService:
 
     def scrub_job(self) -> Job:
         """Begin to erase from all files what was unlearned."""
-        self._require_changeable()
         self._require_kept()
         return self.jobs.start("scrub", self._scrub)
 
@@ -460,6 +457,7 @@ class ModelService:
             raise UnavailableError("failed")
 
     def _require_kept(self) -> None:
+        self._require_changeable()
         if self.storage.is_ephemeral:
             raise EphemeralError
 

@@ -441,7 +441,7 @@ def test_ephemeral_services_write_nothing():
         with pytest.raises(EphemeralError):
             await service.snapshot()
         with pytest.raises(EphemeralError):
-            _ = service.storage.newest
+            _ = service.storage.snapshots.newest
 
     run(service, work)
     assert service.stop_error is None
