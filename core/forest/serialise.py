@@ -31,14 +31,8 @@ _ROOM = 64  # nodes and leaves that empty trees have room for, beside the roots
 def bytes_asked(settings: ForestSettings, shape: Shape, arrays: Arrays) -> int:
     """Bytes of the trees that are made of a file, roughly, the arrays left out that are as large in the file."""
     width = arrays["leaves.statistics"].shape[1] if arrays else shape.n_class_codes
-    layout = layout_of(
-        settings.max_features,
-        settings.n_thresholds,
-        len(shape.categorical),
-        width,
-        is_regression=settings.is_regression,
-        has_categories=bool(shape.categorical.any()),
-    )
+    has_categories = bool(shape.categorical.any())
+    layout = layout_of(settings, len(shape.categorical), width, has_categories=has_categories)
     leaf_bytes = 8 * width + _NODE_BYTES
     return (
         2 * (settings.n_trees + _ROOM) * (leaf_bytes + _NODE_BYTES)
