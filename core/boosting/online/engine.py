@@ -80,22 +80,11 @@ class OnlineTrees(BoostedEngine):
 
     def __init__(self, settings: OnlineSettings, *columns: Any) -> None:
         super().__init__(settings, *columns)
+        self.forget()
+
+    def forget(self, n_slots: int = 0) -> None:
+        """Hold no samples and no trees, with room for so many."""
         self.last_update = LastUpdate()
-        self._forget(0)
-
-    def _empty(self) -> Self:
-        """Trees of the same parameters that hold nothing, to take the place of these."""
-        other = self.counterpart()
-        other.changes = self.changes
-        return other
-
-    def _become(self, other: "OnlineTrees") -> None:
-        """Take over everything from trees that were made aside, in one step."""
-        self.changes.undo = None
-        self.__dict__.update(other.__dict__)
-
-    def _forget(self, n_slots: int) -> None:
-        """Hold no samples and no trees."""
         self.groups = 0
         self.n_grown = 0
         self.scale = NO_SCALE
@@ -165,25 +154,15 @@ class OnlineTrees(BoostedEngine):
 
     # -- growing --------------------------------------------------------------------------------
 
-    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
-        """Forget everything and train on the samples of some slots: a function of the set of them.
-
-        progress : called after each tree with how many are done, and how many there will be.
-        """
-        other = self._empty()
-        other.train_on(problem, slots, progress)
-        self._become(other)
-
-    def train_on(self, problem: Problem, slots: Slots, progress: Progress | None) -> None:
-        """Train on the samples of some slots, in trees that hold nothing."""
+    def train_on(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
         slots = np.sort(slots)
         settings = self.settings
-        self.last_update = LastUpdate(samples_retrained=len(slots), grown=True)
         groups = n_groups(problem, len(slots))
         check_size(settings.n_estimators, groups, 2 * settings.max_leaf_nodes - 1)
         is_scaled = groups > 0 and not self.is_classification
         scale = scale_of(problem.y[slots], MOST_GROWTH * len(slots)) if is_scaled else NO_SCALE
         self.restore(slots, groups, problem.ranks.copy(), len(slots), scale)
+        self.last_update = LastUpdate(samples_retrained=len(slots), grown=True)
         if groups == 0:
             return
         self.restore_bins(problem, slots, make_bins(problem.data, slots, settings.max_bins))
@@ -217,7 +196,7 @@ class OnlineTrees(BoostedEngine):
 
     def restore(self, slots: Slots, groups: int, ranks: npt.NDArray[np.int32], n_grown: int, scale: Scale) -> None:
         """Begin again with the samples of some slots, trees yet to come."""
-        self._forget(room_for(slots))
+        self.forget(room_for(slots))
         self.held[slots] = True
         self.groups, self.ranks, self.n_grown, self.scale = groups, ranks, n_grown, scale
 
@@ -240,22 +219,12 @@ class OnlineTrees(BoostedEngine):
 
     # -- updating -------------------------------------------------------------------------------
 
-    def _fit_anew(self, problem: Problem, slots: Slots) -> None:
-        """Fit as a part of a change, which is counted all the same."""
-        n_mutations = self.n_mutations
-        self.fit(problem, slots)
-        self.n_mutations = n_mutations
-
-    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
-        self._add(problem, slots)
-        self.n_mutations += len(slots)
-
-    def _add(self, problem: Problem, slots: Slots) -> None:
+    def join(self, problem: Problem, slots: Slots) -> None:
         n_after = self.n_held + len(slots)
         groups = n_groups(problem, n_after)
         check_size(self.settings.n_estimators, groups, 2 * self.settings.max_leaf_nodes - 1)
         if self._must_grow(problem, slots, n_after, groups):
-            self._fit_anew(problem, np.concatenate([np.flatnonzero(self.held), slots]))
+            self.fit_anew(problem, np.concatenate([np.flatnonzero(self.held), slots]))
             return
         self._reserve(slots)
         if groups > self.groups:
@@ -300,22 +269,19 @@ class OnlineTrees(BoostedEngine):
         self.groups = groups
         write_values(self.forest, self._rules())
 
-    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
-        self._delete(problem, slots)
-        self.n_mutations += len(slots)
-
-    def _delete(self, problem: Problem, slots: Slots) -> None:
+    def leave(self, problem: Problem, slots: Slots) -> None:
         n_after = self.n_held - len(slots)
         loses_classes = n_after > 0 and problem.changes_classes(slots)
         after, rest = problem.without(slots) if loses_classes else (problem, slots)
         if n_after == 0:
-            other = self._empty()
-            other.n_mutations, other.last_update = self.n_mutations, LastUpdate(grown=True)
-            self._become(other)
+            other = self.aside()
+            other.forget()
+            other.last_update = LastUpdate(grown=True)
+            self.become(other)
         elif loses_classes and (groups := n_groups(after, n_after)) != self.groups and groups < 3:
-            self._fit_anew(after, rest)  # the loss is another one
+            self.fit_anew(after, rest)  # the loss is another one
         elif is_too_much(len(slots), n_after):
-            self._fit_anew(*problem.without(slots))
+            self.fit_anew(*problem.without(slots))
         elif self.groups:
             is_new = np.zeros(self.groups, np.bool_)
             work = self._make_work(problem, slots, -1, n_after)
@@ -337,7 +303,7 @@ class OnlineTrees(BoostedEngine):
         if groups == self.groups:
             return
         if groups < 3:
-            self._fit_anew(problem, slots)
+            self.fit_anew(problem, slots)
             return
         places = self._places_of_classes(problem.ranks, groups)
         self.forest = choose_classes(self.forest, self.groups, places)

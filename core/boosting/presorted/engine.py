@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 
 from oubli.core.array_types import Arrays, Bools, Reals, Slots
-from oubli.core.boosting.engine import BoostedEngine
+from oubli.core.boosting.engine import ExactEngine
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
 from oubli.core.boosting.presorted import workspace as r
 from oubli.core.boosting.presorted.boost import boost
@@ -59,7 +59,7 @@ class LastUpdate:
     first_tree_changed: int = -1
 
 
-class PresortedTrees(BoostedEngine):
+class PresortedTrees(ExactEngine):
     """Boosted trees whose splits are searched over all thresholds: the engine of `quantization=None`.
 
     Parameters
@@ -77,23 +77,15 @@ class PresortedTrees(BoostedEngine):
         super().__init__(settings, *columns)
         self.forget()
 
-    def _aside(self) -> Self:
-        """Another engine with the same columns and trees, to go on from them; see `_become`."""
-        other: Self = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        return other
-
-    def _become(self, other: "PresortedTrees") -> None:
+    def become(self, other: Self) -> None:
         """Take over everything from an engine that was made aside, in one step, and leave nothing of the columns."""
         old = self.orders
-        self.changes.undo = None
-        self.__dict__.update(other.__dict__)
+        super().become(other)
         if old is not self.orders:
             for array in old:
                 array.fill(0)
 
     def forget(self) -> None:
-        """Hold no samples and no trees."""
         nothing = np.zeros(0, np.int64)
         self.orders = Orders(nothing, np.zeros((self.n_features, 0), np.int32))
         self.others = nothing
@@ -120,23 +112,12 @@ class PresortedTrees(BoostedEngine):
 
     # -- learning -------------------------------------------------------------------------------
 
-    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
-        other = self._aside()
-        other.forget()
-        other.n_mutations = 0
-        other.hold(problem, slots, progress)
-        self._become(other)
-
-    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
-        if self.n_trees == 0 or problem.changes_classes(slots):
-            self.fit(problem, problem.slots())
-            return
-        other = self._aside()
-        other.n_mutations += len(slots)
-        other.join(problem, slots)
-        self._become(other)
-
     def join(self, problem: Problem, slots: Slots) -> None:
+        other = self.aside()
+        other.take_in(problem, slots)
+        self.become(other)
+
+    def take_in(self, problem: Problem, slots: Slots) -> None:
         """Learn samples, in an engine that was made aside."""
         held = np.concatenate([self.orders.slots, self.others])
         if len(slots) >= max(len(held), _LEAST_ANEW):
@@ -145,22 +126,18 @@ class PresortedTrees(BoostedEngine):
         validates = self._validates(problem.data, slots)
         if self._validates(problem.data, self.orders.slots[:1]).all():
             # There were none, or all validate by their ids and train for want of others.
-            self.hold(problem, np.concatenate([held, slots]))
+            self.train_on(problem, np.concatenate([held, slots]))
             return
         self.others = np.concatenate([self.others, slots[validates]])
         self.orders = merge_samples(self.orders, problem.data, slots[~validates])
         self._boost(problem, None)
 
-    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
-        if self.n_trees == 0 or len(slots) == problem.n_samples or problem.changes_classes(slots):
-            self.fit(*problem.without(slots))
-            return
-        other = self._aside()
-        other.n_mutations += len(slots)
-        other.leave(problem, slots)
-        self._become(other)
-
     def leave(self, problem: Problem, slots: Slots) -> None:
+        other = self.aside()
+        other.let_go(problem, slots)
+        self.become(other)
+
+    def let_go(self, problem: Problem, slots: Slots) -> None:
         """Unlearn samples, in an engine that was made aside."""
         held = np.concatenate([self.orders.slots, self.others])
         if len(slots) >= max(len(held) - len(slots), _LEAST_ANEW):
@@ -169,7 +146,7 @@ class PresortedTrees(BoostedEngine):
         orders = remove_samples(self.orders, slots)
         others = self.others[~is_among(self.others, slots)]
         if orders.n_samples == 0 and len(others) > 0:
-            self.hold(problem, others)
+            self.train_on(problem, others)
             return
         self.orders, self.others = orders, others
         self._boost(problem, None)
@@ -177,11 +154,11 @@ class PresortedTrees(BoostedEngine):
     def _take_anew(self, problem: Problem, held: Slots) -> None:
         """As `_take`, where most samples have come or gone: hardly a node of the trees there were stands."""
         self.trees = no_trees()
-        self.hold(problem, held)
+        self.train_on(problem, held)
 
-    def hold(self, problem: Problem, held: Slots, progress: Progress | None = None) -> None:
+    def train_on(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
         """Hold these samples from now on, others than before of which train."""
-        training, self.others = self.divide(problem.data, held)
+        training, self.others = self.divide(problem.data, slots)
         self.orders = sort_columns(problem.data, training)
         self._boost(problem, progress)
 
@@ -332,24 +309,15 @@ class PresortedTrees(BoostedEngine):
                 wrong.append("boosting should begin elsewhere")
         return wrong
 
-    def check_invariants(self, problem: Problem, slots: Slots) -> None:
-        """Check everything kept for soundness.
-
-        Raises
-        ------
-        AssertionError
-            Naming what is broken.
-        """
-        wrong = self.find_differences(problem, slots)
-        if wrong:
-            raise AssertionError(wrong[0])
+    def find_unsound(self, problem: Problem, slots: Slots) -> list[str]:
         groups = n_groups(problem, self.orders.n_samples)
         if self.trees.n_groups != groups:
-            raise AssertionError(f"there are {self.trees.n_groups} trees an iteration instead of {groups}")
+            return [f"there are {self.trees.n_groups} trees an iteration instead of {groups}"]
         try:
             check_trees(self.trees.nodes, self.trees.roots, self.settings.max_depth, self.categorical)
         except ValueError as error:
-            raise AssertionError(str(error)) from error
+            return [str(error)]
+        return []
 
 
 def _enlarged(nodes: Any, gains: Any, size: int, n_more: int) -> tuple[Any, Any]:

@@ -73,13 +73,7 @@ class QuantisedTrees(KeptTrees):
         self.n_labels = 2**settings.max_depth
         self.forget()
 
-    def _become(self, other: "QuantisedTrees") -> None:
-        """Take over everything from an engine that was made aside, in one step."""
-        self.changes.undo = None
-        self.__dict__.update(other.__dict__)
-
     def forget(self) -> None:
-        """Hold no samples and no trees."""
         self.groups = 0
         self.n_iterations = 0
         self.n_predicting = 0
@@ -104,17 +98,9 @@ class QuantisedTrees(KeptTrees):
 
     # -- growing --------------------------------------------------------------------------------
 
-    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        other.forget()
-        other.n_mutations = 0
-        if len(slots):
-            other.train_on(problem, slots, progress)
-        self._become(other)
-
-    def train_on(self, problem: Problem, slots: Slots, progress: Progress | None) -> None:
-        """Train on the samples of some slots, in an engine that holds nothing."""
+    def train_on(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
+        if not len(slots):
+            return
         self._allocate_samples(len(problem.data.cells))
         self._enter(problem, slots)
         self._count_targets(problem, slots)
@@ -231,59 +217,39 @@ class QuantisedTrees(KeptTrees):
 
     # -- updating -------------------------------------------------------------------------------
 
-    def _fit_anew(self, problem: Problem, slots: Slots) -> None:
-        """Fit as a part of a change, which is counted all the same."""
-        n_mutations = self.n_mutations
-        self.fit(problem, slots)
-        self.n_mutations = n_mutations
-
-    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
-        if self.n_trees == 0 or problem.changes_classes(slots):
-            self.fit(problem, problem.slots())
-        else:
-            self._add(problem, slots)
-            self.n_mutations += len(slots)
-
-    def _add(self, problem: Problem, slots: Slots) -> None:
+    def join(self, problem: Problem, slots: Slots) -> None:
         held = np.flatnonzero(self.roles)
         check_size(self.settings.n_estimators, self.groups, 2 * self.n_labels - 1)
         if not self.groups or self._all_train or n_groups(problem, 1) != self.groups:
-            self._fit_anew(problem, np.concatenate([held, slots]))
+            self.fit_anew(problem, np.concatenate([held, slots]))
             return
         self._widen(len(problem.data.cells))
         change = self._make_change(slots, 1)
         self.changes.undo = None
         try:
             self._enter(problem, slots)
-            is_done = self._join(problem, slots, held)
+            is_done = self._enter_bins(problem, slots, held)
             if is_done:
                 self._update(problem, slots, change, 1)
         except MemoryError:
             is_done = False  # growing anew needs nothing of what has been left halfway, and gives the same trees
         if not is_done:
-            self._fit_anew(problem, np.concatenate([held, slots]))
+            self.fit_anew(problem, np.concatenate([held, slots]))
 
-    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
-        if self.n_trees == 0 or len(slots) == problem.n_samples or problem.changes_classes(slots):
-            self.fit(*problem.without(slots))
-        else:
-            self._delete(problem, slots)
-            self.n_mutations += len(slots)
-
-    def _delete(self, problem: Problem, slots: Slots) -> None:
+    def leave(self, problem: Problem, slots: Slots) -> None:
         held = np.flatnonzero(self.roles)
         change = self._make_change(slots, 0)
         self.changes.undo = None
         try:
-            is_done = self._leave(problem, slots, held)
+            is_done = self._leave_bins(problem, slots, held)
             if is_done:
                 self._update(problem, slots, change, 0)
         except MemoryError:
-            is_done = False  # as in `_add`
+            is_done = False  # as in `join`
         if not is_done:
-            self._fit_anew(problem, np.setdiff1d(held, slots))
+            self.fit_anew(problem, np.setdiff1d(held, slots))
 
-    def _join(self, problem: Problem, slots: Slots, held: Slots) -> bool:
+    def _enter_bins(self, problem: Problem, slots: Slots, held: Slots) -> bool:
         """Take samples into bins and counters; False when everything has to be grown anew."""
         data, validated = problem.data, self._validates
         changed, is_known = self.edges.count(data.cells, data.id_hashes, slots, 1)
@@ -307,7 +273,7 @@ class QuantisedTrees(KeptTrees):
         self._has_other_candidates = bool(changed) or has_new
         return True
 
-    def _leave(self, problem: Problem, slots: Slots, held: Slots) -> bool:
+    def _leave_bins(self, problem: Problem, slots: Slots, held: Slots) -> bool:
         """Take samples out of bins and counters; False when everything has to be grown anew."""
         data, validated = problem.data, self._validates
         changed, is_known = self.edges.count(data.cells, data.id_hashes, slots, -1)
@@ -416,8 +382,5 @@ class QuantisedTrees(KeptTrees):
         fresh.fit(problem, slots)
         return differences(self, fresh, slots)
 
-    def check_invariants(self, problem: Problem, slots: Slots) -> None:
-        """Compare everything kept with what growing anew gives; AssertionError names what is broken."""
-        wrong = self.find_differences(problem, slots) + loose_ends(self, slots)
-        if wrong:
-            raise AssertionError("; ".join(wrong))
+    def find_unsound(self, problem: Problem, slots: Slots) -> list[str]:
+        return loose_ends(self, slots)
