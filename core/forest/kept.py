@@ -50,6 +50,7 @@ class KeptForest(Engine):
     format = 2
 
     settings: ForestSettings
+    parameters: Parameters
 
     def __init__(self, settings: ForestSettings, *columns: Any) -> None:
         super().__init__(settings, *columns)
@@ -70,7 +71,7 @@ class KeptForest(Engine):
         self.set_block_minimum(0)
 
     def emptied(self, n_classes: int) -> Self:
-        """Another engine of the same parameters that holds nothing, to be filled; see `_become`."""
+        """Another engine of the same parameters that holds nothing, to be filled; see `become`."""
         other = super().counterpart()
         other.smallest_block = self.smallest_block
         other.clear(n_classes)
@@ -111,7 +112,7 @@ class KeptForest(Engine):
     def set_block_minimum(self, n_planted: int) -> None:
         """Decide which nodes keep counters, by the samples of the largest tree."""
         self.n_planted = n_planted
-        self.parameters: Parameters = parameters_of(self.settings, self.layout, self.width, self._block_minimum())
+        self.parameters = parameters_of(self.settings, self.layout, self.width, self._block_minimum())
 
     # -- room -----------------------------------------------------------------------------------
 
