@@ -343,11 +343,6 @@ class Keepable(Estimator, ABC):
         return model
 
     @classmethod
-    def from_parts(cls, document: dict[str, Any], arrays: Arrays, *, with_trees: bool = True) -> Self:
-        """Put a model together from what `to_parts` returned, checked; without `with_trees` they are grown anew."""
-        return cls.read_parts(document, arrays, regrow="" if with_trees else persistence.ASKED_FOR)[0]
-
-    @classmethod
     def read_parts(
         cls, document: dict[str, Any], arrays: Arrays, *, regrow: str = "", limit: int | None = None
     ) -> tuple[Self, str]:

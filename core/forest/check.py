@@ -25,7 +25,7 @@ from oubli.core.forest.blocks import (
 )
 from oubli.core.forest.leaves import count_in
 from oubli.core.forest.parameters import MAX_ENTRIES, ForestSettings
-from oubli.core.forest.serialise import PREFIX
+from oubli.core.forest.serialise import FIELDS, PREFIX
 from oubli.core.forest.split import goes_right, number_goes_right
 from oubli.core.forest.state import (
     FREE_BLOCK,
@@ -39,6 +39,7 @@ from oubli.core.forest.state import (
     N_FREE_LEAVES,
     N_FREE_PAIRS,
     NIL,
+    NODE_DTYPE,
     SUBSET,
     Trees,
     leaf_of,
@@ -126,12 +127,7 @@ def _expected_types(
     has_categories = any(column["type"] == "categorical" for column in columns)
     layout = layout_of(ForestSettings(**settings), len(columns), width, has_categories=has_categories)
     return {
-        "nodes.category": ("u8", (None,)),
-        "nodes.child": ("i4", (None,)),
-        "nodes.attribute": ("i4", (None,)),
-        "nodes.n_samples": ("i4", (None,)),
-        "nodes.block": ("i4", (None,)),
-        "nodes.kind": ("u1", (None,)),
+        **{f"nodes.{field}": (NODE_DTYPE[field].str, (None,)) for field in FIELDS},
         "leaves.statistics": (counter, (None, width)),
         "leaves.starts": ("i4", (None,)),
         "leaves.rooms": ("u1", (None,)),
@@ -145,8 +141,8 @@ def _expected_types(
 # -- before the trees are used --------------------------------------------------------------------
 
 
-def check_forest(forest: "KeptForest", data: Data, slots: IntArray) -> None:
-    """Check that the trees hold the samples of `slots`, each where the splits lead it, and no others.
+def check_forest(forest: "KeptForest", data: Data, slots: IntArray) -> IntArray:
+    """Check that the trees hold the samples of `slots`, each where the splits lead it, and no others; list all nodes.
 
     `take_over` has looked at the bounds of every index before.
 
@@ -193,6 +189,7 @@ def check_forest(forest: "KeptForest", data: Data, slots: IntArray) -> None:
     )
     if len(blocks):
         _check_blocks(forest, levels)
+    return used
 
 
 def _check_blocks(forest: "KeptForest", levels: list[IntArray]) -> None:

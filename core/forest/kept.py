@@ -275,8 +275,7 @@ class KeptForest(Engine):
         self.set_block_minimum(self.largest_tree())
         if self.targets is not None:
             self.targets = Targets.of(problem.y, slots)
-        check.check_forest(self, self.data(problem), slots)
-        leftovers.check_leftovers(self, slots)
+        leftovers.check_leftovers(self, check.check_forest(self, self.data(problem), slots), slots)
 
     @staticmethod
     def bytes_asked(settings: ForestSettings, shape: Shape, arrays: Arrays) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from oubli.core.array_types import Bools, Ints
 from oubli.core.bounds import require_sound
 from oubli.core.forest.blocks import ATTRIBUTE, ATTRIBUTE_SIZE, IS_COUNTED, N_ATTRIBUTES, NEXT_FREE
-from oubli.core.forest.state import FREE_ROOMS, NIL, Trees
+from oubli.core.forest.state import FREE_ROOMS, NIL
 
 if TYPE_CHECKING:
     from oubli.core.forest.kept import KeptForest
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 _SPLIT = ("category", "attribute", "kind")
 
 
-def check_leftovers(forest: "KeptForest", slots: Ints) -> None:
-    """Check that what is free is zero; `soundness.check_forest` has been there before.
+def check_leftovers(forest: "KeptForest", nodes: Ints, slots: Ints) -> None:
+    """Check that what is free is zero; `check_forest` has been there before.
+
+    nodes : those in use, as that has listed them.
 
     Raises
     ------
@@ -28,7 +30,8 @@ def check_leftovers(forest: "KeptForest", slots: Ints) -> None:
         Saying what is wrong. O(rows).
     """
     trees = forest.trees
-    used = _used_nodes(trees, forest.settings.n_trees)
+    used = np.zeros(len(trees.nodes), np.bool_)
+    used[nodes] = True
     child = trees.nodes["child"].astype(np.int64)
     is_leaf = used & (child < 0)
     require_sound(not _any(trees.nodes, _SPLIT, is_leaf), "a leaf keeps a split")
@@ -42,19 +45,6 @@ def check_leftovers(forest: "KeptForest", slots: Ints) -> None:
 
 def _any(nodes: Any, fields: tuple[str, ...], rows: Bools) -> bool:
     return any(bool((nodes[field].astype(np.bool_) & rows).any()) for field in fields)
-
-
-def _used_nodes(trees: Trees, n_trees: int) -> Bools:
-    """Which rows are nodes of a tree; bool[nodes]."""
-    child = trees.nodes["child"].astype(np.int64)
-    used = np.zeros(len(child), np.bool_)
-    level = np.arange(n_trees)
-    while len(level):
-        used[level] = True
-        left = child[level]
-        left = left[left >= 0]
-        level = np.concatenate([left, left + 1])
-    return used
 
 
 def _check_members(forest: "KeptForest", slots: Ints) -> None:

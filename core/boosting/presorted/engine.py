@@ -19,17 +19,10 @@ import numpy as np
 from oubli.core.array_types import Arrays, Bools, Reals, Slots
 from oubli.core.boosting.engine import ExactEngine
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
+from oubli.core.boosting.presorted import orders as presorting
 from oubli.core.boosting.presorted import workspace as r
 from oubli.core.boosting.presorted.boost import boost
 from oubli.core.boosting.presorted.check import check_trees, put_together, take_apart
-from oubli.core.boosting.presorted.orders import (
-    Orders,
-    check_orders,
-    is_among,
-    merge_samples,
-    remove_samples,
-    sort_columns,
-)
 from oubli.core.boosting.presorted.table import make_table
 from oubli.core.boosting.presorted.watch import Watch, mark_validating
 from oubli.core.boosting.presorted.words import Start, begin, targets_of_others
@@ -87,7 +80,7 @@ class PresortedTrees(ExactEngine):
 
     def forget(self) -> None:
         nothing = np.zeros(0, np.int64)
-        self.orders = Orders(nothing, np.zeros((self.n_features, 0), np.int32))
+        self.orders = presorting.Orders(nothing, np.zeros((self.n_features, 0), np.int32))
         self.others = nothing
         self.trees = no_trees()
         self.split_gains = np.zeros(0)
@@ -129,7 +122,7 @@ class PresortedTrees(ExactEngine):
             self.train_on(problem, np.concatenate([held, slots]))
             return
         self.others = np.concatenate([self.others, slots[validates]])
-        self.orders = merge_samples(self.orders, problem.data, slots[~validates])
+        self.orders = presorting.merge_samples(self.orders, problem.data, slots[~validates])
         self._boost(problem, None)
 
     def leave(self, problem: Problem, slots: Slots) -> None:
@@ -141,10 +134,10 @@ class PresortedTrees(ExactEngine):
         """Unlearn samples, in an engine that was made aside."""
         held = np.concatenate([self.orders.slots, self.others])
         if len(slots) >= max(len(held) - len(slots), _LEAST_ANEW):
-            self._take_anew(problem, held[~is_among(held, slots)])
+            self._take_anew(problem, held[~presorting.is_among(held, slots)])
             return
-        orders = remove_samples(self.orders, slots)
-        others = self.others[~is_among(self.others, slots)]
+        orders = presorting.remove_samples(self.orders, slots)
+        others = self.others[~presorting.is_among(self.others, slots)]
         if orders.n_samples == 0 and len(others) > 0:
             self.train_on(problem, others)
             return
@@ -159,7 +152,7 @@ class PresortedTrees(ExactEngine):
     def train_on(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
         """Hold these samples from now on, others than before of which train."""
         training, self.others = self.divide(problem.data, slots)
-        self.orders = sort_columns(problem.data, training)
+        self.orders = presorting.sort_columns(problem.data, training)
         self._boost(problem, progress)
 
     def _validates(self, data: Data, slots: Slots) -> Bools:
@@ -258,7 +251,7 @@ class PresortedTrees(ExactEngine):
         other = self.counterpart()
         other.n_mutations = self.n_mutations
         orders, trees = self.orders, self.trees
-        other.orders = Orders(orders.slots.copy(), orders.order.copy())
+        other.orders = presorting.Orders(orders.slots.copy(), orders.order.copy())
         other.others = self.others.copy()
         other.trees = Trees(trees.nodes.copy(), trees.roots.copy(), trees.base.copy(), trees.unit)
         other.split_gains = self.split_gains.copy()
@@ -290,7 +283,7 @@ class PresortedTrees(ExactEngine):
         least = step if groups > 0 and settings.patience > 0 and len(self.others) > 0 else most
         if not least <= len(roots) <= most or len(roots) % step:
             raise ValueError("the number of trees (roots) is wrong")
-        self.orders = sort_columns(problem.data, training)
+        self.orders = presorting.sort_columns(problem.data, training)
         if groups > 0:
             start = self.begin(problem)
             self.trees = Trees(nodes, roots, start.base, start.unit)
@@ -300,7 +293,7 @@ class PresortedTrees(ExactEngine):
 
     def find_differences(self, problem: Problem, slots: Slots) -> list[str]:
         training, others = self.divide(problem.data, slots)
-        wrong = check_orders(self.orders, problem.data, training)
+        wrong = presorting.check_orders(self.orders, problem.data, training)
         if not np.array_equal(np.sort(others), np.sort(self.others)):
             wrong.append("other samples should validate")
         if not wrong and n_groups(problem, len(training)) > 0:

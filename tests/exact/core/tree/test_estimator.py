@@ -195,7 +195,7 @@ def test_the_oldest_leaves_when_one_too_many_comes(size: int, operations: list[s
             model = model.copy()
         elif operation == "save":
             document, arrays = model.to_parts()
-            model = type(model).from_parts(document, arrays)
+            model = type(model).read_parts(document, arrays)[0]
         assert model.samples_.ids() == list(expected)
         model.check_invariants()
     assert model.verify().ok
