@@ -46,6 +46,7 @@ sbom: $(VENV)/.installed-dev  ## write a bill of materials of an installation, i
 	rm -rf build/installation
 	$(PYTHON) -m venv --without-pip build/installation
 	$(PIP) --python build/installation install --quiet --require-hashes --requirement requirements.lock
+	$(PIP) --python build/installation install --quiet --no-deps --no-build-isolation .
 	$(BIN)/cyclonedx-py environment build/installation --pyproject pyproject.toml --output-reproducible --output-file build/sbom.json
 
 # Exact versions with the hashes of all files of a release, without the address of any package index. Run with Python 3.11,

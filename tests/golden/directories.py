@@ -3,8 +3,8 @@
     git archive COMMIT | tar -x -C /tmp/old
     python tests/golden/directories.py NAME --code /tmp/old --kind forest [--task regression] [--stop TERM]
 
-It starts the server of that checkout, changes the model over HTTP, notes what the server answers in the end, ends the server and
-packs the directory with the notes. It uses the standard library only, and what every version serves.
+It starts the server of that checkout, changes the model over HTTP, notes what the server answers in the end, ends the
+server and packs the directory with the notes. It uses the standard library only, and what every version serves.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Data directories that earlier versions wrote open in this one, with all that they hold: see tests/golden/README.md."""
+"""Data directories that earlier versions wrote open in this one, with all that they hold (tests/golden/README.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples for Kubernetes and systemd: what the schemas and systemd say of them, and whether the server can be run so."""
+"""The examples for Kubernetes and systemd: schemas and systemd accept them, and the server runs with what they say."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tests.serving import ROOT, run_cli, serving
 KUBERNETES = ROOT / "examples" / "kubernetes"
 SYSTEMD = ROOT / "examples" / "systemd"
 USER = 10001  # of the image
+PROBE = {"Host": "10.244.0.7:8000"}  # a probe names the address of the pod, and sends no key
 
 
 def objects() -> list[dict[str, Any]]:
@@ -117,9 +118,8 @@ def test_the_pod_starts_and_its_probes_are_answered(container: dict[str, Any], t
     with serving(*arguments, cwd=tmp_path) as server:
         for name in ("startupProbe", "livenessProbe", "readinessProbe"):
             path = container[name]["httpGet"]["path"]
-            # A probe names the address of the pod, and sends no key.
-            request = urllib.request.Request(server.url + path, headers={"Host": "10.244.0.7:8000"})
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            request = urllib.request.Request(server.url + path, headers=PROBE)  # noqa: S310
+            with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
                 assert answer.status == 200
         assert server.get("/model")[0] == 401
         assert server.stop() == 0
