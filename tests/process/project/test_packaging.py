@@ -66,13 +66,10 @@ def test_a_wheel_brings_oubli_and_nothing_else(built: tuple[Path, Path]) -> None
 
 
 def test_the_distribution_has_a_name_of_its_own(built: tuple[Path, Path]) -> None:
-    assert [path.name for path in built] == [
-        f"oubli_server-{VERSION}-py3-none-any.whl",
-        f"oubli_server-{VERSION}.tar.gz",
-    ]
+    name = f"oubli_server-{VERSION}"
+    assert [path.name for path in built] == [f"{name}-py3-none-any.whl", f"{name}.tar.gz"]
     archive = zipfile.ZipFile(built[0])
-    place = f"oubli_server-{VERSION}.dist-info"
-    metadata = email.message_from_bytes(archive.read(f"{place}/METADATA"))
+    metadata = email.message_from_bytes(archive.read(f"{name}.dist-info/METADATA"))
     assert (metadata["Name"], metadata["Version"]) == ("oubli-server", VERSION)
     assert "oubli = oubli.app.cli.main:main" in archive.read(f"{name}.dist-info/entry_points.txt").decode()
     named = re.findall(r"Python :: (3\.\d+)", "\n".join(metadata.get_all("Classifier", [])))
