@@ -61,7 +61,7 @@ def test(version: str, tests: list[str]) -> str:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     try:
         python = install(program, ROOT / "build" / "pythons" / version)
-        command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+        command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "--dist", "loadfile", *tests]
         subprocess.run(command, cwd=ROOT, env=environment, check=True)
     except subprocess.CalledProcessError as error:
         return f"failed: {' '.join(map(str, error.cmd[1:4]))}"
