@@ -44,63 +44,6 @@ TABLES = {kind: tuple(one for one in parameters_of(kind) if one.is_setting) for 
 _NAMED = {one.name: one for table in reversed(TABLES.values()) for one in reversed(table)}
 MODEL_PARAMETERS = tuple(dict.fromkeys(one.name for table in TABLES.values() for one in table))
 
-GROUPS: dict[str, tuple[str, ...]] = {
-    "Settings file": ("config",),
-    "Data": (
-        "data",
-        "target",
-        "id_column",
-        "subject_column",
-        "drop",
-        "categorical",
-        "schema_file",
-        "task",
-        "delimiter",
-        "max_data_bytes",
-    ),
-    "Model": ("model", *MODEL_PARAMETERS),
-    "Storage": (
-        "data_dir",
-        "ephemeral",
-        "snapshot_mutations",
-        "snapshot_bytes",
-        "snapshot_age",
-        "scrub_mutations",
-        "scrub_age",
-        "ledger",
-        "accept_missing_erasures",
-        "accept_missing_keys",
-    ),
-    "Erasure": ("erasure_deadline", "readd_grace", "retention", "max_expiry_share", "key_dir", "core_dumps"),
-    "Network": (
-        "host",
-        "port",
-        "api_key_file",
-        "allow_anonymous",
-        "allowed_hosts",
-        "allowed_origins",
-        "trusted_proxies",
-        "workers",
-    ),
-    "Limits": (
-        "max_body_bytes",
-        "max_snapshot_bytes",
-        "upload_pause",
-        "upload_deadline",
-        "max_rows",
-        "max_queue",
-        "max_connections",
-        "max_connections_per_address",
-        "head_timeout",
-        "body_timeout",
-        "idle_timeout",
-        "max_json_depth",
-        "page_size_max",
-        "idle_resolve",
-    ),
-}
-"""Every setting once, in the order of the command line's help and of the reference."""
-
 Names = Annotated[tuple[str, ...], NoDecode]
 """A tuple of texts; in a variable it is written with commas, or as a JSON list when a text holds a comma."""
 
@@ -465,6 +408,30 @@ class Settings(_ModelSettings):
                 "without spaces; `openssl rand -hex 32` makes one"
             )
         return key
+
+
+_FIRST_OF_GROUP = {
+    "config": "Settings file",
+    "data": "Data",
+    "data_dir": "Storage",
+    "erasure_deadline": "Erasure",
+    "host": "Network",
+    "max_body_bytes": "Limits",
+}
+
+
+def _grouped() -> dict[str, tuple[str, ...]]:
+    groups: dict[str, tuple[str, ...]] = {}
+    group = "Model"  # the model's settings are those of the base class, which come first
+    for name in Settings.model_fields:
+        group = _FIRST_OF_GROUP.get(name, group)
+        groups[group] = (*groups.get(group, ()), name)
+    first = ("Settings file", "Data")
+    return {name: groups[name] for name in (*first, *(name for name in groups if name not in first))}
+
+
+GROUPS = _grouped()
+"""Every setting once, in the order of the command line's help and of the reference."""
 
 
 def load_settings(**flags: Any) -> Settings:

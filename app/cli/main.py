@@ -5,7 +5,6 @@ knows where compiled kernels are kept.
 """
 
 import csv
-import gc
 import json
 import os
 import sys
@@ -24,7 +23,7 @@ from oubli.app.cli.ledger import ledger_cli
 from oubli.app.cli.options import takes
 from oubli.app.errors import StartError, StorageError
 from oubli.app.service.kernel_cache import use_kernel_cache
-from oubli.app.service.memory import set_up_allocator, switch_core_dumps_off
+from oubli.app.service.memory import set_up_allocator, switch_core_dumps_off, without_collector
 from oubli.app.settings import GROUPS, Settings
 from oubli.app.version import VERSION
 
@@ -86,7 +85,7 @@ def serve(settings: Settings) -> None:
     for reserved in sockets:
         reserved.close()
 
-    with _without_collector():
+    with without_collector():
         from oubli.app.cli.examples import tour
         from oubli.app.progress import at_stages
         from oubli.app.service.build import RECOVERING, build_service
@@ -98,10 +97,13 @@ def serve(settings: Settings) -> None:
         with Bars() as progress:
             stages = at_stages(progress, (TRAINING, RECOVERING), begin_import)
             service = build_service(settings, stages, tell=tell, warn=warn)
-            compile_kernels(service.kind, service.schema, progress, service.parameters)
+            model = service.state.model
+            schema = model.schema_
+            compile_kernels(model.kind, schema, progress, model.get_params())
+            del model
     url = f"http://{_url_host(settings.host)}:{settings.port}"
     tell(f"\nOubli {VERSION} serves {url} (documentation: {url}/docs, stop: Ctrl-C). Try:")
-    for line in tour(url, service.schema, settings.api_key_file):
+    for line in tour(url, schema, settings.api_key_file):
         tell(f"\n  {line}")
     tell("")
 
@@ -192,7 +194,8 @@ def influence(
     if output is not None:
         _require_new(output, force)
 
-    from oubli.app.cli.influence import find_influence, ranked_content, ranked_rows, read_update_set
+    from oubli.app.cli.influence import find_influence, ranked_rows, read_update_set
+    from oubli.app.service.influence_methods import ranking_content
 
     followed = read_update_set(update_set)
     with Bars() as progress:
@@ -204,7 +207,7 @@ def influence(
         warn(found.note)
     with _results_to(output) as file:
         if as_json:
-            file.write(json.dumps(ranked_content(found, top, estimator.n_samples_), indent=2) + "\n")
+            file.write(json.dumps(ranking_content(found, top, estimator.n_samples_), indent=2) + "\n")
         else:
             _write_csv(file, ranked_rows(found, top))
     meant = "the predicted labels" if target is None else f"the labels in {target!r}"
@@ -312,16 +315,6 @@ def _url_host(host: str) -> str:
     if host in ("0.0.0.0", "::"):  # noqa: S104 - what was bound is compared, nothing is bound here
         return "127.0.0.1"
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Collect no garbage meanwhile: what is imported and loaded stays, and would be looked through again and again."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _require_new(output: Path, force: bool) -> None:

@@ -85,7 +85,7 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
         telemetry=_TELEMETRY,
     )
     new_reader = partial(
-        Reader, max_rows=settings.max_rows, max_depth=settings.max_json_depth, now_ms=lambda: service.now_ms
+        Reader, max_rows=settings.max_rows, max_depth=settings.max_json_depth, now_ms=lambda: service.clock.now_ms()
     )
     context = Context(service, new_reader)
     rules = AccessRules(
@@ -105,7 +105,11 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
     app.state.routes = RouteTable(found)
     app.state.fast_path = FastPath(context, rules, observer, app.state.routes.names_in("/samples/"))
     described = lru_cache(2)(partial(document, app, page_size_max=settings.page_size_max))
-    app.openapi = lambda: described(service.schema, asks_for_key=rules.asks_for_key)  # type: ignore[method-assign]
+
+    def openapi() -> dict[str, Any]:
+        return described(service.state.model.schema_, asks_for_key=rules.asks_for_key)
+
+    app.openapi = openapi  # type: ignore[method-assign]
     for kind in (ProblemError, ServiceError, OubliError, JournalError):
         app.add_exception_handler(kind, _answer)
     app.add_exception_handler(HTTPException, _answer_http)

@@ -88,7 +88,8 @@ def body(shape: Any, *, required: bool = True) -> dict[str, Any]:
     return {"requestBody": {"required": required, "content": {"application/json": {"schema": ref_to(shape)}}}}
 
 
-def _parameter(name: str, description: str, schema: dict[str, Any], place: str = "query") -> dict[str, Any]:
+def parameter(name: str, description: str, schema: dict[str, Any], place: str = "query") -> dict[str, Any]:
+    """Return the description of a parameter; those in a path are required."""
     return {"name": name, "in": place, "required": place == "path", "description": description, "schema": schema}
 
 
@@ -96,32 +97,32 @@ _TEXT = {"type": "string", "minLength": 1, "maxLength": 256}
 _TEXTS = {"type": "array", "items": _TEXT, "minItems": 1}
 _UUID = {"type": "string", "format": "uuid"}
 PATH: dict[str, dict[str, Any]] = {
-    "sample": _parameter(
+    "sample": parameter(
         "id",
         "The sample's id, percent-encoded; any text, slashes included. The names of other routes of this folder "
         "(`search`, `batch-delete`) are no ids here: write `/samples?id=search`.",
         _TEXT,
         "path",
     ),
-    "erasure": _parameter("id", "The receipt's id.", _UUID, "path"),
-    "job": _parameter("id", "The job's id.", _UUID, "path"),
-    "ranking": _parameter("id", "`influence` in the job's result.", _UUID, "path"),
+    "erasure": parameter("id", "The receipt's id.", _UUID, "path"),
+    "job": parameter("id", "The job's id.", _UUID, "path"),
+    "ranking": parameter("id", "`influence` in the job's result.", _UUID, "path"),
 }
 QUERY: dict[str, dict[str, Any]] = {
-    "id": _parameter("id", "The one sample to list; without `subject` and `cursor`.", _TEXT),
-    "replaced": {**_parameter("id", "The sample to replace.", _TEXT), "required": True},
-    "subject": _parameter("subject", "Whose samples to list.", _TEXT),
-    "cursor": _parameter(
+    "id": parameter("id", "The one sample to list; without `subject` and `cursor`.", _TEXT),
+    "replaced": {**parameter("id", "The sample to replace.", _TEXT), "required": True},
+    "subject": parameter("subject", "Whose samples to list.", _TEXT),
+    "cursor": parameter(
         "cursor",
         "`next` of the page before, as it is. It is refused (422) when a restore has replaced the list meanwhile.",
         {"type": "string", "pattern": "^[A-Za-z0-9_-]{22}$"},
     ),
-    "index": _parameter("cursor", "`next` of the page before.", {"type": "string", "pattern": "^[0-9]{1,15}$"}),
-    "limit": _parameter("limit", "Most entries on a page.", {"type": "integer", "minimum": 1, "default": DEFAULT_PAGE}),
-    "format": _parameter("format", "Instead of the `Accept` header.", {"type": "string", "enum": ["json", "csv"]}),
-    "ids": _parameter("id", "Samples to delete; may be repeated. Either this or `subject`.", _TEXTS),
-    "subjects": _parameter("subject", "Subjects to delete; may be repeated. Either this or `id`.", _TEXTS),
-    "ref": _parameter("ref", "The caller's case number.", _UUID),
+    "index": parameter("cursor", "`next` of the page before.", {"type": "string", "pattern": "^[0-9]{1,15}$"}),
+    "limit": parameter("limit", "Most entries on a page.", {"type": "integer", "minimum": 1, "default": DEFAULT_PAGE}),
+    "format": parameter("format", "Instead of the `Accept` header.", {"type": "string", "enum": ["json", "csv"]}),
+    "ids": parameter("id", "Samples to delete; may be repeated. Either this or `subject`.", _TEXTS),
+    "subjects": parameter("subject", "Subjects to delete; may be repeated. Either this or `id`.", _TEXTS),
+    "ref": parameter("ref", "The caller's case number.", _UUID),
 }
 KEY_HEADER = "Idempotency-Key"
 IDEMPOTENCY_KEY: dict[str, Any] = {

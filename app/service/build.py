@@ -14,7 +14,7 @@ from typing import TypeVar
 from oubli.app.errors import JournalError, StartError, StopReason, StorageError
 from oubli.app.ledger.database import LEDGER_NAME, LedgerDatabase
 from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
-from oubli.app.ledger.ledger import Field, Ledger, LedgerWorker
+from oubli.app.ledger.ledger import Field, Ledger, LedgerWorker, Tombstones
 from oubli.app.progress import Progress, silent
 from oubli.app.service.background import IdleResolver
 from oubli.app.service.checkpoint import Checkpointer, CheckpointPolicy
@@ -33,9 +33,8 @@ from oubli.app.service.recovery import LedgerChoice, accepted_keys, fold_journal
 from oubli.app.service.retention import Retention
 from oubli.app.service.state import ModelState, new_epoch
 from oubli.app.service.training import new_estimator, train
-from oubli.app.service.transaction import Tombstones, Transaction
 from oubli.app.service.uploads import UploadPolicy, Uploads
-from oubli.app.service.writer import Writer
+from oubli.app.service.writer import Transaction, Writer
 from oubli.app.settings import Settings
 from oubli.app.storage.directory import DataDirectory
 from oubli.app.storage.journal import MemoryJournal, Record
@@ -120,7 +119,7 @@ class OpenDirectory:
         fold_journal(self.database, journal)
         clock = self.new_clock(self.database.highest_ms())
         state = ModelState(model, 1, new_epoch(), seq=journal.last_seq + 1)
-        ledger = Ledger.of(self.database, self.keys, clock.now_ms)
+        ledger = Ledger(self.database, self.keys, clock.now_ms)
         model.resolve()
         fields: dict[str, Field] = {
             "model_version": state.version,
@@ -140,15 +139,16 @@ class OpenDirectory:
     def recover(self, recovered: Recovered, choice: LedgerChoice | None = None) -> "Start":
         """Go on where the directory ends; see `recovery.recover`."""
         clock = self.new_clock(self.database.highest_ms())
-        found = recover(recovered, self.storage, self.database, self.keys, clock, choice or LedgerChoice())
+        choice = choice or LedgerChoice()
+        state, ledger, n_records, notes = recover(recovered, self.storage, self.database, self.keys, clock, choice)
         clock.witness(self.database.highest_ms() or 0)  # the journal may have held later entries
-        self.notes += found.notes
+        self.notes += notes
         if recovered.regrown:
             # The next start need not grow them again, nor rely on files whose trees are not sound.
-            found.state.model.resolve()
+            state.model.resolve()
             self.database.flush()
-            self.storage.write(found.state.model, facts_of(found.state, self.storage, found.ledger))
-        return Start(self, found.state, found.ledger, clock, found.n_records)
+            self.storage.write(state.model, facts_of(state, self.storage, ledger))
+        return Start(self, state, ledger, clock, n_records)
 
     def close(self) -> None:
         """Let the next server have the directory."""

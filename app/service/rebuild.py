@@ -20,7 +20,6 @@ from oubli.app.service.copies import facts_of
 from oubli.app.service.fitting import another_estimator, refit
 from oubli.app.service.memory import let_go_of
 from oubli.app.service.restoration import drop_gone, dropped_fields
-from oubli.app.service.results import Restored
 from oubli.app.service.state import new_epoch
 from oubli.app.storage.snapshots import Snapshot, describe, read_notes
 from oubli.core.errors import FileError
@@ -29,7 +28,6 @@ from oubli.core.persistence import Loaded, load_foreign
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from oubli.app.ledger.database import LedgerDatabase
     from oubli.app.ledger.ledger import Field, Ledger, LedgerWorker
     from oubli.app.service.copies import ModelCopier
     from oubli.app.service.erasures import Erasures
@@ -48,23 +46,6 @@ if TYPE_CHECKING:
 
 _LONGEST_CHECK = 5.0  # seconds of a restore for comparing with a fresh fit; changes wait meanwhile
 _FEW_CHANGES = 32  # are made on the event loop, while nobody else changes anything
-
-
-@dataclass(slots=True)
-class _Filtered:
-    """A model from a snapshot file, less what must not come back."""
-
-    model: Model
-    snapshot: Snapshot
-    dropped: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Fitted:
-    """A model that was fitted anew and swapped in: its version, and the unfinished erasures it has no trace of."""
-
-    version: int
-    traceless: list[str]
 
 
 @dataclass(eq=False, repr=False)
@@ -102,8 +83,13 @@ class Rebuilder:
     _clock: Clock
     _one_fit: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
-    async def restore(self, path: Path) -> Restored:
+    async def restore(self, path: Path) -> dict[str, Any]:
         """Replace the model by that of a snapshot file, less what was erased, rectified or expired since.
+
+        Returns
+        -------
+        dict
+            What it did; `RestoreAnswer` documents the fields.
 
         Raises
         ------
@@ -118,30 +104,32 @@ class Rebuilder:
             self._require_sound()
             with self._lock.reading():
                 loaded = await self._threads.save(partial(self._load, path))
-                gone = await self._database.read(loaded.erased_since)
-                filtered = await self._threads.save(partial(loaded.without, gone, self._clock.now_ms()))
-            state, old = self._state, self._state.model.samples_
-            store = filtered.model.samples_
+                model, taken = loaded.model, loaded.snapshot
+                ids = model.samples_.ids()
+                gone = await self._database.read(lambda database: database.erased_since(ids, loaded.since))
+                dropped = await self._threads.save(partial(drop_gone, model, gone, self._clock.now_ms()))
+            state, old, store = self._state, self._state.model.samples_, model.samples_
             n_lost = sum(not store.contains(name) for name in old.ids())
-            dropped = filtered.dropped
             fields: dict[str, Field] = {
                 "model_version": state.version + 1,
-                "snapshot_model_version": filtered.snapshot.model_version,
+                "snapshot_model_version": taken.model_version,
                 **dropped_fields(dropped),
                 "no_longer_held": n_lost,
             }
-            next_id = max(state.next_id, old.next_id, filtered.snapshot.facts.next_id, store.next_id)
-            await self._put_in_place(Restore(filtered.model, new_epoch(), next_id), fields)
-            return Restored(
-                snapshot_model_version=filtered.snapshot.model_version,
-                n_samples=filtered.model.n_samples_,
-                dropped_erased=dropped["deletion"],
-                dropped_rectified=dropped["rectification"],
-                dropped_expired=dropped["expiry"],
-                no_longer_held=n_lost,
-                model_version=state.version,
-                verified=loaded.checked,
-            )
+            next_id = max(state.next_id, old.next_id, taken.facts.next_id, store.next_id)
+            await self._put_in_place(Restore(model, epoch=new_epoch(), next_id=next_id), fields)
+            return {
+                "model_version": state.version,
+                "snapshot_model_version": taken.model_version,
+                "n_samples": model.n_samples_,
+                "dropped": {
+                    "erased": dropped["deletion"],
+                    "rectified": dropped["rectification"],
+                    "expired": dropped["expiry"],
+                },
+                "no_longer_held": n_lost,
+                "verified": loaded.checked,
+            }
 
     async def _put_in_place(self, command: Restore, fields: dict[str, Field]) -> None:
         """Put another model in place of the live one, on the disk and in memory; in the turn of a mutation.
@@ -205,60 +193,56 @@ class Rebuilder:
         InputError
             When the parameters do not fit together.
         """
-        fitted = await self._fit(kind, parameters, report, key)
+        version, _ = await self._fit(kind, parameters, report, key)
         model = self._state.model
-        return {"model_version": fitted.version, "n_samples": model.n_samples_, "parameters": model.get_params()}
+        return {"model_version": version, "n_samples": model.n_samples_, "parameters": model.get_params()}
 
     async def rebuild(self) -> list[str]:
         """Fit the live model anew as it is; return the receipts of unfinished erasures that it then has no trace of.
 
         Those are the erasures from before: what is unlearned meanwhile leaves its traces in the new model too.
         """
-        return (await self._fit(None, {}, _nobody)).traceless
+        return (await self._fit(None, {}, _nobody))[1]
 
     async def _fit(
         self, kind: str | None, parameters: dict[str, Any], report: Report, key: IdempotencyKey | None = None
-    ) -> _Fitted:
+    ) -> tuple[int, list[str]]:
+        """Fit a model and swap it in; return the version, and the unfinished erasures that it has no trace of."""
         # One at a time: the second must begin with what the first has put in place.
         async with self._one_fit:
-            return await self._fit_alone(kind, parameters, report, key)
-
-    async def _fit_alone(
-        self, kind: str | None, parameters: dict[str, Any], report: Report, key: IdempotencyKey | None
-    ) -> _Fitted:
-        state = self._state
-        async with self._lock.mutation(refusable=False):
-            self._require_sound()
-            meanwhile = self._writer.follow()
-            traceless, epoch = list(state.pending), state.epoch
+            state = self._state
+            async with self._lock.mutation(refusable=False):
+                self._require_sound()
+                meanwhile = self._writer.follow()
+                traceless, epoch = list(state.pending), state.epoch
+                try:
+                    copy = await self._copier.cleaned(_wiped_samples)
+                except BaseException:
+                    self._writer.unfollow(meanwhile)
+                    raise
+                hold = self._holders.hold("fit", is_served_next=True)
             try:
-                copy = await self._copier.cleaned(_wiped_samples)
-            except BaseException:
+                report(0.05)
+                # Nothing of the live model is read after this: a restore may let go of it meanwhile.
+                kind, schema = kind or state.model.kind, state.model.schema_
+                estimator = another_estimator(kind, parameters, state.model)
+                chosen = estimator.get_params()
+                # Also what changes and predictions will need: nothing may be compiled once the new model is served.
+                await self._threads.compile(partial(prepare_kernels, kind, schema, chosen))
+                model = await self._threads.build(partial(refit, estimator, copy))
+                report(0.9)
+                while len(meanwhile) > _FEW_CHANGES:
+                    self._require_same(epoch)
+                    commands = list(meanwhile)
+                    del meanwhile[: len(commands)]
+                    await self._threads.build(partial(apply_held, model, commands))
+                # From here on it must not be cut: what is in the journal must be in the model.
+                swap = self._swap(Fit(model, FitBody(kind, chosen), key), meanwhile, epoch)
+                version = await self._threads.finish(swap)
+            finally:
                 self._writer.unfollow(meanwhile)
-                raise
-            hold = self._holders.hold("fit", is_served_next=True)
-        try:
-            report(0.05)
-            # Nothing of the live model is read after this: a restore may let go of it meanwhile.
-            kind, schema = kind or state.model.kind, state.model.schema_
-            estimator = another_estimator(kind, parameters, state.model)
-            chosen = estimator.get_params()
-            # Also what changes and predictions will need: nothing may be compiled once the new model is served.
-            await self._threads.compile(partial(prepare_kernels, kind, schema, chosen))
-            model = await self._threads.build(partial(refit, estimator, copy))
-            report(0.9)
-            while len(meanwhile) > _FEW_CHANGES:
-                self._require_same(epoch)
-                commands = list(meanwhile)
-                del meanwhile[: len(commands)]
-                await self._threads.build(partial(apply_held, model, commands))
-            # From here on it must not be cut: what is in the journal must be in the model.
-            swap = self._swap(Fit(model, FitBody(kind, chosen), key), meanwhile, epoch)
-            version = await self._threads.finish(swap)
-        finally:
-            self._writer.unfollow(meanwhile)
-            hold.let_go()
-        return _Fitted(version, traceless)
+                hold.let_go()
+            return version, traceless
 
     async def _swap(self, command: Fit, meanwhile: list[Command[Any]], epoch: int) -> int:
         """Apply the last changes to a fitted model, and put it in place of the live one; return its version.
@@ -337,15 +321,7 @@ class _Loaded:
     model: Model
     snapshot: Snapshot
     since: int
-    checked: str  # how far, see `results.Restored`
-
-    def erased_since(self, database: LedgerDatabase) -> dict[str, str]:
-        """Return those of its samples that were erased after it was written, and how."""
-        return dict(database.erased_since(self.model.samples_.ids(), self.since))
-
-    def without(self, gone: dict[str, str], now_ms: int) -> _Filtered:
-        """Drop samples, and those that have expired."""
-        return _Filtered(self.model, self.snapshot, drop_gone(self.model, gone, now_ms))
+    checked: str  # how far; see `RestoreAnswer`
 
 
 def _wiped_samples(model: Model) -> SampleStore:

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 
 from oubli.app.http.context import context_of
-from oubli.app.http.openapi import problems
+from oubli.app.http.openapi import parameter, problems
 from oubli.app.http.problems import ProblemError, changes_stopped, invalid
 from oubli.app.http.schemas import Changes, HealthAnswer, ReadyAnswer
 
@@ -16,13 +16,11 @@ async def get_health() -> HealthAnswer:
     return HealthAnswer(status="alive")
 
 
-_FOR = {
-    "name": "for",
-    "in": "query",
-    "required": False,
-    "description": "What the caller wants to send; with `changes` the answer is 503 while none are accepted.",
-    "schema": {"type": "string", "enum": ["predictions", "changes"], "default": "predictions"},
-}
+_FOR = parameter(
+    "for",
+    "What the caller wants to send; with `changes` the answer is 503 while none are accepted.",
+    {"type": "string", "enum": ["predictions", "changes"], "default": "predictions"},
+)
 
 
 @router.get(
@@ -45,8 +43,8 @@ async def get_readiness(request: Request) -> ReadyAnswer:
         raise ProblemError("not-ready", f"The server is {service.phase}.")
     if not service.state.model.is_usable:
         raise ProblemError("model-unusable")
-    stopped = service.stopped
+    stopped = service.state.stopped
     if stopped is not None and wanted == "changes":
         raise changes_stopped(stopped)
     changes: Changes = "accepted" if stopped is None else "stopped"
-    return ReadyAnswer(status="ready", model_version=service.model_version, changes=changes, reason=stopped)
+    return ReadyAnswer(status="ready", model_version=service.state.version, changes=changes, reason=stopped)

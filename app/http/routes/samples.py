@@ -139,7 +139,7 @@ async def list_samples(request: Request) -> Response:
     parse_limit(limit, DEFAULT_PAGE, context.service.limits.page_size_max)
     csv = wants_csv(request, chosen)
     sample, version = context.service.get(sample_id)
-    return page_answer(Page([sample], None, 0, version), context.service.schema, csv=csv)
+    return page_answer(Page([sample], None, 0, version), context.service.state.model.schema_, csv=csv)
 
 
 @router.delete(
@@ -182,7 +182,7 @@ async def get_sample(request: Request) -> Response:
     chosen = one_value(parse_query(request.scope["query_string"], ("format",)), "format")
     csv = wants_csv(request, chosen)
     sample, version = context.service.get(_sample_id(request))
-    schema = context.service.schema
+    schema = context.service.state.model.schema_
     if csv:
         return csv_answer([sample], schema)
     return json_answer({**sample_content(sample, schema), "model_version": version})
@@ -248,7 +248,7 @@ def _list(
     page = context.service.page(
         subject=subject, after=read_cursor(cursor), limit=parse_limit(limit, DEFAULT_PAGE, most)
     )
-    return page_answer(page, context.service.schema, csv=wants_csv(request, chosen))
+    return page_answer(page, context.service.state.model.schema_, csv=wants_csv(request, chosen))
 
 
 def _name_of(query: dict[str, list[str]], key: str) -> str | None:

@@ -291,7 +291,7 @@ def test_a_mistake_of_ours_leaks_nothing(caplog):
     with caplog.at_level(logging.INFO):
         response = _guarded(broken).get("/")
     assert response.status_code == 500
-    assert response.json()["title"] == "The server made a mistake"
+    assert response.json()["title"] == "The server failed"
     assert "SECRET" not in response.text + caplog.text
     assert "RuntimeError at test_middleware.py" in caplog.text
 

@@ -106,7 +106,7 @@ def test_a_csv_answer_is_a_data_file_of_the_same_values(
     assert client.post("/samples", json={"samples": sent}).status_code == 201
     (folder / "data.csv").write_bytes(client.get("/samples", params={"limit": 50, "format": "csv"}).content)
     service = client.app.state.context.service  # type: ignore[attr-defined]
-    (folder / "schema.json").write_text(json.dumps(service.schema.to_dict()))
+    (folder / "schema.json").write_text(json.dumps(service.state.model.schema_.to_dict()))
     table = load_table(
         make_settings(
             data=folder / "data.csv",
