@@ -15,9 +15,9 @@ from oubli.app.access.keys import AccessKeys
 from oubli.app.errors import JournalError, ServiceError
 from oubli.app.http.auth import AccessRules, known_hosts
 from oubli.app.http.context import Context
+from oubli.app.http.document import document
 from oubli.app.http.fastpath import FastPath
 from oubli.app.http.middleware import Middleware
-from oubli.app.http.openapi import document
 from oubli.app.http.parsing import Reader
 from oubli.app.http.problems import ProblemError, to_problem
 from oubli.app.http.route_table import RouteTable, add_heads

@@ -23,7 +23,8 @@ from typer.main import get_command
 from oubli.app.access.scopes import needed_scopes
 from oubli.app.cli.main import cli
 from oubli.app.http.app import create_app
-from oubli.app.http.openapi import EVERYWHERE, document
+from oubli.app.http.document import document
+from oubli.app.http.openapi import EVERYWHERE
 from oubli.app.http.problems import KINDS as PROBLEMS
 from oubli.app.http.problems import TYPE_PREFIX
 from oubli.app.settings import ENV_PREFIX, GROUPS, Settings, flag_name

@@ -24,7 +24,7 @@ from typer.main import get_command
 
 from oubli.app.cli.main import cli
 from oubli.app.http.app import create_app
-from oubli.app.http.openapi import document
+from oubli.app.http.document import document
 from oubli.app.http.problems import KINDS
 from oubli.app.settings import GROUPS, Settings
 from tests.serving import EXAMPLE, ROOT, Running, environment, free_port

@@ -14,12 +14,12 @@ def client():
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("PATCH", "/samples", "DELETE, GET, POST"),
-        ("POST", "/samples/x/y", "DELETE, GET, PUT"),
-        ("PATCH", "/samples/search", "DELETE, GET, POST, PUT"),
-        ("DELETE", "/snapshot", "GET, POST"),
+        ("PATCH", "/samples", "DELETE, GET, HEAD, POST, PUT"),
+        ("POST", "/samples/x/y", "DELETE, GET, HEAD, PUT"),
+        ("PATCH", "/samples/search", "POST"),
+        ("DELETE", "/snapshot", "GET, HEAD, POST"),
         ("GET", "/predict", "POST"),
-        ("HEAD", "/healthz", "GET"),
+        ("HEAD", "/predict", "POST"),
     ],
 )
 def test_a_wrong_method_is_told_the_right_ones(client, method, path, allowed):
