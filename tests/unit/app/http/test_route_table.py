@@ -30,6 +30,13 @@ def test_the_names_of_routes_are_those_that_are_no_ids() -> None:
     assert create_app(make_settings(), make_service()).state.routes.names_in("/samples/") == set(LITERALS)
 
 
+def test_no_path_without_a_parameter_fits_another_route(client: TestClient) -> None:
+    for path, operations in client.app.openapi()["paths"].items():  # type: ignore[attr-defined]
+        if "{" not in path:
+            methods = {method.upper() for method in operations} | ({"HEAD"} if "get" in operations else set())
+            assert set(client.app.state.routes.methods(path)) == methods  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("path", "methods"),
     [
