@@ -1,4 +1,4 @@
-"""The command line: `oubli serve`, `fit`, `predict`, `influence`, `verify`, `snapshot`, `ledger`, `keys` and `warm-up`.
+"""The command line, `oubli`.
 
 Commands import what they need when they run: `oubli --help` answers at once, and Numba must not be imported before it
 knows where compiled kernels are kept.
@@ -7,6 +7,7 @@ knows where compiled kernels are kept.
 import csv
 import json
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -78,12 +79,17 @@ def serve(settings: Settings) -> None:
     set_up_allocator()
 
     from oubli.app.http.sockets import bind
+    from oubli.app.http.standby import Standby
+    from oubli.app.http.tls import tls_context
 
+    # A terminal or an init system may send it before there is anything to reload.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # Training may take minutes: a port that is taken should be known before.
+    tls = tls_context(settings)
     sockets = bind(settings.host, settings.port)
     settings = settings.model_copy(update={"port": sockets[0].getsockname()[1]})
-    for reserved in sockets:
-        reserved.close()
+    standby = Standby(sockets, settings, tls)
+    standby.start("starting")
 
     with without_collector():
         from oubli.app.cli.examples import tour
@@ -101,7 +107,7 @@ def serve(settings: Settings) -> None:
             schema = model.schema_
             compile_kernels(model.kind, schema, progress, model.get_params())
             del model
-    url = f"http://{_url_host(settings.host)}:{settings.port}"
+    url = f"{'http' if tls is None else 'https'}://{_url_host(settings.host)}:{settings.port}"
     tell(f"\nOubli {VERSION} serves {url} (documentation: {url}/docs, stop: Ctrl-C). Try:")
     for line in tour(url, schema, settings.api_key_file):
         tell(f"\n  {line}")
@@ -109,7 +115,17 @@ def serve(settings: Settings) -> None:
 
     from oubli.app.http.server import run
 
-    run(settings, service)
+    run(settings, service, sockets, tls, standby)
+
+
+@cli.command()
+@takes(*_ALL_SETTINGS)
+def config(settings: Settings) -> None:
+    """Print the settings in force, and where each comes from, as a settings file."""
+    from oubli.app.cli.config import settings_lines
+
+    for line in settings_lines(settings):
+        typer.echo(line)
 
 
 @cli.command()

@@ -1,4 +1,4 @@
-"""The outermost layer of the application, as plain ASGI: checks access, counts the bytes of a body, catches what falls.
+"""The outermost layer of the application, as plain ASGI: checks access, counts and decodes a body, catches what falls.
 
 The last line behind the routes: an exception that nobody expected becomes a 500 here, and its text goes nowhere,
 because it could hold what was submitted. The log gets its type and the place in the code.
@@ -9,9 +9,10 @@ import time
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from oubli.app.http.auth import AccessRules, body_too_large, first_values
+from oubli.app.http.auth import AccessRules, first_values
+from oubli.app.http.encodings import decoded
 from oubli.app.http.observer import NOT_ANSWERED, UNKNOWN_ROUTE, Observer
-from oubli.app.http.problems import ProblemError, report_mistake
+from oubli.app.http.problems import ProblemError, body_too_large, report_mistake
 from oubli.app.service.background import IdleResolver
 
 _EVENTS = "/events"
@@ -59,8 +60,13 @@ class Middleware:
         if is_asking:
             self._idle.request_begins()
         try:
-            limit = self._rules.check(scope["method"], scope["path"], first_values(scope["headers"]))
-            await self._app(scope, receive if limit is None else _limited(receive, limit), watch)
+            headers = first_values(scope["headers"])
+            limit = self._rules.check(scope["method"], scope["path"], headers, scope.get("scheme", "http"))
+            if limit is not None:
+                receive = _limited(receive, limit)
+                if b"content-encoding" in headers:
+                    receive = decoded(receive, headers[b"content-encoding"], limit)
+            await self._app(scope, receive, watch)
         except ClientDisconnect:
             pass  # half a request, and nobody to answer
         except Exception as error:

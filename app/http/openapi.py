@@ -19,7 +19,7 @@ EVERYWHERE = (
     "too-many-connections",
     "internal-error",
 )
-_WITH_ORIGIN = ("foreign-origin", "not-json")
+_WITH_BODY = ("foreign-origin", "not-json", "unsupported-encoding", "broken-encoding")
 REF = "#/components/schemas/{model}"
 DEFAULT_PAGE = 100
 
@@ -33,7 +33,7 @@ def problems(*slugs: str) -> Responses:
     """Return the error answers of a route, each with an example, for its `responses`."""
     named = (*slugs, *EVERYWHERE)
     if "broken-json" in slugs:
-        named = (*named, *_WITH_ORIGIN)
+        named = (*named, *_WITH_BODY)
     responses: Responses = {}
     for slug in sorted(dict.fromkeys(named), key=lambda slug: KINDS[slug].status):
         kind = KINDS[slug]

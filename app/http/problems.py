@@ -110,6 +110,12 @@ The body is larger than this server accepts.
 413 too-many-rows: Too many rows in one request
 The request names more rows than one request may: split it.
 
+400 broken-encoding: The body does not decode
+Nothing was changed: the body is not what 'Content-Encoding' says, or it is cut short.
+
+415 unsupported-encoding: The body has an encoding that is not supported
+Send the body as it is, or with 'Content-Encoding: gzip' or 'zstd'.
+
 415 not-json: The content type of the body is not JSON
 Send the body as JSON, with 'Content-Type: application/json'.
 
@@ -311,6 +317,13 @@ def to_problem(error: Exception) -> ProblemError | None:
         case InputError(rule=rule):
             return invalid("", rule)
     return next((ProblemError(slug) for kind, slug in _SLUGS if isinstance(error, kind)), None)
+
+
+def body_too_large(limit: int) -> ProblemError:
+    """Return the problem of a body above the limit; the rest of it is not read, so the connection ends."""
+    size = f"{limit / 2**20:g} MiB" if limit >= 2**20 else f"{limit} bytes"
+    detail = f"The body is larger than {size}: send less in one request, or raise the limit in the settings."
+    return ProblemError("body-too-large", detail, headers={"Connection": "close"})
 
 
 def report_mistake(error: BaseException) -> ProblemError:
