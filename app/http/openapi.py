@@ -101,3 +101,6 @@ IDEMPOTENCY_KEY: dict[str, Any] = {
 FILE: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 FILE_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": FILE}}
 CSV: dict[str, Any] = {"text/csv": {"schema": {"type": "string"}}}
+NEXT_CURSOR: dict[str, Any] = {
+    "Next-Cursor": {"description": "With CSV: `next`; left out on the last page.", "schema": {"type": "string"}}
+}

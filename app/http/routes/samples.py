@@ -6,7 +6,17 @@ from fastapi import APIRouter, Request, Response
 from starlette.convertors import Convertor, register_url_convertor
 
 from oubli.app.http.context import Context, context_of
-from oubli.app.http.openapi import CSV, DEFAULT_PAGE, IDEMPOTENCY_KEY, KEY_HEADER, PATH, QUERY, body, problems
+from oubli.app.http.openapi import (
+    CSV,
+    DEFAULT_PAGE,
+    IDEMPOTENCY_KEY,
+    KEY_HEADER,
+    NEXT_CURSOR,
+    PATH,
+    QUERY,
+    body,
+    problems,
+)
 from oubli.app.http.parsing import explain, one_value, parse_id, parse_limit, parse_names, parse_query, parse_ref
 from oubli.app.http.problems import invalid
 from oubli.app.http.responses import (
@@ -123,7 +133,7 @@ async def batch_delete_samples(request: Request) -> Response:
     "/samples",
     summary="List samples",
     response_model=SamplesAnswer,
-    responses={200: {"content": CSV}, **problems("not-held", "invalid-input")},
+    responses={200: {"content": CSV, "headers": NEXT_CURSOR}, **problems("not-held", "invalid-input")},
     openapi_extra={"parameters": [QUERY[name] for name in ("id", "subject", "cursor", "limit", "format")]},
 )
 async def list_samples(request: Request) -> Response:

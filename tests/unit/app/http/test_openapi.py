@@ -74,6 +74,16 @@ def test_every_error_has_an_example(page):
     assert shown == set(KINDS) - {"no-such-route", "wrong-method", "bad-request"}
 
 
+def test_errors_are_shown_where_they_happen(page):
+    def slugs(name: str) -> set[str]:
+        answers = dict(operations(page))[name]["responses"].values()
+        return {slug for answer in answers for slug in answer["content"].get(MEDIA_TYPE, {}).get("examples", ())}
+
+    assert "no-receipt" in slugs("get /erasures/{id}")
+    assert "invalid-input" in slugs("get /erasures") & slugs("get /ledger") & slugs("delete /samples")
+    assert all("key-needed" in slugs(f"get {path}") for path in ("/erasures", "/erasures/{id}", "/ledger", "/keys"))
+
+
 def test_bodies_are_described_where_routes_parse_them_themselves(page):
     for name in ("post /predict", "post /samples", "put /samples/{id}", "post /samples/batch-delete"):
         operation = dict(operations(page))[name]
