@@ -1,6 +1,6 @@
 """The estimators as their users call them: what is accepted, refused, answered and left unchanged.
 
-That the model is the right one after all this is for `forest/test_exactness.py`.
+That the model is the right one after all this is for `tests/exact/core/test_histories.py`.
 """
 
 from __future__ import annotations
