@@ -13,10 +13,12 @@ from oubli.core.tree import engine as tree_engine
 from tests.exact.core.boosting import reading as boosted
 from tests.exact.core.tree import reading
 from tests.oracles import forest as forest_oracle
+from tests.oracles import forest_digest
 from tests.oracles import tree as tree_oracle
 from tests.oracles.boosting import online as online_oracle
 from tests.oracles.boosting import presorted as presorted_oracle
 from tests.oracles.boosting import quantised as quantised_oracle
+from tests.oracles.common import cell
 
 if TYPE_CHECKING:
     from tests.histories.player import Player
@@ -132,8 +134,8 @@ class ForestOracle(Comparison):
         model, expected = self.player.model, self.expected()
         digest = model.digest()
         trees = range(self.player.world.parameters["n_estimators"])
-        assert model.tree_digests() == [forest_oracle.tree_digest(expected, t) for t in trees]
-        assert digest == forest_oracle.digest(expected) == model.digest()
+        assert model.tree_digests() == [forest_digest.tree_digest(expected, t) for t in trees]
+        assert digest == forest_digest.digest(expected) == model.digest()
         assert model.n_lazy_tags_ == 0
         assert digest == self.player.fresh().digest(), "digest differs from a fresh fit's"
 
@@ -222,7 +224,7 @@ class TreeOracle(Comparison):
     def ask(self, queries: list[list[Any]], *, frozen: bool) -> None:
         """Compare the answers with the oracle's, bit for bit, and check condition 3."""
         columns = self.player.world.columns
-        cells = [[forest_oracle.cell(x, c) for x, c in zip(q, columns, strict=True)] for q in queries]
+        cells = [[cell(x, c) for x, c in zip(q, columns, strict=True)] for q in queries]
         result = self.player.model.query(queries, frozen=frozen)
         before = self.tree.copy() if frozen else None
         paths = [self.tree.query(row) for row in cells]

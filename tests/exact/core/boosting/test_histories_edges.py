@@ -9,7 +9,7 @@ import pytest
 from tests.histories.kinds import BY_NAME
 from tests.histories.player import Player
 from tests.histories.worlds import World
-from tests.oracles.forest import Column
+from tests.oracles.common import Column
 
 NUMBER, CATEGORY = Column(), Column("categorical")
 

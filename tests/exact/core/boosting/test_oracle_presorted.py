@@ -13,7 +13,7 @@ from tests.exact.core.boosting.reading import read
 from tests.exact.core.boosting.test_oracle_textbook import AGES, TOY
 from tests.oracles.boosting import textbook
 from tests.oracles.boosting.trees import Node
-from tests.oracles.forest import Column
+from tests.oracles.common import Column
 
 EXACTLY: dict[str, Any] = {"l2_regularization": 0.0, "min_child_weight": 0.0, "quantization": None, "random_state": 0}
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.exact.core.forest.pitfalls import FOREST, Make, Sample, start
 from tests.histories.player import Player
-from tests.oracles.forest import Column
+from tests.oracles.common import Column
 
 
 @pytest.fixture(params=["lazy", "eager"])

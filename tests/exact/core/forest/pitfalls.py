@@ -9,8 +9,9 @@ from typing import Any
 from tests.histories.kinds import BY_NAME
 from tests.histories.player import Player
 from tests.histories.worlds import World
+from tests.oracles import common
 from tests.oracles import forest as oracle
-from tests.oracles.forest import Column
+from tests.oracles.common import Column
 
 NUMERIC, WIDE, CATEGORY, BOOLEAN = Column(), Column("numeric", "float64"), Column("categorical"), Column("boolean")
 FOREST = BY_NAME["forest"]
@@ -80,10 +81,10 @@ def root_attributes(player: Player, tree: int = 0) -> list[int]:
         seed=player.world.parameters["random_state"], n_attributes=player.world.parameters["max_features"]
     )
     samples = [
-        oracle._Sample(tuple(oracle.cell(v, c) for v, c in zip(f, player.world.columns, strict=True)), 0)
+        oracle._Sample(tuple(common.cell(v, c) for v, c in zip(f, player.world.columns, strict=True)), 0)
         for f, _ in player.held.values()
     ]
-    return oracle.attributes_of(oracle.tree_key(parameters.seed, tree), samples, parameters.n_attributes)
+    return oracle.attributes_of(common.tree_key(parameters.seed, tree), samples, parameters.n_attributes)
 
 
 def root_split(player: Player, tree: int = 0) -> tuple[int, int] | None:

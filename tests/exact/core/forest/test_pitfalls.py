@@ -31,8 +31,8 @@ from tests.exact.core.forest.pitfalls import (
     start,
 )
 from tests.histories.worlds import FLOAT32_MAX, FLOAT64_MAX, neighbours
-from tests.oracles import forest as oracle
-from tests.oracles.forest import Column
+from tests.oracles.common import Column
+from tests.oracles.forest_digest import preorder
 
 # --- attributes -----------------------------------------------------------------------------------
 
@@ -168,7 +168,7 @@ def test_the_missing_direction_is_a_hash_even_where_nothing_is_missing(small: Ma
     for player in small([NUMERIC], ramp(8)):
         for tree in player.beside.expected().trees:
             assert tree is not None
-            directions |= {n["rule"]["missing_left"] for n in oracle.preorder(tree) if n["split"]}
+            directions |= {n["rule"]["missing_left"] for n in preorder(tree) if n["split"]}
         player.beside.ask([[None]], frozen=False)
         live(player, [("gap", (None,), 1)], ..., ["gap"])
     assert directions == {False, True}

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oubli.core.errors import DuplicateIdError
 from oubli.core.forest.blocks import N_ATTRIBUTES
 from tests.exact.core.forest.pitfalls import (
     BOOLEAN,
@@ -214,28 +213,6 @@ def test_a_large_batch_delete_keeps_every_counter_right(lazy: bool, task: str, k
             live(player, [*(s for s in samples if s[0] in names[kept : kept + 30])])
 
 
-@pytest.mark.parametrize("criterion", ["gini", "entropy", "squared_error"])
-def test_deleting_one_by_one_down_to_nothing(lazy: bool, criterion: str) -> None:
-    """The reference code holds a stale split in 7 % of the nodes after half of the samples."""
-    rng = random.Random(1)
-    task = "regression" if criterion == "squared_error" else "classification"
-    samples = [
-        (f"s{i}", (rng.gauss(0, 1), rng.gauss(0, 1), rng.choice("abc")), int(rng.random() < 0.4)) for i in range(150)
-    ]
-    for minimum in (2, 30):
-        with FOREST.tuned(minimum):
-            player = start(
-                [NUMERIC, NUMERIC, CATEGORY], samples, lazy=lazy, task=task, criterion=criterion, max_features=2,
-                n_thresholds=5,
-            )  # fmt: skip
-            for n, name in enumerate(list(player.held)):
-                player.delete_ids([name])
-                if n % 25 == 0:
-                    player.check()
-                    player.beside.resolved()
-            player.beside.finish()
-
-
 # --- the rules of exactness -----------------------------------------------------------------------
 
 
@@ -252,23 +229,6 @@ def test_the_order_of_adds_and_the_sizes_of_batches_do_not_matter(small: Make, t
             for i in range(0, len(samples), size):
                 add(other, *samples[i : i + size])
             assert other.model.digest() == player.model.digest()
-        player.beside.finish()
-
-
-def test_an_int_is_the_id_of_its_decimal_text(small: Make) -> None:
-    samples = ramp(8)
-    parameters: dict[str, Any] = {"n_estimators": 8, "occurrence": 0.25}
-    for player in small([NUMERIC], samples, **parameters):
-        player.add_rows([7], [((3.5,), 1)])
-        assert "7" in player.held
-        player.beside.resolved()
-        with pytest.raises(DuplicateIdError):
-            player.model.add([[1.0]], [0], ids=["7"])
-        with pytest.raises(KeyError):
-            player.model.delete(["007"])
-        player.model.delete([7])
-        del player.held["7"]
-        player.add_rows(["007"], [((3.5,), 1)])
         player.beside.finish()
 
 
@@ -333,23 +293,6 @@ def test_an_outlier_comes_and_goes_under_lazy_tags(small: Make) -> None:
         live(player, ["s1", "s5"], [("big", (3.0,), 1e12)], ["s2"], ["big"], [("n", (2.0,), 0.7)])
 
 
-@pytest.mark.parametrize(
-    "targets",
-    [
-        [1e-310, 3e-310, 5e-324, 0.0],
-        [1.7e308, -1.7e308, 1e300, 0.0],
-        [0.0, -0.0, 0.0, 0.0],
-        [1e-300, 1.0, -1e-300, 5.0],
-    ],
-    ids=["denormal", "largest", "all zero", "mixed"],
-)
-def test_targets_at_the_ends_of_float64(small: Make, targets: list[float]) -> None:
-    samples = [(f"s{i}", (float(i),), targets[i % 4]) for i in range(8)]
-    for player in small([NUMERIC], samples, task="regression"):
-        assert np.isfinite(player.model.predict([[1.0]])).all()
-        live(player, ["s1", "s5"], ..., ["s0", "s4"])
-
-
 def test_minus_zero_is_zero(small: Make) -> None:
     """In features, in queries and in targets."""
     signs = [(0.0, 1.0), (-0.0, 1.0)]
@@ -361,30 +304,6 @@ def test_minus_zero_is_zero(small: Make) -> None:
             both = player.model.predict([[0.0, 0.0], [-0.0, -0.0]])
             assert bits(both[:1]) == bits(both[1:])
             live(player, ["s1"])
-    assert all(len(found) == 1 for found in digests.values())
-
-
-def test_values_are_rounded_to_float32_at_the_door(small: Make) -> None:
-    """A float64 that rounds to a held float32 is that value: in samples and in queries."""
-    tenth = float(np.float32(0.1))
-    rows = [(0.1, 0), (0.2, 1), (0.1, 0), (0.2, 1)]
-    for player in small([NUMERIC], [(f"s{i}", (x,), y) for i, (x, y) in enumerate(rows)]):
-        rounded = start([NUMERIC], [(f"s{i}", (float(np.float32(x)),), y) for i, (x, y) in enumerate(rows)],
-                        **player.world.parameters)  # fmt: skip
-        assert player.model.digest() == rounded.model.digest()
-        both = player.model.predict_proba([[0.1], [tenth]])
-        assert bits(both[:1]) == bits(both[1:])
-        assert player.model.samples_.get("s0").features == [tenth]
-
-
-def test_one_nan(small: Make) -> None:
-    """None, NaN and a NaN with other bits are one missing value, in every kind of column."""
-    (odd,) = np.array([0x7FF8000000000123], np.uint64).view(np.float64)
-    digests: dict[int, set[str]] = {}
-    for missing in (None, math.nan, float(odd), -math.nan):
-        samples = [(f"s{i}", (missing if i % 3 else 1.0, missing if i % 2 else 2.0), i % 2) for i in range(6)]
-        for player in small([NUMERIC, WIDE], samples):
-            digests.setdefault(player.world.parameters["random_state"], set()).add(player.model.digest())
     assert all(len(found) == 1 for found in digests.values())
 
 

@@ -13,8 +13,7 @@ from oubli.core.samples.arrays import Data
 from oubli.core.tree.parameters import TreeSettings
 from oubli.core.tree.state import MISSING_LEFT, NEXT, NIL, ONE_VS_REST, ROOT, TAGGED
 from oubli.core.tree.tree import Tree
-from tests.oracles import tree as oracle
-from tests.oracles.forest import Column
+from tests.oracles.common import Column
 from tests.oracles.tree import Node, Sample, Split
 
 Slots = npt.NDArray[np.int64]
@@ -96,13 +95,6 @@ def plain(node: Node) -> list[Any]:
     counters = () if node.tagged else (node.s, node.c)
     children = [plain(child) for child in node.children or ()]
     return [node.depth, counters, node.tagged, node.split, sorted(node.samples), children]
-
-
-def build_slowly(data: Data, slots: Slots, tree: Tree) -> oracle.Tree:
-    samples = {str(slot): sample_at(data, slot) for slot in slots.tolist()}
-    settings = tree.settings
-    parameters = oracle.Parameters(settings.max_depth, settings.pruning_size, settings.alpha, 0.0, settings.epsilon)
-    return oracle.Tree(samples, parameters, columns_of(data))
 
 
 KINDS: dict[str, dict[str, Any]] = {

@@ -14,7 +14,7 @@ from oubli.core.tree.feasibility import _gains, find_broken_promises
 from tests.exact.core.tree.reading import read
 from tests.histories.comparisons import tree_parameters
 from tests.oracles import tree as oracle
-from tests.oracles.forest import Column as OracleColumn
+from tests.oracles.common import Column as OracleColumn
 
 TYPES = (("numeric", "float32"), ("numeric", "float64"), ("categorical", "float32"), ("boolean", "float32"))
 COLUMNS = tuple(OracleColumn(*types) for types in TYPES)

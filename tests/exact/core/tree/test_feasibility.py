@@ -28,7 +28,7 @@ from tests.histories.kinds import BY_NAME
 from tests.histories.player import Player
 from tests.histories.worlds import World
 from tests.oracles import tree as oracle
-from tests.oracles.forest import Column
+from tests.oracles.common import Column
 
 NUMERIC = (Column(), Column())
 FEASIBLE = {

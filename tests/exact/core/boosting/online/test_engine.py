@@ -46,22 +46,6 @@ def test_every_sum_is_right_after_every_step(kind: dict[str, Any], robustness: f
     assert (retrained == 0) == (robustness == 1.0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_deleting_what_was_added_takes_out_what_it_put_in(kind: dict[str, Any]) -> None:
-    """With every split kept, sums are all there is to an update."""
-    problem = make_problem(5, N, **kind)
-    engine = grown(problem, np.arange(N - 10), robustness=1.0)
-    before, trees = engine.copy(), digest(engine)
-    for _ in range(3):
-        for slots in np.split(np.arange(N - 10, N), 2):
-            engine.add(problem, slots)
-        assert digest(engine) != trees
-        engine.delete(problem, np.arange(N - 10, N))
-        assert digest(engine) == trees
-        for name in ("stats", "values", "states", "nodes"):
-            assert np.array_equal(getattr(engine.forest, name), getattr(before.forest, name))
-
-
 def test_sigma_0_keeps_only_the_best_split_and_1_all() -> None:
     problem = make_problem(7, N)
     strict, lax = (grown(problem, np.arange(N - N // 8), robustness=sigma) for sigma in (0.0, 1.0))
@@ -116,45 +100,6 @@ def test_so_is_a_large_model_when_many_samples_come_or_go() -> None:
     engine.delete(problem, np.arange(499, n))
     assert engine.last_update.grown
     assert digest(engine) == digest(grown(problem, np.arange(499)))
-
-
-def test_classes_come_and_go() -> None:
-    """A few samples at a time, so that trees are kept whenever they can be; the last class is the smallest."""
-    problem = make_problem(11, 60, n_classes=5)
-    targets = problem.data.targets
-    engine = make_engine(problem)
-    held = np.zeros(0, np.int64)
-    trees = []
-    for label in (3, 1, 4, 0, 2):
-        for new in np.array_split(np.flatnonzero(targets == label), 6):
-            held = np.sort(np.concatenate([held, new]))
-            engine.add(with_classes(problem, held, 5), new)
-            sums_by_hand(engine, problem)
-            engine.check_invariants(with_classes(problem, held, 5), held)
-            trees.append(engine.n_trees)
-    assert trees[::6] == [0, 6, 18, 24, 30]
-    assert not engine.last_update.grown
-    for label in (1, 3, 0, 4, 2):
-        for gone in np.array_split(held[targets[held] == label], 6):
-            engine.delete(with_classes(problem, held, 5), gone)
-            held = np.setdiff1d(held, gone)
-            engine.reclass(with_classes(problem, held, 5), held)
-            sums_by_hand(engine, problem)
-            engine.check_invariants(with_classes(problem, held, 5), held)
-            trees.append(engine.n_trees)
-    assert trees[5 + 30 :: 6] == [24, 18, 6, 0, 0]
-
-
-def test_a_batch_can_take_a_class_along() -> None:
-    problem = make_problem(12, 80, n_classes=4)
-    gone = np.flatnonzero(problem.data.targets == 1)
-    engine = grown(problem)
-    engine.delete(problem, gone)
-    assert engine.last_update.grown
-    rest = np.setdiff1d(np.arange(80), gone)
-    remaining = with_classes(problem, rest, 4)
-    engine.reclass(remaining, rest)
-    assert digest(engine) == digest(grown(remaining, rest))
 
 
 def test_a_new_class_is_learned_without_growing_the_others_anew() -> None:
@@ -230,17 +175,6 @@ def test_a_target_out_of_reach_makes_everything_grow_anew() -> None:
     engine.add(problem, np.array([N - 1]))
     assert engine.last_update.grown
     assert digest(engine) == digest(grown(problem))
-
-
-def test_room_is_made_for_new_slots() -> None:
-    problem = make_problem(17, N)
-    engine = grown(problem, np.arange(N // 2 + 1))
-    room = len(engine.held)
-    engine.add(problem, np.arange(room, N))
-    assert len(engine.held) > room
-    held = np.concatenate([np.arange(N // 2 + 1), np.arange(room, N)])
-    sums_by_hand(engine, problem)
-    engine.check_invariants(problem, held)
 
 
 def test_what_a_recount_does_not_confirm_is_named() -> None:

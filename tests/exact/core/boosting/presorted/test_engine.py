@@ -91,61 +91,12 @@ def test_the_first_tree_has_the_least_squares_everywhere(seed: int) -> None:
 # -- odd cases --------------------------------------------------------------------------------------
 
 
-def test_no_samples_and_one_class() -> None:
-    pool = numeric_pool([[0.0], [1.0], [2.0]], [1, 1, 0], n_codes=2)
-    for slots in ([], [0], [0, 1]):
-        engine = pool.grown(settings_of(), np.array(slots, np.int64))
-        assert engine.n_trees == 0
-        assert engine.trees.n_groups == 0
-        engine.check_invariants(pool.problem(np.array(slots, np.int64)), np.array(slots, np.int64))
-    assert pool.grown(settings_of(), np.arange(3)).n_trees == 4
-
-
-def test_the_scale_moves_with_the_largest_target() -> None:
-    pool = numeric_pool([[0.0], [1.0], [2.0], [3.0]], [0.5, 0.25, 1.0, 1e6])
-    engine = pool.grown(settings_of(), np.arange(3))
-    assert engine.trees.unit == 2.0**-38
-    engine.add(pool.problem(np.arange(4)), np.array([3]))
-    assert engine.trees.unit == 2.0 ** (20 - 38)
-    assert are_same(engine, pool.grown(settings_of(), np.arange(4)))
-    engine.delete(pool.problem(np.arange(4)), np.array([3]))
-    assert engine.trees.unit == 2.0**-38
-
-
 def test_a_pure_node_is_not_split_by_rounding() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, 3))
     y = (X[:, 0] > 0) * 0.1 + 0.1
     trees = numeric_pool(X, y).grown(settings_of(n_estimators=1, max_depth=4), np.arange(1000)).trees
     assert (trees.nodes["feature"] >= 0).sum() == 1
-
-
-def test_both_sides_have_the_least_weight() -> None:
-    X = np.arange(10.0).reshape(-1, 1)
-    y = np.array([100.0] + [0.0] * 9)
-    for least, threshold in ((1.0, 0.5), (2.5, 2.5), (5.0, 4.5)):
-        settings = settings_of(n_estimators=1, max_depth=1, min_child_weight=least)
-        assert numeric_pool(X, y).grown(settings, np.arange(10)).trees.nodes["threshold"][0] == threshold
-    settings = settings_of(n_estimators=1, max_depth=1, min_child_weight=5.5)
-    assert numeric_pool(X, y).grown(settings, np.arange(10)).trees.nodes["feature"].tolist() == [LEAF]
-
-
-def test_missing_values_take_the_better_side() -> None:
-    X = [[0.0], [1.0], [np.nan], [np.nan]]
-    for y, missing_left, threshold in (
-        ([1.0, 5.0, 5.0, 5.0], 0, 0.5),
-        ([1.0, 5.0, 1.0, 1.0], 1, 0.5),
-        ([5.0, 5.0, 1.0, 1.0], 0, np.inf),
-    ):
-        root = numeric_pool(X, y).grown(settings_of(n_estimators=1, max_depth=1), np.arange(4)).trees.nodes[0]
-        assert (root["missing_left"], root["threshold"]) == (missing_left, threshold)
-
-
-def test_equal_gains_go_to_the_lower_column_and_threshold() -> None:
-    X = [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]
-    y = [1.0, 0.0, 0.0, -1.0]  # alike after the first and after the third
-    engine = numeric_pool(X, y).grown(settings_of(n_estimators=1, max_depth=1), np.arange(4))
-    assert (engine.trees.nodes["feature"][0], engine.trees.nodes["threshold"][0]) == (0, 0.5)
 
 
 # -- what an update says ----------------------------------------------------------------------------
@@ -205,19 +156,3 @@ def test_noise_ends_training() -> None:
     assert 0 < engine.n_trees < 20
     fewer = settings_of(n_estimators=engine.n_trees, learning_rate=1.0, early_stopping=50, validation_fraction=0.5)
     assert are_same(engine, pool.grown(fewer, np.arange(200)))
-
-
-def test_when_all_would_validate_all_train() -> None:
-    pool = numeric_pool(np.arange(60.0).reshape(-1, 1), np.arange(60.0))
-    settings = settings_of(early_stopping=2, validation_fraction=0.5)
-    validate = np.flatnonzero(pool.engine(settings)._validates(pool.data, np.arange(60)))
-    train = np.setdiff1d(np.arange(60), validate)
-    assert 10 < len(validate) < 50
-    plain = pool.grown(settings_of(), validate)
-    engine = pool.grown(settings, validate)
-    assert are_same(engine, plain)
-    # The first one that trains makes all others validate; without it they train again.
-    engine.add(pool.problem(np.arange(60)), train[:1])
-    assert engine.trees.base.tolist() == [float(train[0])]
-    engine.delete(pool.problem(np.arange(60)), train[:1])
-    assert are_same(engine, plain)

@@ -144,25 +144,6 @@ def test_samples_that_validate_take_no_part() -> None:
     step_and_check(world, [("delete", validating), ("add", validating[1:])])
 
 
-def test_all_that_validate_leave() -> None:
-    world = coarse_world(60, patience=2, n_estimators=15)
-    world.grow(list(range(60)))
-    validating = np.flatnonzero(world.engine.roles == 2).tolist()
-    step_and_check(world, [("delete", validating[:-1]), ("delete", validating[-1:]), ("add", validating[:1])])
-
-
-def test_samples_that_would_all_validate_train_all() -> None:
-    world = coarse_world(60, patience=2, n_estimators=5)
-    world.grow(list(range(60)))
-    validating = np.flatnonzero(world.engine.roles == 2).tolist()
-    world.grow(validating)
-    assert world.engine.n_trees == 5
-    training = sorted(set(range(60)) - set(validating))
-    step_and_check(world, [("delete", validating[:1]), ("add", training[:1]), ("add", training[1:30])])
-    step_and_check(world, [("delete", training[:30])])
-    assert (world.engine.roles != 2).all()
-
-
 def test_wiped_working_space_is_blank_and_not_missed() -> None:
     world = coarse_world(300)
     world.grow(list(range(290)))
