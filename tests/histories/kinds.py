@@ -12,6 +12,7 @@ from unittest.mock import patch
 from hypothesis import strategies as st
 
 from oubli.core.boosting.online import engine as online_engine
+from oubli.core.boosting.presorted import table as presorted_table
 from oubli.core.forest import engine as forest_engine
 from oubli.core.forest.ensemble import Ensemble
 from oubli.core.tree import engine as tree_engine
@@ -79,6 +80,11 @@ def tuned_online(replant_share: float = math.inf) -> AbstractContextManager[Any]
     if replant_share == math.inf:
         return patch.object(online_engine, "is_too_much", lambda n_moved, n_held: False)
     return nullcontext()
+
+
+def tuned_presorted(most_bins: int = presorted_table.MOST_BINS) -> AbstractContextManager[Any]:
+    """Columns of more values are wide: they have no bins."""
+    return patch.object(presorted_table, "MOST_BINS", most_bins)
 
 
 def forest_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, Any]:
@@ -243,6 +249,7 @@ _QUANTISED = Kind(
 )  # fmt: skip
 _PRESORTED = Kind(
     "presorted", "incremental-boosting", comparisons.Presorted, presorted_parameters, _BOOSTED_WORLDS, _BOOSTED,
+    tuned_presorted, {"most_bins": [presorted_table.MOST_BINS, 0, 5]},
     outcomes=frozenset({"nodes kept", "nodes changed", "roots changed"}),
 )  # fmt: skip
 _ONLINE = Kind(

@@ -325,7 +325,7 @@ def load_bytes(directory: Path, content: bytes) -> Any:
     return load(directory / "control")
 
 
-@pytest.mark.parametrize("step", [17, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("step", [61, pytest.param(1, marks=pytest.mark.long)])
 def test_one_flipped_bit_is_refused_wherever_it_is(tmp_path: Path, sound: bytes, step: int) -> None:
     for i in [*range(8), *range(8, len(sound), step)]:
         damaged = bytearray(sound)

@@ -25,7 +25,7 @@ def test_early_stopping_is_exact(n_classes: int) -> None:
     world = World(cells, labels, n_estimators=100, patience=3)
     lengths = set()
     world.grow(list(range(360)))
-    for _ in range(25):
+    for _ in range(12):
         others = sorted(set(range(400)) - world.held)
         if rng.random() < 0.5:
             world.add(rng.permutation(others)[:3].tolist())
