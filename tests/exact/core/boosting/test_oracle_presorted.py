@@ -33,18 +33,6 @@ def test_the_toy_example_of_the_paper() -> None:
     assert model.predict([list(row) for row in TOY]).tolist() == AGES
 
 
-def test_the_toy_example_grows_and_shrinks() -> None:
-    """The last two samples come one after the other, and go again."""
-    model = IncrementalBoostingRegressor(2, learning_rate=1.0, max_depth=2, **EXACTLY)
-    model.fit([list(row) for row in TOY[:2]], AGES[:2])
-    assert model.predict([list(row) for row in TOY[:2]]).tolist() == AGES[:2]
-    before = model.digest()
-    names = model.add([list(TOY[2])], AGES[2:3]) + model.add([list(TOY[3])], AGES[3:])
-    assert model.predict([list(row) for row in TOY]).tolist() == AGES
-    model.delete(names)
-    assert model.digest() == before
-
-
 def shape(node: Node, unit: float) -> Any:
     """(feature, threshold, left, right) of an inner node, the value of a leaf."""
     if node.split is None:

@@ -11,7 +11,7 @@ from oubli.app.access.keys import AccessKeys
 from oubli.app.http.auth import AccessRules, known_hosts
 from oubli.app.http.middleware import Middleware
 from oubli.app.http.problems import place_of
-from tests.unit.app.support import JSON, make_service, samples, served
+from tests.unit.app.support import JSON, make_service, served
 
 KEY = "0123456789abcdef-key"
 
@@ -203,13 +203,6 @@ def test_a_body_without_a_type_is_refused(client):
 def test_json_may_name_its_charset(client, kind):
     response = client.post("/predict", content=b'{"instances": [[1, "a", true]]}', headers={"Content-Type": kind})
     assert response.status_code == 200
-
-
-def test_a_large_body_is_refused(client):
-    response = client.post("/samples", json=samples(100, "SECRET"))
-    assert response.status_code == 413
-    assert "2000 bytes" in response.json()["detail"]
-    assert "SECRET" not in response.text
 
 
 def test_a_large_body_in_chunks_is_refused(client):
