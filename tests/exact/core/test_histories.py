@@ -46,7 +46,7 @@ def play_all(kind: Kind, numbers: range, max_operations: int, max_rows: int) -> 
     for number in numbers:
         play(kind, kind.random_history(number, max_operations, max_rows))
     found = TALLIES[kind.name].outcomes - before
-    if len(numbers) > 12:
+    if len(numbers) > 12 and "oracle" not in kind.name:
         assert kind.outcomes <= set(found), "not all kinds of updates were tested"
     if kind.name == "feasible":
         assert found["feasible"] > 20 * len(numbers)

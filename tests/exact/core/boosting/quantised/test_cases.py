@@ -204,10 +204,3 @@ def test_the_size_step_is_about_log2() -> None:
     steps = [size_step(float(2**17), np.uint64(seed)) for seed in range(50)]
     assert set(steps) <= {16, 17}
     assert {size_step(3.0 * 2**15, np.uint64(seed)) for seed in range(50)} == {16, 17}
-
-
-def test_progress_is_reported_after_each_iteration() -> None:
-    world = coarse_world(100, n_estimators=4)
-    seen: list[tuple[int, int]] = []
-    world.engine.fit(world.problem(set(range(100))), np.arange(100), lambda done, total: seen.append((done, total)))
-    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
