@@ -107,13 +107,6 @@ def test_many_new_classes_at_any_time(small: Make) -> None:
         live(player, [*(f"c{c}" for c in range(2, 8))], [*((f"d{c}", (float(c) / 5,), 100 - c) for c in range(9))])
 
 
-def test_one_class_only(small: Make) -> None:
-    samples = [(f"s{i}", (float(i),), 3) for i in range(5)]
-    for player in small([NUMERIC], samples):
-        assert player.model.predict_proba([[1.0], [None]]).tolist() == [[1.0], [1.0]]
-        live(player, ["s0", "s4"], [("n", (9.0,), 3)])
-
-
 def test_trees_without_samples_are_left_out_of_the_divisor(small: Make) -> None:
     """One sample in one of ten trees: its class has probability 1, not 1/10."""
     for player in small([NUMERIC], [("only", (1.0,), 4)], n_estimators=10, occurrence=0.1):
@@ -132,17 +125,6 @@ def test_an_empty_tree_is_planted_again(small: Make) -> None:
             player.beside.resolved()
         live(player, [*ramp(5)])
     assert emptied
-
-
-def test_a_deleted_id_comes_back_with_other_content(small: Make) -> None:
-    samples = ramp(10)
-    for player in small([NUMERIC], samples, n_estimators=5, occurrence=0.4):
-        before = player.model.digest()
-        change(player, ["r4"], [("r4", (-8.0,), 1)], ...)
-        assert player.model.digest() != before
-        change(player, ["r4"], [samples[4]])
-        assert player.model.digest() == before
-        player.beside.finish()
 
 
 def test_a_slot_is_reused_under_a_tag(lazy: bool, seeds: range) -> None:
@@ -284,13 +266,6 @@ def test_targets_are_requantised_when_the_largest_crosses_the_scale(small: Make)
             player.beside.resolved()
         player.beside.finish()
     assert exponents[:7] == [4, 8, 32, 32, 8, 4, 0]
-
-
-def test_an_outlier_comes_and_goes_under_lazy_tags(small: Make) -> None:
-    """The scale moves while tags wait; what waits must be in the new unit, too."""
-    samples = [(f"s{i}", (float(i % 7),), 0.3 * (i % 5)) for i in range(14)]
-    for player in small([NUMERIC], samples, task="regression"):
-        live(player, ["s1", "s5"], [("big", (3.0,), 1e12)], ["s2"], ["big"], [("n", (2.0,), 0.7)])
 
 
 def test_minus_zero_is_zero(small: Make) -> None:
