@@ -10,18 +10,18 @@ SHARES = {
     "forest": (55, 50, 60, 150, 5000),
     "tree": (20, 60, 40, 120, 1000),
     "feasible": (20, 60, 40, 300, 1000),
-    "quantised": (20, 60, 25, 120, 1000),
+    "quantised": (60, 20, 25, 120, 1000),
     "quantised oracle": (10, 30, 20, 100, 20_000),
-    "presorted": (20, 60, 25, 120, 1000),
+    "presorted": (60, 20, 25, 120, 1000),
     "presorted oracle": (10, 30, 20, 100, 20_000),
-    "online": (20, 60, 25, 120, 1000),
+    "online": (60, 20, 25, 120, 1000),
     "online oracle": (10, 30, 20, 70, 20_000),
 }
 
 
 def parts_of(*names: str) -> pytest.MarkDecorator:
     """The parts of some kinds, the first part of each before the second of any."""
-    parts = [(name, part) for part in range(55) for name in names if part < SHARES[name][0]]
+    parts = [(name, part) for part in range(60) for name in names if part < SHARES[name][0]]
     return pytest.mark.parametrize(("name", "part"), parts)
 
 
