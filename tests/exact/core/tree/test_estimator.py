@@ -245,7 +245,7 @@ def test_the_window_takes_classes_and_categories_along() -> None:
     model.add([["c"]], ["third"])
     assert model.classes_.tolist() == ["second", "third"]
     assert model.predict([["c"]]).tolist() == ["third"]
-    assert model.samples_.categories.code(0, "a") is None
+    assert "a" not in model.samples_.categories.codes[0]
 
 
 # Verification
