@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from oubli.core.boosting.online import engine as online_engine
 from oubli.core.boosting.presorted import table as presorted_table
 from oubli.core.forest import engine as forest_engine
-from oubli.core.forest.ensemble import Ensemble
+from oubli.core.forest.engine import ForestEngine
 from oubli.core.tree import engine as tree_engine
 from tests.histories import comparisons
 from tests.histories.worlds import Chooser, History, World, awkward_world, learnable_world
@@ -60,11 +60,11 @@ def tuned_forest(counters_from: int = 2, replant_share: float = math.inf) -> Ite
     Neither may ever show in the model.
     """
 
-    def block_minimum(ensemble: Ensemble) -> int:
-        return counters_from if ensemble._smallest_block is None else ensemble._smallest_block
+    def block_minimum(engine: ForestEngine) -> int:
+        return counters_from if engine.smallest_block is None else engine.smallest_block
 
     with (
-        patch.object(Ensemble, "_block_minimum", block_minimum),
+        patch.object(ForestEngine, "_block_minimum", block_minimum),
         patch.object(forest_engine, "_REPLANT_SHARE", replant_share),
     ):
         yield

@@ -18,7 +18,7 @@ from safetensors.numpy import save_file
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor, load, persistence
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.errors import FileError
-from oubli.core.forest.ensemble import Ensemble
+from oubli.core.forest.engine import ForestEngine
 from tests.golden.make import HERE, rows
 
 Arrays = dict[str, np.ndarray]
@@ -27,7 +27,7 @@ Arrays = dict[str, np.ndarray]
 @contextmanager
 def counters() -> Iterator[None]:
     """Let nodes of 16 samples keep counters, or smaller ones where a comparison asks for it."""
-    with patch.object(Ensemble, "_block_minimum", lambda self: self._smallest_block or 16):
+    with patch.object(ForestEngine, "_block_minimum", lambda self: self.smallest_block or 16):
         yield
 
 

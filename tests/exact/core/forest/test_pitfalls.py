@@ -213,10 +213,8 @@ def test_categories_are_never_compared_by_internal_code(small: Make) -> None:
     for one, other in zip(
         small(columns, samples, max_features=2), small(columns, samples[::-1], max_features=2), strict=True
     ):
-        codes = [
-            {name: p.model.samples_.categories.code(0, name) for name in names if name in {f[0] for _, f, _ in samples}}
-            for p in (one, other)
-        ]
+        held = {features[0] for _, features, _ in samples}
+        codes = [{name: p.model.samples_.categories.codes[0].get(name) for name in held} for p in (one, other)]
         assert codes[0] != codes[1]
         assert one.model.digest() == other.model.digest()
         one.beside.finish()
@@ -228,11 +226,11 @@ def test_a_new_category_arrives_and_the_last_sample_of_one_leaves(small: Make) -
     samples = [(f"s{i}", ("abc"[i % 3], float(i)), i % 2) for i in range(9)]
     for player in small([CATEGORY, NUMERIC], samples, max_features=2):
         before = root_split(player)
-        code = player.model.samples_.categories.code(0, "b")
+        code = player.model.samples_.categories.codes[0].get("b")
         delete(player, "s1", "s4", "s7")  # all of "b"
-        assert player.model.samples_.categories.code(0, "b") is None
+        assert player.model.samples_.categories.codes[0].get("b") is None
         add(player, ("n1", ("zebra", 1.0), 0), ("n2", ("zebra", 4.0), 1))
-        changed += player.model.samples_.categories.code(0, "zebra") == code
+        changed += player.model.samples_.categories.codes[0].get("zebra") == code
         changed += before != root_split(player)
         player.beside.finish()
     assert changed

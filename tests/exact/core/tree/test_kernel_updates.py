@@ -6,34 +6,35 @@ import numpy as np
 import pytest
 
 from oubli.core.samples.arrays import Data
-from oubli.core.tree import tree as tree_module
-from oubli.core.tree.foresight import NEVER
+from oubli.core.tree import engine as tree_module
+from oubli.core.tree.foresight import NEVER, count_built, count_short_updates
 from oubli.core.tree.state import TAGGED
-from tests.exact.core.tree.direct import ORDER, make_data, make_tree, plain, read
+from oubli.core.tree.workspace import STACK_SIZE
+from tests.exact.core.tree.direct import ORDER, Tree, make_data, make_tree, plain, read
 
 
 def test_resolving_some_tags() -> None:
     data = make_data(9, 300)
     tree = make_tree(data, 2, epsilon=0.3)
     tree.build(data, np.arange(280))
-    tree.add(data, np.arange(280, 300), lazy=True)
+    tree.learn(data, np.arange(280, 300), lazy=True)
     n_tags = tree.n_tags
     assert n_tags > 2
-    assert tree.resolve(data, 2) == 2
+    assert tree.resolve_some(data, 2) == 2
     assert tree.n_tags == n_tags - 2
-    assert tree.resolve(data, 1000) == n_tags - 2
-    assert tree.resolve(data) == 0
+    assert tree.resolve_some(data, 1000) == n_tags - 2
+    assert tree.resolve_some(data) == 0
 
 
 def test_subtrees_larger_than_the_working_space_are_built_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     data = make_data(6, 600, missing=0.1)
     roomy, tight = make_tree(data, 2), make_tree(data, 2)
     roomy.build(data, np.arange(300))
-    roomy.add(data, np.arange(300, 600))
+    roomy.learn(data, np.arange(300, 600))
     monkeypatch.setattr(tree_module, "_KEPT_ENTRIES", 40)
     tight.build(data, np.arange(300))
-    tight.add(data, np.arange(300, 600))
-    assert tight._space.n_rows < 300
+    tight.learn(data, np.arange(300, 600))
+    assert tight.space.n_rows < 300
     assert plain(read(tight, data)) == plain(read(roomy, data))
 
 
@@ -41,21 +42,21 @@ def test_without_memory_for_the_working_space_updates_are_lazy(monkeypatch: pyte
     data = make_data(6, 600)
     tree = make_tree(data, 2)
     tree.build(data, np.arange(300))
-    tree.wipe_working_space()
+    tree.wipe()
     make_room = tree._make_room
 
     def refuse(_n_rows: int, _n_codes: int) -> None:
         raise MemoryError
 
     monkeypatch.setattr(tree, "_make_room", refuse)
-    tree.add(data, np.arange(300, 600))
-    tree.check_invariants(data, np.arange(600))
+    tree.learn(data, np.arange(300, 600))
+    tree.check(data, np.arange(600))
     assert tree.n_tags > 0
     with pytest.raises(MemoryError):
-        tree.resolve(data)
+        tree.resolve_some(data)
     monkeypatch.setattr(tree, "_make_room", make_room)
-    assert tree.resolve(data) > 0
-    tree.check_invariants(data, np.arange(600))
+    assert tree.resolve_some(data) > 0
+    tree.check(data, np.arange(600))
 
 
 # -- reading ----------------------------------------------------------------------------------------
@@ -80,11 +81,16 @@ def test_the_digest_tells_what_predictions_tell() -> None:
     assert make_tree(data, 2).digest(ORDER[:2]) != digest
     assert tree.digest(ORDER[:2][::-1].copy()) != digest
     moved = tree.copy()
-    moved.arrays_.nodes["touched"] += 1
-    moved.arrays_.nodes["built"] += 1
+    moved.tree.nodes["touched"] += 1
+    moved.tree.nodes["built"] += 1
     assert moved.digest(ORDER[:2]) == digest
-    moved.add(data, np.arange(90, 91))
+    moved.learn(data, np.arange(90, 91))
     assert moved.digest(ORDER[:2]) != digest
+
+
+def short_updates(tree: Tree, n_samples: int) -> int:
+    walk = np.empty(STACK_SIZE, np.int64)
+    return int(count_short_updates(tree.tree.nodes, tree.settings.tree.epsilon, n_samples, walk))
 
 
 @pytest.mark.parametrize("epsilon", [0.02, 0.3, 0.7])
@@ -95,15 +101,15 @@ def test_long_work_is_foreseen(epsilon: float) -> None:
     tree.build(data, np.arange(300))
     limit, n_long, promised = 64, 0, 0
     for slot in range(300, 600):
-        promised = max(promised - 1, tree.n_short_updates(limit))
-        n_expected = tree.n_built_by(data.cells[slot : slot + 1], data.category_hashes)
-        tree.add(data, np.array([slot]), lazy=True)
-        tagged = tree.arrays_.nodes["flags"] & TAGGED != 0
-        n_built = int(tree.arrays_.nodes["built"][tagged].max(initial=0))
+        promised = max(promised - 1, short_updates(tree, limit))
+        n_expected = count_built(tree.tree.nodes, epsilon, data.cells[slot : slot + 1], 0, data.category_hashes)
+        tree.learn(data, np.array([slot]), lazy=True)
+        tagged = tree.tree.nodes["flags"] & TAGGED != 0
+        n_built = int(tree.tree.nodes["built"][tagged].max(initial=0))
         assert n_built <= n_expected
         assert (n_expected > 0) is (tree.n_tags > 0)
         assert n_expected <= limit or promised == 0
         n_long += n_expected > limit
-        tree.resolve(data)
+        tree.resolve_some(data)
     assert n_long > 0
-    assert tree.n_short_updates(2048) == NEVER
+    assert short_updates(tree, 2048) == NEVER

@@ -86,7 +86,7 @@ def test_a_class_leaves_with_its_last_sample_and_is_overwritten():
     table, codes = hold(LabelType.STRING, ["a", "secret", "a"])
     table.release(codes[:1])
     assert len(table) == 2
-    table.release_one(int(codes[1]))
+    table.release(np.array([int(codes[1])]))
     assert len(table) == 1
     assert "secret" not in texts(table)
     assert b"secret" not in array_bytes(table)
@@ -98,7 +98,7 @@ def test_a_class_leaves_with_its_last_sample_and_is_overwritten():
 
 def test_freed_codes_are_used_again():
     table, codes = hold(LabelType.STRING, ["a", "b"])
-    table.release_one(int(codes[0]))
+    table.release(np.array([int(codes[0])]))
     table.reserve(["c"])
     assert table.acquire_one("c") == codes[0]
     assert table.capacity == 2

@@ -9,6 +9,7 @@ import pytest
 
 from oubli.core.boosting.presorted.engine import PresortedTrees
 from tests.exact.core.boosting.presorted.problems import Pool, are_same, random_pool, settings_of
+from tests.exact.core.boosting.reading import taken_over
 
 SLOTS = np.arange(50)
 
@@ -19,10 +20,11 @@ def pool_of(n_codes: int = 0) -> Pool:
 
 def restored(pool: Pool, arrays: Any, **parameters: Any) -> PresortedTrees:
     data = pool.data
-    return PresortedTrees.from_arrays(
-        settings_of(**parameters), data.cells.shape[1], data.cells.dtype, data.categorical, pool.n_codes > 0, arrays,
-        pool.problem(SLOTS), SLOTS,
-    )  # fmt: skip
+    columns = data.cells.shape[1], data.cells.dtype, data.categorical, pool.n_codes > 0
+    engine: PresortedTrees = taken_over(
+        PresortedTrees(settings_of(**parameters), *columns), arrays, pool.problem(SLOTS), SLOTS
+    )
+    return engine
 
 
 @pytest.mark.parametrize("n_codes", [0, 2, 3])
