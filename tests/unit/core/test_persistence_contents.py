@@ -13,6 +13,7 @@ from oubli.core import DynamicForestClassifier, DynamicForestRegressor, load, pe
 from oubli.core.data.schema import Task
 from oubli.core.errors import FileError
 from oubli.core.forest.blocks import ATTRIBUTE_SIZE, HI, LO, N_ATTRIBUTES, NEXT_FREE, layout_of
+from oubli.core.forest.parameters import ForestSettings
 from oubli.core.forest.state import FREE_ROOMS, MAX_ROOM, MISSING_LEFT, N_MEMBERS
 from tests.unit.core.test_persistence import Arrays, aged, counters, fitted
 
@@ -173,14 +174,8 @@ def finite_numbers(path: Path) -> np.ndarray:
     kinds = arrays["forest.nodes.kind"]
     thresholds = arrays["forest.nodes.category"][kinds <= MISSING_LEFT].view(np.float64)
     settings = document["settings"]
-    layout = layout_of(
-        settings["max_features"],
-        settings["n_thresholds"],
-        len(document["schema"]["columns"]),
-        document["n_classes"],
-        is_regression=settings["is_regression"],
-        has_categories=True,
-    )
+    n_columns = len(document["schema"]["columns"])
+    layout = layout_of(ForestSettings(**settings), n_columns, document["n_classes"], has_categories=True)
     longs = arrays["forest.blocks"]
     end = layout.attributes_at + settings["max_features"] * ATTRIBUTE_SIZE
     attributes = np.ascontiguousarray(longs[:, layout.attributes_at : end]).reshape(-1, ATTRIBUTE_SIZE)
