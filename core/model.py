@@ -272,6 +272,17 @@ class Model(Keepable):
             with suppress(MemoryError):
                 self.engine_.resolve(self.problem())
 
+    def holds(self, sample_id: object) -> bool:
+        """Whether a sample is held under an id.
+
+        Raises
+        ------
+        InputError
+            When it is no id.
+        """
+        self.check_is_fitted()
+        return self.samples_.contains(sample_id)
+
     def takes_long(self, adds: Prepared | None, deletes: Sequence[str], n_others: int, seconds: float) -> bool:
         """Whether a change may set off building for more than some seconds, and had better be made on a copy.
 

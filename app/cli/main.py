@@ -98,10 +98,13 @@ def serve(settings: Settings) -> None:
         with Bars() as progress:
             stages = at_stages(progress, (TRAINING, RECOVERING), begin_import)
             service = build_service(settings, stages, tell=tell, warn=warn)
-            compile_kernels(service.kind, service.schema, progress, service.parameters)
+            model = service.state.model
+            schema = model.schema_
+            compile_kernels(model.kind, schema, progress, model.get_params())
+            del model
     url = f"http://{_url_host(settings.host)}:{settings.port}"
     tell(f"\nOubli {VERSION} serves {url} (documentation: {url}/docs, stop: Ctrl-C). Try:")
-    for line in tour(url, service.schema, settings.api_key_file):
+    for line in tour(url, schema, settings.api_key_file):
         tell(f"\n  {line}")
     tell("")
 

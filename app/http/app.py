@@ -83,7 +83,7 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
         telemetry=_TELEMETRY,
     )
     new_reader = partial(
-        Reader, max_rows=settings.max_rows, max_depth=settings.max_json_depth, now_ms=lambda: service.now_ms
+        Reader, max_rows=settings.max_rows, max_depth=settings.max_json_depth, now_ms=lambda: service.clock.now_ms()
     )
     context = Context(service, new_reader)
     rules = AccessRules(

@@ -32,7 +32,7 @@ class Context:
 
     def reader(self) -> Reader:
         """Return the reader for the schema of now: a restore can change it."""
-        schema = self.service.schema
+        schema = self.service.state.model.schema_
         if self._reader is None or self._reader.schema is not schema:
             self._reader = self.new_reader(schema)
         return self._reader

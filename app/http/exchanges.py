@@ -7,30 +7,17 @@ came in half, or an answer that is not taken in, can lie for as long as the clie
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from oubli.app.service.holders import Holders
+
+if TYPE_CHECKING:
+    from oubli.app.http.protocol import OubliProtocol
 
 _EVENTS = "/events"
 _UPLOAD = "/snapshot/file"
 # Requests that hold nothing of any sample; the first waits for what is finished here.
 _SAFE = frozenset({"/snapshot", "/model/fit", "/model/scrub", "/model/verify"})
-
-
-class Connection(Protocol):
-    """A connection, as far as it is looked at here."""
-
-    transport: Any
-    cycle: Any
-
-    @property
-    def is_reading(self) -> bool:
-        """Whether it is between the first byte of a request and its last."""
-        ...
-
-    def forget(self) -> None:
-        """Forget the last request, if it was answered."""
-        ...
 
 
 class Exchanges:
@@ -44,7 +31,7 @@ class Exchanges:
         Returns the connections there are.
     """
 
-    def __init__(self, holders: Holders, found: Callable[[], Iterable[Connection]]) -> None:
+    def __init__(self, holders: Holders, found: Callable[[], Iterable[OubliProtocol]]) -> None:
         self._found = found
         holders.register("connections", self._forget, self._in_flight)
 
@@ -63,7 +50,7 @@ class Exchanges:
 class _Exchange:
     """A request with its answer, from its first byte until the client has taken in the last."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: OubliProtocol) -> None:
         self._connection = connection
         self._cycle = connection.cycle
         self._was_reading = connection.is_reading
@@ -86,7 +73,7 @@ class _Exchange:
             self._connection.transport.abort()
 
 
-def _is_unsent(connection: Connection) -> bool:
+def _is_unsent(connection: OubliProtocol) -> bool:
     return bool(connection.transport.get_write_buffer_size())
 
 

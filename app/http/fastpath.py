@@ -12,14 +12,14 @@ objects on both paths.
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
 from http import HTTPStatus
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import unquote_to_bytes
 
 from starlette.responses import Response
 
@@ -27,12 +27,14 @@ from oubli.app.errors import ServiceError
 from oubli.app.http.auth import AccessRules, content_length
 from oubli.app.http.context import Context
 from oubli.app.http.observer import Observer
-from oubli.app.http.parsing import explain_addition, parse_id
+from oubli.app.http.parsing import explain_addition
 from oubli.app.http.problems import ProblemError, report_mistake, to_problem
 from oubli.app.http.responses import addition_content, json_answer, prediction_content, receipt_content, to_json
 from oubli.app.service.commands import AddSamples, DeleteSamples
-from oubli.app.service.holders import Holders
 from oubli.core.errors import OubliError
+
+if TYPE_CHECKING:
+    from oubli.app.http.protocol import OubliProtocol
 
 LARGEST_BODY = 2**16  # bytes; larger ones are read piece by piece, on the ordinary path
 _MOST_DIGITS = 8  # of a body's length, and the sign after them
@@ -113,14 +115,17 @@ class FastPath:
 
     Attributes
     ----------
+    holders
+        The registry of what may hold something of a sample.
     largest_body
         In bytes, of the requests that are answered here.
     """
 
     def __init__(self, context: Context, rules: AccessRules, observer: Observer | None = None) -> None:
         self._context = context
-        self._service = context.service
-        self._idle = context.service.idle
+        self._service = service = context.service
+        self._idle = service.idle
+        self.holders = service.holders
         self._rules = rules
         self._keys = rules.access_keys
         self._observer = observer
@@ -148,11 +153,6 @@ class FastPath:
         """Return what `admits` decides about besides the headers; what it said is good for the same occasion."""
         # The other fast routes differ, to the access rules, in their method only.
         return Occasion(method, "/predict" if target == b"/predict" else "/samples", self.epoch)
-
-    @property
-    def holders(self) -> Holders:
-        """The registry of what may hold something of a sample."""
-        return self._service.holders
 
     @property
     def epoch(self) -> int:
@@ -225,9 +225,12 @@ class FastPath:
         return None if predicted is None else Answer(200, _OK, to_json(prediction_content(predicted)))
 
     def _add(self, body: bytes, deliver: Deliver) -> Answer | Later | None:
+        service = self._service
+        if service.phase == "starting":
+            return None
         reader = self._context.reader()
         samples, sent = reader.samples(body)
-        command, service, reply = AddSamples(samples), self._service, _Reply(deliver)
+        command, reply = AddSamples(samples), _Reply(deliver)
 
         def done(error: BaseException | None) -> None:
             if error is not None:
@@ -237,12 +240,16 @@ class FastPath:
             content = to_json(addition_content(added, durable=service.is_durable))
             reply.give(Answer(201, _CREATED, content) if added.n_new else Answer(200, _OK, content))
 
-        return reply.answer() if service.submit(command, done) else None
+        return reply.answer() if service.writer.submit(command, done) else None
 
     def _delete(self, target: bytes, body: bytes, deliver: Deliver) -> Answer | Later | None:
         del body  # there is none
-        name, service = parse_id(target, _PREFIX), self._service
-        if not service.holds(name):
+        service = self._service
+        try:
+            name = unquote_to_bytes(target[len(_PREFIX) :]).decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+        if service.phase == "starting" or not service.state.model.holds(name):
             return None
         command, reply = DeleteSamples([name]), _Reply(deliver)
 
@@ -252,7 +259,7 @@ class FastPath:
                 return
             reply.give(Answer(200, _OK, to_json(receipt_content(command.result(), durable=service.is_durable))))
 
-        return reply.answer() if service.submit(command, done) else None
+        return reply.answer() if service.writer.submit(command, done) else None
 
 
 def _observed(deliver: Deliver, observe: Deliver, answer: Answer) -> None:
@@ -302,20 +309,6 @@ def _problem_answer(problem: ProblemError) -> Answer:
 # --- what connections keep for it
 
 
-class Connection(Protocol):
-    """A connection, as far as it is looked at here."""
-
-    loop: asyncio.AbstractEventLoop
-
-    def send(self) -> None:
-        """Write what was answered."""
-        ...
-
-    def deliver(self, awaited: Awaited, answer: Answer) -> None:
-        """Write an answer that was awaited."""
-        ...
-
-
 class Batch:
     """Connections with answers that were not written yet.
 
@@ -324,10 +317,10 @@ class Batch:
     """
 
     def __init__(self) -> None:
-        self._members: list[Connection] = []
+        self._members: list[OubliProtocol] = []
         self._since = 0.0
 
-    def take(self, member: Connection, now: float) -> None:
+    def take(self, member: OubliProtocol, now: float) -> None:
         """Add a connection; it may be in the batch already."""
         if not self._members:
             self._since = now
@@ -393,7 +386,7 @@ class Awaited:
 
     message_event = _Nobody()
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: OubliProtocol) -> None:
         self._connection = connection
         self.response_complete = False
         self.disconnected = False

@@ -14,7 +14,7 @@ from typing import TypeVar
 from oubli.app.errors import JournalError, StartError, StopReason, StorageError
 from oubli.app.ledger.database import LEDGER_NAME, LedgerDatabase
 from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
-from oubli.app.ledger.ledger import Field, Ledger, LedgerWorker
+from oubli.app.ledger.ledger import Field, Ledger, LedgerWorker, Tombstones
 from oubli.app.progress import Progress, silent
 from oubli.app.service.background import IdleResolver
 from oubli.app.service.checkpoint import Checkpointer, CheckpointPolicy
@@ -33,9 +33,8 @@ from oubli.app.service.recovery import LedgerChoice, accepted_keys, fold_journal
 from oubli.app.service.retention import Retention
 from oubli.app.service.state import ModelState, new_epoch
 from oubli.app.service.training import new_estimator, train
-from oubli.app.service.transaction import Tombstones, Transaction
 from oubli.app.service.uploads import UploadPolicy, Uploads
-from oubli.app.service.writer import Writer
+from oubli.app.service.writer import Transaction, Writer
 from oubli.app.settings import Settings
 from oubli.app.storage.directory import DataDirectory
 from oubli.app.storage.journal import MemoryJournal, Record

@@ -6,13 +6,15 @@
     result    what is answered
 
 Commands are committed together, in a `Transaction`, when nothing that one touches is touched by another: then each sees
-the model as if it came alone.
+the model as if it came alone. A `ModelSwap` replaces the whole model, and is written alone.
 """
 
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from oubli.app.ledger.entries import Receipt, ReceiptKind
     from oubli.app.service.idempotency import IdempotencyKey
     from oubli.app.service.state import ModelState
-    from oubli.app.service.transaction import Transaction
+    from oubli.app.service.writer import Transaction
     from oubli.core.model import Model
 
 log = logging.getLogger("oubli.service")
@@ -36,8 +38,8 @@ R = TypeVar("R")
 LARGE = 32  # rows whose memory is overwritten when it is done with
 
 
-class Command(Generic[R]):
-    """One mutation. `AddSamples`, `ReplaceSample`, `DeleteSamples` and `Fit` are all there are.
+class Command(ABC, Generic[R]):
+    """One mutation of samples: `AddSamples`, `ReplaceSample` or `DeleteSamples`.
 
     Attributes
     ----------
@@ -91,6 +93,7 @@ class Command(Generic[R]):
         del model
         return 1
 
+    @abstractmethod
     def plan(self, model: Model, transaction: Transaction) -> None:
         """Check it against the model and the commands before it in its transaction, and find its body.
 
@@ -99,15 +102,14 @@ class Command(Generic[R]):
         OubliError, ServiceError
             When it is refused.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def apply(self, model: Model, alike: Sequence[Any]) -> None:
         """Change the model by this command, which is the first of some that are alike."""
-        raise NotImplementedError
 
+    @abstractmethod
     def result(self) -> R:
         """Return what is answered."""
-        raise NotImplementedError
 
     @property
     def is_written(self) -> bool:
@@ -388,35 +390,42 @@ class DeleteSamples(Erasure):
         model.delete(self.gone if len(alike) == 1 else [name for one in alike for name in one.gone])
 
 
-class Fit(Command[None]):
-    """Put a model that was fitted aside on the samples held, as the body says, in the place of the live one."""
+# --- another model
 
-    def __init__(self, model: Model, body: FitBody, key: IdempotencyKey | None = None) -> None:
-        super().__init__(key)
-        self.model = model
-        self.body = body
+
+@dataclass(eq=False, slots=True)
+class ModelSwap:
+    """A model that was made aside and takes the place of the live one: nothing is planned, and nothing waits for it.
+
+    Attributes
+    ----------
+    model
+        What is served then.
+    body
+        What the journal keeps; None when the snapshots hold the model by then.
+    """
+
+    model: Model
+    body: FitBody | None = None
 
     def swap(self, state: ModelState) -> None:
         """Put the model in its place."""
         state.model = self.model
 
 
-class Restore(Command[None]):
-    """Put a model from a snapshot in the place of the live one. It is in no body: both snapshots hold it by then.
+@dataclass(eq=False, slots=True)
+class Fit(ModelSwap):
+    """A model that was fitted on the samples held, as the body says; `key` is the caller's idempotency key."""
 
-    Parameters
-    ----------
-    model
-        Of the snapshot, less what must not come back.
-    epoch, next_id
-        See `ModelState`.
-    """
+    key: IdempotencyKey | None = None
 
-    def __init__(self, model: Model, epoch: int, next_id: int) -> None:
-        super().__init__()
-        self.model = model
-        self.epoch = epoch
-        self.next_id = next_id
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Restore(ModelSwap):
+    """A model from a snapshot, less what must not come back; for `epoch` and `next_id` see `ModelState`."""
+
+    epoch: int
+    next_id: int
 
     def swap(self, state: ModelState) -> None:
         """Put the model in its place; nothing is left of the memory of the one before."""

@@ -18,19 +18,27 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from oubli.app.errors import EphemeralError, JournalError, NotHeldError, ServiceError, UnavailableError
+import numpy as np
+
+from oubli.app.errors import (
+    EphemeralError,
+    JournalError,
+    NotHeldError,
+    ServiceError,
+    StaleCursorError,
+    UnavailableError,
+)
 from oubli.app.service.background import TAG_SLICE, TagSlices
-from oubli.app.service.commands import AddSamples, Command, DeleteSamples, ReplaceSample
+from oubli.app.service.commands import AddSamples, DeleteSamples, ReplaceSample
 from oubli.app.service.jobs import Job
-from oubli.app.service.results import Added, Description, NewSamples, Page, Predicted, Replacement, Restored, Row
-from oubli.app.service.transaction import Cost
-from oubli.app.service.views import describe, page_of_samples
+from oubli.app.service.results import Added, NewSamples, Page, Predicted, Replacement, Row
+from oubli.app.service.writer import Cost
+from oubli.core.data.schema import Task
 from oubli.core.errors import UnknownIdError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from oubli.app.errors import StopReason
     from oubli.app.ledger.entries import IdempotencyRecord, Receipt
     from oubli.app.ledger.ledger import Ledger, LedgerWorker
     from oubli.app.service.background import IdleResolver
@@ -51,7 +59,6 @@ if TYPE_CHECKING:
     from oubli.app.storage.storage import Storage
     from oubli.app.threads import Threads
     from oubli.app.times import Clock
-    from oubli.core.data.schema import Schema
     from oubli.core.samples.store import HeldSample
 
 log = logging.getLogger("oubli.service")
@@ -124,6 +131,8 @@ class ModelService:
         Compiles what the first requests would otherwise wait for; called in a thread by `start`.
     phase
         Whether the service is starting, ready or stopping.
+    is_durable
+        Whether what was acknowledged survives the process.
     stop_error
         What could not be written at the end.
     """
@@ -151,30 +160,14 @@ class ModelService:
     idle_resolve: bool = True
     warm_up: Callable[[], object] | None = None
     phase: Phase = field(default="starting", init=False)
+    is_durable: bool = field(init=False)
     stop_error: str | None = field(default=None, init=False)
     _row_cost: Cost = field(default_factory=lambda: Cost(50e-6), init=False)
 
+    def __post_init__(self) -> None:
+        self.is_durable = self.storage.journal.is_durable
+
     # --- life
-
-    @property
-    def failed(self) -> bool:
-        """Whether an error left the model or the disk in doubt, so that nothing changes any more."""
-        return self.state.failed
-
-    @property
-    def stopped(self) -> StopReason | None:
-        """Why nothing is changed at present; None when changes are taken."""
-        return self.state.stopped
-
-    @property
-    def model_version(self) -> int:
-        """Version of the samples held."""
-        return self.state.version
-
-    @property
-    def is_durable(self) -> bool:
-        """Whether what was acknowledged survives the process."""
-        return self.storage.journal.is_durable
 
     def start(self) -> None:
         """Begin in the background to make the service ready; call it on the event loop."""
@@ -203,7 +196,7 @@ class ModelService:
             if not (state.failed or (self.storage.is_current(state.seq) and not state.pending)):
                 await self.checkpointer.write_snapshot()
                 log.info("snapshot written at model version %d", state.version)
-            now = self.now_ms
+            now = self.clock.now_ms()
             await self.database.read(lambda database: database.witness(now))
             await self.database.flush()
         except (ServiceError, JournalError):
@@ -256,46 +249,71 @@ class ModelService:
             raise NotHeldError from None
 
     def page(self, *, subject: str | None, after: tuple[int, int] | None, limit: int) -> Page:
-        """Return a page of the samples held, or of one subject's; see `views.page_of_samples`."""
+        """Return a page of the samples held, or of one subject's, in the order of their slots.
+
+        A sample keeps its slot as long as it is held, so that one that stays is on exactly one page whatever else comes
+        and goes between the requests.
+
+        Parameters
+        ----------
+        subject
+            Whose samples; None for all.
+        after
+            Epoch and slot where the page before ended; None for the first page.
+        limit
+            Most samples on the page.
+
+        Raises
+        ------
+        StaleCursorError
+            When a restore replaced the list meanwhile.
+        NotHeldError
+            When nothing is held of the subject.
+        """
         self._require_started()
-        return page_of_samples(self.state, subject=subject, after=after, limit=limit)
+        if after is not None and after[0] != self.state.epoch:
+            raise StaleCursorError
+        store = self.state.model.samples_
+        if subject is None:
+            slots = store.slots()
+        else:
+            ids = store.ids_of_subject(subject)
+            if not ids and after is None:
+                raise NotHeldError
+            slots = np.sort(store.find(ids))
+        first = 0 if after is None else int(np.searchsorted(slots, after[1], side="right"))
+        chosen = slots[first : first + limit].tolist()
+        more = first + len(chosen) < len(slots)
+        samples = [store.get(store.id_of(slot)) for slot in chosen]
+        return Page(samples, chosen[-1] if more else None, self.state.epoch, self.state.version)
 
-    def describe(self) -> Description:
-        """Return what is known of the model as a whole."""
+    def describe(self) -> dict[str, Any]:
+        """Return what is known of the model as a whole; `ModelAnswer` documents the fields."""
         self._require_started()
-        overdue = self.erasures.deadline.n_overdue()
-        return describe(self.state, durable=self.is_durable, overdue=overdue, expiry_paused=self.retention.paused)
-
-    @property
-    def kind(self) -> str:
-        """The kind of the model."""
-        return self.state.model.kind
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The parameters of the model."""
-        return self.state.model.get_params()
-
-    @property
-    def schema(self) -> Schema:
-        """The schema of the model, for parsing."""
-        return self.state.model.schema_
-
-    @property
-    def now_ms(self) -> int:
-        """The time, in milliseconds since 1970; never runs backwards."""
-        return self.clock.now_ms()
+        state, model, schema = self.state, self.state.model, self.state.model.schema_
+        return {
+            "kind": model.kind,
+            "guarantee": model.guarantee,
+            "task": str(model.task),
+            # A seed that was drawn rather than given is part of what decides the predictions.
+            "parameters": {**model.get_params(), "random_state": model.seed_},
+            "features": [{"name": c.name, "type": str(c.type), "dtype": str(c.dtype)} for c in schema.columns],
+            "label": {"name": schema.label_name, "type": str(schema.label_type)},
+            "classes": model.samples_.classes.classes_array().tolist() if model.task == Task.CLASSIFICATION else None,
+            "n_samples": model.n_samples_,
+            "model_version": state.version,
+            "lazy_tags": model.n_lazy_tags_,
+            "mutations_since_scrub": None if model.guarantee == "exact" else model.n_mutations_since_scrub_,
+            "memory_bytes": model.nbytes_,
+            "durable": self.is_durable,
+            "pending_erasures": len(state.pending),
+            "overdue_erasures": self.erasures.deadline.n_overdue(),
+            "expiry_paused": self.retention.paused,
+            "changes": "accepted" if state.stopped is None else "stopped",
+            "changes_stopped": state.stopped,
+        }
 
     # --- changing
-
-    def holds(self, sample_id: str) -> bool:
-        """Whether a sample is held under an id."""
-        return self.state.model.samples_.contains(sample_id)
-
-    def submit(self, command: Command[Any], done: Callable[[BaseException | None], None]) -> bool:
-        """Have a short command committed; false, and nothing is done, when it takes long: see `Writer.submit`."""
-        self._require_changeable()
-        return self.writer.submit(command, done)
 
     async def add(self, samples: NewSamples, key: IdempotencyKey | None = None) -> Added:
         """Add samples; see `AddSamples`. What was answered before under the same key is answered again."""
@@ -347,7 +365,7 @@ class ModelService:
         self._require_kept()
         return await self.threads.finish(self.checkpointer.export())
 
-    async def restore(self, path: Path) -> Restored:
+    async def restore(self, path: Path) -> dict[str, Any]:
         """Replace the model by that of a snapshot file, less what was erased, rectified or expired since.
 
         Raises

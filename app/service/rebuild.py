@@ -20,7 +20,6 @@ from oubli.app.service.copies import facts_of
 from oubli.app.service.fitting import another_estimator, refit
 from oubli.app.service.memory import let_go_of
 from oubli.app.service.restoration import drop_gone, dropped_fields
-from oubli.app.service.results import Restored
 from oubli.app.service.state import new_epoch
 from oubli.app.storage.snapshots import Snapshot, describe, read_notes
 from oubli.core.errors import FileError
@@ -29,7 +28,6 @@ from oubli.core.persistence import Loaded, load_foreign
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from oubli.app.ledger.database import LedgerDatabase
     from oubli.app.ledger.ledger import Field, Ledger, LedgerWorker
     from oubli.app.service.copies import ModelCopier
     from oubli.app.service.erasures import Erasures
@@ -48,15 +46,6 @@ if TYPE_CHECKING:
 
 _LONGEST_CHECK = 5.0  # seconds of a restore for comparing with a fresh fit; changes wait meanwhile
 _FEW_CHANGES = 32  # are made on the event loop, while nobody else changes anything
-
-
-@dataclass(slots=True)
-class _Filtered:
-    """A model from a snapshot file, less what must not come back."""
-
-    model: Model
-    snapshot: Snapshot
-    dropped: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +91,13 @@ class Rebuilder:
     _clock: Clock
     _one_fit: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
-    async def restore(self, path: Path) -> Restored:
+    async def restore(self, path: Path) -> dict[str, Any]:
         """Replace the model by that of a snapshot file, less what was erased, rectified or expired since.
+
+        Returns
+        -------
+        dict
+            What it did; `RestoreAnswer` documents the fields.
 
         Raises
         ------
@@ -118,30 +112,32 @@ class Rebuilder:
             self._require_sound()
             with self._lock.reading():
                 loaded = await self._threads.save(partial(self._load, path))
-                gone = await self._database.read(loaded.erased_since)
-                filtered = await self._threads.save(partial(loaded.without, gone, self._clock.now_ms()))
-            state, old = self._state, self._state.model.samples_
-            store = filtered.model.samples_
+                model, taken = loaded.model, loaded.snapshot
+                ids = model.samples_.ids()
+                gone = await self._database.read(lambda database: database.erased_since(ids, loaded.since))
+                dropped = await self._threads.save(partial(drop_gone, model, gone, self._clock.now_ms()))
+            state, old, store = self._state, self._state.model.samples_, model.samples_
             n_lost = sum(not store.contains(name) for name in old.ids())
-            dropped = filtered.dropped
             fields: dict[str, Field] = {
                 "model_version": state.version + 1,
-                "snapshot_model_version": filtered.snapshot.model_version,
+                "snapshot_model_version": taken.model_version,
                 **dropped_fields(dropped),
                 "no_longer_held": n_lost,
             }
-            next_id = max(state.next_id, old.next_id, filtered.snapshot.facts.next_id, store.next_id)
-            await self._put_in_place(Restore(filtered.model, new_epoch(), next_id), fields)
-            return Restored(
-                snapshot_model_version=filtered.snapshot.model_version,
-                n_samples=filtered.model.n_samples_,
-                dropped_erased=dropped["deletion"],
-                dropped_rectified=dropped["rectification"],
-                dropped_expired=dropped["expiry"],
-                no_longer_held=n_lost,
-                model_version=state.version,
-                verified=loaded.checked,
-            )
+            next_id = max(state.next_id, old.next_id, taken.facts.next_id, store.next_id)
+            await self._put_in_place(Restore(model, epoch=new_epoch(), next_id=next_id), fields)
+            return {
+                "model_version": state.version,
+                "snapshot_model_version": taken.model_version,
+                "n_samples": model.n_samples_,
+                "dropped": {
+                    "erased": dropped["deletion"],
+                    "rectified": dropped["rectification"],
+                    "expired": dropped["expiry"],
+                },
+                "no_longer_held": n_lost,
+                "verified": loaded.checked,
+            }
 
     async def _put_in_place(self, command: Restore, fields: dict[str, Field]) -> None:
         """Put another model in place of the live one, on the disk and in memory; in the turn of a mutation.
@@ -337,15 +333,7 @@ class _Loaded:
     model: Model
     snapshot: Snapshot
     since: int
-    checked: str  # how far, see `results.Restored`
-
-    def erased_since(self, database: LedgerDatabase) -> dict[str, str]:
-        """Return those of its samples that were erased after it was written, and how."""
-        return dict(database.erased_since(self.model.samples_.ids(), self.since))
-
-    def without(self, gone: dict[str, str], now_ms: int) -> _Filtered:
-        """Drop samples, and those that have expired."""
-        return _Filtered(self.model, self.snapshot, drop_gone(self.model, gone, now_ms))
+    checked: str  # how far; see `RestoreAnswer`
 
 
 def _wiped_samples(model: Model) -> SampleStore:

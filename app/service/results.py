@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from oubli.app.errors import StopReason
 from oubli.core.model import QueryResult
 from oubli.core.samples.store import HeldSample
 
@@ -86,48 +85,3 @@ class Page:
     next_slot: int | None
     epoch: int
     model_version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """What a restore did.
-
-    Attributes
-    ----------
-    verified
-        How far the file's trees were checked: "verified" against a fresh fit; "checked" in all that can be checked as
-        the file is read; or "grown-anew" from its samples, and not taken from the file.
-    """
-
-    snapshot_model_version: int
-    n_samples: int
-    dropped_erased: int
-    dropped_rectified: int
-    dropped_expired: int
-    no_longer_held: int
-    model_version: int
-    verified: str
-
-
-@dataclass(frozen=True, slots=True)
-class Description:
-    """The model as `GET /model` shows it."""
-
-    kind: str
-    guarantee: str
-    task: str
-    parameters: dict[str, Any]
-    features: list[dict[str, str]]
-    label: dict[str, str]
-    classes: list[Any] | None
-    n_samples: int
-    model_version: int
-    lazy_tags: int
-    mutations_since_scrub: int | None
-    memory_bytes: int
-    durable: bool
-    pending_erasures: int
-    overdue_erasures: int
-    expiry_paused: str | None
-    changes: Literal["accepted", "stopped"]
-    changes_stopped: StopReason | None

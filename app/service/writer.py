@@ -32,29 +32,237 @@ from oubli.app.errors import (
     StorageError,
     UnavailableError,
 )
-from oubli.app.ledger.ledger import LedgerWorker
+from oubli.app.ledger.entries import Head, with_idempotency
+from oubli.app.ledger.ledger import Ledger, LedgerWorker, Tombstones
+from oubli.app.service.bodies import AddBody
 from oubli.app.service.commands import (
+    LARGE,
     AddSamples,
     Command,
     DeleteSamples,
     Erasure,
-    Fit,
+    ModelSwap,
     ReplaceSample,
-    Restore,
     apply_all,
 )
 from oubli.app.service.lock import ModelLock
 from oubli.app.service.memory import let_go_of
-from oubli.app.service.state import ModelState
-from oubli.app.service.transaction import LOOP_BUDGET, Cost, Transaction
+from oubli.app.service.state import ModelState, Pending
 from oubli.app.storage.journal import Journal, Record
 from oubli.app.threads import Threads
+from oubli.app.times import Clock
 from oubli.core.model import Model
 
 log = logging.getLogger("oubli.service")
 
 R = TypeVar("R")
+LONGEST_PAUSE = 0.050  # seconds that a model may spend on the event loop on building parts of itself anew
+LOOP_BUDGET = 0.010  # seconds of work that may run on the event loop in one piece
+_WEIGHT = 0.1  # of the newest measurement in the moving average
 _MOST_AT_ONCE = 256
+
+
+class Cost:
+    """A moving average of the time for one item.
+
+    Parameters
+    ----------
+    seconds
+        First guess for one item.
+    budget
+        Seconds that may be spent on the event loop, while nothing else is answered.
+    """
+
+    __slots__ = ("_budget", "_seconds")
+
+    def __init__(self, seconds: float, budget: float = LOOP_BUDGET) -> None:
+        self._seconds = seconds
+        self._budget = budget
+
+    def is_short(self, n_items: int) -> bool:
+        """Whether `n_items` may run on the loop. A single item always may: a thread would not make it shorter."""
+        return n_items <= 1 or n_items * self._seconds <= self._budget
+
+    def guess(self, n_items: int) -> float:
+        """Return how many seconds `n_items` will take."""
+        return n_items * self._seconds
+
+    def observe(self, n_items: int, seconds: float) -> None:
+        """Take a measurement into the average."""
+        if n_items:
+            self._seconds += _WEIGHT * (seconds / n_items - self._seconds)
+
+
+@dataclass(eq=False, repr=False)
+class Transaction:
+    """Commands that are committed together.
+
+    Parameters
+    ----------
+    state
+        What is changed.
+    ledger
+        Makes receipts and the entries of erasures.
+    tombstones
+        The ids that were erased lately.
+    clock
+        Tells the time.
+    retention_ms
+        After which samples expire that say nothing; None for never.
+
+    Attributes
+    ----------
+    commands, records
+        What is committed, and its records in the journal: one each.
+    n_items, n_changes
+        How many samples it is about, and by how much the model's version goes up.
+    next_id
+        The smallest number that may be generated as an id.
+    erased_lately
+        Whether an id was erased so lately that it may only come back when the caller means it.
+    """
+
+    _state: ModelState
+    _ledger: Ledger
+    _tombstones: Tombstones
+    _clock: Clock
+    _retention_ms: int | None
+    commands: list[Command[Any]] = field(default_factory=list, init=False)
+    records: list[Record] = field(default_factory=list, init=False)
+    n_items: int = field(default=0, init=False)
+    n_changes: int = field(default=0, init=False)
+    next_id: int = field(init=False)
+    erased_lately: Callable[[str], bool] = field(init=False)
+    _head: Head = field(init=False)
+    _names: set[tuple[str, str]] = field(default_factory=set, init=False)
+    _n_more: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.next_id = self._state.next_id
+        self.erased_lately = self._tombstones.holds
+        self._head = self._ledger.head
+
+    @property
+    def exports(self) -> int:
+        """How many times a snapshot was handed out; kept with samples that are added."""
+        return self._state.exports
+
+    def default_expiry(self) -> int | None:
+        """Return when samples expire that say nothing, in milliseconds since 1970; None for never."""
+        return None if self._retention_ms is None else self._clock.now_ms() + self._retention_ms
+
+    def accepts(self, command: Command[Any]) -> bool:
+        """Plan a command; whether it touches nothing that one of the transaction touches.
+
+        Raises
+        ------
+        OubliError, ServiceError
+            When it is refused.
+        """
+        command.plan(self._state.model, self)
+        command.encoded = b"" if command.body is None else orjson.dumps(command.body)
+        return self._names.isdisjoint(command.names)
+
+    def takes_long(self, command: Command[Any]) -> bool:
+        """Whether a planned command sets off long work in the model."""
+        if command.body is None:
+            return False
+        deletes = command.gone if isinstance(command, DeleteSamples) else ()
+        return self._state.model.takes_long(command.adds, deletes, self.n_items, LONGEST_PAUSE)
+
+    def add(self, command: Command[Any]) -> None:
+        """Take a planned command in: write its record, and its receipt."""
+        state = self._state
+        changes = int(command.body is not None)
+        command.version = state.version + self.n_changes + changes
+        notes = self._receipt_notes(command) if isinstance(command, Erasure) else b""
+        self._n_more += command.n_more
+        if command.key is not None:
+            kept = command.key.record(
+                now_ms=self._clock.steady_ms(),
+                model_version=command.version,
+                n_samples=state.model.n_samples_ + self._n_more,
+                n_new=len(command.body.ids) if isinstance(command.body, AddBody) else 0,
+                first_id=command.first_generated,
+                receipt=None if command.receipt is None else command.receipt.id,
+            )
+            notes = with_idempotency(notes, kept)
+        self._names |= command.names
+        self.n_changes += changes
+        self.n_items += command.n_items
+        self.next_id = max(self.next_id, command.next_id)
+        self.records.append(Record(state.seq + len(self.records) + 1, command.version, command.encoded, notes))
+        self.commands.append(command)
+
+    def apply(self) -> None:
+        """Change the model by what is on the disk now."""
+        apply_all(self._state.model, self.changing)
+
+    @property
+    def changing(self) -> list[Command[Any]]:
+        """The commands that change the model."""
+        return [command for command in self.commands if command.body is not None]
+
+    def answer(self) -> None:
+        """Answer all: they are on the disk and in the model."""
+        state = self._state
+        state.next_id = max(state.next_id, self.next_id)
+        n_samples = state.model.n_samples_
+        for command in self.commands:
+            command.n_samples = n_samples
+            if isinstance(command, Erasure):
+                self._note_erasure(command)
+            command.tell()
+
+    def refuse(self, error: BaseException) -> None:
+        """Answer all that they were not made."""
+        for command in self.commands:
+            command.tell(error)
+
+    def rewind(self) -> None:
+        """Have the ledger forget the entries: the journal does not have them."""
+        self._ledger.rewind(self._head)
+
+    def overwrite(self) -> None:
+        """Overwrite what was sent and is in the model by now."""
+        if self.n_items >= LARGE:
+            for command in self.commands:
+                if isinstance(command, AddSamples):
+                    command.overwrite()
+
+    def _receipt_notes(self, command: Erasure) -> bytes:
+        made = self._ledger.unlearned(
+            kind=command.kind,
+            guarantee=self._state.model.guarantee,
+            requested=len(command.targets),
+            unlearned_ids=command.gone,
+            targets=command.targets,
+            by=command.by,
+            absent=command.absent,
+            ref=command.ref,
+            model_version=command.version,
+            received_at=command.received_ms,
+            unlearned_at=self._clock.now_ms(),
+            exported=self._exported(command),
+        )
+        command.receipt, command.hashes = made.receipt, made.hashes
+        return made.notes
+
+    def _exported(self, command: Erasure) -> int:
+        """How many snapshots were handed out while one of the samples that go was held."""
+        if not self.exports or not command.gone:
+            return 0
+        store = self._state.model.samples_
+        return self.exports - min(store.origin(name) for name in command.gone)
+
+    def _note_erasure(self, command: Erasure) -> None:
+        """Note an erasure that is to be finished. Also when nothing was held: older files may hold what went before."""
+        state, now = self._state, self._clock.steady_ms()
+        if command.receipt is None:
+            return
+        state.pending[command.receipt.id] = Pending(state.seq, now, period=state.period)
+        if command.kind != "rectification":
+            self._tombstones.add(command.hashes, now)
 
 
 @dataclass(eq=False, repr=False)
@@ -194,15 +402,15 @@ class Writer:
         async with self._lock.mutation(refusable=False):
             await self.record(notes)
 
-    async def record(self, notes: Callable[[], bytes], command: Fit | Restore | None = None) -> None:
+    async def record(self, notes: Callable[[], bytes], swap: ModelSwap | None = None) -> None:
         """Write one record to the journal, in a mutation, and put another model in place.
 
         Parameters
         ----------
         notes
             Makes the entries of the ledger.
-        command
-            What is done in the same step of the loop in which the version goes up; None when no sample changes.
+        swap
+            Done in the same step of the loop in which the version goes up; None when no sample changes.
 
         Raises
         ------
@@ -210,8 +418,8 @@ class Writer:
             When it is not in the journal.
         """
         transaction, state = self._begin(), self._state
-        changes = int(command is not None)
-        body = b"" if command is None or command.body is None else orjson.dumps(command.body)
+        changes = int(swap is not None)
+        body = b"" if swap is None or swap.body is None else orjson.dumps(swap.body)
         record = Record(state.seq + 1, state.version + changes, body, notes())
         try:
             await self._append([record], reserve=True)
@@ -220,8 +428,8 @@ class Writer:
             if self._journal.failed:
                 state.halt(StopReason.DISK_FAILED)
             raise
-        if command is not None:
-            command.swap(state)
+        if swap is not None:
+            swap.swap(state)
         self._committed([record], changes)
 
     async def _append(self, records: Sequence[Record], *, reserve: bool) -> None:

@@ -45,8 +45,8 @@ async def readyz(request: Request) -> ReadyAnswer:
         raise ProblemError("not-ready", f"The server is {service.phase}.")
     if not service.state.model.is_usable:
         raise ProblemError("model-unusable")
-    stopped = service.stopped
+    stopped = service.state.stopped
     if stopped is not None and wanted == "changes":
         raise changes_stopped(stopped)
     changes: Changes = "accepted" if stopped is None else "stopped"
-    return ReadyAnswer(status="ready", model_version=service.model_version, changes=changes, reason=stopped)
+    return ReadyAnswer(status="ready", model_version=service.state.version, changes=changes, reason=stopped)

@@ -1,7 +1,5 @@
 """`GET /model`."""
 
-from dataclasses import asdict
-
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -17,7 +15,7 @@ _CHANGE = ("changes-stopped", "storage")
 @router.get("/model", summary="The model", response_model=ModelAnswer, responses=problems())
 async def describe(request: Request) -> Response:
     """Return kind, guarantee, parameters, feature schema and size of the model."""
-    return json_answer(asdict(context_of(request).service.describe()))
+    return json_answer(context_of(request).service.describe())
 
 
 @router.post("/expiry/confirm", summary="Let expiry go on", response_model=ModelAnswer, responses=problems(*_CHANGE))
@@ -29,4 +27,4 @@ async def confirm_expiry(request: Request) -> Response:
     """
     service = context_of(request).service
     await service.confirm_expiry()
-    return json_answer(asdict(service.describe()))
+    return json_answer(service.describe())

@@ -62,10 +62,10 @@ async def fit(request: Request) -> Response:
     service, sent_body = context_of(request).service, await request.body()
     kind, parameters = _read(sent_body)
     described = service.describe()
-    kind = described.kind if kind is None else kind
-    kept = described.parameters if kind == described.kind else {}
+    kind = described["kind"] if kind is None else kind
+    kept = described["parameters"] if kind == described["kind"] else {}
     # In a thread: the first look at a kind imports it, which reads files and may compile.
-    await asyncio.to_thread(check_parameters, kind, parameters, kept, service.schema)
+    await asyncio.to_thread(check_parameters, kind, parameters, kept, service.state.model.schema_)
     async with service.idempotency_keys.use(request.headers.get(KEY_HEADER), "POST /model/fit", sent_body) as key:
         return _begun(service.fit_job(kind, parameters, key))
 

@@ -174,7 +174,7 @@ async def read(request: Request) -> Response:
     chosen = one_value(parse_query(request.scope["query_string"], ("format",)), "format")
     csv = wants_csv(request, chosen)
     sample, version = context.service.get(_sample_id(request))
-    schema = context.service.schema
+    schema = context.service.state.model.schema_
     if csv:
         return csv_answer([sample], schema)
     return json_answer({**sample_content(sample, schema.names), "model_version": version})
@@ -222,7 +222,7 @@ def _list(
     page = context.service.page(
         subject=subject, after=read_cursor(cursor), limit=parse_limit(limit, DEFAULT_PAGE, most)
     )
-    return page_answer(page, context.service.schema, csv=wants_csv(request, chosen))
+    return page_answer(page, context.service.state.model.schema_, csv=wants_csv(request, chosen))
 
 
 def _ref_of(request: Request) -> str | None:

@@ -12,7 +12,7 @@ from oubli.app.http.context import context_of
 from oubli.app.http.openapi import FILE_BODY, problems
 from oubli.app.http.problems import ProblemError
 from oubli.app.http.responses import json_answer
-from oubli.app.http.schemas import Dropped, RestoreAnswer, SnapshotAnswer
+from oubli.app.http.schemas import RestoreAnswer, SnapshotAnswer
 from oubli.app.service.holders import Holders
 from oubli.app.storage.directory import storage_errors
 from oubli.app.storage.snapshots import Snapshot
@@ -119,18 +119,7 @@ async def restore(request: Request) -> Response:
         if not await upload.take(request.stream()):
             raise ProblemError("unreadable-file", "Nothing was changed: the body is empty, send the file as it is.")
         restored = await service.restore(upload.path)
-    content = RestoreAnswer(
-        model_version=restored.model_version,
-        snapshot_model_version=restored.snapshot_model_version,
-        n_samples=restored.n_samples,
-        dropped=Dropped(
-            erased=restored.dropped_erased, rectified=restored.dropped_rectified, expired=restored.dropped_expired
-        ),
-        no_longer_held=restored.no_longer_held,
-        verified=restored.verified,
-        durable=service.is_durable,
-    )
-    return json_answer(content.model_dump())
+    return json_answer({**restored, "durable": service.is_durable})
 
 
 def _answer(snapshot: Snapshot) -> SnapshotAnswer:

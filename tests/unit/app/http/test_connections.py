@@ -185,12 +185,12 @@ def test_after_the_last_request_of_a_connection_nothing_is_done(hot: bool) -> No
         connection.send(last + ADD)
         await host.settle()
         assert statuses(connection) == [b"200"]
-        assert host.service.model_version == 1
+        assert host.service.state.version == 1
         connection = host.connect()
         connection.send(MODEL.replace(b"1.1", b"1.0") + ADD)
         await host.settle()
         assert statuses(connection) == [b"200"]
-        assert host.service.model_version == 1
+        assert host.service.state.version == 1
 
     served(work, hot=hot)
 
@@ -208,7 +208,7 @@ def test_a_request_for_another_protocol_is_the_last_one(hot: bool) -> None:
             await host.settle()
             assert statuses(connection) == [b"200"] * (1 + bool(before))
             assert connection.transport.closed
-            assert host.service.model_version == 1
+            assert host.service.state.version == 1
 
     served(work, hot=hot)
 

@@ -260,7 +260,7 @@ async def observe(
             connection.transport.closed,
             [held.get(name) for name in held.ids()],
             held.next_id,
-            service.model_version,
+            service.state.version,
             sum(noted),
         )
 

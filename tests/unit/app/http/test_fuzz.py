@@ -80,7 +80,7 @@ async def play(host: Host, pieces: list[bytes]) -> Seen:
     protocol.connection_lost(None)
     host.forget(connection)
     service = host.service
-    return Seen([*map(plain, connection.answers)], closed, service.model_version, service.state.model.n_samples_)
+    return Seen([*map(plain, connection.answers)], closed, service.state.version, service.state.model.n_samples_)
 
 
 def plain(answer: Answered) -> Answered:

@@ -85,7 +85,7 @@ def test_the_kind_of_a_recovered_model_stays_and_that_is_said(tmp_path, data, ca
     capsys.readouterr()
     service = build_service(settings(tmp_path, data, n_estimators=None, model="tree"))
     assert "keeps its own model;" in capsys.readouterr().err.replace("\n", " ")
-    assert service.kind == "forest"
+    assert service.state.model.kind == "forest"
     crash(service)
 
 

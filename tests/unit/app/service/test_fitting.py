@@ -35,7 +35,7 @@ def test_changes_during_a_fit_are_in_the_fitted_model(tmp_path, held_up):
             assert (result["n_samples"], result["parameters"]["n_estimators"]) == (22, 3)
             model = service.state.model
             assert model.verify().ok
-            assert service.model_version == result["model_version"] == 43
+            assert service.state.version == result["model_version"] == 43
 
     asyncio.run(work())
 
@@ -53,7 +53,7 @@ def test_a_fit_that_is_asked_for_again_is_the_first(tmp_path, held_up):
             held_up.set()
             job = await finished(client, first)
             assert (await client.post("/model/fit", **asked)).json() == job
-            assert service.model_version == job["result"]["model_version"] == 2
+            assert service.state.version == job["result"]["model_version"] == 2
             return job
 
     before = asyncio.run(work(make_service(directory=tmp_path / "data")))
@@ -77,13 +77,13 @@ def test_a_restore_during_a_fit_wins(tmp_path, held_up):
             assert restored.status_code == 200
             for i in range(40):
                 await client.delete(f"/samples/c{i}")
-            version = service.model_version
+            version = service.state.version
             held_up.set()
             job = await finished(client, job)
             assert job["status"] == "failed"
             assert job["error"] == "SupersededError: a restore replaced the samples meanwhile: begin again"
             model = service.state.model
-            assert (service.model_version, model.n_samples_, model.n_estimators) == (version, 20, 5)
+            assert (service.state.version, model.n_samples_, model.n_estimators) == (version, 20, 5)
             assert not model.samples_.contains("n0")
             assert model.verify().ok
 

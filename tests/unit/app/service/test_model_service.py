@@ -97,7 +97,7 @@ def test_the_version_grows_by_one_with_every_change_and_only_then():
         with pytest.raises(NotHeldError):
             await service.replace(Replacement("nobody", [9, "z", True], "yes"))
         assert (await service.predict(rows(1))).model_version == 4
-        assert service.describe().model_version == service.model_version == 4
+        assert service.describe()["model_version"] == service.state.version == 4
 
     run(service, work)
 
@@ -142,8 +142,8 @@ def test_a_refused_long_mutation_changes_nothing():
             await service.add(bad)
         assert caught.value.row == 39
         assert service.state.model is before
-        assert service.model_version == 1
-        assert not service.failed
+        assert service.state.version == 1
+        assert not service.state.failed
 
     run(service, work)
     assert service.state.model.digest() == forest().digest()
@@ -257,7 +257,7 @@ def test_work_in_a_thread_ends_even_if_the_caller_is_gone():
         assert not deleting.done(), "the turn is not over before the thread is"
         gate.opened.set()
         assert (await deleting).unlearned == 1
-        assert service.model_version == 3
+        assert service.state.version == 3
 
     run(service, work)
 
@@ -341,10 +341,10 @@ def test_tags_are_resolved_in_idle_time():
     async def work() -> None:
         await service.add(new_samples(20))
         await service.delete(ids=[f"c{i}" for i in range(10)])
-        assert service.describe().lazy_tags > 0
+        assert service.describe()["lazy_tags"] > 0
         for _ in range(200):
             await asyncio.sleep(0.005)
-            if not service.describe().lazy_tags:
+            if not service.describe()["lazy_tags"]:
                 return
         pytest.fail("there are tags left")
 
@@ -365,7 +365,7 @@ def test_an_error_inside_the_model_stops_changes_but_not_predictions(tmp_path, c
     async def work() -> None:
         with pytest.raises(RuntimeError):
             await service.delete(ids=["c1"])
-        assert service.failed
+        assert service.state.failed
         for refused in (service.add(new_samples(1)), service.delete(ids=["c2"]), service.snapshot()):
             with pytest.raises(UnavailableError, match="failed"):
                 await refused

@@ -209,7 +209,7 @@ def test_another_kind_of_model_can_take_over(tmp_path, first, second):
             answer = await client.post("/predict", json={"instances": rows(2)})
             assert answer.status_code == 200
         service = recovered(tmp_path / "data")
-        assert service.kind == second
+        assert service.state.model.kind == second
         assert service.state.model.verify().ok
         service.storage.close()
 
@@ -238,7 +238,7 @@ def test_a_restore_leaves_no_trace_of_what_was_erased_since(tmp_path):
 def test_building_that_takes_long_is_done_on_a_copy(tmp_path, monkeypatch, durable):
     """What comes of it is the same as on the loop, also after a restart; what waits behind it is made in its turn."""
     # Every part that is built anew is too large.
-    monkeypatch.setattr("oubli.app.service.transaction.LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr("oubli.app.service.writer.LONGEST_PAUSE", 0.0)
     expected = tree(epsilon=0.2)
 
     async def before() -> None:
@@ -286,7 +286,7 @@ def test_what_slides_out_of_a_window_and_is_deleted_at_the_same_time(tmp_path):
                 asked.append(client.put(f"/samples/c{2 * i + 1}", json=content))
             answers = await asyncio.gather(*asked)
             assert {answer.status_code for answer in answers} <= {200, 201, 404}
-            assert not service.failed
+            assert not service.state.failed
             model = service.state.model
             assert model.verify().ok
             service.state.halt(StopReason.DISK_FAILED)

@@ -126,7 +126,7 @@ def make_backup(folder: Path, model: Any) -> Backup:
             await service.database.flush()
             entries = (await client.get("/ledger?limit=50")).json()["entries"]
             (folder / "ledger.jsonl").write_bytes(b"".join(orjson.dumps(entry) + b"\n" for entry in entries))
-            return service.model_version
+            return service.state.version
 
     asyncio.run(before())
     shutil.copytree(folder / "now", folder / "data")
@@ -169,12 +169,12 @@ def check(opened: OpenDirectory, service: ModelService, backup: Backup) -> None:
     expected = {f"c{i}" for i in range(60) if i != 9} - GONE | {"kept0"}
     assert set(model.samples_.ids()) == expected
     assert model.verify().ok
-    assert service.model_version > backup.version
+    assert service.state.version > backup.version
     entries = opened.database.entries(0, 10**6)
     check_ledger(entries)
     (entry,) = [one for one in entries if one["type"] == "restore"]
     assert {name: entry[name] for name in COUNTS} == COUNTS
-    assert (entry["at_start"], entry["model_version"]) == (True, service.model_version)
+    assert (entry["at_start"], entry["model_version"]) == (True, service.state.version)
     files = sorted(backup.data.glob("snapshot-*"))
     assert len(files) == 2
     for path in files:
@@ -194,11 +194,11 @@ def test_what_the_newer_ledger_says_is_gone_is_dropped(ledger, backup):
     with started(backup, ledger) as (opened, service):
         check(opened, service, backup)
         assert any("12 erased, 1 rectified, 1 expired" in note for note in opened.notes)
-        version = service.model_version
+        version = service.state.version
     for again in (ledger, False):
         with started(backup, again) as (opened, service):
             check(opened, service, backup)
-            assert service.model_version == version, "it was done once"
+            assert service.state.version == version, "it was done once"
             assert opened.notes == []
 
 
@@ -313,9 +313,9 @@ def test_once_the_newer_ledger_is_taken_in_it_is_not_needed_again(made, tmp_path
 
 def test_the_same_ledger_changes_nothing(backup):
     with started(backup, ledger=True) as (_, service):
-        version = service.model_version
+        version = service.state.version
     with started(backup, ledger=True) as (opened, service):
-        assert (service.model_version, opened.notes) == (version, [])
+        assert (service.state.version, opened.notes) == (version, [])
 
 
 @pytest.mark.parametrize("accept", [False, True])

@@ -110,7 +110,7 @@ def test_nothing_is_in_the_model_before_it_is_on_the_disk(service):
     write = appends._append
 
     def watched(records: Sequence[Record], *, reserve: bool = False) -> None:
-        seen.append(service.state.model.samples_.contains("n0") or service.model_version != 1)
+        seen.append(service.state.model.samples_.contains("n0") or service.state.version != 1)
         write(records, reserve=reserve)
 
     appends._append = watched
@@ -136,7 +136,7 @@ def test_on_a_full_disk_additions_are_refused_and_deletions_made(service):
             await deleting  # the reserve was used up as well
         assert appends.reserved == [False, True]
         assert service.ledger.head == head, "entries that were not written never were"
-        assert not service.failed
+        assert not service.state.failed
         assert service.state.model.digest() == forest().digest()
         appends.refusals = [JournalFullError("full")]
         receipt = await service.delete(ids=["c1"])
@@ -161,7 +161,7 @@ def test_after_a_failed_flush_nothing_changes_and_predictions_go_on(service):
         for each in waiting:
             with pytest.raises(UnavailableError, match="failed"):
                 await each
-        assert service.failed
+        assert service.state.failed
         with pytest.raises(UnavailableError, match="failed"):
             await service.delete(ids=["c2"])
         assert len(appends.batches) == 1, "a flush that failed is not tried again"
@@ -181,7 +181,7 @@ def test_a_long_change_that_is_refused_leaves_the_model_as_it_was(service, error
         with pytest.raises((StorageError, UnavailableError)):
             await service.add(new_samples(40))
         assert service.state.model.digest() == forest().digest()
-        assert service.model_version == 1
+        assert service.state.version == 1
 
     run(service, work)
 
@@ -239,7 +239,7 @@ def test_a_mistake_in_one_answer_keeps_no_other_from_its_own(service):
         def broken(error: Any) -> None:
             raise RuntimeError("SECRET")
 
-        assert service.submit(AddSamples(new_samples(1, "a")), broken)
+        assert service.writer.submit(AddSamples(new_samples(1, "a")), broken)
         assert (await asyncio.wait_for(service.add(new_samples(1, "b")), 10)).n_new == 1
         assert service.state.model.samples_.contains("a0")
 
@@ -253,7 +253,7 @@ def test_a_mistake_in_the_journal_is_told_and_stops_changes(service):
         appends.refusals = [ValueError("SECRET")]
         with pytest.raises(ValueError, match="SECRET"):
             await asyncio.wait_for(service.delete(ids=["c1"]), 10)
-        assert service.failed
+        assert service.state.failed
         assert service.state.model.samples_.contains("c1")
 
     run(service, work)

@@ -49,8 +49,12 @@ class Service:
         await self.go_on.wait()
         return {"ok": True}
 
+    @property
+    def state(self) -> Any:
+        return SimpleNamespace(model=SimpleNamespace(schema_=self.schema))
+
     def describe(self) -> Any:
-        return SimpleNamespace(kind="forest", parameters={"n_estimators": 5, "random_state": 0})
+        return {"kind": "forest", "parameters": {"n_estimators": 5, "random_state": 0}}
 
     def verify_job(self) -> Job:
         return self.jobs.start("verify", self.work)

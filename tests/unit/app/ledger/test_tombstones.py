@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from oubli.app.service.transaction import Tombstones
+from oubli.app.ledger.ledger import Tombstones
 
 
 def make(period: int, now: list[int], erased=()):
