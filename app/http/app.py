@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,10 +15,13 @@ from starlette.exceptions import HTTPException
 
 from oubli.app.access.keys import AccessKeys
 from oubli.app.errors import JournalError, ServiceError
+from oubli.app.http.access_log import log_access
 from oubli.app.http.auth import AccessRules, known_hosts
 from oubli.app.http.context import Context
 from oubli.app.http.fastpath import FastPath
+from oubli.app.http.metrics import RequestMetrics
 from oubli.app.http.middleware import Middleware
+from oubli.app.http.observer import all_of
 from oubli.app.http.parsing import Reader
 from oubli.app.http.problems import ProblemError, to_problem
 from oubli.app.http.routes import (
@@ -27,6 +31,7 @@ from oubli.app.http.routes import (
     influence,
     jobs,
     ledger,
+    metrics,
     model,
     model_jobs,
     predict,
@@ -38,6 +43,7 @@ from oubli.core.errors import OubliError
 
 if TYPE_CHECKING:
     from oubli.app.http.observer import Observer
+    from oubli.app.http.telemetry import Tracing
     from oubli.app.service.model_service import ModelService
     from oubli.app.settings import Settings
 
@@ -50,6 +56,7 @@ prediction when they are answered. What was deleted is gone from all files soon 
 """
 # Spans and log records of FastAPI's telemetry hold paths and exception texts, and paths hold ids.
 _TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False, "operation_spans": False}
+_ROUTES = (predict, influence, samples, erasures, ledger, snapshots, model, model_jobs, jobs, health, metrics, docs)
 _STATUS_KINDS = {404: "no-such-route"}
 
 
@@ -63,14 +70,21 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
     service
         Used by this application alone.
     observer
-        Told of each request that was answered; None: nobody.
+        Told of each request that was answered, besides metrics, access log and traces; None: nobody.
     """
+    tracing: Tracing | None = None
+    if settings.traces_endpoint is not None:
+        from oubli.app.http.telemetry import trace_to
+
+        tracing = trace_to(settings.traces_endpoint)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         service.start()
         yield
         await service.stop()
+        if tracing is not None:
+            await asyncio.to_thread(tracing.close)
 
     app = FastAPI(
         title="Oubli",
@@ -85,7 +99,7 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
     new_reader = partial(
         Reader, max_rows=settings.max_rows, max_depth=settings.max_json_depth, now_ms=lambda: service.clock.now_ms()
     )
-    context = Context(service, new_reader)
+    context = Context(service, new_reader, RequestMetrics())
     rules = AccessRules(
         allowed_hosts=known_hosts(settings.host, settings.allowed_hosts),
         api_key=settings.read_api_key(),
@@ -95,14 +109,16 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
         allowed_origins=settings.allowed_origins,
     )
     app.state.context = context
-    app.state.fast_path = FastPath(context, rules, observer)
-    for routes in (predict, influence, samples, erasures, ledger, snapshots, model, model_jobs, jobs, health, docs):
+    observers = (context.metrics.observe, log_access if settings.access_log else None, tracing, observer)
+    everyone = all_of([one for one in observers if one is not None])
+    app.state.fast_path = FastPath(context, rules, everyone)
+    for routes in _ROUTES:
         app.include_router(routes.router)
     for kind in (ProblemError, ServiceError, OubliError, JournalError):
         app.add_exception_handler(kind, _answer)
     app.add_exception_handler(HTTPException, _answer_http)
     app.add_exception_handler(RequestValidationError, _answer_validation)
-    app.add_middleware(Middleware, idle=service.idle, rules=rules, observer=observer)
+    app.add_middleware(Middleware, idle=service.idle, rules=rules, observer=everyone)
     return app
 
 

@@ -1,4 +1,4 @@
-"""The outermost layer of the application, as plain ASGI: checks access, counts the bytes of a body, catches what falls.
+"""The outermost layer of the application, as plain ASGI: checks access, counts bytes, names requests, catches errors.
 
 The last line behind the routes: an exception that nobody expected becomes a 500 here, and its text goes nowhere,
 because it could hold what was submitted. The log gets its type and the place in the code.
@@ -9,8 +9,10 @@ import time
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from oubli.app import logs
 from oubli.app.http.auth import AccessRules, body_too_large, first_values
-from oubli.app.http.observer import NOT_ANSWERED, UNKNOWN_ROUTE, Observer
+from oubli.app.http.correlation import REQUEST_ID, correlation_of, new_request_id
+from oubli.app.http.observer import METHODS, NOT_ANSWERED, OTHER_METHOD, UNKNOWN_ROUTE, Observer
 from oubli.app.http.problems import ProblemError, report_mistake
 from oubli.app.service.background import IdleResolver
 
@@ -29,12 +31,10 @@ class Middleware:
     rules
         Say which requests may pass.
     observer
-        Told of each request that was answered; None: nobody.
+        Told of each request that was answered.
     """
 
-    def __init__(
-        self, app: ASGIApp, *, idle: IdleResolver, rules: AccessRules, observer: Observer | None = None
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, idle: IdleResolver, rules: AccessRules, observer: Observer) -> None:
         self._app = app
         self._idle = idle
         self._rules = rules
@@ -47,11 +47,16 @@ class Middleware:
             return
         started = time.perf_counter()
         status = 0
+        correlation = correlation_of(scope["headers"])
+        request_id = correlation.request_id or new_request_id()
+        # Log lines of this request have it, and those of what it begins in the background.
+        logs.request_id.set(request_id.decode("ascii"))
 
         async def watch(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                message = {**message, "headers": [*message.get("headers", ()), (REQUEST_ID, request_id)]}
             await send(message)
 
         # Whoever watches a job asks nothing of the model, for as long as the job takes.
@@ -71,9 +76,10 @@ class Middleware:
         finally:
             if is_asking:
                 self._idle.request_ends()
-            if self._observer is not None:
-                route = getattr(scope.get("route"), "path_format", UNKNOWN_ROUTE)
-                self._observer(scope["method"], route, status or NOT_ANSWERED, time.perf_counter() - started)
+            method = scope["method"] if scope["method"] in METHODS else OTHER_METHOD
+            route = getattr(scope.get("route"), "path_format", UNKNOWN_ROUTE)
+            seconds = time.perf_counter() - started
+            self._observer(method, route, status or NOT_ANSWERED, seconds, request_id, correlation)
 
 
 def _limited(receive: Receive, limit: int) -> Receive:

@@ -1,4 +1,4 @@
-"""Run the application under uvicorn: one process, one event loop, no access log.
+"""Run the application under uvicorn: one process, one event loop.
 
 On SIGTERM or Ctrl-C the server is not ready at once, goes on answering for a moment in which load balancers can see
 that, closes its sockets, answers what is in flight, and writes a snapshot; then the process ends with exit code 0. A
@@ -11,7 +11,7 @@ import logging
 import signal
 import socket
 import sys
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -19,9 +19,9 @@ import uvicorn
 from oubli.app.errors import StartError
 from oubli.app.http.app import create_app
 from oubli.app.http.connections import ConnectionLimits, Connections, parse_networks
-from oubli.app.http.problems import place_of
 from oubli.app.http.protocol import protocol_for
 from oubli.app.http.sockets import bind
+from oubli.app.logs import place_of
 from oubli.app.service.model_service import ModelService
 from oubli.app.settings import Settings
 from oubli.app.storage.descriptors import connections_allowed
@@ -52,6 +52,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Open the sockets."""
         self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(_log_mistake)
         await super().startup(sockets)
         for listening in sockets or []:
             host, port = listening.getsockname()[:2]
@@ -89,7 +90,6 @@ def run(settings: Settings, service: ModelService, sockets: list[socket.socket] 
     """
     if sockets is None:
         sockets = bind(settings.host, settings.port)
-    configure_logging()
     app = create_app(settings, service)
     config = server_config(app, protocol_for(app.state.fast_path, _connections(settings)))
     # Threads write snapshots meanwhile: the loop must not wait five milliseconds for its turn at the interpreter.
@@ -101,6 +101,12 @@ def run(settings: Settings, service: ModelService, sockets: list[socket.socket] 
     if service.stop_error is not None:
         raise StartError(service.stop_error)
     log.info("stopped")
+
+
+def _log_mistake(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what fell out of a callback; asyncio's own line shows its arguments, which could hold what was submitted."""
+    error = context.get("exception")
+    log.error("a callback failed: %s", "no exception" if error is None else place_of(error))
 
 
 def server_config(app: Any, protocol: Any = "auto") -> uvicorn.Config:
@@ -132,24 +138,3 @@ def _connections(settings: Settings) -> Connections:
             idle_seconds=settings.idle_timeout,
         )
     )
-
-
-class SparingFormatter(logging.Formatter):
-    """Formats exceptions as type and place: their text and their traceback could hold what was submitted."""
-
-    def formatException(  # noqa: N802 - logging's name
-        self, ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
-    ) -> str:
-        """Return one line for an exception."""
-        return place_of(ei[1]) if ei[1] is not None else ""
-
-
-def configure_logging() -> None:
-    """Send what the server and uvicorn have to say to stderr."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(SparingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    for name, level in (("oubli", logging.INFO), ("uvicorn", logging.WARNING), ("asyncio", logging.WARNING)):
-        logger = logging.getLogger(name)
-        logger.handlers[:] = [handler]
-        logger.setLevel(level)
-        logger.propagate = False

@@ -51,6 +51,11 @@ class Storage:
         """The newest snapshot; raises `NoSnapshotError` when there is none, `EphemeralError` when there never is."""
         return self._store().newest
 
+    @property
+    def newest_or_none(self) -> Snapshot | None:
+        """The newest snapshot; None when there is none."""
+        return None if self._snapshots is None else self._snapshots.newest_or_none
+
     def is_current(self, seq: int) -> bool:
         """Whether the newest snapshot has taken in all records of the journal."""
         return self._snapshots is None or self._snapshots.newest_seq() == seq

@@ -9,8 +9,9 @@ from starlette.testclient import TestClient
 
 from oubli.app.access.keys import AccessKeys
 from oubli.app.http.auth import AccessRules, known_hosts
+from oubli.app.http.metrics import RequestMetrics
 from oubli.app.http.middleware import Middleware
-from oubli.app.http.problems import place_of
+from oubli.app.logs import place_of
 from tests.unit.app.http.connections import hosting, request
 from tests.unit.app.support import JSON, make_service, samples, served
 
@@ -280,6 +281,7 @@ def _guarded(inner) -> TestClient:
             max_snapshot_bytes=10,
             access_keys=AccessKeys(None),
         ),
+        observer=RequestMetrics().observe,
     )
     return TestClient(guards, base_url="http://127.0.0.1")
 
