@@ -31,6 +31,7 @@ ROUTES = {
     "/expiry/confirm": {"post"},
     "/healthz": {"get"},
     "/readyz": {"get"},
+    "/metrics": {"get"},
 }
 
 
