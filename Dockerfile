@@ -1,12 +1,17 @@
 # syntax=docker/dockerfile:1
 
+# A tag can be moved to another image. For builds that are the same next year, name the digest of the image as well:
+#   docker buildx imagetools inspect python:3.13-slim-bookworm        shows it
+#   docker build --build-arg BASE_IMAGE=python:3.13-slim-bookworm@sha256:... .
+ARG BASE_IMAGE=python:3.13-slim-bookworm
+
 # --- build: the environment and the compiled kernels
-FROM python:3.13-slim-bookworm AS build
+FROM ${BASE_IMAGE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
 COPY requirements.lock ./
 RUN python -m venv /opt/oubli/venv \
- && /opt/oubli/venv/bin/pip install --requirement requirements.lock
+ && /opt/oubli/venv/bin/pip install --require-hashes --requirement requirements.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY core core
 COPY app app
@@ -16,10 +21,10 @@ RUN /opt/oubli/venv/bin/pip install --no-deps --no-build-isolation . \
  && find /opt/oubli/venv -path '*/site-packages/oubli/core/*' -name '*.py' -exec touch -d '2020-01-01 00:00:00 UTC' {} + \
  && NUMBA_CACHE_DIR=/opt/oubli/kernels /opt/oubli/venv/bin/oubli warm-up
 COPY docker/entrypoint.sh docker/healthcheck.py /opt/oubli/docker/
-COPY examples /opt/oubli/examples
+COPY examples/README.md examples/adult.csv.gz /opt/oubli/examples/
 
 # --- run: no compiler, no package index, no root
-FROM python:3.13-slim-bookworm
+FROM ${BASE_IMAGE}
 LABEL org.opencontainers.image.title="Oubli" \
       org.opencontainers.image.description="A model server that learns and forgets single samples, exactly" \
       org.opencontainers.image.licenses="Apache-2.0"

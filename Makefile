@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint bench docs lock clean
+.PHONY: help run test test-long test-pythons lint bench docs dist sbom lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -22,6 +22,9 @@ test: lint  ## ruff, mypy and the test suite
 test-long: $(VENV)/.installed-dev  ## the long tests (ARGS="--rotate --part 1/2 --seconds 1800" runs a share of them)
 	$(BIN)/python -m pytest -m long -x --timeout 3600 $(ARGS)
 
+test-pythons: $(VENV)/.installed-dev  ## the fast tests on each Python from 3.11 to 3.14 that is found (ARGS="3.12 3.14" names some)
+	$(BIN)/python -m tests.pythons $(ARGS)
+
 lint: $(VENV)/.installed-dev  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -34,9 +37,22 @@ docs: $(VENV)/.installed-dev  ## write the generated parts of docs/ anew and bui
 	$(BIN)/python docs/scripts/figures.py
 	$(BIN)/mkdocs build --strict $(ARGS)
 
-# Exact versions, without the address of any package index. Run with Python 3.11, the oldest that is supported.
-COMPILE := $(BIN)/pip-compile --quiet --strip-extras --no-header --no-annotate --no-emit-options \
-             --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+dist: $(VENV)/.installed-dev  ## build the wheel and the source distribution into dist/ and check them
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/twine check --strict dist/*
+
+sbom: $(VENV)/.installed-dev  ## write a bill of materials of an installation, in CycloneDX's form, into build/sbom.json
+	rm -rf build/installation
+	$(PYTHON) -m venv --without-pip build/installation
+	$(PIP) --python build/installation install --quiet --require-hashes --requirement requirements.lock
+	$(PIP) --python build/installation install --quiet --no-deps --no-build-isolation .
+	$(BIN)/cyclonedx-py environment build/installation --pyproject pyproject.toml --output-reproducible --output-file build/sbom.json
+
+# Exact versions with the hashes of all files of a release, without the address of any package index. Run with Python 3.11,
+# the oldest that is supported.
+COMPILE := $(BIN)/pip-compile --quiet --strip-extras --no-header --no-annotate --no-emit-options --generate-hashes \
+             --allow-unsafe --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 lock: $(VENV)/.installed-dev  ## write the lock files anew from pyproject.toml
 	$(COMPILE) --upgrade --build-deps-for=editable --output-file requirements.lock pyproject.toml
 	$(COMPILE) --upgrade --extra dev --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml
@@ -51,16 +67,16 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Oubli needs Python 3.11 or newer: install it, or name it with PYTHON=/path/to/python" >&2; exit 1; }
 	@echo "Creating the environment in $(VENV) with $(PYTHON) (once) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PIP) install --quiet --requirement requirements.lock
+	@$(PIP) install --quiet --require-hashes --requirement requirements.lock
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.installed-dev: requirements-dev.lock $(VENV)/.installed
 	@echo "Adding the tools for development ..."
-	@$(PIP) install --quiet --requirement requirements-dev.lock
+	@$(PIP) install --quiet --require-hashes --requirement requirements-dev.lock
 	@touch $@
 
 $(VENV)/.installed-benchmarks: requirements-benchmarks.lock $(VENV)/.installed-dev
 	@echo "Adding what the benchmarks compare with ..."
-	@$(PIP) install --quiet --requirement requirements-benchmarks.lock
+	@$(PIP) install --quiet --require-hashes --requirement requirements-benchmarks.lock
 	@touch $@

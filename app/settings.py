@@ -18,10 +18,10 @@ import tomllib
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, create_model, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, create_model, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -31,7 +31,7 @@ from pydantic_settings import (
 )
 
 from oubli.app.access.key_file import FILE_NAME, KeyFileError, now_ms, read_keys
-from oubli.app.access.origins import parse_origin
+from oubli.app.access.origins import ANY_ORIGIN, parse_origin
 from oubli.app.errors import StartError
 from oubli.app.logs import LogFormat, LogLevel
 from oubli.core.parameters import Parameter
@@ -47,64 +47,6 @@ TABLES = {kind: tuple(one for one in parameters_of(kind) if one.is_setting) for 
 """What can be set of each kind of model."""
 _NAMED = {one.name: one for table in reversed(TABLES.values()) for one in reversed(table)}
 MODEL_PARAMETERS = tuple(dict.fromkeys(one.name for table in TABLES.values() for one in table))
-
-GROUPS: dict[str, tuple[str, ...]] = {
-    "Settings file": ("config",),
-    "Data": (
-        "data",
-        "target",
-        "id_column",
-        "subject_column",
-        "drop",
-        "categorical",
-        "schema_file",
-        "task",
-        "delimiter",
-        "max_data_bytes",
-    ),
-    "Model": ("model", *MODEL_PARAMETERS),
-    "Storage": (
-        "data_dir",
-        "ephemeral",
-        "snapshot_mutations",
-        "snapshot_bytes",
-        "snapshot_age",
-        "scrub_mutations",
-        "scrub_age",
-        "ledger",
-        "accept_missing_erasures",
-        "accept_missing_keys",
-    ),
-    "Erasure": ("erasure_deadline", "readd_grace", "retention", "max_expiry_share", "key_dir", "core_dumps"),
-    "Network": (
-        "host",
-        "port",
-        "api_key_file",
-        "allow_anonymous",
-        "allowed_hosts",
-        "allowed_origins",
-        "trusted_proxies",
-        "workers",
-    ),
-    "Monitoring": ("log_format", "log_level", "access_log", "traces_endpoint"),
-    "Limits": (
-        "max_body_bytes",
-        "max_snapshot_bytes",
-        "upload_pause",
-        "upload_deadline",
-        "max_rows",
-        "max_queue",
-        "max_connections",
-        "max_connections_per_address",
-        "head_timeout",
-        "body_timeout",
-        "idle_timeout",
-        "max_json_depth",
-        "page_size_max",
-        "idle_resolve",
-    ),
-}
-"""Every setting once, in the order of the command line's help and of the reference."""
 
 Names = Annotated[tuple[str, ...], NoDecode]
 """A tuple of texts; in a variable it is written with commas, or as a JSON list when a text holds a comma."""
@@ -174,6 +116,8 @@ class Settings(_ModelSettings):
         use_attribute_docstrings=True,
         env_parse_none_str="",
     )
+
+    _flags: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     config: Path | None = None
     """TOML file with settings; without it `oubli.toml` in the working directory is read if it is there."""
@@ -251,8 +195,15 @@ class Settings(_ModelSettings):
     """Further host names that requests may carry in `Host`, besides loopback names and `host`; `*` allows any."""
     allowed_origins: Names = ()
     """Further origins of web pages that may change the model, such as `https://oubli.example` behind a TLS proxy."""
+    cors_origins: Names = ()
+    """Origins of web pages that may send requests and read the answers, such as `https://app.example`; `*` for any."""
     trusted_proxies: Names = ()
-    """Addresses or networks of proxies in front of the server: `max_connections_per_address` is not for them."""
+    """Addresses or networks of proxies in front of the server: they have no `max_connections_per_address`, and their
+    `X-Forwarded-Proto` says whether a client used TLS."""
+    tls_cert_file: Path | None = None
+    """PEM file with the certificate chain of the server, for TLS; it is read again on SIGHUP."""
+    tls_key_file: Path | None = None
+    """PEM file with the key to the certificate, without a passphrase."""
     workers: int = 1
     """Always 1: one process serves one model."""
 
@@ -296,6 +247,10 @@ class Settings(_ModelSettings):
     idle_resolve: bool = True
     """Rebuild stale parts of trees while nothing else is to do, so that no later request waits for it."""
 
+    def __init__(self, **flags: Any) -> None:
+        super().__init__(**flags)
+        self._flags = flags
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -310,7 +265,9 @@ class Settings(_ModelSettings):
         from_file = InitSettingsSource(settings_cls, _read_toml(_config_path(flags)))
         return init_settings, env_settings, from_file
 
-    @field_validator("drop", "categorical", "allowed_hosts", "allowed_origins", "trusted_proxies", mode="before")
+    @field_validator(
+        "drop", "categorical", "allowed_hosts", "allowed_origins", "cors_origins", "trusted_proxies", mode="before"
+    )
     @classmethod
     def _split_names(cls, value: object) -> object:
         if not isinstance(value, str):
@@ -344,9 +301,11 @@ class Settings(_ModelSettings):
                 continue
         return value
 
-    @field_validator("allowed_origins")
+    @field_validator("allowed_origins", "cors_origins")
     @classmethod
-    def _whole_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _whole_origins(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if info.field_name == "cors_origins" and value == (ANY_ORIGIN,):
+            return value
         if any(parse_origin(name) is None for name in value):
             raise ValueError("must be origins, scheme and host and perhaps a port: https://oubli.example")
         return value
@@ -392,7 +351,35 @@ class Settings(_ModelSettings):
             raise ValueError("target, id_column and subject_column must be different columns")
         if set(self.drop) & (set(roles) | set(self.categorical)):
             raise ValueError("a column to drop is also the target, the ids, the subjects or categorical: choose one")
+        if (self.tls_cert_file is None) != (self.tls_key_file is None):
+            raise ValueError("tls_cert_file and tls_key_file belong together: set both, or neither")
         return self
+
+    def read_again(self) -> Self:
+        """Read all sources again, with the flags of this run.
+
+        Raises
+        ------
+        SettingsError
+            As `load_settings` does.
+        """
+        return cast("Self", load_settings(**self._flags))
+
+    def sources(self) -> dict[str, str]:
+        """Return where each setting comes from: a flag, a variable, the settings file, or its default."""
+        variables = {name.lower(): name for name in os.environ if name.upper().startswith(ENV_PREFIX)}
+        path = _config_path(self._flags)
+        in_file = _read_toml(path)
+        found = {}
+        for name in type(self).model_fields:
+            variable = variables.get(f"{ENV_PREFIX}{name}".lower())
+            if name in self._flags:
+                found[name] = f"flag {flag_name(name)}"
+            elif variable is not None:
+                found[name] = f"variable {variable}"
+            else:
+                found[name] = f"file {path}" if name in in_file else "default"
+        return found
 
     @property
     def is_loopback(self) -> bool:
@@ -455,6 +442,11 @@ class Settings(_ModelSettings):
                 "keys create`, or set api_key_file (--api-key-file, OUBLI_API_KEY_FILE), or allow_anonymous "
                 "(--allow-anonymous) where a proxy or a private network already decides who may connect."
             )
+        if ANY_ORIGIN in self.cors_origins and self.api_key_file is None and not self._has_live_key():
+            raise SettingsError(
+                "cors_origins is `*` and no key is asked for, so every web page could change the model: make a key "
+                "with `oubli keys create`, set api_key_file, or name the origins"
+            )
         self.read_api_key()
 
     @property
@@ -497,6 +489,31 @@ class Settings(_ModelSettings):
         return key
 
 
+_FIRST_OF_GROUP = {
+    "config": "Settings file",
+    "data": "Data",
+    "data_dir": "Storage",
+    "erasure_deadline": "Erasure",
+    "host": "Network",
+    "log_format": "Monitoring",
+    "max_body_bytes": "Limits",
+}
+
+
+def _grouped() -> dict[str, tuple[str, ...]]:
+    groups: dict[str, tuple[str, ...]] = {}
+    group = "Model"  # the model's settings are those of the base class, which come first
+    for name in Settings.model_fields:
+        group = _FIRST_OF_GROUP.get(name, group)
+        groups[group] = (*groups.get(group, ()), name)
+    first = ("Settings file", "Data")
+    return {name: groups[name] for name in (*first, *(name for name in groups if name not in first))}
+
+
+GROUPS = _grouped()
+"""Every setting once, in the order of the command line's help and of the reference."""
+
+
 def load_settings(**flags: Any) -> Settings:
     """Read the settings from the flags given, the environment and the TOML file.
 
@@ -526,8 +543,11 @@ def _is_importable(module: str) -> bool:
 
 
 def flag_name(field: str) -> str:
-    """Return the flag of a setting: the four columns and files of the first command are short."""
-    short = {"id_column": "id", "subject_column": "subject", "schema_file": "schema"}
+    """Return the flag of a setting: some are shorter than its name, or name one of several values."""
+    short = {
+        "id_column": "id", "subject_column": "subject", "schema_file": "schema", "cors_origins": "cors-origin",
+        "trusted_proxies": "trusted-proxy",
+    }  # fmt: skip
     return "--" + short.get(field, field).replace("_", "-")
 
 

@@ -237,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(__doc__, list(QUESTIONS), arguments, add_options)
     missing = [peer.name for peer in PEERS if not peer.is_installed]
     if missing:
-        print(f"not installed, and not compared with: {', '.join(missing)} (pip install 'oubli[benchmarks]')")
+        print(f"not installed, and not compared with: {', '.join(missing)} (pip install 'oubli-server[benchmarks]')")
     sizes = QUICK if options.quick else FULL
     sizes = replace(sizes, rounds=options.repeats or sizes.rounds, budget=options.budget or sizes.budget)
     kinds = [KINDS[name] for name in options.kinds]

@@ -36,7 +36,7 @@ NAMES = {
     "build": ("oubli.app.service.build", "app.bootstrap"),
     "settings": ("oubli.app.settings", "app.settings"),
     "create_app": ("oubli.app.http.app", "app.main"),
-    "server": ("oubli.app.http.server", "app.server"),
+    "server_config": ("oubli.app.http.uvicorn_config", "oubli.app.http.server", "app.server"),
     "protocol": ("oubli.app.http.protocol", "app.protocol"),
     "connections": ("oubli.app.http.connections", "app.connections"),
 }
@@ -150,10 +150,10 @@ def traces(recorder: Recorder, directory: Path) -> dict[str, Trace]:
     app = found("create_app").create_app(settings, service)
     fast_path = getattr(app.state, "fast_path", None) or app.state.hot
     protocol = found("protocol").protocol_for(fast_path, found("connections").Connections())
-    server_module = found("server")
+    config_module = found("server_config")
     import uvicorn
 
-    server = uvicorn.Server(server_module.server_config(app, protocol))
+    server = uvicorn.Server(config_module.server_config(app, protocol))
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     threading.setprofile(recorder)

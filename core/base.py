@@ -6,18 +6,20 @@ imported it.
 
 import inspect
 import warnings
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from oubli.core.errors import InputError, NotFittedError, for_scikit_learn
 
 if TYPE_CHECKING:
     from oubli.core.data.schema import Schema
+    from oubli.core.samples.store import SampleStore
 
 
 class Estimator:
     """Parameters and tags by scikit-learn's conventions."""
 
     schema_: "Schema"
+    samples_: "SampleStore"
     _estimator_type: str
 
     def _keep(self, arguments: dict[str, Any]) -> None:
@@ -66,15 +68,26 @@ class Estimator:
         return hasattr(self, "schema_")
 
     def check_is_fitted(self) -> None:
-        """NotFittedError when there is no model."""
-        if not self.__sklearn_is_fitted__():
-            self._refuse_unfitted()
+        """Check that there is a model, and that no change of it was broken off.
 
-    def _refuse_unfitted(self) -> NoReturn:
-        raise for_scikit_learn(NotFittedError)(
-            f"This {type(self).__name__} instance is not fitted yet: call 'fit' with samples, or "
-            "'start' with a schema, before using it"
-        )
+        Raises
+        ------
+        NotFittedError, UnusableModelError
+        """
+        try:
+            changes = self.samples_.changes
+        except AttributeError:
+            raise for_scikit_learn(NotFittedError)(
+                f"This {type(self).__name__} instance is not fitted yet: call 'fit' with samples, or "
+                "'start' with a schema, before using it"
+            ) from None
+        if changes.depth:
+            changes.refuse()
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether there is a model that can be used: fitted, and no change of it was broken off halfway."""
+        return self.__sklearn_is_fitted__() and not self.samples_.changes.depth
 
     def _check_names(self, X: Any) -> None:
         """Warn, as scikit-learn does, when only one of X and the schema has names for its columns.

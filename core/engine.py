@@ -224,13 +224,6 @@ class Engine(ABC):
             When the arrays are not sound trees of these samples, saying what is wrong.
         """
 
-    @classmethod
-    def from_arrays(cls, settings: Any, *rest: Any) -> Self:
-        """Make an engine by `take_over`, whose arguments come last."""
-        engine = cls(settings, *rest[:-3])
-        engine.take_over(*rest[-3:])
-        return engine
-
     @staticmethod
     @abstractmethod
     def bytes_asked(settings: Any, shape: Shape, arrays: Arrays) -> int:

@@ -220,3 +220,15 @@ def _both(kind: type[Any], theirs: type[Any]) -> type[Any]:
 
 def _again(kind: type[Any], args: tuple[Any, ...]) -> Any:
     return for_scikit_learn(kind)(*args)
+
+
+def expect(condition: Any, what: str) -> None:
+    """ValueError unless something holds."""
+    if not condition:
+        raise ValueError(what)
+
+
+def ensure(condition: Any, rule: str) -> None:
+    """AssertionError unless an invariant holds."""
+    if not condition:
+        raise AssertionError(rule)

@@ -219,25 +219,6 @@ class Keepable(Estimator, ABC):
 
     # -- all or nothing --------------------------------------------------------------------------
 
-    def check_is_fitted(self) -> None:
-        """Check that there is a model, and that no change of it was broken off.
-
-        Raises
-        ------
-        NotFittedError, UnusableModelError
-        """
-        try:
-            changes = self.samples_.changes
-        except AttributeError:
-            self._refuse_unfitted()
-        if changes.depth:
-            changes.refuse()
-
-    @property
-    def is_usable(self) -> bool:
-        """Whether there is a model that can be used: fitted, and no change of it was broken off halfway."""
-        return self.__sklearn_is_fitted__() and not self.samples_.changes.depth
-
     def _beside(self) -> Self:
         """An unfitted estimator with the same parameters, to be fitted and then taken over (`_become`)."""
         other: Self = object.__new__(type(self))
@@ -360,11 +341,6 @@ class Keepable(Estimator, ABC):
         if not isinstance(model, cls):
             raise FileError(f"the file holds a {type(model).__name__}: use its `load`, or `oubli.load`")
         return model
-
-    @classmethod
-    def from_parts(cls, document: dict[str, Any], arrays: Arrays, *, with_trees: bool = True) -> Self:
-        """Put a model together from what `to_parts` returned, checked; without `with_trees` they are grown anew."""
-        return cls.read_parts(document, arrays, regrow="" if with_trees else persistence.ASKED_FOR)[0]
 
     @classmethod
     def read_parts(

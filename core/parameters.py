@@ -98,7 +98,7 @@ class Parameter:
 
 
 def check_parameters(table: Sequence[Parameter], values: Mapping[str, Any], task: str = "") -> dict[str, Any]:
-    """Check the constructor's parameters and return them by name, numbers as Python's own.
+    """Check the constructor's parameters and return them by name, numbers as Python's own; `seed` for `random_state`.
 
     Raises
     ------
@@ -107,7 +107,19 @@ def check_parameters(table: Sequence[Parameter], values: Mapping[str, Any], task
     """
     for parameter in table:
         parameter.of(task).check(values[parameter.name])
-    return {one.name: one.read(values[one.name]) for one in table}
+    read = {one.name: one.read(values[one.name]) for one in table}
+    seed = draw_seed(read.pop("random_state"))
+    return {**read, "seed": seed}
+
+
+def whole(name: str, default: int | None, text: str, low: int, limit: float | None = None, **others: Any) -> Parameter:
+    """A parameter that is an integer."""
+    return Parameter(name, int, default, text, low=low, limit=limit, **others)
+
+
+def share(name: str, default: float | None, text: str, opens: str = "", **others: Any) -> Parameter:
+    """A parameter that is a number from 0 to 1."""
+    return Parameter(name, float, default, text, **{"low": 0, "high": 1, "opens": opens, **others})
 
 
 def random_state(text: str) -> Parameter:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 from threading import Thread
@@ -194,28 +194,28 @@ def read(path: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
         When it is unreadable, truncated, altered, foreign or of a newer format.
     """
     metadata, document, arrays = _read(path)
-    _Check(metadata, arrays).require()
+    _begin_check(metadata, arrays)()
     return document, arrays
 
 
-class _Check:
-    """The comparison of arrays with their checksum, in a thread: meanwhile something can be made of them."""
+def _begin_check(metadata: Mapping[str, str], arrays: Arrays) -> Callable[[], None]:
+    """Compare arrays with their checksum in a thread: meanwhile something can be made of them.
 
-    def __init__(self, metadata: Mapping[str, str], arrays: Arrays) -> None:
-        self._metadata = metadata
-        self._arrays = arrays
-        self._holds = False
-        self._thread = Thread(target=self._compare, daemon=True)
-        self._thread.start()
+    Returns what waits for the end of that, and raises FileError when the checksum does not hold.
+    """
+    holds: list[bool] = []
 
-    def _compare(self) -> None:
-        self._holds = _checksum(self._metadata["document"], self._arrays) == self._metadata.get("sha256")
+    def compare() -> None:
+        holds.append(_checksum(metadata["document"], arrays) == metadata.get("sha256"))
 
-    def require(self) -> None:
-        """Return when the checksum holds; FileError when it does not."""
-        self._thread.join()
-        if not self._holds:
+    def require_it() -> None:
+        thread.join()
+        if holds != [True]:
             raise FileError("the file's content does not match its checksum: restore another file")
+
+    thread = Thread(target=compare, daemon=True)
+    thread.start()
+    return require_it
 
 
 def _read(path: str | PathLike[str]) -> tuple[dict[str, str], dict[str, Any], Arrays]:
@@ -279,11 +279,11 @@ def load_own(path: str | PathLike[str], *, regrow: bool = False) -> Loaded:
 
 def _load(path: str | PathLike[str], *, is_own: bool, regrow: str) -> Loaded:
     metadata, document, arrays = _read(path)
-    check = _Check(metadata, arrays)
+    require_checksum = _begin_check(metadata, arrays)
     try:
         return _model_of(document, arrays, _check_version(metadata), is_own, regrow)
     finally:
-        check.require()  # what does not hold is said rather than what came of it
+        require_checksum()  # what does not hold is said rather than what came of it
 
 
 def _model_of(document: dict[str, Any], arrays: Arrays, version: int, is_own: bool, regrow: str) -> Loaded:

@@ -108,7 +108,7 @@ def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) ->
         "delete": delete,
         "resolve": lambda: (model.query(rows[:1], frozen=True), model.query(rows[:1]), model.resolve()),
         "check": check,
-        "load": lambda: type(model).from_parts(*model.to_parts()),
+        "load": lambda: type(model).read_parts(*model.to_parts())[0],
     }
 
 

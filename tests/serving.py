@@ -111,12 +111,19 @@ def run_cli(*arguments: str, cwd: Path, **variables: str) -> subprocess.Complete
 
 
 @contextmanager
-def serving(*arguments: str, cwd: Path, command: tuple[str, ...] = APP, **variables: str) -> Iterator[Running]:
+def serving(
+    *arguments: str,
+    cwd: Path,
+    command: tuple[str, ...] = APP,
+    port: int | None = None,
+    running: type[Running] = Running,
+    **variables: str,
+) -> Iterator[Running]:
     """Run ``oubli serve`` with some flags until the end of the block; it is ready when the block begins.
 
     A server that dies by a signal that nobody here has sent is a failure, with what it has written, its stack included.
     """
-    port = free_port()
+    port = free_port() if port is None else port
     with (cwd / "output.txt").open("w") as output:
         process = Process(
             [*command, "serve", "--port", str(port), *arguments],
@@ -127,7 +134,7 @@ def serving(*arguments: str, cwd: Path, command: tuple[str, ...] = APP, **variab
             stdin=subprocess.DEVNULL,
             text=True,
         )
-        server = Running(process, port, cwd)
+        server = running(process, port, cwd)
         try:
             _wait_until_ready(server)
             yield server

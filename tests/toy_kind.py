@@ -21,7 +21,7 @@ from oubli.core.array_types import Arrays, Slots
 from oubli.core.classification import Classifier
 from oubli.core.data.schema import Schema, Task
 from oubli.core.engine import Counterpart, Engine, Progress, Shape
-from oubli.core.parameters import Parameter, check_parameters, draw_seed, random_state
+from oubli.core.parameters import Parameter, check_parameters, random_state
 from oubli.core.registry import PLACES, Kind
 from oubli.core.samples.arrays import Problem
 
@@ -146,8 +146,8 @@ class MajorityClassifier(Classifier):
 
     @classmethod
     def read_settings(cls, parameters: Mapping[str, Any], schema: Schema) -> Settings:
-        check_parameters(PARAMETERS, parameters)
-        return Settings(float(parameters["smoothing"]), draw_seed(parameters["random_state"]))
+        values = check_parameters(PARAMETERS, parameters)
+        return Settings(float(values["smoothing"]), values["seed"])
 
 
 def register() -> None:

@@ -108,8 +108,12 @@ class AccessKeys:
         self._grants = {key_id: key.grants for key_id, key in self._keys.items()}
         self._changed()
 
-    def _changed(self) -> None:
+    def forget_decisions(self) -> None:
+        """Let nothing hold that was decided about a request before."""
         self.epoch += 1
+
+    def _changed(self) -> None:
+        self.forget_decisions()
         now = self._now_ms()
         ends = [key.expires_ms for key in self._keys.values() if key.expires_ms is not None and key.expires_ms > now]
         self._next_expiry = min(ends, default=None)

@@ -4,6 +4,7 @@ import ipaddress
 import re
 from typing import NamedTuple
 
+ANY_ORIGIN = "*"
 _PORTS = {"http": 80, "https": 443}
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._~-]+))(?::([0-9]{0,5}))?")
 
@@ -49,6 +50,6 @@ def parse_origin(text: str) -> Origin | None:
     return Origin(scheme.lower(), host.name, own_port if host.port is None else host.port)
 
 
-def origin_of(host: Host) -> Origin:
-    """Return the origin of the pages that a server without TLS serves under a host."""
-    return Origin("http", host.name, _PORTS["http"] if host.port is None else host.port)
+def origin_of(host: Host, scheme: str) -> Origin:
+    """Return the origin of the pages that a server serves under a host, by `http` or `https`."""
+    return Origin(scheme, host.name, _PORTS[scheme] if host.port is None else host.port)

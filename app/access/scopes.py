@@ -41,6 +41,7 @@ _ROUTES: dict[tuple[str, str], frozenset[str]] = {
     ("GET", "/keys"): ANY_KEY,
     ("GET", "/openapi.json"): ANY_KEY,
     ("GET", "/metrics"): ANY_KEY,
+    ("GET", "/jobs"): ANY_KEY,
 }
 _FOLDERS: tuple[tuple[str, str, frozenset[str]], ...] = (
     ("DELETE", "/samples/", _ERASE),

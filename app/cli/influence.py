@@ -70,14 +70,3 @@ def ranked_rows(found: Influence, top: int) -> Iterator[list[Any]]:
     for effect, ranked in (("helps", found.helpful(top)), ("harms", found.harmful(top))):
         for name, score in ranked:
             yield [effect, name, score]
-
-
-def ranked_content(found: Influence, top: int, n_samples: int) -> dict[str, Any]:
-    """Return the same as an object, with what `POST /influence` answers but the version of the live model."""
-    return {
-        "helpful": [{"id": name, "score": score} for name, score in found.helpful(top)],
-        "harmful": [{"id": name, "score": score} for name, score in found.harmful(top)],
-        "method": found.method,
-        "note": found.note or None,
-        "n_samples": n_samples,
-    }

@@ -1,13 +1,13 @@
-"""The command line: `oubli serve`, `fit`, `predict`, `influence`, `verify`, `snapshot`, `ledger`, `keys` and `warm-up`.
+"""The command line, `oubli`.
 
 Commands import what they need when they run: `oubli --help` answers at once, and Numba must not be imported before it
 knows where compiled kernels are kept.
 """
 
 import csv
-import gc
 import json
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ from oubli.app.cli.options import takes
 from oubli.app.errors import StartError, StorageError
 from oubli.app.logs import configure_logging
 from oubli.app.service.kernel_cache import use_kernel_cache
-from oubli.app.service.memory import set_up_allocator, switch_core_dumps_off
+from oubli.app.service.memory import set_up_allocator, switch_core_dumps_off, without_collector
 from oubli.app.settings import GROUPS, Settings
 from oubli.app.version import VERSION
 
@@ -83,14 +83,19 @@ def serve(settings: Settings) -> None:
     set_up_allocator()
 
     from oubli.app.http.sockets import bind
+    from oubli.app.http.standby import Standby
+    from oubli.app.http.tls import tls_context
 
+    # A terminal or an init system may send it before there is anything to reload.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # Training may take minutes: a port that is taken should be known before.
+    tls = tls_context(settings)
     sockets = bind(settings.host, settings.port)
     settings = settings.model_copy(update={"port": sockets[0].getsockname()[1]})
-    for reserved in sockets:
-        reserved.close()
+    standby = Standby(sockets, settings, tls)
+    standby.start("starting")
 
-    with _without_collector():
+    with without_collector():
         from oubli.app.cli.examples import tour
         from oubli.app.progress import at_stages
         from oubli.app.service.build import RECOVERING, build_service
@@ -106,7 +111,7 @@ def serve(settings: Settings) -> None:
             schema = model.schema_
             compile_kernels(model.kind, schema, progress, model.get_params())
             del model
-    url = f"http://{_url_host(settings.host)}:{settings.port}"
+    url = f"{'http' if tls is None else 'https'}://{_url_host(settings.host)}:{settings.port}"
     if settings.log_format == "json":
         tell(f"Oubli {VERSION} serves {url}")
     else:
@@ -117,7 +122,17 @@ def serve(settings: Settings) -> None:
 
     from oubli.app.http.server import run
 
-    run(settings, service)
+    run(settings, service, sockets, tls, standby)
+
+
+@cli.command()
+@takes(*_ALL_SETTINGS)
+def config(settings: Settings) -> None:
+    """Print the settings in force, and where each comes from, as a settings file."""
+    from oubli.app.cli.config import settings_lines
+
+    for line in settings_lines(settings):
+        typer.echo(line)
 
 
 @cli.command()
@@ -202,7 +217,8 @@ def influence(
     if output is not None:
         _require_new(output, force)
 
-    from oubli.app.cli.influence import find_influence, ranked_content, ranked_rows, read_update_set
+    from oubli.app.cli.influence import find_influence, ranked_rows, read_update_set
+    from oubli.app.service.influence_methods import ranking_content
 
     followed = read_update_set(update_set)
     with Bars() as progress:
@@ -214,7 +230,7 @@ def influence(
         warn(found.note)
     with _results_to(output) as file:
         if as_json:
-            file.write(json.dumps(ranked_content(found, top, estimator.n_samples_), indent=2) + "\n")
+            file.write(json.dumps(ranking_content(found, top, estimator.n_samples_), indent=2) + "\n")
         else:
             _write_csv(file, ranked_rows(found, top))
     meant = "the predicted labels" if target is None else f"the labels in {target!r}"
@@ -322,16 +338,6 @@ def _url_host(host: str) -> str:
     if host in ("0.0.0.0", "::"):  # noqa: S104 - what was bound is compared, nothing is bound here
         return "127.0.0.1"
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Collect no garbage meanwhile: what is imported and loaded stays, and would be looked through again and again."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _require_new(output: Path, force: bool) -> None:

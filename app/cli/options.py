@@ -47,6 +47,8 @@ def _parameter(field: str) -> inspect.Parameter:
     kind = _flag_type(info.annotation)
     default = info.get_default()
     names = [f"{flag}/--no-{flag.removeprefix('--')}"] if kind is bool else [flag]
+    if field == "trusted_proxies":
+        names.append("--trusted-proxies")  # its name before
     option = typer.Option(
         *names,
         help=f"{info.description} ({ENV_PREFIX}{field.upper()})",

@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette_compress import CompressMiddleware, add_compress_type
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from oubli.app.access.keys import AccessKeys
 from oubli.app.errors import JournalError, ServiceError
 from oubli.app.http.access_log import log_access
 from oubli.app.http.auth import AccessRules, known_hosts
+from oubli.app.http.browsers import CrossOrigin
 from oubli.app.http.context import Context
 from oubli.app.http.fastpath import FastPath
 from oubli.app.http.metrics import RequestMetrics
 from oubli.app.http.middleware import Middleware
-from oubli.app.http.observer import all_of
+from oubli.app.http.observer import Observed, all_of
 from oubli.app.http.parsing import Reader
-from oubli.app.http.problems import ProblemError, to_problem
+from oubli.app.http.problems import MEDIA_TYPE, ProblemError, to_problem
 from oubli.app.http.routes import (
     docs,
     erasures,
@@ -57,6 +60,10 @@ prediction when they are answered. What was deleted is gone from all files soon 
 # Spans and log records of FastAPI's telemetry hold paths and exception texts, and paths hold ids.
 _TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False, "operation_spans": False}
 _ROUTES = (predict, influence, samples, erasures, ledger, snapshots, model, model_jobs, jobs, health, metrics, docs)
+_LEAST_COMPRESSED = 1024  # bytes; smaller answers gain nothing
+_GZIP_LEVEL, _ZSTD_LEVEL = 2, 1  # the loop waits while an answer is compressed
+for _type in (MEDIA_TYPE, "text/csv"):
+    add_compress_type(_type)
 _STATUS_KINDS = {404: "no-such-route"}
 
 
@@ -107,8 +114,10 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
         max_snapshot_bytes=settings.max_snapshot_bytes,
         access_keys=AccessKeys(settings.access_keys_path, now_ms=lambda: service.clock.latest_ms()),
         allowed_origins=settings.allowed_origins,
+        cors_origins=settings.cors_origins,
     )
     app.state.context = context
+    app.state.rules = rules
     observers = (context.metrics.observe, log_access if settings.access_log else None, tracing, observer)
     everyone = all_of([one for one in observers if one is not None])
     app.state.fast_path = FastPath(context, rules, everyone)
@@ -118,7 +127,16 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
         app.add_exception_handler(kind, _answer)
     app.add_exception_handler(HTTPException, _answer_http)
     app.add_exception_handler(RequestValidationError, _answer_validation)
-    app.add_middleware(Middleware, idle=service.idle, rules=rules, observer=everyone)
+    # The last one is the outermost: it sees a request first.
+    app.add_middleware(Middleware, idle=service.idle, rules=rules)
+    app.add_middleware(
+        CompressMiddleware, minimum_size=_LEAST_COMPRESSED, brotli=False, gzip_level=_GZIP_LEVEL, zstd_level=_ZSTD_LEVEL
+    )
+    if settings.cors_origins:
+        app.add_middleware(CrossOrigin, origins=settings.cors_origins)
+    if settings.trusted_proxies:
+        app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.trusted_proxies))
+    app.add_middleware(Observed, observer=everyone)
     return app
 
 

@@ -11,9 +11,9 @@ import hmac
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from oubli.app.access.origins import Host, Origin, origin_of, parse_host, parse_origin
+from oubli.app.access.origins import ANY_ORIGIN, Host, Origin, origin_of, parse_host, parse_origin
 from oubli.app.access.scopes import SCOPES, needed_scopes
-from oubli.app.http.problems import ProblemError
+from oubli.app.http.problems import ProblemError, body_too_large
 
 if TYPE_CHECKING:
     from oubli.app.access.keys import AccessKeys
@@ -50,6 +50,8 @@ class AccessRules:
         A key that allows everything; None when there is none. Callers must send a key when there is this one or others.
     access_keys
         Further keys, each with its scopes.
+    cors_origins
+        Origins of pages that may send requests; ``*`` admits all, as long as a key is asked for.
     max_body_bytes, max_snapshot_bytes
         Largest body, and largest upload of a snapshot file.
 
@@ -70,19 +72,41 @@ class AccessRules:
         max_snapshot_bytes: int,
         access_keys: AccessKeys,
         allowed_origins: Iterable[str] = (),
+        cors_origins: Iterable[str] = (),
     ) -> None:
         hosts = [host.lower() for host in allowed_hosts]
         self._any_host = "*" in hosts
         self._hosts = frozenset(_name_of(host) for host in hosts)
-        self._origins = frozenset(parse_origin(origin) for origin in allowed_origins) - {None}
+        cors = frozenset(cors_origins)
+        self._any_origin = ANY_ORIGIN in cors
+        self._origins = frozenset(parse_origin(origin) for origin in {*allowed_origins, *cors}) - {None}
         self._last_host: tuple[bytes, Host] | None = None
-        self._key = None if api_key is None else _hashed(api_key.encode("utf-8"))
+        self._key: bytes | None = None
         self.access_keys = access_keys
+        self.set_api_key(api_key)
         self.max_body_bytes = max_body_bytes
         self._max_upload = max_snapshot_bytes
 
-    def check(self, method: str, path: str, headers: Headers) -> int | None:
+    def set_api_key(self, key: str | None) -> None:
+        """Ask for this key from now on; what was decided by the one before holds no longer."""
+        self._key = None if key is None else _hashed(key.encode("utf-8"))
+        self.access_keys.forget_decisions()
+
+    @property
+    def _asks_for_key(self) -> bool:
+        return self._key is not None or self.access_keys.asked_for
+
+    def check(self, method: str, path: str, headers: Headers, scheme: str = "http") -> int | None:
         """Let a request pass, or not.
+
+        Parameters
+        ----------
+        method, path
+            Of the request; the path is percent-decoded.
+        headers
+            First values, by names in lower case.
+        scheme
+            By which the client sent it, `http` or `https`.
 
         Returns
         -------
@@ -95,11 +119,11 @@ class AccessRules:
             When it must not pass.
         """
         host = self._check_host(headers, path in HEALTH_PATHS)
-        if path not in OPEN_PATHS and (self._key is not None or self.access_keys.asked_for):
+        if path not in OPEN_PATHS and self._asks_for_key:
             self._check_key(method, path, headers)
         # A download is noted in the ledger, so that it is no safe method.
         if method not in _SAFE_METHODS or path == UPLOAD_PATH:
-            self._check_origin(headers, host)
+            self._check_origin(headers, host, scheme)
         if method not in _BODY_METHODS:
             return None
         upload = path == UPLOAD_PATH
@@ -130,7 +154,7 @@ class AccessRules:
         self._last_host = (text, host)
         return host
 
-    def _check_origin(self, headers: Headers, host: Host | None) -> None:
+    def _check_origin(self, headers: Headers, host: Host | None, scheme: str) -> None:
         """Browsers send `Origin` with whatever a page posts: a foreign page must not change the model."""
         text = headers.get(b"origin")
         if text is None:
@@ -139,8 +163,9 @@ class AccessRules:
                 raise ProblemError("foreign-origin")
             return
         origin: Origin | None = parse_origin(text.decode("latin-1"))
-        is_own = host is not None and origin == origin_of(host)
-        if origin is None or not (is_own or origin in self._origins):
+        is_own = host is not None and origin == origin_of(host, scheme)
+        is_known = is_own or origin in self._origins or (self._any_origin and self._asks_for_key)
+        if origin is None or not is_known:
             raise ProblemError("foreign-origin")
 
     def _check_key(self, method: str, path: str, headers: Headers) -> None:
@@ -190,13 +215,6 @@ def content_length(headers: Headers) -> int | None:
         return None
     length = headers.get(b"content-length", b"0")
     return int(length) if length.isdigit() else None
-
-
-def body_too_large(limit: int) -> ProblemError:
-    """Return the problem of a body above the limit; the rest of it is not read, so the connection ends."""
-    size = f"{limit / 2**20:g} MiB" if limit >= 2**20 else f"{limit} bytes"
-    detail = f"The body is larger than {size}: send less in one request, or raise the limit in the settings."
-    return ProblemError("body-too-large", detail, headers={"Connection": "close"})
 
 
 def _check_content_type(headers: Headers) -> None:

@@ -38,13 +38,15 @@ from oubli.core.errors import OubliError
 if TYPE_CHECKING:
     from oubli.app.http.protocol import OubliProtocol
 
+LARGEST_UNCOMPRESSED = 2**12  # bytes, when the client accepts compressed answers
 LARGEST_BODY = 2**16  # bytes; larger ones are read piece by piece, on the ordinary path
 _MOST_DIGITS = 8  # of a body's length, and the sign after them
 LONGEST_WAIT = 0.001  # seconds that an answer may wait for others
 _PREFIX = b"/samples/"
 _ONE_SAMPLE = re.compile(rb"/samples/[\w.~%:@!$&'()*+,;=/-]+")  # neither query nor fragment
 # Bodies in chunks, clients that wait to be asked, other protocols, requests that may have been answered before.
-_UNCOMMON = frozenset({b"transfer-encoding", b"expect", b"upgrade", b"idempotency-key"})
+# Pages of browsers and compressed bodies are for the middleware of the ordinary path.
+_UNCOMMON = frozenset({b"transfer-encoding", b"expect", b"upgrade", b"idempotency-key", b"origin", b"content-encoding"})
 _REFUSALS = (ProblemError, ServiceError, OubliError)
 
 
@@ -182,13 +184,24 @@ class FastPath:
         if values.get(b"connection", b"keep-alive").lower() != b"keep-alive":
             return False
         length = content_length(values)
-        if length is None or length > self.largest_body or (length and occasion.method == b"DELETE"):
+        if (
+            length is None
+            or length > self.largest_for(b"accept-encoding" in values)
+            or (length and occasion.method == b"DELETE")
+        ):
             return False
         try:
             self._rules.check(occasion.method.decode("ascii"), occasion.path, values)
         except ProblemError:
             return False
         return True
+
+    def largest_for(self, may_be_compressed: bool) -> int:
+        """Return the largest body of a request that is answered here.
+
+        The answer to a larger one of a client that accepts compressed answers is worth compressing.
+        """
+        return min(self.largest_body, LARGEST_UNCOMPRESSED) if may_be_compressed else self.largest_body
 
     def answer(
         self, handler: Handler, body: bytes, request_id: bytes, correlation: Correlation, deliver: Deliver
@@ -354,6 +367,7 @@ class KnownHead(NamedTuple):
     handler: Handler
     epoch: int  # of the keys by which the access rules decided
     correlation: Correlation
+    accepts_encodings: bool
 
     @classmethod
     def of(
@@ -367,7 +381,9 @@ class KnownHead(NamedTuple):
         if name < 0:
             return None
         digits = name + len(b"\r\ncontent-length: ")
-        return cls(request[:digits], request[request.find(b"\r", digits) : end], handler, epoch, correlation)
+        accepts_encodings = b"\r\naccept-encoding:" in request[:end].lower()
+        after = request[request.find(b"\r", digits) : end]
+        return cls(request[:digits], after, handler, epoch, correlation, accepts_encodings)
 
     def body_of(self, data: bytes, most: int) -> bytes | None:
         """Return the body when `data` is this head, with any length up to `most`, and just as long a body."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from oubli.app import logs
+from oubli.app.http.correlation import REQUEST_ID, Correlation, correlation_of, new_request_id
+
 if TYPE_CHECKING:
-    from oubli.app.http.correlation import Correlation
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 UNKNOWN_ROUTE = "unknown"
 """Stands for the route of a request that was refused before it had one."""
@@ -55,3 +59,46 @@ def all_of(observers: Sequence[Observer]) -> Observer:
             observer(method, route, status, seconds, request_id, correlation)
 
     return observe
+
+
+class Observed:
+    """Names each request, and tells an observer of it: the outermost layer of an application, as plain ASGI.
+
+    Parameters
+    ----------
+    app
+        The application inside.
+    observer
+        Told of each request that was answered; None: nobody.
+    """
+
+    def __init__(self, app: ASGIApp, observer: Observer | None = None) -> None:
+        self._app = app
+        self._observer = observer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand a request on, and put its id into the answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.monotonic()
+        status = NOT_ANSWERED
+        correlation = correlation_of(scope["headers"])
+        request_id = correlation.request_id or new_request_id()
+        # Log lines of this request have it, and those of what it begins in the background.
+        logs.request_id.set(request_id.decode("ascii"))
+
+        async def named(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": [*message.get("headers", ()), (REQUEST_ID, request_id)]}
+            await send(message)
+
+        try:
+            await self._app(scope, receive, named)
+        finally:
+            if self._observer is not None:
+                method = scope["method"] if scope["method"] in METHODS else OTHER_METHOD
+                route = getattr(scope.get("route"), "path_format", UNKNOWN_ROUTE)
+                self._observer(method, route, status, time.monotonic() - started, request_id, correlation)

@@ -20,7 +20,7 @@ EVERYWHERE = (
     "too-many-connections",
     "internal-error",
 )
-_WITH_ORIGIN = ("foreign-origin", "not-json")
+_WITH_BODY = ("foreign-origin", "not-json", "unsupported-encoding", "broken-encoding")
 
 PROBLEM_SCHEMA: dict[str, Any] = {
     "title": "Problem",
@@ -51,7 +51,7 @@ def problems(*slugs: str) -> Responses:
     """Return the error answers of a route, each with an example, for its `responses`."""
     named = (*slugs, *EVERYWHERE)
     if "broken-json" in slugs:
-        named = (*named, *_WITH_ORIGIN)
+        named = (*named, *_WITH_BODY)
     responses: Responses = {}
     for slug in sorted(named, key=lambda slug: KINDS[slug].status):
         kind = KINDS[slug]
@@ -87,20 +87,21 @@ def _inline(schema: Any, definitions: dict[str, Any]) -> Any:
     return schema
 
 
-def _parameter(name: str, description: str, schema: dict[str, Any], place: str = "query") -> dict[str, Any]:
+def parameter(name: str, description: str, schema: dict[str, Any], place: str = "query") -> dict[str, Any]:
+    """Return the description of a parameter; those in a path are required."""
     return {"name": name, "in": place, "required": place == "path", "description": description, "schema": schema}
 
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 256}
-ID = _parameter("id", "The sample's id, percent-encoded; any text, slashes included.", _TEXT, "path")
+ID = parameter("id", "The sample's id, percent-encoded; any text, slashes included.", _TEXT, "path")
 QUERY: dict[str, dict[str, Any]] = {
-    "subject": _parameter("subject", "Whose samples to list.", _TEXT),
-    "cursor": _parameter("cursor", "`next` of the page before.", {"type": "string"}),
-    "limit": _parameter("limit", "Samples on a page.", {"type": "integer", "minimum": 1, "default": 100}),
-    "format": _parameter("format", "Instead of the `Accept` header.", {"type": "string", "enum": ["json", "csv"]}),
-    "ids": _parameter("id", "Samples to delete; may be repeated.", {"type": "array", "items": _TEXT}),
-    "subjects": _parameter("subject", "Subjects to delete; may be repeated.", {"type": "array", "items": _TEXT}),
-    "ref": _parameter("ref", "The caller's case number.", {"type": "string", "format": "uuid"}),
+    "subject": parameter("subject", "Whose samples to list.", _TEXT),
+    "cursor": parameter("cursor", "`next` of the page before.", {"type": "string"}),
+    "limit": parameter("limit", "Samples on a page.", {"type": "integer", "minimum": 1, "default": 100}),
+    "format": parameter("format", "Instead of the `Accept` header.", {"type": "string", "enum": ["json", "csv"]}),
+    "ids": parameter("id", "Samples to delete; may be repeated.", {"type": "array", "items": _TEXT}),
+    "subjects": parameter("subject", "Subjects to delete; may be repeated.", {"type": "array", "items": _TEXT}),
+    "ref": parameter("ref", "The caller's case number.", {"type": "string", "format": "uuid"}),
 }
 KEY_HEADER = "Idempotency-Key"
 IDEMPOTENCY_KEY: dict[str, Any] = {

@@ -53,17 +53,17 @@ Send one 'Host' header, with a name or an address and perhaps a port.
 401 key-needed: A key is needed
 Send a key that is known and has not ended, as 'Authorization: Bearer <key>' or as 'X-API-Key: <key>'.
 
-403 scope-needed: The key does not allow this
+403 scope-needed: The key does not have the needed scope
 This takes a key with another scope: `oubli keys create` makes one.
 
-403 foreign-origin: The request comes from a foreign web page
+403 foreign-origin: The request comes from a page of another origin
 Pages of other origins may not change this server: scheme, host and port in the 'Origin' header must be those of the
 request itself. Set allowed_origins to admit another.
 
-404 no-such-route: There is nothing here
+404 no-such-route: No route has this path
 This path is no route: '/docs' lists all of them.
 
-404 not-held: Not held
+404 not-held: The sample or subject is not held
 No sample is held under this id or subject. POST /samples adds one.
 
 404 no-receipt: There is no such receipt
@@ -78,7 +78,7 @@ No ranking is kept under this id: samples were erased meanwhile, or it was forgo
 404 no-snapshot: There is no snapshot
 No snapshot was written yet: POST /snapshot writes one.
 
-405 wrong-method: The method does not fit the route
+405 wrong-method: The route does not have this method
 This route has other methods: '/docs' lists them.
 
 408 upload-slow: The upload took too long
@@ -92,7 +92,7 @@ There is nothing to predict from: add samples first.
 Nothing was added: samples were sent under ids that are held with other content. PUT /samples/{id} rectifies a sample,
 another id adds a new one.
 
-409 erased-lately: An id was erased lately
+409 erased-lately: An id was erased recently
 Nothing was added: samples were sent under ids that were erased a short time ago. It may be a late retry. Send 'readd':
 true with each sample that is meant to come back.
 
@@ -109,35 +109,41 @@ The body is larger than this server accepts.
 413 too-many-rows: Too many rows in one request
 The request names more rows than one request may: split it.
 
-415 not-json: The body has the wrong type
+400 broken-encoding: The body does not decode
+Nothing was changed: the body is not what 'Content-Encoding' says, or it is cut short.
+
+415 unsupported-encoding: The body has an encoding that is not supported
+Send the body as it is, or with 'Content-Encoding: gzip' or 'zstd'.
+
+415 not-json: The content type of the body is not JSON
 Send the body as JSON, with 'Content-Type: application/json'.
 
 421 unknown-host: The request is meant for another host
 The 'Host' header names none of the hosts that this server is known by: call it by one of those, or set allowed_hosts.
 
-422 invalid-input: The input breaks a rule
+422 invalid-input: The input is not valid
 Nothing was changed. Correct what 'errors' lists and send the request again.
 
-422 unreadable-file: The file is not a sound model file
+422 unreadable-file: The file is not a valid model file
 Nothing was changed: the file cannot be read as a model.
 
-431 head-too-large: The head of the request is too large
+431 head-too-large: The target and headers of the request are too large
 A request may have 64 KiB of target and headers, and 100 headers, those behind its body included.
 
 429 queue-full retry: Too many requests wait
 As many requests wait for the model as may wait. Try again a little later; erasures are always taken.
 
-500 internal-error: The server made a mistake
-This is an error of the server, not of the request. Its log names the place.
+500 internal-error: The server failed
+This is an error of the server, not of the request. The server's log names the place in the code.
 
-503 not-ready retry: Not ready
+503 not-ready retry: The server is not ready
 The server is starting, or it is stopping: try again a little later.
 
 503 too-many-connections retry: Too many connections are open
 As many connections are open as may be, in all or from this address. Close idle ones, or send more than one request
 over each.
 
-503 changes-stopped retry: The model does not change at present
+503 changes-stopped retry: The model accepts no changes at present
 An earlier error left the model or the disk in doubt, so nothing is changed until the server is restarted. Predictions
 go on.
 
@@ -152,10 +158,10 @@ Nothing was changed: the model cannot hold more. Delete samples, or serve a seco
 Nothing was changed: a file of the journal could not be opened or written, and no flush had failed. See to the disk and
 to the limit of open files, and try again: it works again when they do.
 
-503 superseded retry: Samples were erased meanwhile
+503 superseded retry: Samples were erased while the answer was made
 The answer could have held what was erased while it was made: ask again.
 
-503 upload-dropped retry: The upload was dropped
+503 upload-dropped retry: The upload was ended
 Nothing was changed. Samples were erased while the file came in, and it may hold them: upload it again. They are
 dropped from a file that is whole.
 
@@ -310,6 +316,13 @@ def to_problem(error: Exception) -> ProblemError | None:
         case InputError(rule=rule):
             return invalid("", rule)
     return next((ProblemError(slug) for kind, slug in _SLUGS if isinstance(error, kind)), None)
+
+
+def body_too_large(limit: int) -> ProblemError:
+    """Return the problem of a body above the limit; the rest of it is not read, so the connection ends."""
+    size = f"{limit / 2**20:g} MiB" if limit >= 2**20 else f"{limit} bytes"
+    detail = f"The body is larger than {size}: send less in one request, or raise the limit in the settings."
+    return ProblemError("body-too-large", detail, headers={"Connection": "close"})
 
 
 def report_mistake(error: BaseException) -> ProblemError:

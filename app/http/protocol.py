@@ -320,7 +320,7 @@ class OubliProtocol(HttpToolsProtocol):
 
     def _answer_known(self, head: KnownHead, data: bytes) -> bool:
         """Answer a request by its known head; false, and nothing has changed, when it has to be parsed."""
-        body = head.body_of(data, self.fast_path.largest_body)
+        body = head.body_of(data, self.fast_path.largest_for(head.accepts_encodings))
         if body is None or head.epoch != self.fast_path.epoch or not self._may_answer_now():
             return False
         return self._ask(head.handler, body, head.correlation)
@@ -495,9 +495,20 @@ class OubliProtocol(HttpToolsProtocol):
         return b"".join(lines) + b"\r\n" + bytes(response.body)
 
 
-def protocol_for(fast_path: FastPath, connections: Connections) -> type[OubliProtocol]:
-    """Return the protocol with the fast path of an application, for the connections of its server."""
-    names = {"fast_path": fast_path, "guard": connections, "_batch": Batch()}
+class _NoFastPath:
+    """Stands where there is no application."""
+
+    def handler(self, method: bytes, target: bytes) -> None:
+        """Return None: every request takes the ordinary path."""
+
+    def observer(self, *observed: object) -> None:
+        """Do nothing: nobody counts these requests."""
+
+
+def protocol_for(fast_path: FastPath | None, connections: Connections) -> type[OubliProtocol]:
+    """Return the protocol with the fast path of an application, if there is one, for the connections of its server."""
+    names = {"fast_path": fast_path or _NoFastPath(), "guard": connections, "_batch": Batch()}
     protocol: type[OubliProtocol] = type("ServerProtocol", (OubliProtocol,), names)
-    Exchanges(fast_path.holders, lambda: protocol.all_open)
+    if fast_path is not None:
+        Exchanges(fast_path.holders, lambda: protocol.all_open)
     return protocol

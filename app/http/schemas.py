@@ -347,6 +347,12 @@ class JobAnswer(Shape):
     """When it has failed."""
 
 
+class JobsAnswer(Shape):
+    """Jobs that wait, run, or ended a short time ago, the oldest first."""
+
+    jobs: list[JobAnswer]
+
+
 class ErasuresAnswer(Shape):
     """The receipts of a case number, the oldest first."""
 

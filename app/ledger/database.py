@@ -6,14 +6,16 @@ there. All methods belong to one thread at a time.
 """
 
 import contextlib
+import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from oubli.app.errors import StartError
-from oubli.app.ledger import tables
+import orjson
+
+from oubli.app.errors import StartError, StorageError
 from oubli.app.ledger.downloads import read_lines
 from oubli.app.ledger.entries import (
     ACCEPTED,
@@ -41,7 +43,15 @@ from oubli.app.ledger.entries import (
     signed,
     state_now,
 )
-from oubli.app.ledger.file import file_errors, open_file, open_memory
+from oubli.app.ledger.file import (
+    IDEMPOTENCY_COLUMNS,
+    RECEIPT_COLUMNS,
+    Cell,
+    checksum,
+    file_errors,
+    open_file,
+    open_memory,
+)
 from oubli.app.ledger.keys import KeyNames, LedgerKeys
 from oubli.app.ledger.ledger import hash_sample
 from oubli.app.times import parse_time, to_text
@@ -51,6 +61,9 @@ LEDGER_NAME = "ledger.sqlite"
 Relation = Literal["same or newer", "older", "forked"]
 # What a late addition could bring back; a rectified sample is held.
 _DELETIONS = ("deletion", "expiry")
+_RECEIPTS = "SELECT content, targets, seq FROM receipts"
+_MODEL_VERSION = re.compile(rb'"model_version":([0-9]+)')
+_HASHING_KEY = re.compile(rb'"hashing_key_id":"([0-9a-f]+)"')  # in the RFC 8785 form
 
 
 class LedgerGapError(StartError):
@@ -112,9 +125,11 @@ class LedgerDatabase:
     def __init__(self, path: Path | None, keys: LedgerKeys) -> None:
         self._connection = open_memory() if path is None else open_file(path)
         self._keys = keys
-        with file_errors():
-            self._head = tables.head(self._connection)
-            self._applied_seq, self._witnessed_ms = tables.state(self._connection)
+        self._applied_seq: int
+        self._witnessed_ms: int
+        row = self._one("SELECT idx, hash FROM entries ORDER BY idx DESC LIMIT 1")
+        self._head = EMPTY if row is None else Head(*row)
+        ((self._applied_seq, self._witnessed_ms),) = self._all("SELECT applied_seq, witnessed_ms FROM state")
 
     def close(self) -> None:
         """Close the file."""
@@ -148,7 +163,7 @@ class LedgerDatabase:
                 if seq > self._applied_seq:
                     self._fold(seq, notes, across_gap=across_gap)
                     self._applied_seq = seq
-            tables.put_state(self._connection, self._applied_seq, self._witnessed_ms)
+            self._write_state()
 
     def flush(self) -> None:
         """Return when everything that was folded is on the disk.
@@ -158,19 +173,20 @@ class LedgerDatabase:
         StorageError
             When that fails.
         """
-        with file_errors():
-            tables.flush(self._connection)
+        row = self._one("PRAGMA wal_checkpoint(TRUNCATE)")
+        if row is not None and row[0]:
+            raise StorageError("the log of the ledger's file could not be taken in")
 
     def witness(self, now_ms: int) -> None:
         """Write the time down, so that a start after quiet days does not take them for a leap of the clock."""
         with self._transaction():
             self._witnessed_ms = max(self._witnessed_ms, now_ms)
-            tables.put_state(self._connection, self._applied_seq, self._witnessed_ms)
+            self._write_state()
 
     def forget_idempotent(self, now_ms: int) -> None:
         """Forget repeated requests whose time is over."""
         with self._transaction():
-            tables.forget_repeatable(self._connection, now_ms)
+            self._connection.execute("DELETE FROM idempotency WHERE expires_ms <= ?", (now_ms,))
 
     def adopt(self, path: Path, check: Callable[[], None] | None = None) -> int:
         """Take in a downloaded ledger that goes on where this one ends; return how many entries were new.
@@ -211,7 +227,7 @@ class LedgerDatabase:
             check_whole(entry, 1)
         else:
             check_entry(entry, last)
-        here = tables.hash_at(self._connection, entry["index"])
+        here = self.hash_at(entry["index"])
         if here is not None and here != entry["hash"]:
             raise ChainError(entry["index"], "is another than in the data directory: the two have different histories")
         return head_of(entry)
@@ -219,7 +235,7 @@ class LedgerDatabase:
     def _fold(self, seq: int, notes: bytes, *, across_gap: bool) -> None:
         content = read_notes(notes)
         for entry in content.entries:
-            if tables.hash_at(self._connection, entry["index"]) == entry["hash"]:
+            if self.hash_at(entry["index"]) == entry["hash"]:
                 continue  # it came with a downloaded ledger
             try:
                 body = check_entry(entry, self._head)
@@ -234,7 +250,12 @@ class LedgerDatabase:
             else:
                 self._append(entry, body, seq, content.signatures)
         if content.idempotency is not None:
-            tables.put_repeatable(self._connection, content.idempotency)
+            cells = astuple(content.idempotency)
+            self._connection.execute(
+                f"INSERT OR REPLACE INTO idempotency ({IDEMPOTENCY_COLUMNS}, checksum) "  # noqa: S608 - ours
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*cells, checksum(*cells)),
+            )
 
     def _carry_over(self, entry: Entry, seq: int, signatures: dict[str, str]) -> None:
         at_ms = max(moment_of(entry), self.highest_ms() or 0)
@@ -243,20 +264,38 @@ class LedgerDatabase:
 
     def _append(self, entry: Entry, body: bytes, seq: int, signatures: dict[str, str]) -> None:
         """Write an entry that follows the newest, and what it means for receipts."""
-        tables.put_entry(self._connection, entry, body)
+        cells = (entry["index"], entry["hash"], body)
+        self._connection.execute("INSERT INTO entries (idx, hash, content) VALUES (?, ?, ?)", cells)
         self._head = head_of(entry)
         original = original_of(entry)
         if original["type"] == UNLEARNED:
             receipt = receipt_of(original, signatures.get(str(original["index"]), ""))
             receipt = receipt if receipt.signature else signed(receipt, self._keys)
-            tables.put_receipt(self._connection, receipt, original["targets"], seq)
+            self._write_receipt("DO NOTHING", receipt, original["targets"], seq)
         elif original["type"] == ERASED:
             for name in original["receipts"]:
-                receipt_now = tables.receipt(self._connection, name)
-                if receipt_now is not None and receipt_now.status == "unlearned":
-                    tables.update_receipt(self._connection, signed(erased_state(receipt_now, original), self._keys))
+                found = self._connection.execute(f"{_RECEIPTS} WHERE id = ? AND status = 'unlearned'", (name,))
+                for receipt, targets, seq_then in map(_read_receipt, found.fetchall()):
+                    now = signed(erased_state(receipt, original), self._keys)
+                    change = "DO UPDATE SET status = excluded.status, content = excluded.content, "
+                    self._write_receipt(f"{change}checksum = excluded.checksum", now, targets, seq_then)
         elif original["type"] == SIGNING_KEY:
-            tables.put_signing_key(self._connection, original["key_id"], entry["index"])
+            query = "INSERT INTO signing_keys (id, idx) VALUES (?, ?) ON CONFLICT (id) DO NOTHING"
+            self._connection.execute(query, (original["key_id"], entry["index"]))
+
+    def _write_receipt(self, when_there: str, receipt: Receipt, targets: str, seq: int) -> None:
+        content = orjson.dumps(receipt.content())
+        cells = (receipt.id, receipt.ref, receipt.kind, receipt.status, targets, receipt.unlearned, seq, content)
+        self._connection.execute(
+            f"INSERT INTO receipts ({RECEIPT_COLUMNS}, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "  # noqa: S608 - ours
+            f"ON CONFLICT (id) {when_there}",
+            (*cells, checksum(*cells)),
+        )
+
+    def _write_state(self) -> None:
+        cells = (self._applied_seq, self._witnessed_ms)
+        query = "UPDATE state SET applied_seq = ?, witnessed_ms = ?, checksum = ?"
+        self._connection.execute(query, (*cells, checksum(*cells)))
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -291,18 +330,16 @@ class LedgerDatabase:
 
     def introduces(self, key_id: str) -> bool:
         """Whether an entry has told a signing key's public half."""
-        with file_errors():
-            return tables.knows_signing_key(self._connection, key_id)
+        return self._one("SELECT 1 FROM signing_keys WHERE id = ?", key_id) is not None
 
     def entries(self, after_index: int, limit: int) -> list[Entry]:
         """Return the entries after one, in order."""
-        with file_errors():
-            return tables.entries(self._connection, after_index, limit)
+        return list(self._entries("WHERE idx > ? ORDER BY idx LIMIT ?", after_index, limit))
 
     def hash_at(self, index: int) -> str | None:
         """Return the hash of an entry; None when there is none."""
-        with file_errors():
-            return tables.hash_at(self._connection, index)
+        row = self._one("SELECT hash FROM entries WHERE idx = ?", index)
+        return None if row is None else str(row[0])
 
     def relation_to(self, index: int, hash: str) -> Relation:  # noqa: A002 - what it is called everywhere
         """Return how the ledger stands to one that ended with an entry.
@@ -316,25 +353,23 @@ class LedgerDatabase:
 
     def accepted_up_to(self) -> int:
         """Return the index up to which an operator went on without missing entries; -1 when that never happened."""
-        with file_errors():
-            return max((entry["snapshot_index"] for entry in tables.of_type(self._connection, ACCEPTED)), default=-1)
+        return max((entry["snapshot_index"] for entry in self._of_type(ACCEPTED)), default=-1)
 
     def last_model_version(self) -> int:
         """Return the highest version of the model that an entry tells."""
-        with file_errors():
-            return tables.last_model_version(self._connection)
+        return max(map(int, self._found_in_entries(b'"model_version":', _MODEL_VERSION)), default=0)
 
     def count_of_type(self, kind: str) -> int:
         """Return how many entries are of a type."""
-        with file_errors():
-            return tables.count_of_type(self._connection, kind)
+        ((count,),) = self._all("SELECT count(*) FROM entries WHERE instr(content, ?)", _type_mark(kind))
+        return int(count)
 
     def named_keys(self) -> KeyNames:
         """Return the keys that entries name, less those that an operator went on without."""
-        with file_errors():
-            accepted = [original_of(entry)["lost_key_id"] for entry in tables.of_type(self._connection, ACCEPTED_KEY)]
-            named = KeyNames(tables.signing_keys(self._connection), tables.hashing_keys(self._connection))
-        return named - KeyNames(set(accepted), set(accepted))
+        accepted = {original_of(entry)["lost_key_id"] for entry in self._of_type(ACCEPTED_KEY)}
+        signing = {name for (name,) in self._all("SELECT id FROM signing_keys")}
+        hashing = {name.decode("ascii") for name in self._found_in_entries(b'"hashing_key_id":', _HASHING_KEY)}
+        return KeyNames(signing - accepted, hashing - accepted)
 
     def receipt(self, receipt_id: str, is_overdue: Callable[[str], bool]) -> Receipt | None:
         """Return a receipt as it is now.
@@ -346,15 +381,11 @@ class LedgerDatabase:
         is_overdue
             Whether the erasure of a receipt that is not erased should be.
         """
-        with file_errors():
-            found = tables.receipt(self._connection, receipt_id)
-        return None if found is None else state_now(found, is_overdue, self._keys)
+        return next(self._states_now(is_overdue, "WHERE id = ?", receipt_id), None)
 
     def receipts_of(self, ref: str, is_overdue: Callable[[str], bool]) -> list[Receipt]:
         """Return the receipts of a case number, the oldest first; see `receipt`."""
-        with file_errors():
-            found = tables.receipts_of(self._connection, ref)
-        return [state_now(receipt, is_overdue, self._keys) for receipt in found]
+        return list(self._states_now(is_overdue, "WHERE ref = ? ORDER BY number", ref))
 
     def last_receipt_of(self, targets: Sequence[str], is_overdue: Callable[[str], bool]) -> Receipt | None:
         """Return the receipt of the last erasure of exactly these targets that found something; see `receipt`.
@@ -364,17 +395,17 @@ class LedgerDatabase:
         targets
             Keyed hashes of the set, one for each key; see `Ledger.target_hashes`.
         """
-        with file_errors():
-            found = tables.last_receipt_of(self._connection, targets, _DELETIONS)
-        return None if found is None else state_now(found, is_overdue, self._keys)
+        rest = (
+            f"WHERE targets IN ({_marks(targets)}) AND kind IN ({_marks(_DELETIONS)}) AND n_samples > 0 "
+            "ORDER BY number DESC LIMIT 1"
+        )
+        return next(self._states_now(is_overdue, rest, *targets, *_DELETIONS), None)
 
     def pending(self) -> list[PendingErasure]:
         """Return the erasures that are not finished, the oldest first."""
-        with file_errors():
-            found = tables.waiting(self._connection)
         return [
             PendingErasure(receipt.id, parse_time(receipt.unlearned_at), seq, receipt.unlearned)
-            for receipt, seq in found
+            for receipt, _, seq in self._receipts("WHERE status = 'unlearned' ORDER BY number")
         ]
 
     def erased_since(self, ids: Sequence[str], model_version: int) -> dict[str, str]:
@@ -388,12 +419,11 @@ class LedgerDatabase:
         keys = {key.id: key for key in self._keys.hashing}
         kinds: dict[str, str] = {}
         used: dict[str, None] = {}  # ids of keys, in the order in which they were used
-        with file_errors():
-            for entry in tables.erasures(self._connection):
-                if entry["model_version"] > model_version and entry["samples"]:
-                    used[entry["hashing_key_id"]] = None
-                    for known in entry["samples"]:
-                        _count(kinds, known, entry["kind"])
+        for entry in map(original_of, self._of_type(UNLEARNED)):
+            if entry["type"] == UNLEARNED and entry["model_version"] > model_version and entry["samples"]:
+                used[entry["hashing_key_id"]] = None
+                for known in entry["samples"]:
+                    _count(kinds, known, entry["kind"])
         if not keys.keys() >= used.keys():
             raise FileError(
                 "it is older than erasures whose hashing key is gone, so that nobody can tell which of its samples "
@@ -411,16 +441,15 @@ class LedgerDatabase:
     def recently_erased(self, since_ms: int) -> list[tuple[str, int]]:
         """Return the keyed hashes of samples that were deleted or expired since a time, with when; the oldest first."""
         found: list[tuple[str, int]] = []
-        with file_errors():
-            for entry in tables.newest_first(self._connection):
-                if moment_of(entry) < since_ms:
-                    break
-                original = original_of(entry)
-                if original["type"] != UNLEARNED or original["kind"] not in _DELETIONS:
-                    continue
-                at_ms = parse_time(original["unlearned_at"])
-                if at_ms >= since_ms:
-                    found.extend((known, at_ms) for known in reversed(original["samples"]))
+        for entry in self._entries("ORDER BY idx DESC"):
+            if moment_of(entry) < since_ms:
+                break
+            original = original_of(entry)
+            if original["type"] != UNLEARNED or original["kind"] not in _DELETIONS:
+                continue
+            at_ms = parse_time(original["unlearned_at"])
+            if at_ms >= since_ms:
+                found.extend((known, at_ms) for known in reversed(original["samples"]))
         found.reverse()
         return found
 
@@ -434,9 +463,56 @@ class LedgerDatabase:
         now_ms
             The time; what has expired by then is not known any more, and is forgotten by `forget_idempotent`.
         """
+        query = f"SELECT {IDEMPOTENCY_COLUMNS} FROM idempotency WHERE key = ? AND expires_ms > ?"  # noqa: S608 - ours
+        row = self._one(query, key_hash, now_ms)
+        return None if row is None else IdempotencyRecord(*row)
+
+    # --- the tables
+
+    def _all(self, query: str, *cells: Cell) -> list[Any]:
         with file_errors():
-            found = tables.repeatable(self._connection, key_hash)
-        return None if found is None or found.expires_ms <= now_ms else found
+            return self._connection.execute(query, cells).fetchall()
+
+    def _one(self, query: str, *cells: Cell) -> Any:
+        """Return the first row, None when there is none."""
+        with file_errors():
+            return self._connection.execute(query, cells).fetchone()
+
+    def _entries(self, rest: str, *cells: Cell) -> Iterator[Entry]:
+        """Read entries one by one: there can be more of them than memory has room for."""
+        with file_errors():
+            for known, body in self._connection.execute(f"SELECT hash, content FROM entries {rest}", cells):  # noqa: S608
+                yield {**orjson.loads(body), "hash": known}
+
+    def _of_type(self, kind: str) -> Iterator[Entry]:
+        """Return the entries of a type, and those that carry one over."""
+        return self._entries("WHERE instr(content, ?) ORDER BY idx", _type_mark(kind))
+
+    def _found_in_entries(self, name: bytes, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
+        """Return what follows a name in entries of whatever type."""
+        with file_errors():
+            for (content,) in self._connection.execute("SELECT content FROM entries WHERE instr(content, ?)", (name,)):
+                yield from pattern.findall(content)
+
+    def _receipts(self, rest: str, *cells: Cell) -> list[tuple[Receipt, str, int]]:
+        """Return receipts as they were written, the hashes of their targets, and the numbers of their records."""
+        return list(map(_read_receipt, self._all(f"{_RECEIPTS} {rest}", *cells)))
+
+    def _states_now(self, is_overdue: Callable[[str], bool], rest: str, *cells: Cell) -> Iterator[Receipt]:
+        return (state_now(receipt, is_overdue, self._keys) for receipt, _, _ in self._receipts(rest, *cells))
+
+
+def _read_receipt(row: tuple[bytes, str, int]) -> tuple[Receipt, str, int]:
+    content, targets, seq = row
+    return Receipt.from_content(orjson.loads(content)), targets, seq
+
+
+def _type_mark(kind: str) -> bytes:
+    return b'"type":"%b"' % kind.encode("ascii")
+
+
+def _marks(values: Sequence[str]) -> str:
+    return ", ".join("?" * len(values))
 
 
 def _count(kinds: dict[str, str], name: str, kind: str) -> None:

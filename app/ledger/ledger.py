@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from oubli.app.errors import FlushFailedError, StorageError
 from oubli.app.ledger.entries import (
@@ -76,37 +76,18 @@ class Unlearned(NamedTuple):
     hashes: list[str]
 
 
-class LedgerHistory(Protocol):
-    """What must be known of a ledger to go on with it; `LedgerDatabase` has it."""
-
-    def head(self) -> Head:
-        """Return the newest entry."""
-        ...
-
-    def highest_ms(self) -> int | None:
-        """Return the highest time that was written down."""
-        ...
-
-    def introduces(self, key_id: str) -> bool:
-        """Whether an entry has told a key's public half."""
-        ...
-
-
 class Ledger:
-    """Makes entries and receipts. It belongs to the event loop.
+    """Makes entries and receipts, and goes on where a ledger ends. It belongs to the event loop.
 
     Parameters
     ----------
-    head
-        Of the chain so far.
+    database
+        The ledger so far.
     keys
         That sign and hash.
     now_ms
-        The time of events, in milliseconds since 1970.
-    latest_ms
-        Time of the newest entry; no later entry has an earlier one.
-    introduced_at
-        Index of the entry that told the current signing key; None when none did.
+        The time of events: that of the service's clock, so that a leap that is not confirmed is not written down.
+        Without it there is a clock of its own that goes by the same rules.
 
     Attributes
     ----------
@@ -114,46 +95,15 @@ class Ledger:
         The newest entry.
     """
 
-    def __init__(
-        self,
-        head: Head,
-        keys: LedgerKeys,
-        now_ms: Callable[[], int],
-        *,
-        latest_ms: int = 0,
-        introduced_at: int | None = None,
-    ) -> None:
-        self.head = head
+    def __init__(self, database: LedgerDatabase, keys: LedgerKeys, now_ms: Callable[[], int] | None = None) -> None:
+        latest, self.head = database.highest_ms(), database.head()
         self._keys = keys
         self._signing, self._hashing = keys.signing, keys.hashing  # they are rotated while no server runs
-        self._now_ms = now_ms
-        self._latest_ms = latest_ms
-        self._introduced_at = introduced_at
+        self._now_ms = Clock(latest).now_ms if now_ms is None else now_ms
+        self._latest_ms = latest or 0  # no later entry has an earlier time
+        # Index of the entry that told the current signing key, or of a later one; None when none did.
+        self._introduced_at = self.head.index if database.introduces(keys.signing.id) else None
         self._text = (0, to_text(0))  # a time and how it is written: an erasure has the same one thrice
-
-    @classmethod
-    def of(cls, database: LedgerHistory, keys: LedgerKeys, now_ms: Callable[[], int] | None = None) -> Ledger:
-        """Return what goes on where a ledger ends.
-
-        Parameters
-        ----------
-        database
-            The ledger so far.
-        keys
-            That sign and hash.
-        now_ms
-            The time of events: that of the service's clock, so that a leap that is not confirmed is not written down.
-            Without it there is a clock of its own that goes by the same rules.
-        """
-        latest = database.highest_ms()
-        head = database.head()
-        return cls(
-            head,
-            keys,
-            Clock(latest).now_ms if now_ms is None else now_ms,
-            latest_ms=latest or 0,
-            introduced_at=head.index if database.introduces(keys.signing.id) else None,
-        )
 
     def unlearned(
         self,

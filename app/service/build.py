@@ -119,7 +119,7 @@ class OpenDirectory:
         fold_journal(self.database, journal)
         clock = self.new_clock(self.database.highest_ms())
         state = ModelState(model, 1, new_epoch(), seq=journal.last_seq + 1)
-        ledger = Ledger.of(self.database, self.keys, clock.now_ms)
+        ledger = Ledger(self.database, self.keys, clock.now_ms)
         model.resolve()
         fields: dict[str, Field] = {
             "model_version": state.version,
@@ -139,15 +139,16 @@ class OpenDirectory:
     def recover(self, recovered: Recovered, choice: LedgerChoice | None = None) -> "Start":
         """Go on where the directory ends; see `recovery.recover`."""
         clock = self.new_clock(self.database.highest_ms())
-        found = recover(recovered, self.storage, self.database, self.keys, clock, choice or LedgerChoice())
+        choice = choice or LedgerChoice()
+        state, ledger, n_records, notes = recover(recovered, self.storage, self.database, self.keys, clock, choice)
         clock.witness(self.database.highest_ms() or 0)  # the journal may have held later entries
-        self.notes += found.notes
+        self.notes += notes
         if recovered.regrown:
             # The next start need not grow them again, nor rely on files whose trees are not sound.
-            found.state.model.resolve()
+            state.model.resolve()
             self.database.flush()
-            self.storage.write(found.state.model, facts_of(found.state, self.storage, found.ledger))
-        return Start(self, found.state, found.ledger, clock, found.n_records)
+            self.storage.write(state.model, facts_of(state, self.storage, ledger))
+        return Start(self, state, ledger, clock, n_records)
 
     def close(self) -> None:
         """Let the next server have the directory."""

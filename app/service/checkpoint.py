@@ -17,11 +17,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -29,7 +27,7 @@ from typing import TYPE_CHECKING
 from oubli.app.errors import JournalError, JournalFullError, ServiceError, UnavailableError
 from oubli.app.service.copies import facts_of
 from oubli.app.service.erasures import RETRY
-from oubli.app.service.memory import let_go_of
+from oubli.app.service.memory import let_go_of, without_collector
 
 if TYPE_CHECKING:
     from oubli.app.ledger.ledger import Field, Ledger, LedgerWorker
@@ -166,8 +164,8 @@ class Checkpointer:
             When it cannot be written.
         """
         storage, erasures, state = self._storage, self._erasures, self._state
-        async with self._one_at_a_time, _without_collector():
-            with erasures.halting():
+        async with self._one_at_a_time:
+            with without_collector(), erasures.halting():
                 started = time.monotonic()
                 traceless = await self._scrubbed(erase)
                 async with self._lock.mutation(refusable=False):
@@ -192,7 +190,7 @@ class Checkpointer:
 
     async def export(self) -> Snapshot:
         """Return the newest snapshot to be handed out; the ledger knows of it first."""
-        snapshot = self._storage.newest
+        snapshot = self._storage.snapshots.newest
         fields: dict[str, Field] = {"snapshot": snapshot.id, "model_version": snapshot.model_version}
         await self._writer.note(lambda: self._ledger.event("export", fields))
         self._state.exports += 1
@@ -275,15 +273,3 @@ class Checkpointer:
         if oldest_at is None:
             return None
         return self._before_journal(), self._clock.steady_since_wall(round(oldest_at * 1000))
-
-
-@asynccontextmanager
-async def _without_collector() -> AsyncIterator[None]:
-    """Keep Python's collector off a copy of the model: going through it takes longer than a request may wait."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

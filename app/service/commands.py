@@ -15,7 +15,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -47,6 +47,8 @@ class Command(ABC, Generic[R]):
         Whether a full queue or a full disk refuses it; erasures are not.
     is_merged
         Whether neighbours of the same kind may be applied to an exact model as one: the result is the same.
+    is_erasure
+        Whether it is an `Erasure`.
     key
         The caller's idempotency key.
     done
@@ -71,6 +73,7 @@ class Command(ABC, Generic[R]):
 
     is_refusable: ClassVar[bool] = True
     is_merged: ClassVar[bool] = False
+    is_erasure: ClassVar[bool] = False
     receipt: Receipt | None = None
 
     def __init__(self, key: IdempotencyKey | None = None) -> None:
@@ -254,6 +257,8 @@ class Erasure(Command["Receipt"]):
         Keyed hashes of what is gone; known with the receipt.
     """
 
+    is_erasure = True
+
     def __init__(
         self,
         kind: ReceiptKind,
@@ -281,6 +286,11 @@ class Erasure(Command["Receipt"]):
         if self.receipt is None:
             raise RuntimeError("an erasure was made without a receipt")
         return self.receipt
+
+
+def is_erasure(command: Command[Any]) -> TypeGuard[Erasure]:
+    """Whether a command is an erasure; of abstract classes `isinstance` takes ten times as long."""
+    return command.is_erasure
 
 
 class ReplaceSample(Erasure):

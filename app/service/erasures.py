@@ -153,7 +153,7 @@ class Erasures:
         await self._database.read(lambda database: database.forget_idempotent(now))
         # The journal is what the ledger's database could be made from again.
         await self._database.flush()
-        seq = await self._threads.save(self._storage.remove_older)
+        seq = await self._threads.save(self._storage.snapshots.keep_newest)
         await self.write_journal(partial(self._storage.journal.drop_before, seq + 1))
 
     async def finish(self, receipts: list[str], period: int) -> None:

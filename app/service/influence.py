@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from oubli.app.errors import SupersededError
 from oubli.app.service.compiling import is_influence_prepared, prepare_influence
-from oubli.app.service.influence_methods import method_for, seconds_for
+from oubli.app.service.influence_methods import method_for, ranking_content, seconds_for
 from oubli.core.errors import EmptyModelError
 
 if TYPE_CHECKING:
@@ -56,24 +56,8 @@ class Question:
     top: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """What is answered.
-
-    Attributes
-    ----------
-    helpful, harmful : ids and scores of the samples that do most.
-    method : what ranked them.
-    note : what there is to know about the scores; may be empty.
-    n_samples, model_version : of the model that was asked.
-    """
-
-    helpful: list[tuple[str, float]]
-    harmful: list[tuple[str, float]]
-    method: str
-    note: str
-    n_samples: int
-    model_version: int
+Ranking = dict[str, Any]
+"""What is answered; see `influence_methods.ranking_content`."""
 
 
 @dataclass(eq=False, repr=False)
@@ -177,7 +161,7 @@ class InfluenceRanker:
                 copy = await self._copier.copied()
                 version = state.version
             found = await self._threads.ask(partial(_ask, copy, copy, question, method, progress))
-            return _ranking(found, question, copy.n_samples_, version)
+            return ranking_content(found, question.top, copy.n_samples_) | {"model_version": version}
         async with self._lock.long_read():
             await self._lock.pass_turnstile()
             model, version = state.model, state.version
@@ -186,7 +170,7 @@ class InfluenceRanker:
                 n_samples = model.n_samples_
         asked = Question(question.rows, labels, method, question.update_set, question.top)
         found = await self._threads.ask(partial(_ask, seen, None, asked, method, progress))
-        return _ranking(found, question, n_samples, version)
+        return ranking_content(found, question.top, n_samples) | {"model_version": version}
 
     def job(self, question: Question) -> Job:
         """Begin to answer a question that takes long; the job's result says under which id the ranking is kept."""
@@ -263,7 +247,7 @@ class _Asked:
 
 
 def _kept_as(asked: _Asked, ranking: Ranking) -> dict[str, Any]:
-    return {"influence": asked.name, "n_samples": ranking.n_samples, "model_version": ranking.model_version}
+    return {"influence": asked.name, "n_samples": ranking["n_samples"], "model_version": ranking["model_version"]}
 
 
 def _superseded() -> SupersededError:
@@ -300,9 +284,3 @@ def _ask(
     if method == "leave-one-out":
         return influence(asked, question.rows, labels, method=method, progress=progress)
     return influence(asked, question.rows, labels, method=method, update_set=question.update_set, progress=progress)
-
-
-def _ranking(found: Influence, question: Question, n_samples: int, version: int) -> Ranking:
-    return Ranking(
-        found.helpful(question.top), found.harmful(question.top), found.method, found.note, n_samples, version
-    )

@@ -117,6 +117,10 @@ class JobBoard:
         entry = self._entries.get(job_id)
         return None if entry is None else entry.job
 
+    def all(self) -> list[Job]:
+        """Return all jobs that are remembered, those that began first first."""
+        return [entry.job for entry in self._entries.values()]
+
     async def watch(self, job_id: str) -> AsyncIterator[Job]:
         """Yield a job as it is, and again when it has changed, until it has ended or the server is stopping.
 

@@ -8,10 +8,13 @@ free is given back after such work.
 """
 
 import ctypes
+import gc
 import logging
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 log = logging.getLogger("oubli.memory")
@@ -58,6 +61,18 @@ def let_go_of(model: _Shreddable) -> None:
     model.shred()
     seconds = give_back()
     log.debug("gave free memory back in %.1f ms", 1000 * seconds)
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Collect no garbage meanwhile: going through a model, or through what is imported and stays, takes long."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def switch_core_dumps_off() -> None:

@@ -329,7 +329,7 @@ class ModelService:
         """Return what the service can be measured by now; short, and answered in every phase."""
         state, model, journal, deadline = self.state, self.state.model, self.storage.journal, self.erasures.deadline
         is_usable = model.is_usable
-        newest = self.storage.newest_or_none
+        newest = None if self.storage.is_ephemeral else self.storage.snapshots.newest_or_none
         return Measurements(
             kind=model.kind,
             task=str(model.task),
@@ -402,13 +402,11 @@ class ModelService:
 
     async def snapshot(self) -> Snapshot:
         """Write a snapshot of the model as it is when its turn comes."""
-        self._require_changeable()
         self._require_kept()
         return await self.threads.finish(self.checkpointer.write_snapshot())
 
     async def export(self) -> Snapshot:
         """Return the newest snapshot to be handed out, after that has been noted in the ledger."""
-        self._require_changeable()
         self._require_kept()
         return await self.threads.finish(self.checkpointer.export())
 
@@ -438,7 +436,6 @@ class ModelService:
 
     def scrub_job(self) -> Job:
         """Begin to erase from all files what was unlearned."""
-        self._require_changeable()
         self._require_kept()
         return self.jobs.start("scrub", self._scrub)
 
@@ -512,6 +509,7 @@ class ModelService:
             raise UnavailableError("failed")
 
     def _require_kept(self) -> None:
+        self._require_changeable()
         if self.storage.is_ephemeral:
             raise EphemeralError
 

@@ -48,14 +48,6 @@ _LONGEST_CHECK = 5.0  # seconds of a restore for comparing with a fresh fit; cha
 _FEW_CHANGES = 32  # are made on the event loop, while nobody else changes anything
 
 
-@dataclass(frozen=True, slots=True)
-class _Fitted:
-    """A model that was fitted anew and swapped in: its version, and the unfinished erasures it has no trace of."""
-
-    version: int
-    traceless: list[str]
-
-
 @dataclass(eq=False, repr=False)
 class Rebuilder:
     """Builds models aside and swaps them in.
@@ -201,60 +193,56 @@ class Rebuilder:
         InputError
             When the parameters do not fit together.
         """
-        fitted = await self._fit(kind, parameters, report, key)
+        version, _ = await self._fit(kind, parameters, report, key)
         model = self._state.model
-        return {"model_version": fitted.version, "n_samples": model.n_samples_, "parameters": model.get_params()}
+        return {"model_version": version, "n_samples": model.n_samples_, "parameters": model.get_params()}
 
     async def rebuild(self) -> list[str]:
         """Fit the live model anew as it is; return the receipts of unfinished erasures that it then has no trace of.
 
         Those are the erasures from before: what is unlearned meanwhile leaves its traces in the new model too.
         """
-        return (await self._fit(None, {}, _nobody)).traceless
+        return (await self._fit(None, {}, _nobody))[1]
 
     async def _fit(
         self, kind: str | None, parameters: dict[str, Any], report: Report, key: IdempotencyKey | None = None
-    ) -> _Fitted:
+    ) -> tuple[int, list[str]]:
+        """Fit a model and swap it in; return the version, and the unfinished erasures that it has no trace of."""
         # One at a time: the second must begin with what the first has put in place.
         async with self._one_fit:
-            return await self._fit_alone(kind, parameters, report, key)
-
-    async def _fit_alone(
-        self, kind: str | None, parameters: dict[str, Any], report: Report, key: IdempotencyKey | None
-    ) -> _Fitted:
-        state = self._state
-        async with self._lock.mutation(refusable=False):
-            self._require_sound()
-            meanwhile = self._writer.follow()
-            traceless, epoch = list(state.pending), state.epoch
+            state = self._state
+            async with self._lock.mutation(refusable=False):
+                self._require_sound()
+                meanwhile = self._writer.follow()
+                traceless, epoch = list(state.pending), state.epoch
+                try:
+                    copy = await self._copier.cleaned(_wiped_samples)
+                except BaseException:
+                    self._writer.unfollow(meanwhile)
+                    raise
+                hold = self._holders.hold("fit", is_served_next=True)
             try:
-                copy = await self._copier.cleaned(_wiped_samples)
-            except BaseException:
+                report(0.05)
+                # Nothing of the live model is read after this: a restore may let go of it meanwhile.
+                kind, schema = kind or state.model.kind, state.model.schema_
+                estimator = another_estimator(kind, parameters, state.model)
+                chosen = estimator.get_params()
+                # Also what changes and predictions will need: nothing may be compiled once the new model is served.
+                await self._threads.compile(partial(prepare_kernels, kind, schema, chosen))
+                model = await self._threads.build(partial(refit, estimator, copy))
+                report(0.9)
+                while len(meanwhile) > _FEW_CHANGES:
+                    self._require_same(epoch)
+                    commands = list(meanwhile)
+                    del meanwhile[: len(commands)]
+                    await self._threads.build(partial(apply_held, model, commands))
+                # From here on it must not be cut: what is in the journal must be in the model.
+                swap = self._swap(Fit(model, FitBody(kind, chosen), key), meanwhile, epoch)
+                version = await self._threads.finish(swap)
+            finally:
                 self._writer.unfollow(meanwhile)
-                raise
-            hold = self._holders.hold("fit", is_served_next=True)
-        try:
-            report(0.05)
-            # Nothing of the live model is read after this: a restore may let go of it meanwhile.
-            kind, schema = kind or state.model.kind, state.model.schema_
-            estimator = another_estimator(kind, parameters, state.model)
-            chosen = estimator.get_params()
-            # Also what changes and predictions will need: nothing may be compiled once the new model is served.
-            await self._threads.compile(partial(prepare_kernels, kind, schema, chosen))
-            model = await self._threads.build(partial(refit, estimator, copy))
-            report(0.9)
-            while len(meanwhile) > _FEW_CHANGES:
-                self._require_same(epoch)
-                commands = list(meanwhile)
-                del meanwhile[: len(commands)]
-                await self._threads.build(partial(apply_held, model, commands))
-            # From here on it must not be cut: what is in the journal must be in the model.
-            swap = self._swap(Fit(model, FitBody(kind, chosen), key), meanwhile, epoch)
-            version = await self._threads.finish(swap)
-        finally:
-            self._writer.unfollow(meanwhile)
-            hold.let_go()
-        return _Fitted(version, traceless)
+                hold.let_go()
+            return version, traceless
 
     async def _swap(self, command: Fit, meanwhile: list[Command[Any]], epoch: int) -> int:
         """Apply the last changes to a fitted model, and put it in place of the live one; return its version.

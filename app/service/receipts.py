@@ -46,7 +46,3 @@ class Receipts:
     async def page(self, after: int, limit: int) -> list[dict[str, Any]]:
         """Return entries of the ledger, those after a number."""
         return await self._database.read(lambda database: database.entries(after, limit))
-
-    def public_keys(self) -> list[dict[str, Any]]:
-        """Return the public keys of receipts, current and retired."""
-        return self._ledger.public_keys()

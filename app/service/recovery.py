@@ -71,26 +71,6 @@ class LedgerChoice:
     accept_missing_keys: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a data directory has led to.
-
-    Attributes
-    ----------
-    state, ledger
-        What to serve, and who goes on with the ledger.
-    n_records
-        How many records of the journal were made again.
-    notes
-        What a person should be told.
-    """
-
-    state: ModelState
-    ledger: Ledger
-    n_records: int
-    notes: list[str]
-
-
 def recover(
     recovered: Recovered,
     storage: Storage,
@@ -98,8 +78,14 @@ def recover(
     keys: LedgerKeys,
     clock: Clock,
     choice: LedgerChoice,
-) -> Found:
+) -> tuple[ModelState, Ledger, int, list[str]]:
     """Bring a data directory to the state that was acknowledged last.
+
+    Returns
+    -------
+    ModelState, Ledger, int, list of str
+        What to serve, who goes on with the ledger, how many records of the journal were made again, and what a person
+        should be told.
 
     Raises
     ------
@@ -129,7 +115,7 @@ def recover(
         exports=facts.exports,
     )
     n_records = replay(state, journal.records(facts.seq))
-    ledger = Ledger.of(database, keys, clock.now_ms)
+    ledger = Ledger(database, keys, clock.now_ms)
     state.pending = {one.receipt_id: _inherited(one, clock) for one in database.pending()}
     if accepted:
         _write_down(state, storage, database, [ledger.event(ACCEPTED, {"snapshot_index": facts.ledger_index})])
@@ -139,7 +125,7 @@ def recover(
         notes.append(f"going on without keys that the ledger names: {', '.join(lost.files())}")
     if recovered.regrown:
         _note_regrown(state, ledger, storage, database)
-    return Found(state, ledger, n_records, notes)
+    return state, ledger, n_records, notes
 
 
 def replay(state: ModelState, records: Iterable[Record]) -> int:

@@ -44,6 +44,7 @@ from oubli.app.service.commands import (
     ModelSwap,
     ReplaceSample,
     apply_all,
+    is_erasure,
 )
 from oubli.app.service.lock import ModelLock
 from oubli.app.service.measurements import Histogram
@@ -168,7 +169,7 @@ class Transaction:
         """Whether a planned command sets off long work in the model."""
         if command.body is None:
             return False
-        deletes = command.gone if isinstance(command, DeleteSamples) else ()
+        deletes = command.gone if type(command) is DeleteSamples else ()
         return self._state.model.takes_long(command.adds, deletes, self.n_items, LONGEST_PAUSE)
 
     def add(self, command: Command[Any]) -> None:
@@ -176,7 +177,7 @@ class Transaction:
         state = self._state
         changes = int(command.body is not None)
         command.version = state.version + self.n_changes + changes
-        notes = self._receipt_notes(command) if isinstance(command, Erasure) else b""
+        notes = self._receipt_notes(command) if is_erasure(command) else b""
         self._n_more += command.n_more
         if command.key is not None:
             kept = command.key.record(
@@ -211,7 +212,7 @@ class Transaction:
         n_samples = state.model.n_samples_
         for command in self.commands:
             command.n_samples = n_samples
-            if isinstance(command, Erasure):
+            if is_erasure(command):
                 self._note_erasure(command)
             command.tell()
 
@@ -346,7 +347,7 @@ class Writer:
             raise UnavailableError("failed")
         command.n_items = command.count(state.model)
         command.done = done
-        if isinstance(command, Erasure):
+        if is_erasure(command):
             command.received_ms = self._now_ms()
         if not self.costs[type(command)].is_short(command.n_items):
             return False

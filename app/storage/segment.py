@@ -14,7 +14,6 @@ import re
 import sqlite3
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -42,16 +41,6 @@ _DIGEST_BYTES = 16
 _UNREADABLE = (sqlite3.Error, UnicodeError)
 
 Row = tuple[int, int, int, bytes, bytes, bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """What a segment holds: counts, when its first record was written, and the number of its last."""
-
-    n_records: int
-    n_bytes: int
-    oldest_at: float | None
-    last_seq: int
 
 
 class Segment:
@@ -159,8 +148,8 @@ class Segment:
         (last,) = self._connection.execute("SELECT max(seq) FROM records").fetchone()
         return self.first_seq - 1 if last is None else int(last)
 
-    def summary(self) -> Summary:
-        """Return what the segment holds.
+    def summary(self) -> tuple[int, int, float | None, int]:
+        """Return how many records and bytes the segment holds, when its first was written, and its last's number.
 
         Raises
         ------
@@ -171,7 +160,7 @@ class Segment:
             n_records, n_bytes, oldest = self._connection.execute(
                 "SELECT count(*), coalesce(sum(length(body) + length(notes)), 0), min(at) FROM records"
             ).fetchone()
-            return Summary(n_records, int(n_bytes), None if oldest is None else oldest / 1000, self.last_seq())
+            return n_records, int(n_bytes), None if oldest is None else oldest / 1000, self.last_seq()
         except (*_UNREADABLE, TypeError, ValueError):
             raise JournalDamagedError(f"{self.path.name} in the data directory is damaged: {RESTORE}") from None
 

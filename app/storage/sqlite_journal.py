@@ -244,9 +244,7 @@ class SqliteJournal:
 
     def _sum_up(self) -> None:
         """Read what the newest segment holds, and refuse it when it has lost what was acknowledged."""
-        summary = self._segment.summary()
-        self.n_records, self.n_bytes = summary.n_records, summary.n_bytes
-        self.oldest_at, self.last_seq = summary.oldest_at, summary.last_seq
+        self.n_records, self.n_bytes, self.oldest_at, self.last_seq = self._segment.summary()
         if self.last_seq < self._mark.seq:
             raise _lost(self.last_seq + 1)
 

@@ -46,16 +46,6 @@ class Storage:
         """The data directory."""
         return None if self._directory is None else self._directory.path
 
-    @property
-    def newest(self) -> Snapshot:
-        """The newest snapshot; raises `NoSnapshotError` when there is none, `EphemeralError` when there never is."""
-        return self._store().newest
-
-    @property
-    def newest_or_none(self) -> Snapshot | None:
-        """The newest snapshot; None when there is none."""
-        return None if self._snapshots is None else self._snapshots.newest_or_none
-
     def is_current(self, seq: int) -> bool:
         """Whether the newest snapshot has taken in all records of the journal."""
         return self._snapshots is None or self._snapshots.newest_seq() == seq
@@ -77,7 +67,7 @@ class Storage:
         StorageError
             When it cannot be written; what was there before still is.
         """
-        store = self._store()
+        store = self.snapshots
         snapshot = store.write(model, facts)
         if twice:
             store.write_again()
@@ -93,7 +83,7 @@ class Storage:
         FlushFailedError
             When that is in doubt.
         """
-        store = self._store()
+        store = self.snapshots
         take_back = partial(store.take_back, store.newest_number(), store.newest_or_none)
         try:
             self.write(model, facts, twice=True)
@@ -104,7 +94,7 @@ class Storage:
 
     def replace_older(self, seq: int) -> None:
         """Make sure that no snapshot is kept that has taken in fewer records than this."""
-        store = self._store()
+        store = self.snapshots
         if store.oldest_seq() < seq:
             try:
                 store.write_again()
@@ -113,17 +103,15 @@ class Storage:
             else:
                 store.keep_newest()
 
-    def remove_older(self) -> int:
-        """Remove all but two generations; return the number up to which the journal is not needed any more."""
-        return self._store().keep_newest()
-
     def close(self) -> None:
         """Let the next server have the directory."""
         self.journal.close()
         if self._directory is not None:
             self._directory.close()
 
-    def _store(self) -> SnapshotStore:
+    @property
+    def snapshots(self) -> SnapshotStore:
+        """The snapshots; raises `EphemeralError` where none are kept."""
         if self._snapshots is None:
             raise EphemeralError
         return self._snapshots

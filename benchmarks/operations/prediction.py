@@ -54,7 +54,7 @@ def kernel(forest: DynamicForestClassifier) -> Callable[[Any], object]:
 
     def ask(encoded: Any) -> object:
         cells, category_hashes = encoded
-        return forest.engine_.ensemble.sum_leaves(data, cells, category_hashes, frozen=False)
+        return forest.engine_.sum_leaves(data, cells, category_hashes, frozen=False)
 
     return ask
 

@@ -12,9 +12,11 @@ import sys
 from typing import Any
 
 import orjson
+import uvicorn
 from fastapi import FastAPI, Request, Response
 
-from oubli.app.http.server import Server, bind, server_config
+from oubli.app.http.sockets import bind
+from oubli.app.http.uvicorn_config import server_config
 
 PREDICTION = {"classes": ["<=50K", ">50K"], "model_version": 1}
 ADDED = {"ids": ["12345"], "model_version": 1, "n_samples": 50_000, "durable": False}
@@ -101,21 +103,11 @@ def plain_fastapi() -> FastAPI:
     return app
 
 
-class _NoService:
-    """A service that does nothing when the server stops."""
-
-    state = "ready"
-
-    def drain(self) -> None:
-        self.state = "stopping"
-
-
 def main() -> None:
     """Serve until a signal to stop."""
     kind, port = sys.argv[1], int(sys.argv[2])
     app = bare if kind == "asgi" else plain_fastapi()
-    service: Any = _NoService()
-    Server(server_config(app), service).run(bind("127.0.0.1", port))
+    uvicorn.Server(server_config(app)).run(bind("127.0.0.1", port))
 
 
 if __name__ == "__main__":

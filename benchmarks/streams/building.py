@@ -70,7 +70,7 @@ def measure(held: higgs_like.HiggsLike, rounds: int, budget: float) -> Found:
 
 def compare(tree: DynamicTreeClassifier, peer: Any, held: higgs_like.HiggsLike) -> Likeness:
     """Walk down both trees as long as they part the samples in the same way."""
-    nodes, theirs, found = tree.engine_.tree.arrays_.nodes, peer.tree_, Likeness()
+    nodes, theirs, found = tree.engine_.tree.nodes, peer.tree_, Likeness()
     waiting = [(ROOT, 0, np.arange(len(held.y)))]
     while waiting:
         mine, other, rows = waiting.pop()

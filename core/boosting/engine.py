@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from oubli.core.boosting.digest import base_texts, tree_digests
 from oubli.core.boosting.loss import sigmoids, softmaxes
 from oubli.core.boosting.predict import answer_one, raw_scores
 from oubli.core.boosting.state import Trees
-from oubli.core.engine import Counterpart, Engine
+from oubli.core.engine import Counterpart, Engine, Progress
 from oubli.core.errors import CapacityError
 from oubli.core.samples.arrays import Problem
 
@@ -54,6 +54,60 @@ class BoostedEngine(Engine):
     def check_capacity(settings: Any, n_samples: int, n_slots: int = 0) -> None:
         if n_samples > MAX_SAMPLES:
             raise CapacityError(f"a boosted model holds at most {MAX_SAMPLES} samples")
+
+    # -- learning -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Hold no samples and no trees."""
+
+    @abstractmethod
+    def train_on(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
+        """Train on the samples of some slots, in an engine that holds nothing."""
+
+    def aside(self) -> Self:
+        """Another engine with the same arrays, to go on from them; see `become`."""
+        other: Self = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
+
+    def become(self, other: Self) -> None:
+        """Take over everything from an engine that was made aside, in one step."""
+        self.changes.undo = None
+        self.__dict__.update(other.__dict__)
+
+    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
+        """Forget everything and train on the samples of some slots: a function of the set of them.
+
+        progress : called after each tree with how many are done, and how many there will be.
+        """
+        other = self.aside()
+        other.forget()
+        other.n_mutations = 0
+        other.train_on(problem, slots, progress)
+        self.become(other)
+
+    def fit_anew(self, problem: Problem, slots: Slots) -> None:
+        """Fit as a part of a change, which is counted all the same."""
+        n_mutations = self.n_mutations
+        self.fit(problem, slots)
+        self.n_mutations = n_mutations
+
+    @abstractmethod
+    def join(self, problem: Problem, slots: Slots) -> None:
+        """Learn samples that have just joined the others."""
+
+    @abstractmethod
+    def leave(self, problem: Problem, slots: Slots) -> None:
+        """Unlearn samples that are about to leave."""
+
+    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
+        self.join(problem, slots)
+        self.n_mutations += len(slots)
+
+    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
+        self.leave(problem, slots)
+        self.n_mutations += len(slots)
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -128,6 +182,31 @@ class BoostedEngine(Engine):
         if not all(np.isfinite(values).all() for values in (trees.base, trees.unit, trees.nodes["value"])):
             wrong.append("a leaf, or where boosting starts, is not a finite number")
         return wrong
+
+
+class ExactEngine(BoostedEngine):
+    """Boosted trees that are those of a fresh fit at all times; they are fitted anew when a class comes or goes."""
+
+    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
+        if self.n_trees == 0 or problem.changes_classes(slots):
+            self.fit(problem, problem.slots())
+        else:
+            super().add(problem, slots)
+
+    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
+        if self.n_trees == 0 or len(slots) == problem.n_samples or problem.changes_classes(slots):
+            self.fit(*problem.without(slots))
+        else:
+            super().delete(problem, slots)
+
+    @abstractmethod
+    def find_unsound(self, problem: Problem, slots: Slots) -> list[str]:
+        """Name what is not sound in itself."""
+
+    def check_invariants(self, problem: Problem, slots: Slots) -> None:
+        wrong = self.find_differences(problem, slots) or self.find_unsound(problem, slots)
+        if wrong:
+            raise AssertionError("; ".join(wrong))
 
 
 def _saturated(values: Reals) -> Reals:

@@ -22,6 +22,7 @@ FLOAT32_BITS = 24
 FLOAT64_BITS = 53
 # Every integer up to this magnitude is exact in float32.
 FLOAT32_EXACT = 2**FLOAT32_BITS
+NEVER = 2**63 - 1  # milliseconds since 1970, as the expiry of a sample that has none
 ID_LENGTH = 256
 
 MISSING = math.nan

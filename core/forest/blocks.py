@@ -26,7 +26,7 @@ Two more rules that the paper leaves open:
        odd ones send each category left by a coin of its hash.
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,10 +40,14 @@ from oubli.core.forest.workspace import (
     COUNTERS_STRIDE,
     SKIPPED_AT,
     TOTALS_AT,
+    Parameters,
 )
 from oubli.core.jit import aligned
 from oubli.core.jit.policy import inner, pasted
 from oubli.core.rng import CANDIDATES, MISSING_CATEGORY, coin, combine, mix
+
+if TYPE_CHECKING:
+    from oubli.core.forest.parameters import ForestSettings
 
 # The head, in `longs`.
 N_ATTRIBUTES = 0  # attributes in use, at most p
@@ -101,11 +105,10 @@ def most_cells(n_thresholds: int) -> int:
     return int(1.5 * max(1.0, 0.8 * n_thresholds)) + 2
 
 
-def layout_of(
-    n_attributes: int, n_thresholds: int, n_features: int, width: int, *, is_regression: bool, has_categories: bool
-) -> Layout:
-    """Lay out a block (p = `n_attributes`, s = `n_thresholds`)."""
-    per_long = 1 if is_regression else 2
+def layout_of(settings: "ForestSettings", n_features: int, width: int, *, has_categories: bool) -> Layout:
+    """Lay out a block."""
+    n_attributes, n_thresholds = settings.max_features, settings.n_thresholds  # p, s
+    per_long = 1 if settings.is_regression else 2
     n_counters = most_cells(n_thresholds) + 1
     skipped_at = _HEAD_SIZE + -(-width // per_long)
     attributes_at = _lines(skipped_at + -(-n_features // 64))
@@ -128,6 +131,17 @@ def layout_of(
 
 def _lines(n_longs: int) -> int:
     return -(-n_longs // _LINE) * _LINE
+
+
+def parameters_of(settings: "ForestSettings", layout: Layout, width: int, block_minimum: int) -> Parameters:
+    """The parameters as the kernels read them, in the order of the slots that `workspace.py` names."""
+    values = [
+        settings.n_trees, settings.occurrences, settings.max_depth, settings.min_samples_split, settings.max_features,
+        settings.criterion, settings.is_regression, block_minimum, width, settings.n_thresholds, layout.n_counters,
+        layout.totals_at, layout.skipped_at, layout.attributes_at, layout.counters_at, layout.counters_stride,
+        layout.categories_at, layout.categories_stride,
+    ]  # fmt: skip
+    return Parameters(np.array(values, np.int64), np.array([mix(np.uint64(settings.seed))], np.uint64))
 
 
 def blocks_over(longs: npt.NDArray[np.int64], *, is_regression: bool) -> Blocks:

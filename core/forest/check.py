@@ -24,8 +24,8 @@ from oubli.core.forest.blocks import (
     layout_of,
 )
 from oubli.core.forest.leaves import count_in
-from oubli.core.forest.parameters import MAX_ENTRIES
-from oubli.core.forest.serialise import PREFIX
+from oubli.core.forest.parameters import MAX_ENTRIES, ForestSettings
+from oubli.core.forest.serialise import FIELDS, PREFIX
 from oubli.core.forest.split import goes_right, number_goes_right
 from oubli.core.forest.state import (
     FREE_BLOCK,
@@ -39,6 +39,7 @@ from oubli.core.forest.state import (
     N_FREE_LEAVES,
     N_FREE_PAIRS,
     NIL,
+    NODE_DTYPE,
     SUBSET,
     Trees,
     leaf_of,
@@ -58,7 +59,7 @@ from oubli.core.rng import draw_trees, restore_order
 from oubli.core.samples.arrays import Data
 
 if TYPE_CHECKING:
-    from oubli.core.forest.ensemble import Ensemble
+    from oubli.core.forest.kept import KeptForest
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 IntArray = npt.NDArray[np.int64]
@@ -123,21 +124,10 @@ def _expected_types(
     """Types and shapes of the trees' arrays; None stands for any length."""
     counter = "i8" if settings["is_regression"] else "i4"
     columns = document["schema"]["columns"]
-    layout = layout_of(
-        settings["max_features"],
-        settings["n_thresholds"],
-        len(columns),
-        width,
-        is_regression=settings["is_regression"],
-        has_categories=any(column["type"] == "categorical" for column in columns),
-    )
+    has_categories = any(column["type"] == "categorical" for column in columns)
+    layout = layout_of(ForestSettings(**settings), len(columns), width, has_categories=has_categories)
     return {
-        "nodes.category": ("u8", (None,)),
-        "nodes.child": ("i4", (None,)),
-        "nodes.attribute": ("i4", (None,)),
-        "nodes.n_samples": ("i4", (None,)),
-        "nodes.block": ("i4", (None,)),
-        "nodes.kind": ("u1", (None,)),
+        **{f"nodes.{field}": (NODE_DTYPE[field].str, (None,)) for field in FIELDS},
         "leaves.statistics": (counter, (None, width)),
         "leaves.starts": ("i4", (None,)),
         "leaves.rooms": ("u1", (None,)),
@@ -151,17 +141,17 @@ def _expected_types(
 # -- before the trees are used --------------------------------------------------------------------
 
 
-def check_forest(ensemble: "Ensemble", data: Data, slots: IntArray) -> None:
-    """Check that the trees hold the samples of `slots`, each where the splits lead it, and no others.
+def check_forest(forest: "KeptForest", data: Data, slots: IntArray) -> IntArray:
+    """Check that the trees hold the samples of `slots`, each where the splits lead it, and no others; list all nodes.
 
-    `Ensemble.restore` has looked at the bounds of every index before.
+    `take_over` has looked at the bounds of every index before.
 
     Raises
     ------
     FileError
         Saying what is wrong. O(samples x trees x depth), and a step for each free row.
     """
-    trees, n_trees = ensemble.trees, ensemble.settings.n_trees
+    trees, n_trees = forest.trees, forest.settings.n_trees
     levels = _list_levels(trees, n_trees)
     used = np.concatenate(levels)
     records = trees.nodes[used]
@@ -176,17 +166,17 @@ def check_forest(ensemble: "Ensemble", data: Data, slots: IntArray) -> None:
     taken = child[is_inner]
     _check_free(trees, FREE_PAIR, N_FREE_PAIRS, trees.nodes["child"], pairs, taken, "pairs of nodes")
     _check_free(trees, FREE_LEAF, N_FREE_LEAVES, trees.starts, range(len(trees.starts)), leaves, "leaves")
-    following = ensemble.blocks.longs[:, NEXT_FREE]
+    following = forest.blocks.longs[:, NEXT_FREE]
     _check_free(trees, FREE_BLOCK, N_FREE_BLOCKS, following, range(1, len(following)), blocks, "counters")
 
     counts = np.zeros(len(trees.nodes), np.int64)
     statistics = np.zeros_like(trees.statistics)
     owners = np.full(len(trees.places), NIL, np.int32)
-    drawn = np.zeros((len(slots), ensemble.settings.occurrences), np.int16)
-    draw_members(data, ensemble.parameters, slots, np.arange(n_trees, dtype=np.int32), drawn)
+    drawn = np.zeros((len(slots), forest.settings.occurrences), np.int16)
+    draw_members(data, forest.parameters, slots, np.arange(n_trees, dtype=np.int32), drawn)
     by_tree = np.argsort(drawn.ravel(), kind="stable")  # one tree fits the processor's cache, a forest does not
     lanes = np.empty((3, N_LANES), np.int32)
-    route_members(trees, data, ensemble.parameters, slots, drawn, by_tree, lanes, counts, statistics, owners)
+    route_members(trees, data, forest.parameters, slots, drawn, by_tree, lanes, counts, statistics, owners)
     require_sound(np.array_equal(counts[used], records["n_samples"]), "a node counts other samples than its own")
     require_sound((counts[used[n_trees:]] > 0).all(), "a node has no samples")
     require_sound(np.array_equal(statistics, trees.statistics), "a leaf counts other samples than its own")
@@ -198,26 +188,27 @@ def check_forest(ensemble: "Ensemble", data: Data, slots: IntArray) -> None:
         are_rooms_apart(trees, leaves, np.zeros(len(trees.members), np.bool_)), "the rooms of the leaves overlap"
     )
     if len(blocks):
-        _check_blocks(ensemble, levels)
+        _check_blocks(forest, levels)
+    return used
 
 
-def _check_blocks(ensemble: "Ensemble", levels: list[IntArray]) -> None:
+def _check_blocks(forest: "KeptForest", levels: list[IntArray]) -> None:
     """Check that the counters of a node add up to its samples, which are those of its leaves.
 
     Counting the samples themselves again would take as long as growing: that is what `verify` is for.
     """
-    trees, layout, settings = ensemble.trees, ensemble.layout, ensemble.settings
+    trees, layout, settings = forest.trees, forest.layout, forest.settings
     statistics = _sum_leaves(trees, levels)
     nodes = np.concatenate(levels)
     nodes = nodes[trees.nodes["block"][nodes] != NIL]
     rows = trees.nodes["block"][nodes].astype(np.int64)
-    longs = ensemble.blocks.longs[rows]
+    longs = forest.blocks.longs[rows]
     is_counted = longs[:, IS_COUNTED]
     require_sound(((is_counted == 0) | (is_counted == 1)).all(), "counters are neither right nor wrong")
     longs, expected = longs[is_counted == 1], statistics[nodes][is_counted == 1]
     halves = longs.view(np.int32)
     counters = longs if settings.is_regression else halves
-    width, p, n_counters = ensemble.width, settings.max_features, layout.n_counters
+    width, p, n_counters = forest.width, settings.max_features, layout.n_counters
     totals = counters[:, layout.totals_at : layout.totals_at + width]
     require_sound(np.array_equal(totals, expected), "the counters of a node do not add up to its samples")
     n_samples = totals[:, :1] if settings.is_regression else totals.sum(axis=1, keepdims=True)

@@ -15,11 +15,11 @@ from oubli.core.forest.state import NIL, leaf_of
 from oubli.core.jit.policy import kernel
 
 if TYPE_CHECKING:
-    from oubli.core.forest.ensemble import Ensemble
+    from oubli.core.forest.kept import KeptForest
 
 IntArray = npt.NDArray[np.int64]
 # Trees, slots in a common order, class codes in canonical order.
-Part = tuple["Ensemble", IntArray, IntArray]
+Part = tuple["KeptForest", IntArray, IntArray]
 
 
 @kernel
@@ -68,11 +68,11 @@ def compare_forests(live: Part, fresh: Part) -> list[str]:
 
 def _compare_leaves(live: Part, fresh: Part, all_live: IntArray, all_fresh: IntArray) -> list[str]:
     statistics = []
-    for (ensemble, _, order), listed in ((live, all_live), (fresh, all_fresh)):
-        child = ensemble.trees.nodes["child"][listed].astype(np.int64)
+    for (forest, _, order), listed in ((live, all_live), (fresh, all_fresh)):
+        child = forest.trees.nodes["child"][listed].astype(np.int64)
         leaves = ~child[child < 0]
-        values = ensemble.trees.statistics[leaves]
-        statistics.append(values if ensemble.settings.is_regression else values[:, order])
+        values = forest.trees.statistics[leaves]
+        statistics.append(values if forest.settings.is_regression else values[:, order])
     if not np.array_equal(statistics[0], statistics[1]):
         return ["the statistics of a leaf"]
     return []
@@ -92,11 +92,11 @@ def _compare_blocks(live: Part, fresh: Part, all_live: IntArray, all_fresh: IntA
 
 def _comparable(part: Part, rows: IntArray) -> dict[str, npt.NDArray[Any]]:
     """Read blocks into arrays that are equal when the blocks mean the same."""
-    ensemble, _, order = part
-    layout, settings = ensemble.layout, ensemble.settings
-    longs = ensemble.blocks.longs[rows]
-    n_words = -(-ensemble.n_features // 64)
-    p, n_counters, width = settings.max_features, layout.n_counters, ensemble.width
+    forest, _, order = part
+    layout, settings = forest.layout, forest.settings
+    longs = forest.blocks.longs[rows]
+    n_words = -(-forest.n_features // 64)
+    p, n_counters, width = settings.max_features, layout.n_counters, forest.width
     counters = longs if settings.is_regression else longs.view(np.int32)
     totals = counters[:, layout.totals_at : layout.totals_at + width]
     tables = counters[:, layout.counters_at : layout.counters_at + p * layout.counters_stride]
@@ -122,10 +122,10 @@ def _compare_members(live: Part, fresh: Part, all_live: IntArray, all_fresh: Int
     to_fresh = np.full(len(live[0].trees.nodes), NIL, np.int64)
     to_fresh[all_live] = all_fresh
     places = []
-    for (ensemble, slots, _), listed in ((live, all_live), (fresh, all_fresh)):
-        child = ensemble.trees.nodes["child"][listed]
-        owners = np.full(len(ensemble.trees.places), NIL, np.int64)
-        nodes_of_entries(ensemble.trees, listed[child < 0], owners)
+    for (forest, slots, _), listed in ((live, all_live), (fresh, all_fresh)):
+        child = forest.trees.nodes["child"][listed]
+        owners = np.full(len(forest.trees.places), NIL, np.int64)
+        nodes_of_entries(forest.trees, listed[child < 0], owners)
         n_linked = int((owners != NIL).sum())
         if n_linked != len(slots) * occurrences:
             return ["the number of samples in the leaves' lists"]

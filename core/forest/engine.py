@@ -1,70 +1,51 @@
 """The engine of the forest: DynFrs with exact adds and deletes.
 
 Paper: "DynFrs: An Efficient Framework for Machine Unlearning in Random Forest". After any history of adds and deletes
-the trees are those that a fit on the samples held gives. `ensemble.py` owns them; the algorithm is in the kernels
-beside this file.
+the trees are those that a fit on the samples held gives. The algorithm is in the kernels beside this file, which never
+allocate. When a pool is full they stop in a consistent state and say so; the methods here enlarge the pool and call
+again.
 """
 
-import math
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable
+from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
-from oubli.core.array_types import Array, Arrays, Hashes, Ints, Reals, Slots
-from oubli.core.engine import Counterpart, Engine, Progress, Shape
+from oubli.core.array_types import Array, Hashes, Ints, Reals, Slots
+from oubli.core.engine import Progress
 from oubli.core.errors import CapacityError
-from oubli.core.forest import check, leftovers, quantisation, serialise
-from oubli.core.forest.compare import compare_forests
-from oubli.core.forest.digest import tree_digest
-from oubli.core.forest.ensemble import Ensemble
-from oubli.core.forest.importances import feature_importances
-from oubli.core.forest.invariants import check_invariants
+from oubli.core.forest import quantisation
+from oubli.core.forest import workspace as inputs
+from oubli.core.forest.grow import FULL
+from oubli.core.forest.kept import KeptForest
 from oubli.core.forest.parameters import MAX_ENTRIES, MAX_SAMPLES, ForestSettings, places_of
-from oubli.core.jit import aligned
+from oubli.core.forest.predict import ROWS_AT_A_TIME, sum_leaves, sum_leaves_frozen
+from oubli.core.forest.quantisation import Targets
+from oubli.core.forest.resolve import resolve_paths, resolve_tree
+from oubli.core.forest.room import with_entries
+from oubli.core.forest.state import N_BLOCKS, N_LEAVES, N_MEMBERS, N_NODES, N_TAGS
+from oubli.core.forest.update import ADD, DELETE, count_members, plant, update_samples
+from oubli.core.forest.workspace import UpdateScratch
+from oubli.core.jit.direct import Direct
 from oubli.core.samples.arrays import Data, Problem
 
 # A batch above this share of the samples held costs more to take out one by one than to plant the
 # rest anew.
 _REPLANT_SHARE = 0.08
-_CELLS_A_SECOND = 20_000_000  # counted by training, at each level of a tree, roughly
-_CELLS_OF_READING = 20  # what reading a cell of a sample from Python takes, in such
-_LARGEST_EXPONENT = 1024  # of targets next to the largest number
+_NO_LIMIT = 2**62
+_WHOLE_BELOW = 512  # samples below which a subtree is grown in one step, well under a millisecond
+_SHORT_WORK = 8192  # samples looked at, a level counting anew, in one short piece of resolving
 
 
-class Targets(NamedTuple):
-    """The targets of a regression in fixed point, see `quantisation.py`."""
-
-    scale: quantisation.TargetScale
-    exponent: int  # that of the scale
-    numbers: Ints  # int64[n_slots]; 0 in slots that hold no sample
-
-
-def _targets_of(y: Reals, slots: Slots) -> Targets:
-    scale = quantisation.TargetScale()
-    scale.count(y[slots], 1)
-    return Targets(scale, scale.exponent, quantisation.quantise(y, scale.exponent))
-
-
-def _data_of(data: Data, targets: Targets | None) -> Data:
-    """The samples with these targets, if there are any."""
-    if targets is None:
-        return data
-    return Data(data.cells, targets.numbers, data.id_hashes, data.category_hashes, data.categorical)
-
-
-class ForestEngine(Engine):
-    """A forest, with the targets as its kernels count them: class codes, or values in fixed point."""
-
-    prefix = serialise.PREFIX
-    format = 2
-
-    settings: ForestSettings
+class ForestEngine(KeptForest):
+    """A forest over the samples of some slots, exact after any history."""
 
     def __init__(self, settings: ForestSettings, *columns: Any) -> None:
         super().__init__(settings, *columns)
-        self.ensemble = Ensemble(settings, self.n_features, 2, self.cell_dtype, bool(self.categorical.any()))
-        self.targets = None if self.is_classification else _targets_of(np.zeros(0), np.zeros(0, np.int64))
+        # The types of all that these are given are those of the forest.
+        self._update_samples, self._resolve_tree_of = Direct(update_samples), Direct(resolve_tree)
+        self._resolve_paths, self._sum_leaves_of = Direct(resolve_paths), Direct(sum_leaves)
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -81,36 +62,78 @@ class ForestEngine(Engine):
         if settings.is_regression and n_samples > quantisation.MAX_SAMPLES:
             raise CapacityError(f"a regression holds at most {quantisation.MAX_SAMPLES} samples")
 
-    def data(self, problem: Problem) -> Data:
-        """The samples as the kernels read them."""
-        return problem.data if self.targets is None else _data_of(problem.data, self.targets)
-
     def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
-        ensemble = self.ensemble.emptied(len(problem.ranks))
-        targets = None if self.targets is None else _targets_of(problem.y, slots)
-        ensemble.fit(_data_of(problem.data, targets), slots, progress)
-        # One statement: no exception comes between its parts.
-        self.ensemble, self.targets = ensemble, targets
+        other, n_trees = self.emptied(len(problem.ranks)), self.settings.n_trees
+        if not self.is_classification:
+            other.targets = Targets.of(problem.y, slots)
+        data = other.data(problem)
+        other.plant(data, slots)
+        for tree in range(n_trees):
+            other.resolve_whole_tree(data, tree)
+            if progress is not None:
+                progress(tree + 1, n_trees)
+        self.become(other)
+
+    def _has_many_pieces(self, n_new: int) -> bool:
+        """Whether free rooms of sizes that nobody asks for have used up the places that can be numbered.
+
+        Rooms are cut in halves and never put together again; planting anew does that.
+        """
+        return len(self.trees.members) + 2 * self._n_spare(n_new) > MAX_ENTRIES
+
+    def _n_spare(self, n_new: int) -> int:
+        """Places in the lists of leaves that so many new samples may take."""
+        return 3 * self.n_planted + 16 * n_new * self.settings.occurrences + 64
+
+    def _reserve(self, slots: Slots) -> None:
+        """Make room for new samples, so that adding needs to make none, unless nearly all leaves are full."""
+        n, trees = len(slots), self.trees
+        needed = (slots.item() + 1 if n == 1 else int(slots.max()) + 1) * self.settings.occurrences
+        if needed > len(trees.places):
+            self.trees = with_entries(trees, needed)
+        n_spare = self._n_spare(n)
+        if len(trees.members) - trees.meta.item(N_MEMBERS) < n_spare:
+            self.reserve_members(n_spare + n_spare // 2)
+
+    def plant(self, data: Data, slots: Slots) -> None:
+        """Forget all trees and put the samples of `slots` into their roots, to be grown."""
+        self.trees = self._empty_trees()
+        self.blocks = self._empty_blocks()
+        n_slots = int(slots.max()) + 1 if len(slots) else 0
+        self.trees = with_entries(self.trees, n_slots * self.settings.occurrences)
+        counts = np.zeros(self.settings.n_trees, np.int64)
+        count_members(data, self.parameters, self.scratch, slots, counts)
+        self.set_block_minimum(int(counts.max()))
+        self.reserve_members(int(2 * counts.sum()) + len(counts))
+        plant(self.trees, data, self.parameters, self.scratch, slots, counts)
+        self.is_planted = True
+
+    def _planted(self, problem: Problem, targets: Targets | None, slots: Slots) -> Self:
+        """Another engine with the samples of `slots` in the roots of its trees; this one stays as it is."""
+        other = self.emptied(self.width)
+        other.scratch, other.targets = self.scratch, targets
+        other.plant(other.data(problem), slots)
+        return other
 
     def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
         # Tags are left in any case: what a mutation has to do is never more than counting.
-        ensemble, changes = self.ensemble, self.changes
-        ensemble.widen(len(problem.ranks))
+        if len(problem.ranks) > self.width and self.is_classification:
+            self.widen(len(problem.ranks))
         scale_moved = self.targets is not None and self._take_targets(self.targets, problem.y, slots)
         n_before = problem.n_samples - len(slots)
-        if scale_moved or len(slots) > _REPLANT_SHARE * n_before or ensemble.has_many_pieces(len(slots)):
-            planted = ensemble.planted(self.data(problem), problem.slots())
-            changes.undo = None
-            ensemble.become(planted)
+        if scale_moved or len(slots) > _REPLANT_SHARE * n_before or self._has_many_pieces(len(slots)):
+            planted = self._planted(problem, self.targets, problem.slots())
+            self.changes.undo = None
+            self.become(planted)
             return
-        ensemble.reserve(slots)
+        self._reserve(slots)
         data = self.data(problem)
-        changes.undo = None
+        self.changes.undo = None
         try:
-            ensemble.add(data, slots)
+            self.update(data, slots, ADD)
         except MemoryError:
             # Planting needs nothing of what has been left halfway, and gives the same trees in the end.
-            ensemble.become(ensemble.planted(data, problem.slots()))
+            self.become(self._planted(problem, self.targets, problem.slots()))
 
     def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
         targets = self.targets
@@ -118,31 +141,40 @@ class ForestEngine(Engine):
             self._plant_without(problem, slots)
         elif targets is None:
             self.changes.undo = None
-            self.ensemble.delete(problem.data, slots)
-        elif _scale_moves_without(targets, problem.y[slots]):
+            self.update(problem.data, slots, DELETE)
+        elif targets.moves_without(problem.y[slots]):
             self._plant_without(problem, slots)
         else:
             data = self.data(problem)
             self.changes.undo = None
-            self.ensemble.delete(data, slots)
+            self.update(data, slots, DELETE)
             targets.scale.count(problem.y[slots], -1)
             targets.numbers[slots] = 0
 
+    def update(self, data: Data, slots: Slots, sign: int) -> None:
+        """Learn (ADD) or unlearn (DELETE) samples; their cells, targets and id hashes are in place."""
+        done = 0
+        scratch = self._update_scratch
+        if scratch.permutation is not self.scratch.permutation:
+            scratch = self._update_scratch = UpdateScratch.part_of(self.scratch)
+        while done < len(slots) * self.settings.occurrences:
+            done = self._update_samples.call(self.trees, data, self.parameters, scratch, self.blocks, slots, sign, done)
+            if done < len(slots) * self.settings.occurrences:
+                self.reserve_members(4 * self.largest_tree() + 64)
+
     def _plant_without(self, problem: Problem, slots: Slots) -> None:
         """Unlearn samples by planting the others anew."""
-        data, targets, ensemble = problem.data, self.targets, self.ensemble
+        targets = self.targets
         if targets is not None:
             y, scale = problem.y.copy(), targets.scale.copy()
             scale.count(y[slots], -1)
             y[slots] = 0.0
-            targets = Targets(scale, scale.exponent, quantisation.quantise(y, scale.exponent))
-            data = data._replace(targets=targets.numbers)
+            targets = Targets.on_scale(scale, y)
         stays = problem.held.copy()
         stays[slots] = False
-        planted = ensemble.planted(data, np.flatnonzero(stays))
+        planted = self._planted(problem, targets, np.flatnonzero(stays))
         self.changes.undo = None
-        self.targets = targets
-        ensemble.become(planted)
+        self.become(planted)
 
     def _take_targets(self, old: Targets, y: Reals, slots: Slots) -> bool:
         """Take in the targets of new samples; whether the scale of all has moved. Adds to `changes.undo`."""
@@ -169,139 +201,120 @@ class ForestEngine(Engine):
         if self.targets is not None:
             self.targets.numbers[slots] = 0
 
+    # -- resolving ------------------------------------------------------------------------------
+
     @property
     def n_tags(self) -> int:
-        return self.ensemble.n_tags
+        return int(self.trees.meta[N_TAGS])
+
+    def _resolve_tree(self, data: Data, tree: int, max_tags: int, max_work: int, whole_below: int) -> int:
+        self.reserve_scratch(data)
+        total = 0
+        while True:
+            status, n_resolved = self._resolve_tree_of.call(
+                self.trees, data, self.parameters, self.scratch, self.blocks, tree,
+                max_tags - total, max_work, whole_below,
+            )  # fmt: skip
+            total += int(n_resolved)
+            if status != FULL:
+                return total
+            self.grow_pools()
+
+    def resolve_whole_tree(self, data: Data, tree: int) -> None:
+        """Resolve all tags of a tree."""
+        pools = [N_NODES, N_LEAVES, N_BLOCKS]
+        before = self.trees.meta[pools]
+        self._resolve_tree(data, tree, _NO_LIMIT, _NO_LIMIT, _NO_LIMIT)
+        if self.is_planted:
+            # The others will be of the same size: growing the pools bit by bit would copy them many times.
+            self.is_planted = False
+            used = self.trees.meta[pools]
+            needed = used + np.ceil(1.1 * self.settings.n_trees * (used - before)).astype(np.int64)
+            self.reserve_rows(*(int(size) + 512 for size in needed))
 
     def resolve(self, problem: Problem, max_tags: int | None = None) -> int:
-        """Resolve all tags and return how many there were; or work on `max_tags` of them at most.
+        """Resolve all tags and return how many there were; or work on `max_tags`, or fewer, and return how many.
 
-        With `max_tags` each call is short: it ends early when it has looked at some thousand samples, and may leave
-        tags further down. Then the return value is the number of tags worked on.
+        With `max_tags` no single call is long: it ends when it has looked at some thousand samples, and big nodes are
+        grown by one level, which leaves tags on their children.
         """
-        return self.ensemble.resolve(self.data(problem), max_tags)
+        data = self.data(problem)
+        if max_tags is None:
+            return self._resolve_all(data)
+        done, max_tags = 0, int(max_tags)
+        self.scratch.work[0] = 0
+        for tree in np.flatnonzero(self.trees.tree_tags):
+            if done >= max_tags or self.scratch.work[0] >= _SHORT_WORK:
+                break
+            done += self._resolve_tree(data, int(tree), max_tags - done, _SHORT_WORK, _WHOLE_BELOW)
+        return done
+
+    def _resolve_all(self, data: Data) -> int:
+        n_tags = self.n_tags
+        for tree in np.flatnonzero(self.trees.tree_tags):
+            self.resolve_whole_tree(data, int(tree))
+        return n_tags
+
+    def _resolve_for(self, data: Data, cells: Array, category_hashes: Hashes) -> None:
+        """Resolve the tags on the paths of queries."""
+        # Many queries meet most tags; growing subtrees whole is then cheaper than path by path.
+        if 4 * len(cells) > self.largest_tree():
+            self._resolve_all(data)
+            return
+        self.reserve_scratch(data)
+        row = 0
+        while row < len(cells):
+            row = self._resolve_paths.call(
+                self.trees, data, self.parameters, self.scratch, self.blocks, cells,
+                category_hashes, row,
+            )  # fmt: skip
+            if row < len(cells):
+                self.grow_pools()
 
     # -- reading --------------------------------------------------------------------------------
 
     def predict(
         self, cells: Array, category_hashes: Hashes, class_order: Ints, problem: Callable[[], Problem], frozen: bool
     ) -> Reals:
-        ensemble, targets = self.ensemble, self.targets
-        if ensemble.n_tags == 0:
-            sums, n_planted = ensemble.sum_resolved_leaves(cells, category_hashes)
+        targets = self.targets
+        if self.n_tags == 0:
+            sums, n_planted = self._sum_resolved_leaves(cells, category_hashes)
         else:
-            sums, n_planted = ensemble.sum_leaves(self.data(problem()), cells, category_hashes, frozen=frozen)
+            sums, n_planted = self.sum_leaves(self.data(problem()), cells, category_hashes, frozen=frozen)
         if targets is None:
             probabilities: Reals = sums.take(class_order, axis=1)
             probabilities /= n_planted
             return probabilities
-        means = sums[:, 0] / n_planted
-        if targets.exponent < _LARGEST_EXPONENT:
-            return quantisation.restore(means, targets.exponent)
-        with np.errstate(over="ignore"):  # rounded up to a power of two, the largest number is none
-            values = quantisation.restore(means, targets.exponent)
-        largest = np.finfo(np.float64).max
-        return values.clip(-largest, largest)
+        return quantisation.restore(sums[:, 0] / n_planted, targets.exponent)
 
-    def importances(self) -> Reals:
-        return feature_importances(self.ensemble.trees, self.n_features, self.settings.criterion)
+    def sum_leaves(
+        self, data: Data, cells: npt.NDArray[np.floating], category_hashes: Hashes, *, frozen: bool
+    ) -> tuple[Reals, int]:
+        """Sum over the non-empty trees what each query's leaf says; also the number of such trees.
 
-    def header(self) -> dict[str, Any]:
-        header = self.settings.to_dict()
-        del header["is_regression"]
-        header["n_estimators"] = header.pop("n_trees")
-        header["exponent"] = 0 if self.targets is None else self.targets.exponent
-        return header
-
-    def digests(self, class_order: Ints) -> list[str]:
-        settings = self.settings
-        return [
-            tree_digest(self.ensemble.trees, tree, settings.is_regression, class_order)
-            for tree in range(settings.n_trees)
-        ]
-
-    @property
-    def nbytes(self) -> int:
-        return self.ensemble.nbytes
-
-    def seconds_to_verify(self, problem: Problem) -> float:
-        settings, n = self.settings, problem.n_samples
-        n_counted = n * settings.occurrences * settings.max_features * (2 + math.log2(n + 1))
-        return (n_counted + n * self.n_features * _CELLS_OF_READING) / _CELLS_A_SECOND
-
-    # -- keeping --------------------------------------------------------------------------------
-
-    def copy(self) -> Self:
-        other = super().counterpart()
-        other.ensemble = self.ensemble.copy()
-        if self.targets is not None:
-            scale, exponent, numbers = self.targets
-            other.targets = Targets(scale.copy(), exponent, numbers.copy())
-        return other
-
-    def counterpart(self) -> Self:
-        """An empty forest that keeps candidate counters for every node for which this one keeps some."""
-        other = super().counterpart()
-        other.ensemble.keep_blocks_like(self.ensemble)
-        return other
-
-    def wipe(self) -> None:
-        """Overwrite the working space.
-
-        What a sample leaves in slots, tables, leaves and pools is overwritten when it goes, and what its ranges and
-        thresholds leave behind, when the tags that it leaves are resolved. O(largest tree).
+        Returns float64[n, n_classes] sums of class shares by class code, or float64[n, 1] sums of
+        means of quantised targets. `frozen` writes nothing but working space; otherwise the tags
+        on the queries' paths are resolved first.
         """
-        self.ensemble.wipe_working_space()
+        if self.n_tags > 0:
+            if frozen:
+                self.reserve_scratch(data)
+                sums = np.zeros((len(cells), 1 if self.settings.is_regression else self.width))
+                n_planted = sum_leaves_frozen(
+                    self.trees, data, self.parameters, self.scratch, self.blocks, cells,
+                    category_hashes, sums,
+                )  # fmt: skip
+                return sums, n_planted
+            self._resolve_for(data, cells, category_hashes)
+        return self._sum_resolved_leaves(cells, category_hashes)
 
-    def shred(self) -> None:
-        self.ensemble.shred()
-        if self.targets is not None:
-            aligned.shred([self.targets.numbers])
-
-    def arrays(self) -> Arrays:
-        return self.ensemble.state()
-
-    def notes(self) -> dict[str, Any]:
-        return {"n_classes": self.ensemble.width}
-
-    def take_over(self, arrays: Arrays, problem: Problem, slots: Slots) -> None:
-        ensemble = self.ensemble
-        ensemble.widen(arrays["leaves.statistics"].shape[1])
-        ensemble.restore(arrays, n_slots=len(problem.held))
-        if self.targets is not None:
-            self.targets = _targets_of(problem.y, slots)
-        check.check_forest(ensemble, self.data(problem), slots)
-        leftovers.check_leftovers(ensemble, slots)
-
-    @staticmethod
-    def bytes_asked(settings: ForestSettings, shape: Shape, arrays: Arrays) -> int:
-        return serialise.bytes_asked(settings, shape, arrays)
-
-    @classmethod
-    def check_file(cls, document: Mapping[str, Any], arrays: Arrays, *, with_trees: bool) -> None:
-        if with_trees:
-            check.check_parts(document, arrays)
-        else:
-            check.check_description(document, arrays)
-
-    # -- checking -------------------------------------------------------------------------------
-
-    def recount(self, problem: Problem, slots: Slots, fresh: Counterpart | None = None) -> list[str]:
-        """Compare every counter, range and membership that is kept for later mutations with a fresh fit's."""
-        if fresh is None:
-            return []
-        live = self.ensemble, slots, problem.class_order()
-        return compare_forests(live, (fresh.engine.ensemble, fresh.slots, fresh.problem.class_order()))
-
-    def check_invariants(self, problem: Problem, slots: Slots) -> None:
-        check_invariants(self.ensemble, self.data(problem), slots)
-
-
-def _scale_moves_without(targets: Targets, y: Reals) -> bool:
-    """Whether the scale of all targets moves when samples with these leave."""
-    # A target far below the scale cannot move it.
-    if float(np.abs(y).max()) * 2.0**quantisation.EXPONENT_STEP < 2.0 ** min(targets.exponent, 1023):
-        return False
-    scale = targets.scale.copy()
-    scale.count(y, -1)
-    return scale.exponent != targets.exponent
+    def _sum_resolved_leaves(self, cells: npt.NDArray[np.floating], category_hashes: Hashes) -> tuple[Reals, int]:
+        """The same for a forest without tags."""
+        is_regression = self.settings.is_regression
+        sums = np.zeros((len(cells), 1 if is_regression else self.width))
+        hashes = np.empty((min(len(cells), ROWS_AT_A_TIME) if self.has_categories else 0, self.n_features), np.uint64)
+        n_planted = self._sum_leaves_of.call(
+            self.trees.nodes, self.trees.statistics, self.settings.n_trees, is_regression, cells,
+            category_hashes, hashes, np.empty((3, inputs.N_LANES), np.int32), sums,
+        )  # fmt: skip
+        return sums, n_planted

@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from oubli.core.errors import InputError
-from oubli.core.parameters import REGRESSION, Parameter, check_parameters, draw_seed, random_state
+from oubli.core.parameters import REGRESSION, Parameter, check_parameters, random_state, share, whole
 
 MAX_TREES = 2**15
 MAX_ENTRIES = 2**31 - 1  # entries, places in `members`, nodes and leaves are int32
@@ -17,40 +17,25 @@ CRITERIA = {"gini": 0, "entropy": 1, "squared_error": 2}  # as `scores.py` numbe
 
 PARAMETERS = (
     Parameter("lazy", bool, True, "Put rebuilding off until a query needs it.", is_setting=False),
-    Parameter(
-        "n_estimators", int, 100, "Number of trees of a forest, or of iterations of boosting.", low=1, limit=MAX_TREES
-    ),
-    Parameter(
+    whole("n_estimators", 100, "Number of trees of a forest, or of iterations of boosting.", 1, MAX_TREES),
+    share(
         "occurrence",
-        float,
         0.7,
         "Share of the trees that learn each sample (q); smaller makes adding and deleting cheaper.",
-        low=0,
-        high=1,
         opens="low",
         regression={"default": 0.5},
     ),
-    Parameter(
+    whole(
         "max_depth",
-        int,
         None,
         "Greatest depth of a tree; without it trees grow until their leaves are pure or small.",
         low=1,
         limit=UNLIMITED_DEPTH,
         optional=True,
     ),
-    Parameter(
-        "min_samples_split",
-        int,
-        2,
-        "Samples that a node needs to be split.",
-        low=2,
-        limit=2**31 - 1,
-        regression={"default": 5},
-    ),
-    Parameter(
+    whole("min_samples_split", 2, "Samples that a node needs to be split.", 2, 2**31 - 1, regression={"default": 5}),
+    whole(
         "n_thresholds",
-        int,
         20,
         "Candidate splits drawn for each attribute of a node (s).",
         low=1,
@@ -165,6 +150,6 @@ def read_settings(params: Mapping[str, Any], n_features: int, task: str) -> Fore
         n_thresholds=values["n_thresholds"],
         max_features=count_features(values["max_features"], n_features),
         criterion=CRITERIA[values["criterion"]],
-        seed=draw_seed(values["random_state"]),
+        seed=values["seed"],
         is_regression=task == REGRESSION,
     )

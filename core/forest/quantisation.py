@@ -9,9 +9,11 @@ When a mutation moves e, every target is requantised and the forest planted anew
 binary orders keeps that rare.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
-from oubli.core.array_types import Ints, Reals
+from oubli.core.array_types import Ints, Reals, Slots
 
 BITS = 38
 EXPONENT_STEP = 4
@@ -20,6 +22,7 @@ MAX_SAMPLES = 2**24
 # Exponents of float64 lie in [-1074, 1024].
 _LOWEST_STEP = -270
 _N_STEPS = 530
+_LARGEST_EXPONENT = 1024  # of targets next to the largest number
 
 
 class TargetScale:
@@ -63,4 +66,38 @@ def quantise(y: Reals, exponent: int) -> Ints:
 
 def restore(means: Reals, exponent: int) -> Reals:
     """Turn means of quantised targets back into the targets' units; exact but for underflow."""
-    return np.asarray(np.ldexp(means, exponent - BITS), np.float64)
+    if exponent < _LARGEST_EXPONENT:
+        return np.asarray(np.ldexp(means, exponent - BITS), np.float64)
+    with np.errstate(over="ignore"):  # rounded up to a power of two, the largest number is none
+        values = np.ldexp(means, exponent - BITS)
+    largest = np.finfo(np.float64).max
+    return np.asarray(values, np.float64).clip(-largest, largest)
+
+
+class Targets(NamedTuple):
+    """The targets of a regression in fixed point."""
+
+    scale: TargetScale
+    exponent: int  # that of the scale
+    numbers: Ints  # int64[n_slots]; 0 in slots that hold no sample
+
+    @classmethod
+    def on_scale(cls, scale: TargetScale, y: Reals) -> "Targets":
+        """Put float64[n_slots] targets on the scale that has counted those of the samples."""
+        return cls(scale, scale.exponent, quantise(y, scale.exponent))
+
+    @classmethod
+    def of(cls, y: Reals, slots: Slots) -> "Targets":
+        """Put the targets of the samples in some slots on their scale."""
+        scale = TargetScale()
+        scale.count(y[slots], 1)
+        return cls.on_scale(scale, y)
+
+    def moves_without(self, y: Reals) -> bool:
+        """Whether the scale of all targets moves when samples with these leave."""
+        # A target far below the scale cannot move it.
+        if float(np.abs(y).max()) * 2.0**EXPONENT_STEP < 2.0 ** min(self.exponent, 1023):
+            return False
+        scale = self.scale.copy()
+        scale.count(y, -1)
+        return scale.exponent != self.exponent

@@ -23,7 +23,7 @@ from oubli.core.forest.state import NIL, Trees
 from oubli.core.jit import aligned
 
 PREFIX = "forest."
-_FIELDS = ("category", "child", "attribute", "n_samples", "block", "kind")
+FIELDS = ("category", "child", "attribute", "n_samples", "block", "kind")
 _NODE_BYTES = 32
 _ROOM = 64  # nodes and leaves that empty trees have room for, beside the roots
 
@@ -31,14 +31,8 @@ _ROOM = 64  # nodes and leaves that empty trees have room for, beside the roots
 def bytes_asked(settings: ForestSettings, shape: Shape, arrays: Arrays) -> int:
     """Bytes of the trees that are made of a file, roughly, the arrays left out that are as large in the file."""
     width = arrays["leaves.statistics"].shape[1] if arrays else shape.n_class_codes
-    layout = layout_of(
-        settings.max_features,
-        settings.n_thresholds,
-        len(shape.categorical),
-        width,
-        is_regression=settings.is_regression,
-        has_categories=bool(shape.categorical.any()),
-    )
+    has_categories = bool(shape.categorical.any())
+    layout = layout_of(settings, len(shape.categorical), width, has_categories=has_categories)
     leaf_bytes = 8 * width + _NODE_BYTES
     return (
         2 * (settings.n_trees + _ROOM) * (leaf_bytes + _NODE_BYTES)
@@ -52,7 +46,7 @@ def pack(trees: Trees, longs: Ints) -> Arrays:
     """Return the arrays in use, by name, of trees without tags and of their counters."""
     meta = trees.meta
     records = trees.nodes[: meta[nodes.N_NODES]]
-    arrays: Arrays = {f"nodes.{field}": np.ascontiguousarray(records[field]) for field in _FIELDS}
+    arrays: Arrays = {f"nodes.{field}": np.ascontiguousarray(records[field]) for field in FIELDS}
     for name in ("statistics", "starts", "rooms"):
         arrays[f"leaves.{name}"] = getattr(trees, name)[: meta[nodes.N_LEAVES]]
     arrays["members"] = trees.members[: meta[nodes.N_MEMBERS]]
@@ -65,7 +59,7 @@ def pack(trees: Trees, longs: Ints) -> Arrays:
 def unpack(arrays: Mapping[str, Array], empty: Trees) -> tuple[Trees, Ints]:
     """Return trees and counters of what `pack` gave, unchecked; `empty`: trees without samples."""
     records = aligned.zeros(len(arrays["nodes.child"]), nodes.NODE_DTYPE)
-    for field in _FIELDS:
+    for field in FIELDS:
         records[field] = arrays[f"nodes.{field}"]
     trees = empty._replace(
         nodes=records,

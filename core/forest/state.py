@@ -84,7 +84,7 @@ META_SIZE = FREE_ROOMS + MAX_ROOM + 1
 
 
 class Trees(NamedTuple):
-    """All trees of a forest; modified by kernels, grown by `ensemble.py`."""
+    """All trees of a forest; modified by kernels, grown by `engine.py`."""
 
     nodes: Any  # NODE_DTYPE[capacity]
     statistics: IntArray  # int32[leaf capacity, n_classes] or int64[leaf capacity, 2]
@@ -173,14 +173,14 @@ def available_pairs(trees):
     return trees.meta[N_FREE_PAIRS] + (trees.nodes.shape[0] - trees.meta[N_NODES]) // 2
 
 
-def empty_trees(n_trees: int, width: int, statistics_dtype: npt.DTypeLike) -> Trees:
+def empty_trees(n_trees: int, width: int, *, is_regression: bool) -> Trees:
     """Make a forest of `n_trees` empty root leaves.
 
     Parameters
     ----------
     n_trees : number of trees.
     width : columns of the leaf statistics: classes, or 2 for regression.
-    statistics_dtype : int32 for class counts, int64 for sums of targets.
+    is_regression : whether the statistics are sums of targets.
     """
     first_pair = n_trees + n_trees % 2
     nodes = aligned.zeros(first_pair + 64, NODE_DTYPE)
@@ -197,7 +197,7 @@ def empty_trees(n_trees: int, width: int, statistics_dtype: npt.DTypeLike) -> Tr
     meta[N_BLOCKS] = 1  # block 0 is the working space of the split search
     return Trees(
         nodes=nodes,
-        statistics=np.zeros((n_leaves, width), statistics_dtype),
+        statistics=np.zeros((n_leaves, width), np.int64 if is_regression else np.int32),
         starts=np.arange(n_leaves, dtype=np.int32),
         rooms=np.zeros(n_leaves, np.uint8),
         members=np.zeros(n_trees + 64, np.int32),

@@ -27,7 +27,6 @@ COUNTERS_AT = 14
 COUNTERS_STRIDE = 15
 CATEGORIES_AT = 16
 CATEGORIES_STRIDE = 17
-PARAMETERS_SIZE = 18
 
 # Every walk over a subtree puts off the child with more samples and takes the other first, which has
 # at most half of the node's. So at most log2(n) children are put off, and n < 2**31.
@@ -51,7 +50,7 @@ AT_HAND = STACK_SIZE  # row of `Scratch.constants` for the node at hand; the oth
 class Parameters(NamedTuple):
     """Constants of a model."""
 
-    values: Ints  # int64[PARAMETERS_SIZE]
+    values: Ints  # int64[18]
     seed_key: Hashes  # uint64[1]
 
 
@@ -115,14 +114,7 @@ class UpdateScratch(NamedTuple):
     @classmethod
     def part_of(cls, scratch: Scratch) -> "UpdateScratch":
         """Take the part of a whole working space; the arrays are shared."""
-        return cls(
-            scratch.permutation,
-            scratch.path_nodes,
-            scratch.path_blocks,
-            scratch.differing,
-            scratch.number,
-            scratch.number_bits,
-        )
+        return cls(*(getattr(scratch, name) for name in cls._fields))
 
 
 SPLIT_DTYPE = np.dtype(
@@ -156,11 +148,7 @@ def empty_scratch(
     end = np.zeros(1, cell_dtype)
     integer = np.dtype(f"i{values.itemsize}").type
     infinity = np.array([np.inf], cell_dtype)
-    bit_constants = (
-        integer(8 * values.itemsize - 1),
-        integer(np.iinfo(integer).max),
-        infinity.view(integer)[0],
-    )
+    bit_constants = integer(8 * values.itemsize - 1), integer(np.iinfo(integer).max), infinity.view(integer)[0]
     return Scratch(
         entries=np.zeros(n_rows, np.int32),
         slots=np.zeros(n_rows, np.int32),

@@ -21,6 +21,7 @@ from oubli.core.influence.methods import influence
 from oubli.core.influence.readers.labels import held_classes, held_targets
 from oubli.core.model import Model
 from oubli.core.parameters import check_number
+from oubli.core.samples.records import HeldSample
 
 
 @dataclass(frozen=True)
@@ -122,13 +123,13 @@ def clean(
     done = 0
     while waiting and not dry_run and done < limit:
         batch, waiting = waiting[:batch_size], waiting[batch_size:]
-        held = _Held(model, batch)
+        held, origins = list(map(model.samples_.get, batch)), list(map(model.samples_.origin, batch))
         model.delete(batch)
         new_loss = _validation_loss(model, X_validation, y_validation)
         kept = new_loss < loss
         steps.append(Step(batch, new_loss, kept))
         if not kept:
-            held.restore()
+            _learn_again(model, held, origins)
             break
         loss = new_loss
         done += len(batch)
@@ -148,26 +149,14 @@ def _limit(max_removed: float | int, model: "Model") -> int:
     return min(int(max_removed), n - 1)
 
 
-class _Held:
-    """Samples with all that is kept about them, to be learned again as they were."""
-
-    def __init__(self, model: "Model", ids: list[str]) -> None:
-        store = model.samples_
-        self._model = model
-        self._samples = [store.get(name) for name in ids]
-        self._origins = [store.origin(name) for name in ids]
-
-    def restore(self) -> None:
-        """Learn them again, under their ids."""
-        model, samples = self._model, self._samples
-        store = model.samples_
-        model.add(
-            [sample.features for sample in samples], [sample.label for sample in samples], ids=[s.id for s in samples]
-        )
-        for sample, origin in zip(samples, self._origins, strict=True):
-            store.set_subject(sample.id, sample.subject)
-            store.set_expiry(sample.id, sample.expires_ms)
-            store.set_origins([sample.id], origin)
+def _learn_again(model: Model, samples: list[HeldSample], origins: list[int]) -> None:
+    """Learn samples as they were, with all that was kept about them."""
+    store = model.samples_
+    model.add([one.features for one in samples], [one.label for one in samples], ids=[one.id for one in samples])
+    for sample, origin in zip(samples, origins, strict=True):
+        store.set_subject(sample.id, sample.subject)
+        store.set_expiry(sample.id, sample.expires_ms)
+        store.set_origins([sample.id], origin)
 
 
 def _validation_loss(model: Any, X: Any, y: Any) -> float:

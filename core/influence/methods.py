@@ -11,7 +11,7 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from oubli.core.data.values import Task, normalise_id
 from oubli.core.errors import EmptyModelError, InputError, UnknownIdError
 from oubli.core.forest import quantisation
 from oubli.core.forest.blocks import blocks_over
+from oubli.core.forest.engine import ForestEngine
+from oubli.core.forest.update import ADD, DELETE
 from oubli.core.influence.forest_paths import Rows, place_rows, sums_without
 from oubli.core.influence.forward import Change
 from oubli.core.influence.leaf_influence import FastLeafInfluence
@@ -106,10 +108,8 @@ def influence(
         raise InputError("X has no rows: ask about one at least")
     targets = seen.read_labels(y, n_rows)
     samples = _places(seen.ids, ids)
-    if method == "leaf-refit":
-        scores = _refit_scores(seen, leaves, targets, samples, chosen, reduce, progress)
-    else:
-        scores = _derivatives(seen, leaves, targets, samples, chosen, reduce, progress)
+    question = _Question(seen, leaves, targets, samples, chosen, reduce, progress)
+    scores = question.refit() if method == "leaf-refit" else question.differentiate()
     names = seen.ids if ids is None else [seen.ids[place] for place in samples.tolist()]
     return Influence(names, scores, method, seen.note)
 
@@ -146,72 +146,57 @@ def _places(names: Sequence[str], ids: Iterable[Any] | None) -> Ints:
     return np.array([place_of[name] for name in wanted], np.int64)
 
 
-# -- leaf-influence ---------------------------------------------------------------------------------
+# -- leaf-influence and leaf-refit ------------------------------------------------------------------
 
 
-def _derivatives(
-    seen: View,
-    leaves: Array,
-    targets: Reals,
-    samples: Ints,
-    update_set: UpdateSet,
-    reduce: str | None,
-    progress: Progress | None,
-) -> Reals:
-    slopes = row_slopes(seen.loss, seen.scores_in(leaves), targets)
-    if reduce == "mean":
-        slopes = slopes / len(slopes)
-    if isinstance(update_set, TopKLeaves) or (isinstance(update_set, SinglePoint) and reduce is None):
-        forms = FastLeafInfluence(seen, update_set)
-        return _score_each(
-            forms.change, seen, leaves, samples, progress, lambda moved: -(moved * slopes).sum(axis=1), reduce, np.sum
-        )
-    if reduce == "mean":
-        propagates = not isinstance(update_set, SinglePoint)
-        return -weight_adjoints(seen, leaves, slopes, propagates=propagates, progress=progress)[samples]
-    return -weight_adjoints_by_row(seen, leaves, slopes, progress)[samples]
+class _Question(NamedTuple):
+    """Which samples are scored, on which rows."""
 
+    seen: View
+    leaves: Array
+    targets: Reals
+    samples: Ints
+    update_set: UpdateSet
+    reduce: str | None
+    progress: Progress | None
 
-# -- leaf-refit -------------------------------------------------------------------------------------
+    def score_each(
+        self, change: Callable[[int], Change], score: Callable[[Reals], Reals], reduction: Callable[[Reals], Any]
+    ) -> Reals:
+        """Score sample by sample by what its change does to the raw scores of the rows."""
+        samples = self.samples
+        result = np.empty(len(samples) if self.reduce else (len(samples), self.leaves.shape[1]))
+        for i, sample in enumerate(samples.tolist()):
+            found = score(change(sample).of_rows(self.seen, self.leaves))
+            result[i] = reduction(found) if self.reduce else found
+            if self.progress is not None and ((i + 1) % _EVERY == 0 or i + 1 == len(samples)):
+                self.progress(i + 1, len(samples))
+        return result
 
+    def differentiate(self) -> Reals:
+        """The scores of leaf-influence."""
+        seen, leaves, update_set = self.seen, self.leaves, self.update_set
+        slopes = row_slopes(seen.loss, seen.scores_in(leaves), self.targets)
+        if self.reduce == "mean":
+            slopes = slopes / len(slopes)
+        if isinstance(update_set, TopKLeaves) or (isinstance(update_set, SinglePoint) and self.reduce is None):
+            forms = FastLeafInfluence(seen, update_set)
+            return self.score_each(forms.change, lambda moved: -(moved * slopes).sum(axis=1), np.sum)
+        if self.reduce == "mean":
+            propagates = not isinstance(update_set, SinglePoint)
+            return -weight_adjoints(seen, leaves, slopes, propagates=propagates, progress=self.progress)[self.samples]
+        return -weight_adjoints_by_row(seen, leaves, slopes, self.progress)[self.samples]
 
-def _refit_scores(
-    seen: View,
-    leaves: Array,
-    targets: Reals,
-    samples: Ints,
-    update_set: UpdateSet,
-    reduce: str | None,
-    progress: Progress | None,
-) -> Reals:
-    scores = seen.scores_in(leaves)
-    losses = row_losses(seen.loss, scores, targets)
+    def refit(self) -> Reals:
+        """The scores of leaf-refit."""
+        seen, targets = self.seen, self.targets
+        scores = seen.scores_in(self.leaves)
+        losses = row_losses(seen.loss, scores, targets)
 
-    def rises(moved: Reals) -> Reals:
-        return row_losses(seen.loss, scores + moved, targets) - losses
+        def rises(moved: Reals) -> Reals:
+            return row_losses(seen.loss, scores + moved, targets) - losses
 
-    forms = FastLeafRefit(seen, update_set)
-    return _score_each(forms.change, seen, leaves, samples, progress, rises, reduce, np.mean)
-
-
-def _score_each(
-    change: Callable[[int], Change],
-    seen: View,
-    leaves: Array,
-    samples: Ints,
-    progress: Progress | None,
-    score: Callable[[Reals], Reals],
-    reduce: str | None,
-    reduction: Callable[[Reals], Any],
-) -> Reals:
-    """Score sample by sample by what its change does to the raw scores of the rows."""
-    result = np.empty(len(samples) if reduce else (len(samples), leaves.shape[1]))
-    for i, sample in enumerate(samples.tolist()):
-        found = score(change(sample).of_rows(seen, leaves))
-        result[i] = reduction(found) if reduce else found
-        if progress is not None and ((i + 1) % _EVERY == 0 or i + 1 == len(samples)):
-            progress(i + 1, len(samples))
-    return result
+        return self.score_each(FastLeafRefit(seen, self.update_set).change, rises, np.mean)
 
 
 # -- leave-one-out ----------------------------------------------------------------------------------
@@ -284,7 +269,7 @@ def losses_without(
 
 def _answers_without(model: Any, X: Any, n_rows: int, slots: Ints) -> Iterator[Reals]:
     """Predictions without each sample, [s, m] or [s, m, classes] in the order of the classes of the model."""
-    if not hasattr(model.engine_, "ensemble"):
+    if not isinstance(model.engine_, ForestEngine):
         return _unlearn(model, X, slots)
     if n_rows <= _FEW_ROWS:
         return _read_forest(model, X, slots)
@@ -295,32 +280,30 @@ def _answers_without(model: Any, X: Any, n_rows: int, slots: Ints) -> Iterator[R
 
 
 def _read_forest(forest: Any, X: Any, slots: Ints) -> Iterator[Reals]:
-    ensemble, data = forest.engine_.ensemble, forest.engine_.data(forest.problem())
-    settings = ensemble.settings
+    engine, data = forest.engine_, forest.engine_.data(forest.problem())
+    settings = engine.settings
     cells, category_hashes = forest.samples_.encode_queries(X)
-    m, width = len(cells), ensemble.width
+    m, width = len(cells), engine.width
     n_places = m * settings.n_trees
     n_columns = 1 if settings.is_regression else width
     rows = Rows(
         cells=cells,
         category_hashes=category_hashes,
-        below=np.zeros(len(ensemble.trees.nodes), np.int32),
+        below=np.zeros(len(engine.trees.nodes), np.int32),
         ends=np.zeros((m, settings.n_trees), np.int32),
         shares=np.zeros((n_places, n_columns)),
         kept=np.zeros((n_places, n_columns)),
         changed=np.zeros(n_places, np.int32),
     )
-    place_rows(ensemble.trees, ensemble.parameters, rows)
-    n_most = int(ensemble.trees.nodes["n_samples"][: settings.n_trees].max())
-    scratch = ensemble.empty_scratch(n_most, len(data.category_hashes))
-    work = blocks_over(np.zeros((1, ensemble.layout.size), np.int64), is_regression=settings.is_regression)
+    place_rows(engine.trees, engine.parameters, rows)
+    n_most = int(engine.trees.nodes["n_samples"][: settings.n_trees].max())
+    scratch = engine.empty_scratch(n_most, len(data.category_hashes))
+    work = blocks_over(np.zeros((1, engine.layout.size), np.int64), is_regression=settings.is_regression)
     moves = _scale_moves(forest, slots)
     for start, end in _parts(len(slots), m * n_columns):
         part = slots[start:end]
         sums, n_planted = np.zeros((len(part), m, n_columns)), np.zeros(len(part), np.int64)
-        sums_without(
-            ensemble.trees, data, ensemble.parameters, scratch, ensemble.blocks, work, rows, part, sums, n_planted
-        )
+        sums_without(engine.trees, data, engine.parameters, scratch, engine.blocks, work, rows, part, sums, n_planted)
         answers = _forest_answers(forest, sums, n_planted)
         for i in np.flatnonzero(moves[start:end]):
             answers[i] = _answer_of_copy(forest, X, int(part[i]))
@@ -329,7 +312,7 @@ def _read_forest(forest: Any, X: Any, slots: Ints) -> Iterator[Reals]:
 
 def _unlearn_forest(forest: Any, X: Any, slots: Ints) -> Iterator[Reals]:
     copied = forest.copy()
-    ensemble, data = copied.engine_.ensemble, copied.engine_.data(copied.problem())
+    engine, data = copied.engine_, copied.engine_.data(copied.problem())
     cells, category_hashes = copied.samples_.encode_queries(X)
     moves = _scale_moves(forest, slots)
     for i, slot in enumerate(slots):
@@ -337,9 +320,9 @@ def _unlearn_forest(forest: Any, X: Any, slots: Ints) -> Iterator[Reals]:
             yield _answer_of_copy(forest, X, int(slot))[np.newaxis]
             continue
         one = np.array([slot])
-        ensemble.delete(data, one)
-        sums, n_planted = ensemble.sum_leaves(data, cells, category_hashes, frozen=False)
-        ensemble.add(data, one)
+        engine.update(data, one, DELETE)
+        sums, n_planted = engine.sum_leaves(data, cells, category_hashes, frozen=False)
+        engine.update(data, one, ADD)
         yield _forest_answers(forest, sums[np.newaxis], np.array([n_planted]))
 
 

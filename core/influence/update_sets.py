@@ -5,7 +5,7 @@ change; the *update set* of a tree says whose changes its leaves see. Scores the
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,10 +18,7 @@ ALL = -1  # as the kernels know it: otherwise the number of leaves
 class SinglePoint:
     """No changes: only the sample itself leaves its leaves, as in a forest."""
 
-    @property
-    def n_leaves(self) -> int:
-        """For the kernels."""
-        return 0
+    n_leaves: ClassVar[int] = 0  # for the kernels
 
 
 @dataclass(frozen=True)
@@ -43,10 +40,7 @@ class TopKLeaves:
 class AllPoints:
     """All changes: no approximation."""
 
-    @property
-    def n_leaves(self) -> int:
-        """For the kernels."""
-        return ALL
+    n_leaves: ClassVar[int] = ALL
 
 
 UpdateSet = SinglePoint | TopKLeaves | AllPoints

@@ -52,7 +52,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
@@ -116,32 +116,9 @@ class KernelCache(NullCache):  # type: ignore[misc]
         )
         self._origin: bytes | None = None
         self.own: tuple[bytes, list[Any]] | None = None  # see `_own_origin`
-        self._enabled = True
-
-    @property
-    def cache_path(self) -> str:
-        """The first directory that is looked into."""
-        return str(next(self._directories()))
-
-    def enable(self) -> None:
-        """Look into the cache from now on."""
-        self._enabled = True
-
-    def disable(self) -> None:
-        """Compile, whatever the cache holds."""
-        self._enabled = False
-
-    def flush(self) -> None:
-        """Remove all files of this kernel."""
-        for directory in self._directories():
-            for path in self._files_in(directory):
-                with suppress(OSError):
-                    path.unlink()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the kernel compiled for a signature, None when the cache does not have it."""
-        if not self._enabled:
-            return None
         target_context.refresh()
         types = _argument_types(sig)
         try:
@@ -158,7 +135,7 @@ class KernelCache(NullCache):  # type: ignore[misc]
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep a kernel that was compiled for a signature."""
-        if not self._enabled or data.lifted or data.library.has_dynamic_globals:
+        if data.lifted or data.library.has_dynamic_globals:
             return
         types = _argument_types(sig)
         try:
@@ -194,9 +171,6 @@ class KernelCache(NullCache):  # type: ignore[misc]
     def _file_name(self, key: bytes) -> str:
         return f"{self._name}-{hashlib.blake2b(key, digest_size=16).hexdigest()}{SUFFIX}"
 
-    def _files_in(self, directory: Path) -> Iterable[Path]:
-        return directory.glob(f"{self._name}-*")
-
     def _key(self, types: Any, codegen: Any) -> bytes:
         if self._origin is None:
             self._origin = origin_of(self._dispatcher)
@@ -205,7 +179,7 @@ class KernelCache(NullCache):  # type: ignore[misc]
     def _remove_old(self, directory: Path) -> None:
         """Remove what nobody has loaded for long, and what was left half written."""
         now = time.time()
-        for path in self._files_in(directory):
+        for path in directory.glob(f"{self._name}-*"):
             days = 1 if path.name.endswith(_TEMPORARY) else _KEPT_DAYS
             with suppress(OSError):
                 if path.stat().st_mtime < now - days * _DAY:

@@ -34,7 +34,7 @@ def admit(store: "SampleStore", row: Any, y: Any) -> int | None:
     codes = []
     if encoder.categorical:
         row = row.copy()
-        for column, known in store.categories.tables.items():
+        for column, known in store.categories.codes.items():
             value = row[column]
             if value is None:
                 continue

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from oubli.core.array_types import Array, Arrays, Hashes, Ints, Reals
 from oubli.core.data.values import FLOAT32_EXACT, MISSING
-from oubli.core.errors import CapacityError, FileError
+from oubli.core.errors import CapacityError, FileError, ensure
 from oubli.core.rng import MISSING_CATEGORY, hash_text
 from oubli.core.slices import copied_dict, copied_list, cut, lists
 
@@ -53,6 +53,10 @@ class CategoryTable:
     ----------
     columns : sequence of int
         Positions of the categorical columns.
+
+    Attributes
+    ----------
+    codes : the code of each value held, by column; to be read only
     """
 
     def __init__(self, columns: Sequence[int]) -> None:
@@ -61,7 +65,7 @@ class CategoryTable:
         self.counts = np.zeros(capacity, np.int64)
         self.columns = np.full(capacity, -1, np.int32)
         self._values: list[str | None] = [None] * capacity
-        self._codes: dict[int, dict[str, int]] = {column: {} for column in columns}
+        self.codes: dict[int, dict[str, int]] = {column: {} for column in columns}
         self._free = list(range(capacity - 1, -1, -1))
 
     def __len__(self) -> int:
@@ -77,19 +81,6 @@ class CategoryTable:
         """Bytes of the arrays."""
         return self.hashes.nbytes + self.counts.nbytes + self.columns.nbytes
 
-    @property
-    def tables(self) -> Mapping[int, Mapping[str, int]]:
-        """The codes of the values held, by column."""
-        return self._codes
-
-    def codes(self, column: int) -> Mapping[str, int]:
-        """Return the codes of a column's values."""
-        return self._codes[column]
-
-    def code(self, column: int, value: str) -> int | None:
-        """Return the code of a value, None when it is not held."""
-        return self._codes[column].get(value)
-
     def value(self, code: int) -> str:
         """Return the value of a code in use."""
         value = self._values[code]
@@ -101,7 +92,7 @@ class CategoryTable:
         """Count the (column, value) pairs in `texts` that are not held."""
         new = 0
         for column, values in texts.items():
-            held = self._codes[column]
+            held = self.codes[column]
             if len(values) == 1:
                 new += values[0] is not None and values[0] not in held
             else:
@@ -144,7 +135,7 @@ class CategoryTable:
         cells: dict[int, Reals] = {}
         counts = np.zeros(self.capacity, np.int64)
         for column, values in texts.items():
-            held = self._codes[column]
+            held = self.codes[column]
             coming: dict[str, int] = {}
             for value in dict.fromkeys(values):
                 if value is not None and value not in held:
@@ -162,19 +153,13 @@ class CategoryTable:
     def take_in(self, arriving: Arriving) -> None:
         """Do what `plan` said, about the table as it is; asks NumPy for no memory."""
         for code, column, value, hashed in arriving.new:
-            self._codes[column][value] = code
+            self.codes[column][value] = code
             self._values[code] = value
             self.columns[code] = column
             self.hashes[code] = hashed
         if arriving.new:
             del self._free[-len(arriving.new) :]
         self.counts += arriving.counts
-
-    def acquire(self, column: int, values: Sequence[str | None]) -> Reals:
-        """Count one more cell for each value and return the cells; `reserve` first."""
-        arriving = self.plan({column: values})
-        self.take_in(arriving)
-        return arriving.cells[column]
 
     def acquire_row(self, texts: Mapping[int, Sequence[str | None]]) -> list[float]:
         """Count one more cell for the one value of each column and return the cells; `reserve` first."""
@@ -184,7 +169,7 @@ class CategoryTable:
             if value is None:
                 cells.append(MISSING)
                 continue
-            code = self._codes[column].get(value)
+            code = self.codes[column].get(value)
             if code is None:
                 code = self._take(column, value)
             counts[code] += 1
@@ -194,7 +179,7 @@ class CategoryTable:
     def _take(self, column: int, value: str) -> int:
         """Give a free code to a value that is not held."""
         code = self._free.pop()
-        self._codes[column][value] = code
+        self.codes[column][value] = code
         self._values[code] = value
         self.columns[code] = column
         self.hashes[code] = hash_text(value)
@@ -213,10 +198,6 @@ class CategoryTable:
         for code in leaving.emptied:
             self._wipe(code)
 
-    def release(self, cells: Array) -> None:
-        """Count one cell less for each cell; values without cells are overwritten and freed."""
-        self.let_go(self.plan_release(cells))
-
     def release_row(self, cells: Iterable[float]) -> None:
         """Count one cell less for each of a few cells; values without cells are overwritten and freed."""
         counts = self.counts
@@ -228,7 +209,7 @@ class CategoryTable:
                     self._wipe(code)
 
     def _wipe(self, code: int) -> None:
-        del self._codes[int(self.columns[code])][self.value(code)]
+        del self.codes[int(self.columns[code])][self.value(code)]
         self._values[code] = None
         self.hashes[code] = 0
         self.columns[code] = -1
@@ -242,7 +223,7 @@ class CategoryTable:
         capacity = self.capacity
         unseen: dict[str, int] = {}
         for column, values in texts.items():
-            held = self._codes[column]
+            held = self.codes[column]
             found: dict[str | None, float] = {None: MISSING}
             for value in values if len(values) == 1 else dict.fromkeys(values):
                 if value is not None:
@@ -272,7 +253,7 @@ class CategoryTable:
         other.columns = self.columns.copy()
         other.__dict__.update(
             _values=copied_list(self._values),
-            _codes={column: copied_dict(codes) for column, codes in self._codes.items()},
+            codes={column: copied_dict(codes) for column, codes in self.codes.items()},
             _free=copied_list(self._free),
         )
         return other
@@ -317,7 +298,7 @@ class CategoryTable:
         self._values = [None] * capacity
         for code, column, value in zip(codes.tolist(), owners.tolist(), values, strict=True):
             self._values[code] = value
-            self._codes[column][value] = code
+            self.codes[column][value] = code
             self.columns[code] = column
             self.hashes[code] = hash_text(value)
         self._free = [code for code in range(capacity - 1, -1, -1) if self._values[code] is None]
@@ -332,29 +313,29 @@ class CategoryTable:
             if (self.columns[used] != column).any():
                 raise damaged
             self.counts += np.bincount(used, minlength=capacity)
-        if sum(map(len, self._codes.values())) != len(codes) or (self.counts[codes] == 0).any():
+        if sum(map(len, self.codes.values())) != len(codes) or (self.counts[codes] == 0).any():
             raise damaged
 
     def check_invariants(self, cells: Array) -> None:
         """Check the table against the cells of all samples held; AssertionError names what is broken."""
         counts = np.zeros(self.capacity, np.int64)
-        for column in self._codes:
+        for column in self.codes:
             present = cells[:, column][~np.isnan(cells[:, column])].astype(np.int64)
-            _require((self.columns[present] == column).all(), f"column {column} holds a code of another column")
+            ensure((self.columns[present] == column).all(), f"column {column} holds a code of another column")
             counts += np.bincount(present, minlength=self.capacity)
-        _require(np.array_equal(counts, self.counts), "category counts differ from the cells")
+        ensure(np.array_equal(counts, self.counts), "category counts differ from the cells")
         held = set(np.flatnonzero(counts).tolist())
         for code, value in enumerate(self._values):
             if code in held:
-                _require(value is not None, f"category {code} has cells but no value")
-                _require(int(self.hashes[code]) == hash_text(self.value(code)), f"hash of category {code} is wrong")
+                ensure(value is not None, f"category {code} has cells but no value")
+                ensure(int(self.hashes[code]) == hash_text(self.value(code)), f"hash of category {code} is wrong")
             else:
                 free = value is None and self.hashes[code] == 0 and self.columns[code] == -1
-                _require(bool(free), f"category {code} has no cells but was not overwritten")
-        _require(sorted(self._free) == sorted(set(range(self.capacity)) - held), "free category codes are wrong")
+                ensure(bool(free), f"category {code} has no cells but was not overwritten")
+        ensure(sorted(self._free) == sorted(set(range(self.capacity)) - held), "free category codes are wrong")
         expected = {(int(self.columns[code]), self.value(code)): code for code in held}
-        actual = {(column, value): code for column, codes in self._codes.items() for value, code in codes.items()}
-        _require(actual == expected, "category codes are wrong")
+        actual = {(column, value): code for column, codes in self.codes.items() for value, code in codes.items()}
+        ensure(actual == expected, "category codes are wrong")
 
 
 def pack_texts(texts: Iterable[str]) -> tuple[npt.NDArray[np.uint8], Ints]:
@@ -387,8 +368,3 @@ def unpack_texts(data: npt.NDArray[np.uint8], offsets: Ints, what: str) -> list[
         return texts
     except UnicodeDecodeError:
         raise FileError(f"the {what} are not UTF-8: restore another file") from None
-
-
-def _require(condition: bool, what: str) -> None:
-    if not condition:
-        raise AssertionError(what)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from oubli.core.array_types import Array, Arrays, Ints
 from oubli.core.bounds import parse_json
 from oubli.core.data.values import Label, LabelType, canonical_label
-from oubli.core.errors import CapacityError, FileError
+from oubli.core.errors import CapacityError, FileError, ensure
 
 _MAX_CLASSES = 2**31 - 1
 # What labels of these types are held as; a label of this type is itself.
@@ -190,19 +190,11 @@ class ClassTable:
         self.counts[code] += 1
         return code
 
-    def _sort(self) -> None:
-        self._order = self._sorted((code, self.value(code)) for code in self._codes.values())
-        self._array = self.ranking = None
-
     @staticmethod
     def _sorted(held: Iterable[tuple[int, Label]]) -> Ints:
         """Codes in the canonical order of their values."""
         ranked = sorted(held, key=lambda entry: (type(entry[1]).__name__, entry[1]))
         return np.array([code for code, _ in ranked], np.int64)
-
-    def _rank(self, code: int) -> tuple[str, Any]:
-        value = self._values[code]
-        return type(value).__name__, value
 
     def plan_release(self, codes: Ints) -> Moving:
         """Say what counting one sample less for each code will do. Changes nothing."""
@@ -226,13 +218,6 @@ class ClassTable:
     def release(self, codes: Ints) -> None:
         """Count one sample less for each code; classes without samples are overwritten and freed."""
         self.let_go(self.plan_release(codes))
-
-    def release_one(self, code: int) -> None:
-        """Count one sample less for a code; a class without samples is overwritten and freed."""
-        if self.counts[code] == 1:
-            self.release(np.array([code]))
-        else:
-            self.counts[code] -= 1
 
     def copy(self) -> "ClassTable":
         """Return an independent copy."""
@@ -284,23 +269,20 @@ class ClassTable:
             raise FileError("the table of classes holds a class twice: restore another file")
         self.counts = np.bincount(codes, minlength=capacity).astype(np.int64)
         self._free = [code for code in range(capacity - 1, -1, -1) if self._values[code] is None]
-        self._sort()
+        self._order = self._sorted((code, self.value(code)) for code in self._codes.values())
+        self._array = self.ranking = None
 
     def check_invariants(self, codes: Ints) -> None:
         """Check the table against the class codes of all samples held; AssertionError names what is broken."""
         counts = np.bincount(codes, minlength=self.capacity)
-        _require(np.array_equal(counts, self.counts), "class counts differ from the samples")
+        ensure(np.array_equal(counts, self.counts), "class counts differ from the samples")
         held = {code for code, value in enumerate(self._values) if value is not None}
-        _require(held == set(np.flatnonzero(counts).tolist()), "a class without samples has a value, or the reverse")
-        _require(sorted(self._free) == sorted(set(range(self.capacity)) - held), "free class codes are wrong")
-        _require(self._codes == {self._key(self.value(code)): code for code in held}, "class codes are wrong")
-        _require(self._order.tolist() == sorted(held, key=self._rank), "the order of classes is wrong")
+        ensure(held == set(np.flatnonzero(counts).tolist()), "a class without samples has a value, or the reverse")
+        ensure(sorted(self._free) == sorted(set(range(self.capacity)) - held), "free class codes are wrong")
+        ensure(self._codes == {self._key(self.value(code)): code for code in held}, "class codes are wrong")
+        order = self._sorted((code, self.value(code)) for code in held)
+        ensure(np.array_equal(self._order, order), "the order of classes is wrong")
 
 
 def _same(label: Label | None, value: Any) -> bool:
     return label is not None and type(label) is type(value) and repr(label) == repr(value)  # 0.0 is not -0.0
-
-
-def _require(condition: bool, what: str) -> None:
-    if not condition:
-        raise AssertionError(what)

@@ -1,16 +1,264 @@
-"""Whom samples belong to, when they have to go, and a number that the caller keeps with each."""
+"""What is kept beside the samples: whom they belong to, when they have to go, and a number of the caller's.
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+Few samples have a subject or an expiry, or all of them. Subjects are looked up from both sides. Expiries are by slot:
 
+    slot        0      1      2       3
+    moments   1700   NEVER  1650   NEVER      milliseconds since 1970 UTC
+
+Nothing is kept of a sample that has gone, as a queue from which entries are dropped late would do. What
+is due is found by one look over all slots, a fraction of a millisecond for a million of them, and the
+soonest moment is remembered, so that there is a look only when something is due, or has left first.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from oubli.core.array_types import Bools, Ints
 from oubli.core.changes import Changes
-from oubli.core.data.values import normalise_id
-from oubli.core.samples.expiries import ExpiryIndex, checked_moment
+from oubli.core.data.values import NEVER, normalise_id
+from oubli.core.errors import InputError
+from oubli.core.samples.lazy import MadeOf
 from oubli.core.samples.slots import SlotTable
-from oubli.core.samples.subjects import SubjectIndex
+from oubli.core.slices import cut, integers, lists
 
 if TYPE_CHECKING:
     from oubli.core.data.schema import Schema
+
+_FIRST = int(np.iinfo(np.int64).min)
+
+
+class _Index(NamedTuple):
+    by_slot: dict[int, str]
+    slots: dict[str, dict[int, None]]  # in the order in which they were linked
+
+    def link(self, slot: int, subject: str) -> None:
+        self.by_slot[slot] = subject
+        self.slots.setdefault(subject, {})[slot] = None
+
+
+_Links = tuple[list[str], Ints]
+
+
+def _no_links() -> _Links:
+    return [], np.zeros(0, np.int64)
+
+
+def _indexed(_: object, links: _Links) -> _Index:
+    index, (subjects, slots) = _Index({}, {}), links
+    for part in cut(len(slots)):
+        for subject, slot in zip(subjects[part], slots[part].tolist(), strict=True):
+            index.link(slot, subject)
+    return index
+
+
+class SubjectIndex:
+    """Subjects by slot, and the slots of each subject in the order in which they were linked."""
+
+    # Both sides; of a copy, made when one is first looked at, as `SlotTable` does with ids.
+    _index: _Index = MadeOf("_unindexed", _indexed, _no_links)  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        self._index = _Index({}, {})
+        self._n = 0
+        # Of a copy, until it is indexed: the subjects and slots of its links, in their order.
+        self._unindexed = _no_links()
+
+    @property
+    def _is_indexed(self) -> bool:
+        return "_index" in self.__dict__
+
+    def build_index(self) -> None:
+        """Get ready to look up subjects; in a copy the first look-up does this, which takes a while."""
+        _ = self._index
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __contains__(self, slot: int) -> bool:
+        return slot in self._index.by_slot
+
+    def get(self, slot: int) -> str | None:
+        """Return the subject of the sample in a slot."""
+        return self._index.by_slot.get(slot)
+
+    def slots(self, subject: str) -> list[int]:
+        """Return the slots of a subject's samples."""
+        return list(self._index.slots.get(subject, ()))
+
+    def link(self, slot: int, subject: str) -> None:
+        """Say whom the sample in a slot belongs to; it must not be linked yet."""
+        self._index.link(slot, subject)
+        self._n += 1
+
+    def unlink(self, slot: int) -> None:
+        """Forget whom the sample in a slot belongs to, and the subject with its last sample."""
+        index = self._index
+        subject = index.by_slot.pop(slot, None)
+        if subject is None:
+            return
+        self._n -= 1
+        slots = index.slots[subject]
+        del slots[slot]
+        if not slots:
+            del index.slots[subject]
+
+    def links(self) -> tuple[list[str], Ints]:
+        """Return the subjects and slots of all links, by subject."""
+        unindexed = self._unindexed
+        if not self._is_indexed:
+            return unindexed
+        subjects: list[str] = []
+        slots = self._index.slots
+        for part in lists(slots):
+            subjects += [subject for subject in part for _ in slots[subject]]
+        return subjects, integers(chain.from_iterable(slots.values()), len(subjects))
+
+    def copy(self) -> "SubjectIndex":
+        """Return an independent copy."""
+        other = SubjectIndex()
+        other.__dict__.pop("_index")
+        other.__dict__.update(_unindexed=self.links(), _n=self._n)
+        return other
+
+    def check_invariants(self, held: set[int]) -> None:
+        """Check against the slots in use; AssertionError names what is broken."""
+        subjects, slots = self.links()
+        links = list(zip(subjects, slots.tolist(), strict=True))
+        expected = {(subject, slot) for slot, subject in self._index.by_slot.items()}
+        if not len(links) == len(expected) == self._n or set(links) != expected:
+            raise AssertionError("subjects and their samples differ")
+        if not self._index.by_slot.keys() <= held:
+            raise AssertionError("a free slot has a subject")
+        if not all(self._index.slots.values()):
+            raise AssertionError("a subject without samples is kept")
+
+
+def checked_moment(moment: int | None) -> int | None:
+    """Return a moment, or None for never.
+
+    Raises
+    ------
+    InputError
+        When it is not an integer, or beyond what 64 bits hold.
+    """
+    if moment is not None and (type(moment) is not int or not _FIRST <= moment < NEVER):
+        raise InputError("must be an integer of 64 bits: milliseconds since 1970", field="expires")
+    return moment
+
+
+class ExpiryIndex:
+    """Expiries by slot.
+
+    Attributes
+    ----------
+    moments : int64[as many slots as there has been need for], when the sample in each has to go; NEVER: never
+    """
+
+    def __init__(self) -> None:
+        self.moments = np.zeros(0, np.int64)
+        self._n = 0
+        self._soonest: int | None = NEVER  # None: to be looked for
+
+    def __len__(self) -> int:
+        return self._n
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array."""
+        return self.moments.nbytes
+
+    def get(self, slot: int) -> int | None:
+        """Return when the sample in a slot has to go."""
+        moment = int(self.moments[slot]) if slot < len(self.moments) else NEVER
+        return None if moment == NEVER else moment
+
+    def set(self, slot: int, moment: int | None) -> None:
+        """Say when the sample in a slot has to go; None: never.
+
+        Raises
+        ------
+        InputError
+            When it is not an integer, or beyond what 64 bits hold.
+        """
+        if checked_moment(moment) is None:
+            self.forget([slot])
+            return
+        self.set_many(np.array([slot]), np.array([moment], np.int64))
+
+    def set_many(self, slots: Ints, moments: Ints) -> None:
+        """Say when the samples in slots, each named once, have to go."""
+        if len(slots) == 0:
+            return
+        self._reserve(int(slots.max()) + 1)
+        self._let_go(slots)
+        self.moments[slots] = moments
+        self._n += len(slots)
+        if self._soonest is not None:
+            self._soonest = min(self._soonest, int(moments.min()))
+
+    def forget(self, slots: Sequence[int]) -> None:
+        """Forget when the samples in slots, each named once, have to go, if they have to."""
+        n = len(self.moments)
+        self._let_go(np.array([slot for slot in slots if slot < n], np.int64))
+
+    def _let_go(self, slots: Ints) -> None:
+        held = self.moments[slots]
+        held = held[held != NEVER]
+        if len(held) == 0:
+            return
+        self.moments[slots] = NEVER
+        self._n -= len(held)
+        if self._soonest is not None and int(held.min()) == self._soonest:
+            self._soonest = None
+
+    def _reserve(self, n_slots: int) -> None:
+        n = len(self.moments)
+        if n_slots > n:
+            moments = np.full(max(n_slots, 2 * n), NEVER, np.int64)
+            moments[:n] = self.moments
+            self.moments = moments
+
+    def soonest(self) -> int | None:
+        """Return when the first sample has to go; None when none has to."""
+        soonest = self._soonest
+        if soonest is None:
+            self._soonest = soonest = int(self.moments.min(initial=NEVER))
+        return None if soonest == NEVER else soonest
+
+    def due(self, now: int, limit: int) -> list[int]:
+        """Return the slots of up to `limit` samples that have to be gone by `now`, the soonest first."""
+        soonest = self.soonest()
+        if soonest is None or soonest > now:
+            return []
+        # The largest integer of 64 bits stands for never.
+        slots = np.flatnonzero(self.moments <= min(now, NEVER - 1))
+        order = np.argsort(self.moments[slots], kind="stable")[:limit]
+        due: list[int] = slots[order].tolist()
+        return due
+
+    def items(self) -> tuple[Ints, Ints]:
+        """Return the slots of samples that have to go, ascending, and when."""
+        slots = np.flatnonzero(self.moments != NEVER)
+        return slots, self.moments[slots]
+
+    def copy(self) -> "ExpiryIndex":
+        """Return an independent copy."""
+        other = ExpiryIndex()
+        other.__dict__.update(self.__dict__, moments=self.moments.copy())
+        return other
+
+    def check_invariants(self, held: Bools) -> None:
+        """Check against the slots in use, bool[capacity]; AssertionError names what is broken."""
+        slots = np.flatnonzero(self.moments != NEVER)
+        if len(slots) != self._n:
+            raise AssertionError("the number of expiries is wrong")
+        if len(slots) and (slots[-1] >= len(held) or not held[slots].all()):
+            raise AssertionError("a free slot has an expiry")
+        if self._soonest not in (None, int(self.moments.min(initial=NEVER))):
+            raise AssertionError("the soonest expiry is wrong")
 
 
 class OwnedSlots(SlotTable):

@@ -23,11 +23,10 @@ import numpy as np
 from oubli.core.array_types import Array, Arrays, Hashes
 from oubli.core.bounds import LARGEST_COUNTER
 from oubli.core.data.columns import canonical_cells
-from oubli.core.data.values import ID_LENGTH, ColumnType, RefusedError, Task, id_text
-from oubli.core.errors import FileError
+from oubli.core.data.values import ID_LENGTH, NEVER, ColumnType, RefusedError, Task, id_text
+from oubli.core.errors import FileError, ensure
 from oubli.core.rng import hash_text
 from oubli.core.samples.categories import CategoryTable, pack_texts, unpack_texts
-from oubli.core.samples.expiries import NEVER
 from oubli.core.samples.labels import ClassTable
 from oubli.core.samples.slots import MAX_SLOTS, hash_ids
 from oubli.core.slices import cut
@@ -268,35 +267,30 @@ def check(store: "SampleStore") -> None:
     capacity, top = store.capacity, store.top
     classification = store.schema.task is Task.CLASSIFICATION
     targets = store.class_codes if classification else store.y
-    _require(store.cells.shape == (capacity, store.schema.n_features), "shape of cells")
-    _require(store.cells.flags.c_contiguous and store.cells.dtype == store.schema.cell_dtype, "layout of cells")
-    _require(len(targets) == len(store.id_hashes) == len(store.id_at) == capacity, "lengths of the arrays differ")
+    ensure(store.cells.shape == (capacity, store.schema.n_features), "shape of cells")
+    ensure(store.cells.flags.c_contiguous and store.cells.dtype == store.schema.cell_dtype, "layout of cells")
+    ensure(len(targets) == len(store.id_hashes) == len(store.id_at) == capacity, "lengths of the arrays differ")
     held = store.slots()
-    _require(len(store) == len(held), "the number of samples is wrong")
-    _require(not store.held[top:].any(), "a slot above the top is held")
-    _require(sorted(store.slot_of.values()) == held.tolist(), "ids and held slots differ")
+    ensure(len(store) == len(held), "the number of samples is wrong")
+    ensure(not store.held[top:].any(), "a slot above the top is held")
+    ensure(sorted(store.slot_of.values()) == held.tolist(), "ids and held slots differ")
     free = np.flatnonzero(~store.held)
-    _require(sorted(store.free) == free[free < top].tolist(), "the list of free slots is wrong")
+    ensure(sorted(store.free) == free[free < top].tolist(), "the list of free slots is wrong")
     for name, slot in store.slot_of.items():
-        _require(store.id_at[slot] == name, "an id is listed under another slot")
-        _require(int(store.id_hashes[slot]) == hash_text(name), "the hash of an id is wrong")
-    _require(all(store.id_at[slot] is None for slot in free.tolist()), "a free slot has an id")
+        ensure(store.id_at[slot] == name, "an id is listed under another slot")
+        ensure(int(store.id_hashes[slot]) == hash_text(name), "the hash of an id is wrong")
+    ensure(all(store.id_at[slot] is None for slot in free.tolist()), "a free slot has an id")
     for what, array in (
         ("cells", store.cells),
         ("targets", targets),
         ("id hashes", store.id_hashes),
         ("origins", store.origins),
     ):
-        _require(not np.ascontiguousarray(array[free]).view(np.uint8).any(), f"{what} of a free slot are not wiped")
+        ensure(not np.ascontiguousarray(array[free]).view(np.uint8).any(), f"{what} of a free slot are not wiped")
     cells = store.cells[held]
-    _require(not np.isinf(cells).any(), "an infinity is held")
-    _require(not np.signbit(cells[cells == 0]).any(), "a negative zero is held")
+    ensure(not np.isinf(cells).any(), "an infinity is held")
+    ensure(not np.signbit(cells[cells == 0]).any(), "a negative zero is held")
     store.categories.check_invariants(cells)
     store.classes.check_invariants(store.class_codes[held] if classification else np.zeros(0, np.int64))
     store.expiries.check_invariants(store.held)
     store.subjects.check_invariants(set(held.tolist()))
-
-
-def _require(condition: bool, what: str) -> None:
-    if not condition:
-        raise AssertionError(what)

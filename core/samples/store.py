@@ -3,8 +3,8 @@
     slots.py       arrays by slot, ids, the counter behind generated ids
     encoding.py    X -> cells           targets.py    y -> canonical labels
     categories.py  values <-> codes     labels.py     classes <-> codes
-    subjects.py    whom samples belong to      expiries.py   when samples have to go
-    owners.py      the methods that say so     serialise.py  to arrays and back, and the check of every invariant
+    owners.py      whom samples belong to, when they have to go
+    serialise.py   to arrays and back, and the check of every invariant
 
 Ids, subjects, expiries, category values and class values leave with the last sample that has them:
 they are overwritten before `remove` returns.
@@ -376,7 +376,11 @@ class SampleStore(OwnedSlots):
         if self._categorical:
             self.categories.release_row([cells.item(slot, column) for column in self._categorical])
         if self._classification:
-            self.classes.release_one(self.class_codes.item(slot))
+            code, counts = self.class_codes.item(slot), self.classes.counts
+            if counts[code] == 1:
+                self.classes.release(np.array([code]))
+            else:
+                counts[code] -= 1
             self.class_codes[slot] = 0
         else:
             self.y[slot] = 0.0
@@ -435,7 +439,7 @@ class SampleStore(OwnedSlots):
         encoder = self.encoder
         known = None if type(X) is list else encoder.encode_plain(X)
         if known is None:
-            known = encoder.encode_known_row(encoder.only_row(X), self.categories.tables)
+            known = encoder.encode_known_row(encoder.only_row(X), self.categories.codes)
         if known is not None:
             return known, self.categories.hashes
         cells, texts = self.encoder.encode(X)

@@ -39,7 +39,7 @@ class _Reader:
     """Reads nodes of a tree that has no tags."""
 
     def __init__(self, model: "DynamicTreeClassifier", names: Sequence[str], decimals: int) -> None:
-        self.arrays = model.engine_.tree.arrays_
+        self.arrays = model.engine_.tree
         self.schema = model.schema_
         self.order = model.class_order()
         self.classes = [str(value) for value in model.samples_.classes.values(self.order)]
@@ -48,7 +48,7 @@ class _Reader:
         table = model.samples_.categories
         self.categories = {
             (column, int(table.hashes[code])): text
-            for column, codes in table.tables.items()
+            for column, codes in table.codes.items()
             for text, code in codes.items()
         }
 

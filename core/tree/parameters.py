@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from oubli.core.errors import InputError
-from oubli.core.parameters import Parameter, check_parameters, draw_seed, random_state
+from oubli.core.parameters import Parameter, check_parameters, random_state, share, whole
 
 MAX_DEPTH = 64
 MAX_SAMPLES = 2**26  # 2^52 is exact in float64, see `split.py`
@@ -14,34 +14,20 @@ EXACT_BELOW = 2**31 - 1
 
 PARAMETERS = (
     Parameter("lazy", bool, False, "Put building anew off until a query needs it.", is_setting=False),
-    Parameter(
+    whole(
         "max_depth",
-        int,
         10,
         "Greatest depth of a tree; without it trees grow until their leaves are pure or small.",
         low=0,
         limit=MAX_DEPTH,
         optional=True,
     ),
-    Parameter(
-        "pruning_size", int, 1, "Samples up to which a node of a `tree` is a leaf (k).", low=1, limit=EXACT_BELOW
-    ),
-    Parameter(
-        "alpha",
-        float,
-        0.0,
-        "Gini index of a `tree`'s node below which it need not be split.",
-        low=0,
-        high=1,
-        opens="high",
-    ),
-    Parameter(
+    whole("pruning_size", 1, "Samples up to which a node of a `tree` is a leaf (k).", 1, EXACT_BELOW),
+    share("alpha", 0.0, "Gini index of a `tree`'s node below which it need not be split.", "high"),
+    share(
         "beta",
-        float,
         0.0,
         "How far the gain of a `tree`'s split may be from the best one's; with `alpha` it bounds `epsilon`.",
-        low=0,
-        high=1,
         opens="high",
     ),
     Parameter(
@@ -53,9 +39,8 @@ PARAMETERS = (
         optional=True,
         none_word="derived",
     ),
-    Parameter(
+    whole(
         "window",
-        int,
         None,
         "Most samples that a `tree` holds: each one more makes it delete the oldest.",
         low=1,
@@ -152,7 +137,7 @@ def read_settings(params: Mapping[str, Any]) -> TreeParameters:
     depth, alpha, beta, pruning_size = (values[name] for name in ("max_depth", "alpha", "beta", "pruning_size"))
     epsilon = _read_epsilon(values["epsilon"], epsilon_bound(alpha, beta, pruning_size))
     tree = TreeSettings(MAX_DEPTH if depth is None else depth, pruning_size, alpha, epsilon)
-    return TreeParameters(tree, beta, values["window"], draw_seed(values["random_state"]))
+    return TreeParameters(tree, beta, values["window"], values["seed"])
 
 
 def _read_epsilon(epsilon: float | None, bound: float) -> float:

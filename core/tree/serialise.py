@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core.errors import expect
 from oubli.core.jit.policy import kernel
 from oubli.core.samples.arrays import Data
 from oubli.core.tree.split import goes_right
@@ -112,41 +113,36 @@ def pack(tree: TreeArrays, n_nodes: int) -> dict[str, npt.NDArray[Any]]:
 # -- and back -------------------------------------------------------------------------------------
 
 
-def _require(condition: Any, what: str) -> None:
-    if not condition:
-        raise ValueError(what)
-
-
 def _check_shapes(arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     for name, dtype in _DTYPES.items():
-        _require(name in arrays, f"{name} is missing")
+        expect(name in arrays, f"{name} is missing")
         array = arrays[name]
-        _require(array.dtype == np.dtype(dtype) and array.ndim == 1, f"{name} has another type or shape")
+        expect(array.dtype == np.dtype(dtype) and array.ndim == 1, f"{name} has another type or shape")
     lengths = {len(arrays[field]) for field in _FIELDS}
-    _require(len(lengths) == 1, "the arrays of the nodes differ in length")
+    expect(len(lengths) == 1, "the arrays of the nodes differ in length")
     length = lengths.pop()
-    _require(length >= 2 and length % 2 == 0, "the nodes are not in pairs")
+    expect(length >= 2 and length % 2 == 0, "the nodes are not in pairs")
     n_leaves = int((arrays["child"] == NIL).sum()) - 1
-    _require(len(arrays["sizes"]) == n_leaves, "the sizes are not those of the leaves")
+    expect(len(arrays["sizes"]) == n_leaves, "the sizes are not those of the leaves")
 
 
 def _check_nodes(arrays: Mapping[str, npt.NDArray[Any]], max_depth: int, data: Data) -> None:
     """Check that links form a tree in path order and that splits and counters are possible ones."""
     child = arrays["child"]
     is_inner = child != NIL
-    _require(is_in_path_order(child, np.empty(STACK_SIZE, np.int64), np.empty(STACK_SIZE, np.int64), max_depth),
+    expect(is_in_path_order(child, np.empty(STACK_SIZE, np.int64), np.empty(STACK_SIZE, np.int64), max_depth),
              "the nodes do not form a tree")  # fmt: skip
     attribute, kind, flags = arrays["attribute"], arrays["kind"], arrays["flags"]
-    _require(((attribute >= 0) & (attribute < data.cells.shape[1])).all(), "a split reads a column that is not there")
-    _require((kind[is_inner] <= ONE_VS_REST).all(), "a split is of an unknown kind")
+    expect(((attribute >= 0) & (attribute < data.cells.shape[1])).all(), "a split reads a column that is not there")
+    expect((kind[is_inner] <= ONE_VS_REST).all(), "a split is of an unknown kind")
     is_categorical = data.categorical[attribute[is_inner]]
-    _require(((kind[is_inner] == ONE_VS_REST) == is_categorical).all(), "a split does not fit its column's type")
+    expect(((kind[is_inner] == ONE_VS_REST) == is_categorical).all(), "a split does not fit its column's type")
     thresholds = np.ascontiguousarray(arrays["category"]).view(np.float64)[is_inner & (kind <= MISSING_LEFT)]
-    _require((np.isfinite(thresholds) | (thresholds == np.inf)).all(), "a threshold is no number")
+    expect((np.isfinite(thresholds) | (thresholds == np.inf)).all(), "a threshold is no number")
     leaf_rest = arrays["category"][~is_inner].any() or attribute[~is_inner].any() or kind[~is_inner].any()
-    _require(not leaf_rest, "a leaf has a split")
-    _require((flags <= TAGGED).all() and not flags[is_inner].any() and flags[ROOT + 1] == 0, "a tag is out of place")
-    _require((arrays["touched"] >= 0).all() and (arrays["built"] >= 0).all(), "a counter is negative")
+    expect(not leaf_rest, "a leaf has a split")
+    expect((flags <= TAGGED).all() and not flags[is_inner].any() and flags[ROOT + 1] == 0, "a tag is out of place")
+    expect((arrays["touched"] >= 0).all() and (arrays["built"] >= 0).all(), "a counter is negative")
 
 
 @kernel
@@ -214,10 +210,10 @@ def unpack(
     _check_shapes(arrays)
     _check_nodes(arrays, min(max_depth, MAX_DEPTH), data)
     members = arrays["members"]
-    _require((arrays["sizes"] >= 0).all(), "a leaf has a negative size")
-    _require(int(arrays["sizes"].astype(np.int64).sum()) == len(members), "the sizes do not add up to the samples")
-    _require(np.array_equal(np.sort(members), np.sort(slots)), "the leaves do not list the samples held")
-    _require(((data.targets[slots] >= 0) & (data.targets[slots] < width)).all(), "a class has no room")
+    expect((arrays["sizes"] >= 0).all(), "a leaf has a negative size")
+    expect(int(arrays["sizes"].astype(np.int64).sum()) == len(members), "the sizes do not add up to the samples")
+    expect(np.array_equal(np.sort(members), np.sort(slots)), "the leaves do not list the samples held")
+    expect(((data.targets[slots] >= 0) & (data.targets[slots] < width)).all(), "a class has no room")
     tree = empty_tree(width, len(arrays["child"]), int(slots.max()) + 1 if len(slots) else 0)
     for field in _FIELDS:
         tree.nodes[field] = arrays[field]
@@ -225,7 +221,7 @@ def unpack(
     tree.meta[N_NODES] = len(arrays["child"])
     tree.meta[FREE_PAIR] = NIL
     tree.meta[N_TAGS] = int((arrays["flags"] & TAGGED).sum())
-    _require(count_samples(tree, data, arrays["sizes"], members), "a sample is not where the splits lead")
+    expect(count_samples(tree, data, arrays["sizes"], members), "a sample is not where the splits lead")
     return tree
 
 

@@ -5,20 +5,14 @@ import uuid
 from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import context_of
-from oubli.app.http.openapi import QUERY, problems
+from oubli.app.http.openapi import QUERY, parameter, problems
 from oubli.app.http.parsing import one_value, parse_query, parse_ref
 from oubli.app.http.problems import ProblemError, invalid
 from oubli.app.http.responses import json_answer, receipt_content
 from oubli.app.http.schemas import ErasuresAnswer, Receipt
 
 router = APIRouter(tags=["erasures"])
-_ID = {
-    "name": "id",
-    "in": "path",
-    "required": True,
-    "description": "The receipt's id.",
-    "schema": {"type": "string", "format": "uuid"},
-}
+_ID = parameter("id", "The receipt's id.", {"type": "string", "format": "uuid"}, "path")
 
 
 @router.get(

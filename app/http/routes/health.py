@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 
 from oubli.app.http.context import context_of
-from oubli.app.http.openapi import problems
+from oubli.app.http.openapi import parameter, problems
 from oubli.app.http.problems import ProblemError, changes_stopped, invalid
 from oubli.app.http.schemas import Changes, HealthAnswer, ReadyAnswer
 
@@ -16,13 +16,11 @@ async def healthz() -> HealthAnswer:
     return HealthAnswer(status="alive")
 
 
-_FOR = {
-    "name": "for",
-    "in": "query",
-    "required": False,
-    "description": "What the caller wants to send; with `changes` the answer is 503 while none are accepted.",
-    "schema": {"type": "string", "enum": ["predictions", "changes"], "default": "predictions"},
-}
+_FOR = parameter(
+    "for",
+    "What the caller wants to send; with `changes` the answer is 503 while none are accepted.",
+    {"type": "string", "enum": ["predictions", "changes"], "default": "predictions"},
+)
 
 
 @router.get(

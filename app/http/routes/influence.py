@@ -5,17 +5,18 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import context_of
-from oubli.app.http.openapi import body, problems
+from oubli.app.http.openapi import body, parameter, problems
 from oubli.app.http.parsing import explain
 from oubli.app.http.problems import ProblemError, invalid, pointer
 from oubli.app.http.responses import job_content, json_answer
 from oubli.app.http.schemas import InfluenceAnswer, InfluenceRequest, JobAnswer
-from oubli.app.service.influence import Question, Ranking
+from oubli.app.service.influence import Question
 from oubli.app.service.influence_methods import UnfitError
 from oubli.core.data.schema import Schema
 from oubli.core.errors import InputError
 
 router = APIRouter(tags=["influence"])
+_ID = parameter("id", "`influence` in the job's result.", {"type": "string"}, "path")
 
 
 @router.post(
@@ -48,8 +49,8 @@ async def ask(request: Request) -> Response:
         raise invalid("/method", str(error)) from None
     except InputError as error:
         raise _explain(error, asked.instances, reader.schema) from None
-    if isinstance(found, Ranking):
-        return json_answer(ranking_content(found))
+    if isinstance(found, dict):
+        return json_answer(found)
     answer = json_answer(job_content(found), 202)
     answer.headers["Location"] = f"/jobs/{found.id}"
     return answer
@@ -60,36 +61,14 @@ async def ask(request: Request) -> Response:
     summary="The ranking of a long question",
     response_model=InfluenceAnswer,
     responses=problems("no-ranking"),
-    openapi_extra={
-        "parameters": [
-            {
-                "name": "id",
-                "in": "path",
-                "required": True,
-                "description": "`influence` in the job's result.",
-                "schema": {"type": "string"},
-            }
-        ]
-    },
+    openapi_extra={"parameters": [_ID]},
 )
 async def read(request: Request) -> Response:
     """Return what a job has ranked. Rankings are forgotten when samples are erased, and when there are many."""
     ranking = context_of(request).service.influence.kept(request.path_params["id"])
     if ranking is None:
         raise ProblemError("no-ranking")
-    return json_answer(ranking_content(ranking))
-
-
-def ranking_content(ranking: Ranking) -> dict[str, Any]:
-    """Return a ranking as an object."""
-    return {
-        "helpful": [{"id": name, "score": score} for name, score in ranking.helpful],
-        "harmful": [{"id": name, "score": score} for name, score in ranking.harmful],
-        "method": ranking.method,
-        "note": ranking.note or None,
-        "n_samples": ranking.n_samples,
-        "model_version": ranking.model_version,
-    }
+    return json_answer(ranking)
 
 
 def _explain(error: InputError, instances: list[Any], schema: Schema) -> ProblemError:

@@ -7,18 +7,14 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from oubli.app.http.context import context_of
-from oubli.app.http.openapi import problems
+from oubli.app.http.openapi import parameter, problems
 from oubli.app.http.problems import ProblemError
 from oubli.app.http.responses import job_content, json_answer, to_json
-from oubli.app.http.schemas import JobAnswer
+from oubli.app.http.schemas import JobAnswer, JobsAnswer
 from oubli.app.service.jobs import Job
 
 router = APIRouter(tags=["jobs"])
-_ID = {
-    "parameters": [
-        {"name": "id", "in": "path", "required": True, "description": "The job's id.", "schema": {"type": "string"}}
-    ]
-}
+_ID = {"parameters": [parameter("id", "The job's id.", {"type": "string"}, "path")]}
 
 
 def known_job(request: Request) -> Job:
@@ -36,6 +32,12 @@ def known_job(request: Request) -> Job:
 
 
 KnownJob = Annotated[Job, Depends(known_job)]
+
+
+@router.get("/jobs", summary="All jobs", response_model=JobsAnswer, responses=problems())
+async def list_all(request: Request) -> Response:
+    """Return the jobs that wait or run, and those that ended a short time ago."""
+    return json_answer({"jobs": [job_content(job) for job in context_of(request).service.jobs.all()]})
 
 
 @router.get("/jobs/{id}", summary="A job", response_model=JobAnswer, responses=problems("no-job"), openapi_extra=_ID)

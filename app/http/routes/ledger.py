@@ -40,7 +40,7 @@ async def read(request: Request) -> Response:
 @router.get("/keys", summary="Public keys", response_model=KeysAnswer, responses=problems())
 async def keys(request: Request) -> Response:
     """Return the public keys that check signatures, current and retired. Keep them: they are what you trust."""
-    return json_answer({"keys": context_of(request).service.receipts.public_keys()})
+    return json_answer({"keys": context_of(request).service.ledger.public_keys()})
 
 
 def _read_cursor(text: Any) -> int:

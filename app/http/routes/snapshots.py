@@ -65,7 +65,7 @@ async def write(request: Request) -> SnapshotAnswer:
 @router.get("/snapshot", summary="The newest snapshot", responses=problems("no-snapshot", "ephemeral"))
 async def metadata(request: Request) -> SnapshotAnswer:
     """Return what is known of the newest snapshot."""
-    return _answer(context_of(request).service.storage.newest)
+    return _answer(context_of(request).service.storage.snapshots.newest)
 
 
 @router.get(

@@ -1,12 +1,12 @@
 """The parameters of incremental boosting, checked and turned into numbers."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from oubli.core.boosting.parameters import MAX_TREES, shared
+from oubli.core.boosting.parameters import MAX_TREES, BoostedSettings, shared
 from oubli.core.errors import InputError
-from oubli.core.parameters import Parameter, check_number, check_parameters, draw_seed, random_state
+from oubli.core.parameters import Parameter, check_number, check_parameters, random_state, share, whole
 
 MAX_DEPTH = 8  # of a leaf: the leaves of a tree are numbered by one byte
 MAX_BINS = 255
@@ -15,7 +15,7 @@ MAX_SAMPLES = 2**24  # what sums of derivatives in fixed point have room for
 PARAMETERS = (
     shared("n_estimators", 100),
     shared("learning_rate", 0.1),
-    Parameter("max_depth", int, 5, "Greatest depth of a tree.", low=1, limit=MAX_DEPTH),
+    whole("max_depth", 5, "Greatest depth of a tree.", 1, MAX_DEPTH),
     shared("max_bins", 255, limit=MAX_BINS),
     shared("split_sampling", 1.0),
     shared("l2_regularization", 1.0),
@@ -30,24 +30,15 @@ PARAMETERS = (
         none_word="none",
         chooses_kernels=True,
     ),
-    Parameter(
+    whole(
         "early_stopping",
-        int,
         None,
         "Iterations without a lower validation loss after which `incremental-boosting` stops; never when left out.",
         low=1,
         limit=MAX_TREES,
         optional=True,
     ),
-    Parameter(
-        "validation_fraction",
-        float,
-        0.1,
-        "Share of the samples that validate; with `early_stopping`.",
-        low=0,
-        high=0.5,
-        opens="low",
-    ),
+    share("validation_fraction", 0.1, "Share of the samples that validate; with `early_stopping`.", "low", high=0.5),
     random_state("Seed of every random choice; the same seed and samples give the same model."),
 )
 
@@ -57,36 +48,22 @@ LEAF_GRID = 0.25
 
 
 @dataclass(frozen=True)
-class IncrementalSettings:
+class IncrementalSettings(BoostedSettings):
     """The parameters in force.
 
     Attributes
     ----------
-    n_estimators : iterations, at least 1.
-    learning_rate : shrinkage, in (0, 1].
     max_depth : greatest depth of a leaf, from 1 to MAX_DEPTH.
-    l2_regularization : what is added to the hessian of a leaf and of a side.
-    min_child_weight : hessian that each side of a split has to have.
-    split_sampling : share of the candidate splits that a tree looks at, in (0, 1].
-    max_bins : bins of a numeric column.
     gradient_grid, leaf_grid : what gradients and leaf values are rounded to; 0.0 when there is no quantization.
     patience : iterations without a lower validation loss after which training ends; 0: there is no validation.
     validation_fraction : share of the samples that are kept for validation.
-    seed : what everything is drawn from.
     """
 
-    n_estimators: int
-    learning_rate: float
     max_depth: int
-    l2_regularization: float
-    min_child_weight: float
-    split_sampling: float
-    max_bins: int
     gradient_grid: float
     leaf_grid: float
     patience: int
     validation_fraction: float
-    seed: int
 
     @property
     def is_quantised(self) -> bool:
@@ -94,16 +71,11 @@ class IncrementalSettings:
         return self.gradient_grid > 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """What `read_settings` makes these settings of, as a model file has it."""
-        values = asdict(self)
-        grids = (values.pop("gradient_grid"), values.pop("leaf_grid"))
-        patience, seed = values.pop("patience"), values.pop("seed")
-        return {
-            **values,
-            "quantization": list(grids) if self.is_quantised else None,
-            "early_stopping": patience or None,
-            "random_state": seed,
-        }
+        """What the settings are made of, by the names of the parameters, as a model file has it."""
+        values = super().to_dict()
+        del values["seed"]
+        grids, patience = [values.pop("gradient_grid"), values.pop("leaf_grid")], values.pop("patience")
+        return {**values, "quantization": grids if self.is_quantised else None, "early_stopping": patience or None}
 
 
 def read_settings(params: Mapping[str, Any]) -> IncrementalSettings:
@@ -121,8 +93,7 @@ def read_settings(params: Mapping[str, Any]) -> IncrementalSettings:
     values = check_parameters(PARAMETERS, params)
     gradient_grid, leaf_grid = _read_grids(values.pop("quantization"))
     patience = values.pop("early_stopping") or 0
-    seed = draw_seed(values.pop("random_state"))
-    return IncrementalSettings(**values, gradient_grid=gradient_grid, leaf_grid=leaf_grid, patience=patience, seed=seed)
+    return IncrementalSettings(**values, gradient_grid=gradient_grid, leaf_grid=leaf_grid, patience=patience)
 
 
 def _read_grids(quantization: Any) -> tuple[float, float]:

@@ -22,40 +22,21 @@ import numpy.typing as npt
 
 from oubli.core.array_types import Arrays, Bools, Ints, Reals, Slots
 from oubli.core.boosting.engine import BoostedEngine
+from oubli.core.boosting.online import labels as scaling
 from oubli.core.boosting.online import serialise
+from oubli.core.boosting.online import update as updating
 from oubli.core.boosting.online.candidates import draw_candidates, no_candidates
 from oubli.core.boosting.online.classes import choose_classes, write_values
 from oubli.core.boosting.online.derivatives import add_values
 from oubli.core.boosting.online.discretise import Bins, encode, make_bins, no_bins
 from oubli.core.boosting.online.grow import Space, grow_tree, make_space
 from oubli.core.boosting.online.invariants import check_invariants, compare
-from oubli.core.boosting.online.labels import (
-    MOST_GROWTH,
-    NO_SCALE,
-    Scale,
-    make_labels,
-    make_rules,
-    scale_of,
-    tolerance_of,
-    unit_of,
-)
 from oubli.core.boosting.online.limits import LastUpdate, is_too_much, room_for
 from oubli.core.boosting.online.measures import importances, leaf_score_error
 from oubli.core.boosting.online.parameters import OnlineSettings
 from oubli.core.boosting.online.recount import count_anew
 from oubli.core.boosting.online.retrain import Retraining, count_leaves, retrain
 from oubli.core.boosting.online.state import Forest, Labels, Rules, blank_forest
-from oubli.core.boosting.online.update import (
-    DONE,
-    GROUP,
-    ITERATION,
-    N_CHECKED,
-    NODE,
-    Batch,
-    derive_all,
-    make_batch,
-    run_updates,
-)
 from oubli.core.boosting.online.workspace import Rows, choose_layout, gather_rows, no_layout
 from oubli.core.boosting.problem import check_size, n_groups
 from oubli.core.boosting.state import Trees, no_trees
@@ -64,7 +45,7 @@ from oubli.core.jit import aligned
 from oubli.core.rng import MISSING_CATEGORY, mix
 from oubli.core.samples.arrays import Problem
 
-Work = tuple[Labels, Rules, Batch, Retraining]
+Work = tuple[Labels, Rules, updating.Batch, Retraining]
 
 
 _FEW = 0.001  # share of the samples whose coming or going mostly leaves all splits where they are
@@ -80,25 +61,14 @@ class OnlineTrees(BoostedEngine):
 
     def __init__(self, settings: OnlineSettings, *columns: Any) -> None:
         super().__init__(settings, *columns)
+        self.forget()
+
+    def forget(self, n_slots: int = 0) -> None:
+        """Hold no samples and no trees, with room for so many."""
         self.last_update = LastUpdate()
-        self._forget(0)
-
-    def _empty(self) -> Self:
-        """Trees of the same parameters that hold nothing, to take the place of these."""
-        other = self.counterpart()
-        other.changes = self.changes
-        return other
-
-    def _become(self, other: "OnlineTrees") -> None:
-        """Take over everything from trees that were made aside, in one step."""
-        self.changes.undo = None
-        self.__dict__.update(other.__dict__)
-
-    def _forget(self, n_slots: int) -> None:
-        """Hold no samples and no trees."""
         self.groups = 0
         self.n_grown = 0
-        self.scale = NO_SCALE
+        self.scale = scaling.NO_SCALE
         self.ranks = np.zeros(0, np.int32)
         self.held = np.zeros(n_slots, np.bool_)
         self.bins = no_bins(self.categorical)
@@ -132,7 +102,7 @@ class OnlineTrees(BoostedEngine):
         if self.groups == 0:
             return no_trees()
         base = np.full(self.groups, self.scale.base)
-        return Trees(self.forest.nodes, self.forest.roots, base, unit_of(self.settings, self.scale))
+        return Trees(self.forest.nodes, self.forest.roots, base, scaling.unit_of(self.settings, self.scale))
 
     @property
     def n_trees(self) -> int:
@@ -158,32 +128,22 @@ class OnlineTrees(BoostedEngine):
         return leaf_score_error(self.forest, self._rules(), self._labels(problem), np.flatnonzero(self.held))
 
     def _rules(self) -> Rules:
-        return make_rules(self.settings, self.groups, self.scale)
+        return scaling.make_rules(self.settings, self.groups, self.scale)
 
     def _labels(self, problem: Problem) -> Labels:
-        return make_labels(problem, self.settings, self.ranks, self.groups, self.scale)
+        return scaling.make_labels(problem, self.settings, self.ranks, self.groups, self.scale)
 
     # -- growing --------------------------------------------------------------------------------
 
-    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
-        """Forget everything and train on the samples of some slots: a function of the set of them.
-
-        progress : called after each tree with how many are done, and how many there will be.
-        """
-        other = self._empty()
-        other.train_on(problem, slots, progress)
-        self._become(other)
-
-    def train_on(self, problem: Problem, slots: Slots, progress: Progress | None) -> None:
-        """Train on the samples of some slots, in trees that hold nothing."""
+    def train_on(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
         slots = np.sort(slots)
         settings = self.settings
-        self.last_update = LastUpdate(samples_retrained=len(slots), grown=True)
         groups = n_groups(problem, len(slots))
         check_size(settings.n_estimators, groups, 2 * settings.max_leaf_nodes - 1)
         is_scaled = groups > 0 and not self.is_classification
-        scale = scale_of(problem.y[slots], MOST_GROWTH * len(slots)) if is_scaled else NO_SCALE
+        scale = scaling.scale_of(problem.y[slots], scaling.MOST_GROWTH * len(slots)) if is_scaled else scaling.NO_SCALE
         self.restore(slots, groups, problem.ranks.copy(), len(slots), scale)
+        self.last_update = LastUpdate(samples_retrained=len(slots), grown=True)
         if groups == 0:
             return
         self.restore_bins(problem, slots, make_bins(problem.data, slots, settings.max_bins))
@@ -197,7 +157,7 @@ class OnlineTrees(BoostedEngine):
         sums, probabilities = np.zeros((self.groups, n)), np.zeros(self.groups)
         for iteration in range(self.settings.n_estimators):
             first_tree = iteration * self.groups
-            derive_all(labels, sums, slots, n, iteration, first_tree, forest.gh, 0, self.groups, probabilities)
+            updating.derive_all(labels, sums, slots, n, iteration, first_tree, forest.gh, 0, self.groups, probabilities)
             for k in range(self.groups):
                 tree = first_tree + k
                 grow_tree(
@@ -215,9 +175,11 @@ class OnlineTrees(BoostedEngine):
         data = problem.data
         encode(self.bins, data.cells, data.category_hashes, MISSING_CATEGORY, slots, self.codes)
 
-    def restore(self, slots: Slots, groups: int, ranks: npt.NDArray[np.int32], n_grown: int, scale: Scale) -> None:
+    def restore(
+        self, slots: Slots, groups: int, ranks: npt.NDArray[np.int32], n_grown: int, scale: scaling.Scale
+    ) -> None:
         """Begin again with the samples of some slots, trees yet to come."""
-        self._forget(room_for(slots))
+        self.forget(room_for(slots))
         self.held[slots] = True
         self.groups, self.ranks, self.n_grown, self.scale = groups, ranks, n_grown, scale
 
@@ -240,22 +202,12 @@ class OnlineTrees(BoostedEngine):
 
     # -- updating -------------------------------------------------------------------------------
 
-    def _fit_anew(self, problem: Problem, slots: Slots) -> None:
-        """Fit as a part of a change, which is counted all the same."""
-        n_mutations = self.n_mutations
-        self.fit(problem, slots)
-        self.n_mutations = n_mutations
-
-    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
-        self._add(problem, slots)
-        self.n_mutations += len(slots)
-
-    def _add(self, problem: Problem, slots: Slots) -> None:
+    def join(self, problem: Problem, slots: Slots) -> None:
         n_after = self.n_held + len(slots)
         groups = n_groups(problem, n_after)
         check_size(self.settings.n_estimators, groups, 2 * self.settings.max_leaf_nodes - 1)
         if self._must_grow(problem, slots, n_after, groups):
-            self._fit_anew(problem, np.concatenate([np.flatnonzero(self.held), slots]))
+            self.fit_anew(problem, np.concatenate([np.flatnonzero(self.held), slots]))
             return
         self._reserve(slots)
         if groups > self.groups:
@@ -269,7 +221,7 @@ class OnlineTrees(BoostedEngine):
 
     def _must_grow(self, problem: Problem, slots: Slots, n_after: int, groups: int) -> bool:
         """Whether updates in place would not do."""
-        if self.groups == 0 or n_after > MOST_GROWTH * self.n_grown or is_too_much(len(slots), n_after):
+        if self.groups == 0 or n_after > scaling.MOST_GROWTH * self.n_grown or is_too_much(len(slots), n_after):
             return True
         if self.is_classification:
             return groups != self.groups and min(groups, self.groups) < 3
@@ -300,22 +252,19 @@ class OnlineTrees(BoostedEngine):
         self.groups = groups
         write_values(self.forest, self._rules())
 
-    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
-        self._delete(problem, slots)
-        self.n_mutations += len(slots)
-
-    def _delete(self, problem: Problem, slots: Slots) -> None:
+    def leave(self, problem: Problem, slots: Slots) -> None:
         n_after = self.n_held - len(slots)
         loses_classes = n_after > 0 and problem.changes_classes(slots)
         after, rest = problem.without(slots) if loses_classes else (problem, slots)
         if n_after == 0:
-            other = self._empty()
-            other.n_mutations, other.last_update = self.n_mutations, LastUpdate(grown=True)
-            self._become(other)
+            other = self.aside()
+            other.forget()
+            other.last_update = LastUpdate(grown=True)
+            self.become(other)
         elif loses_classes and (groups := n_groups(after, n_after)) != self.groups and groups < 3:
-            self._fit_anew(after, rest)  # the loss is another one
+            self.fit_anew(after, rest)  # the loss is another one
         elif is_too_much(len(slots), n_after):
-            self._fit_anew(*problem.without(slots))
+            self.fit_anew(*problem.without(slots))
         elif self.groups:
             is_new = np.zeros(self.groups, np.bool_)
             work = self._make_work(problem, slots, -1, n_after)
@@ -337,7 +286,7 @@ class OnlineTrees(BoostedEngine):
         if groups == self.groups:
             return
         if groups < 3:
-            self._fit_anew(problem, slots)
+            self.fit_anew(problem, slots)
             return
         places = self._places_of_classes(problem.ranks, groups)
         self.forest = choose_classes(self.forest, self.groups, places)
@@ -362,23 +311,23 @@ class OnlineTrees(BoostedEngine):
 
     def _make_work(self, problem: Problem, slots: Slots, sign: int, n_after: int) -> Work:
         """What an update of all trees needs, but for subtrees that are trained anew."""
-        tolerance = tolerance_of(self.settings.robustness, len(slots), n_after)
+        tolerance = scaling.tolerance_of(self.settings.robustness, len(slots), n_after)
         rules = self._rules()._replace(robustness=tolerance)
-        batch = make_batch(slots, sign, self.n_features, self.groups, self.forest.n_places)
+        batch = updating.make_batch(slots, sign, self.n_features, self.groups, self.forest.n_places)
         return self._labels(problem), rules, batch, Retraining(self.forest, self.held)
 
     def _update(self, work: Work, slots: Slots, sign: int, is_new: Bools) -> None:
         """Update all trees by samples that come (sign 1) or go (-1)."""
         forest, (labels, rules, batch, retraining) = self.forest, work
         while True:
-            status = run_updates(
+            status = updating.run_updates(
                 forest, self.bins, self.candidates, rules, labels, self.space, self.codes, batch, is_new
             )
-            if status == DONE:
+            if status == updating.DONE:
                 break
-            iteration, k, place = (int(batch.cursor[i]) for i in (ITERATION, GROUP, NODE))
+            iteration, k, place = (int(batch.cursor[i]) for i in (updating.ITERATION, updating.GROUP, updating.NODE))
             self._retrain(retraining, rules, labels, iteration, iteration * self.groups + k, place)
-        self.last_update = LastUpdate(int(batch.cursor[N_CHECKED]), retraining.n_nodes, retraining.n_samples)
+        self.last_update = LastUpdate(int(batch.cursor[updating.N_CHECKED]), retraining.n_nodes, retraining.n_samples)
         if sign < 0:
             self.codes[slots] = 0
         if len(self.space.order) > _KEPT_ROWS:

@@ -7,16 +7,12 @@ import numpy as np
 from oubli.core.array_types import Slots
 from oubli.core.boosting.online.state import NIL, Forest
 from oubli.core.boosting.state import LEAF
+from oubli.core.errors import ensure
 from oubli.core.rng import MISSING_CATEGORY
 
 if TYPE_CHECKING:
     from oubli.core.boosting.online.engine import OnlineTrees
     from oubli.core.samples.arrays import Problem
-
-
-def _require(condition: Any, rule: str) -> None:
-    if not condition:
-        raise AssertionError(rule)
 
 
 def _paths(forest: Forest, tree: int) -> list[tuple[int, list[int]]]:
@@ -28,9 +24,9 @@ def _paths(forest: Forest, tree: int) -> list[tuple[int, list[int]]]:
         row = tree * forest.n_places + place
         if forest.nodes["feature"][row] != LEAF:
             left = int(forest.nodes["left"][row]) - tree * forest.n_places
-            _require(0 < left < forest.n_places and left % 2 == 1, f"tree {tree}: node {place} must have a pair")
+            ensure(0 < left < forest.n_places and left % 2 == 1, f"tree {tree}: node {place} must have a pair")
             waiting += [(left + side, [*above, place]) for side in (0, 1)]
-        _require(len(found) <= forest.n_places, f"tree {tree} must have no cycle")
+        ensure(len(found) <= forest.n_places, f"tree {tree} must have no cycle")
     return found
 
 
@@ -58,16 +54,16 @@ def check_invariants(trees: "OnlineTrees", problem: "Problem", slots: Slots) -> 
         Naming the tree, node or slot and the rule that is broken. O(model), interpreted.
     """
     wrong = trees.recount(problem, slots)
-    _require(not wrong, f"counted wrong: {wrong[:3]}")
+    ensure(not wrong, f"counted wrong: {wrong[:3]}")
     if trees.groups == 0:
-        _require(trees.forest.n_trees == 0, "without a choice there must be no trees")
+        ensure(trees.forest.n_trees == 0, "without a choice there must be no trees")
         return
     unused = ~trees.held
-    _require(not trees.codes[unused].any(), "slots that hold no sample must have no codes")
+    ensure(not trees.codes[unused].any(), "slots that hold no sample must have no codes")
     for tree in range(trees.forest.n_trees):
         _check_tree(trees, problem, slots, tree)
-        _require(not trees.forest.gh[tree, unused].any(), f"tree {tree} must know nothing of samples not held")
-        _require(not trees.forest.leaf_of[tree, unused].any(), f"tree {tree} must know nothing of samples not held")
+        ensure(not trees.forest.gh[tree, unused].any(), f"tree {tree} must know nothing of samples not held")
+        ensure(not trees.forest.leaf_of[tree, unused].any(), f"tree {tree} must know nothing of samples not held")
 
 
 def _check_tree(trees: "OnlineTrees", problem: "Problem", slots: Slots, tree: int) -> None:
@@ -81,28 +77,28 @@ def _check_tree(trees: "OnlineTrees", problem: "Problem", slots: Slots, tree: in
     for place, above in paths:
         in_use[place] = 1
         parent = above[-1] if above else NIL
-        _require(states["parent"][place] == parent, f"tree {tree}: node {place} must know its parent")
+        ensure(states["parent"][place] == parent, f"tree {tree}: node {place} must know its parent")
         expected = 0 if not above else (place // 2 if place % 2 == 0 else int(states["leaf"][parent]))
-        _require(states["leaf"][place] == expected, f"tree {tree}: node {place} must have leaf number {expected}")
+        ensure(states["leaf"][place] == expected, f"tree {tree}: node {place} must have leaf number {expected}")
         if nodes["feature"][place] == LEAF:
             values[states["leaf"][place]] = nodes["value"][place]
         else:
             left = int(nodes["left"][place]) - start
             total = states["sums"][left] + states["sums"][left + 1]
-            _require(total == states["sums"][place], f"tree {tree}: node {place} must sum up its children")
-    _require(np.array_equal(in_use, states["in_use"]), f"tree {tree} must know which places are in use")
-    _require(np.array_equal(values, forest.values[tree]), f"tree {tree} must list the values of its leaves")
+            ensure(total == states["sums"][place], f"tree {tree}: node {place} must sum up its children")
+    ensure(np.array_equal(in_use, states["in_use"]), f"tree {tree} must know which places are in use")
+    ensure(np.array_equal(values, forest.values[tree]), f"tree {tree} must list the values of its leaves")
     for pair in range(forest.stats.shape[1]):
         if not in_use[1 + 2 * pair]:
-            _require(not forest.stats[tree, pair].any(), f"tree {tree}: unused pair {pair} must have no sums")
+            ensure(not forest.stats[tree, pair].any(), f"tree {tree}: unused pair {pair} must have no sums")
             for place in (1 + 2 * pair, 2 + 2 * pair):
                 blank = nodes["feature"][place] == LEAF and nodes["left"][place] == 0 and states["sums"][place] == 0
-                _require(blank, f"tree {tree}: unused node {place} must be blank")
+                ensure(blank, f"tree {tree}: unused node {place} must be blank")
     for slot in slots.tolist():
         place = 0
         while nodes["feature"][place] != LEAF:
             place = int(nodes["left"][place]) - start + int(_goes_right(nodes[place], problem, slot))
-        _require(forest.leaf_of[tree, slot] == states["leaf"][place], f"tree {tree}: slot {slot} is in another leaf")
+        ensure(forest.leaf_of[tree, slot] == states["leaf"][place], f"tree {tree}: slot {slot} is in another leaf")
 
 
 def _goes_right(node: Any, problem: "Problem", slot: int) -> bool:

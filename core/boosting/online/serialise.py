@@ -24,6 +24,7 @@ from oubli.core.boosting.online.state import NIL, STATE, Forest
 from oubli.core.boosting.problem import n_groups
 from oubli.core.boosting.state import LEAF, NODE
 from oubli.core.engine import Shape
+from oubli.core.errors import expect
 from oubli.core.samples.arrays import Problem
 
 if TYPE_CHECKING:
@@ -112,17 +113,12 @@ def pack(trees: "OnlineTrees") -> Arrays:
     return arrays
 
 
-def _require(condition: Any, what: str) -> None:
-    if not condition:
-        raise ValueError(what)
-
-
 def _take(arrays: Arrays, name: str, dtype: Any, shape: tuple[int, ...]) -> Array:
     """An array of a file, of the type and shape that it should have; -1: any length."""
-    _require(name in arrays, f"there is no {name}")
+    expect(name in arrays, f"there is no {name}")
     array = arrays[name]
     fits = array.ndim == len(shape) and all(want in (-1, have) for want, have in zip(shape, array.shape, strict=True))
-    _require(array.dtype == dtype and fits, f"{name} has another type or shape")
+    expect(array.dtype == dtype and fits, f"{name} has another type or shape")
     return array.copy()
 
 
@@ -133,17 +129,17 @@ def _take_bins(arrays: Arrays, categorical: Bools) -> Bins:
     parts = {name: _take(arrays, name, dtype, (lengths[name],)) for name, dtype in _BINS.items()}
     bins = Bins(**parts, categorical=categorical)
     n_codes = np.diff(bins.first.astype(np.int64))
-    _require(bins.first[0] == 0 and (n_codes >= 2).all() and (n_codes <= MOST_CODES).all(), "first is out of order")
-    _require(len(bins.edges) == len(bins.hashes) == bins.n_codes, "there are not as many codes as bins")
-    _require(((bins.n_inner >= 0) & (bins.n_outer >= 0)).all(), "a number of codes is negative")
-    _require((np.maximum(bins.n_inner, bins.n_outer) <= MOST_CODES).all(), "a number of codes is too large")
+    expect(bins.first[0] == 0 and (n_codes >= 2).all() and (n_codes <= MOST_CODES).all(), "first is out of order")
+    expect(len(bins.edges) == len(bins.hashes) == bins.n_codes, "there are not as many codes as bins")
+    expect(((bins.n_inner >= 0) & (bins.n_outer >= 0)).all(), "a number of codes is negative")
+    expect((np.maximum(bins.n_inner, bins.n_outer) <= MOST_CODES).all(), "a number of codes is too large")
     counted = np.where(categorical, bins.n_inner + bins.n_outer, bins.n_inner + 2 * bins.n_outer) + 2
-    _require(np.array_equal(counted, n_codes), "the codes of a feature are counted wrong")
-    _require(((bins.n_taken >= 0) & (bins.n_taken <= np.where(categorical, bins.n_outer, 0))).all(), "n_taken is wrong")
+    expect(np.array_equal(counted, n_codes), "the codes of a feature are counted wrong")
+    expect(((bins.n_taken >= 0) & (bins.n_taken <= np.where(categorical, bins.n_outer, 0))).all(), "n_taken is wrong")
     for feature in np.flatnonzero(~categorical).tolist():
         edges = bins.edges[bins.first[feature] : bins.first[feature + 1]]
         is_sound = (edges[:-2] <= edges[1:-1]).all() and edges[-2] == np.inf and np.isnan(edges[-1])
-        _require(is_sound, f"the edges of feature {feature} are out of order")
+        expect(is_sound, f"the edges of feature {feature} are out of order")
     return bins
 
 
@@ -152,16 +148,16 @@ def _take_structure(trees: "OnlineTrees", arrays: Arrays) -> None:
     forest, candidates = trees.forest, trees.candidates
     n_places = forest.n_places
     sizes = _take(arrays, "sizes", np.int32, (forest.n_trees,)).astype(np.int64)
-    _require(((sizes >= 1) & (sizes <= n_places) & (sizes % 2 == 1)).all(), "a tree has a wrong number of nodes")
+    expect(((sizes >= 1) & (sizes <= n_places) & (sizes % 2 == 1)).all(), "a tree has a wrong number of nodes")
     fields = {name: _take(arrays, name, dtype, (int(sizes.sum()),)) for name, dtype in _NODE_FIELDS.items()}
     features = fields["feature"]
-    _require(((features >= LEAF) & (features < trees.n_features)).all(), "a feature is out of range")
+    expect(((features >= LEAF) & (features < trees.n_features)).all(), "a feature is out of range")
     widths = np.diff(candidates.first.astype(np.int64))
     is_categorical = trees.bins.categorical[features] & (features != LEAF)
     limits = np.where(features == LEAF, 1, widths[features] - 1)
-    _require(((fields["bin"] >= 0) & (fields["bin"] < limits)).all(), "a bin is out of range")
+    expect(((fields["bin"] >= 0) & (fields["bin"] < limits)).all(), "a bin is out of range")
     limits = np.where((features == LEAF) | is_categorical, 0, 1)
-    _require((fields["missing_left"] <= limits).all(), "a direction is out of range")
+    expect((fields["missing_left"] <= limits).all(), "a direction is out of range")
     end = 0
     for tree, size in enumerate(sizes.tolist()):
         start, end = end, end + size
@@ -179,14 +175,14 @@ def _hang(forest: Forest, tree: int, fields: Arrays) -> None:
     seen = {0}
     for i, (place, parent) in enumerate(zip(fields["place"].tolist(), fields["parent"].tolist(), strict=True)):
         if i == 0:
-            _require(place == 0 and parent == NIL, f"tree {tree} has no root")
+            expect(place == 0 and parent == NIL, f"tree {tree} has no root")
         else:
-            _require(0 < place < n_places and place not in seen, f"tree {tree} has a node where there can be none")
-            _require(parent in seen and nodes["feature"][parent] != LEAF, f"tree {tree} has a node without a parent")
+            expect(0 < place < n_places and place not in seen, f"tree {tree} has a node where there can be none")
+            expect(parent in seen and nodes["feature"][parent] != LEAF, f"tree {tree} has a node without a parent")
             seen.add(place)
             left = place - (place - 1) % 2
             known = int(nodes["left"][parent])
-            _require(known in (0, start + left), f"tree {tree} has a node with children in two pairs")
+            expect(known in (0, start + left), f"tree {tree} has a node with children in two pairs")
             nodes["left"][parent] = start + left
             states["leaf"][place] = states["leaf"][parent] if place == left else place // 2
         states["parent"][place], states["in_use"][place] = parent, 1
@@ -195,10 +191,10 @@ def _hang(forest: Forest, tree: int, fields: Arrays) -> None:
     n_inner = int(np.count_nonzero(fields["feature"] != LEAF))
     lefts = nodes["left"][nodes["feature"] != LEAF]
     # So many pairs, none of them twice, and each node in use: every inner node has its two children.
-    _require(
+    expect(
         len(seen) == 2 * n_inner + 1 and len(np.unique(lefts)) == n_inner, f"tree {tree} has a node without children"
     )
-    _require((lefts != 0).all(), f"tree {tree} has a node without children")
+    expect((lefts != 0).all(), f"tree {tree} has a node without children")
 
 
 def _write_splits(trees: "OnlineTrees", rows: Array, iterations: Array, features: Array, own: Array) -> None:
@@ -229,18 +225,18 @@ def unpack(trees: "OnlineTrees", arrays: Arrays, problem: "Problem", slots: Ints
     trees.restore(slots, groups, ranks, n_grown, scale)
     if groups == 0:
         return
-    _require(1 <= n_grown <= MAX_SAMPLES and len(slots) <= MOST_GROWTH * n_grown, "n_grown is out of range")
+    expect(1 <= n_grown <= MAX_SAMPLES and len(slots) <= MOST_GROWTH * n_grown, "n_grown is out of range")
     is_scaled = min(scale.scale, scale.unit) > 0 and np.isfinite(list(scale)).all() and 0 < scale.limit <= MOST_GRADIENT
-    _require(scale == NO_SCALE if trees.is_classification else is_scaled, "the scale is out of range")
+    expect(scale == NO_SCALE if trees.is_classification else is_scaled, "the scale is out of range")
     held = np.flatnonzero(problem.ranks >= 0)
     known = trees.is_classification and len(ranks) > held[-1]
-    _require(
+    expect(
         not trees.is_classification or (known and np.array_equal(ranks[held], problem.ranks[held])), "ranks are wrong"
     )
     trees.restore_bins(problem, slots, _take_bins(arrays, trees.categorical))
     _take_structure(trees, arrays)
     gh = _take(arrays, "gh", trees.forest.gh.dtype, (trees.forest.n_trees, len(slots)))
     limit = scale.limit if scale.limit else np.iinfo(np.int16).max
-    _require((np.abs(gh.astype(np.int64)) <= limit).all(), "a gradient is out of range")
+    expect((np.abs(gh.astype(np.int64)) <= limit).all(), "a gradient is out of range")
     trees.forest.gh[:, slots] = gh
     trees.forest = trees.count_anew(slots)

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.boosting.state import LEAF, NODE
+from oubli.core.errors import expect
 from oubli.core.jit.policy import kernel
 
 _LARGEST_VALUE = 2.0**53
@@ -41,11 +42,6 @@ def _are_in_path_order(feature, left, roots, max_depth, walk, depths):
     return size == feature.shape[0]
 
 
-def _require(condition: Any, what: str) -> None:
-    if not condition:
-        raise ValueError(what)
-
-
 def take_apart(nodes: Any, roots: npt.NDArray[np.int32], gains: npt.NDArray[np.float64]) -> dict[str, Any]:
     """Trees as plain arrays."""
     return {**{field: nodes[field].copy() for field in FIELDS}, "roots": roots.copy(), "gains": gains.copy()}
@@ -61,24 +57,24 @@ def check_trees(nodes: Any, roots: npt.NDArray[np.int32], max_depth: int, catego
     """
     feature = nodes["feature"]
     walk = np.empty(max_depth + 2, np.int64)
-    _require(
+    expect(
         _are_in_path_order(np.ascontiguousarray(feature), np.ascontiguousarray(nodes["left"]), roots, max_depth, walk,
                            walk.copy()),
         "the nodes do not form trees",
     )  # fmt: skip
     is_leaf = feature == LEAF
-    _require((is_leaf | ((feature >= 0) & (feature < len(categorical)))).all(), "a split reads a column not there")
+    expect((is_leaf | ((feature >= 0) & (feature < len(categorical)))).all(), "a split reads a column not there")
     splits, leaves = nodes[~is_leaf], nodes[is_leaf]
-    _require((splits["is_categorical"] == categorical[splits["feature"]]).all(), "a split does not fit its column")
-    _require((splits["missing_left"] <= 1).all() and not splits["value"].any(), "a split has a value or no direction")
+    expect((splits["is_categorical"] == categorical[splits["feature"]]).all(), "a split does not fit its column")
+    expect((splits["missing_left"] <= 1).all() and not splits["value"].any(), "a split has a value or no direction")
     numeric = splits[splits["is_categorical"] == 0]
-    _require(not np.isnan(numeric["threshold"]).any(), "a threshold is no number")
-    _require((numeric["threshold"] > -np.inf).all(), "a threshold is below all numbers")
+    expect(not np.isnan(numeric["threshold"]).any(), "a threshold is no number")
+    expect((numeric["threshold"] > -np.inf).all(), "a threshold is below all numbers")
     values = leaves["value"]
-    _require(np.isfinite(values).all() and (np.abs(values) <= _LARGEST_VALUE).all(), "a value is out of range")
-    _require((values == np.floor(values)).all(), "a value is not a whole number of units")
+    expect(np.isfinite(values).all() and (np.abs(values) <= _LARGEST_VALUE).all(), "a value is out of range")
+    expect((values == np.floor(values)).all(), "a value is not a whole number of units")
     rest = leaves["category"].any() or leaves["left"].any() or leaves["missing_left"].any()
-    _require(not rest and not leaves["is_categorical"].any(), "a leaf has a split")
+    expect(not rest and not leaves["is_categorical"].any(), "a leaf has a split")
 
 
 def put_together(
@@ -93,15 +89,15 @@ def put_together(
     """
     dtypes = {**{field: NODE.fields[field][0] for field in FIELDS}, "roots": np.int32, "gains": np.float64}  # type: ignore[index]
     for name, dtype in dtypes.items():
-        _require(name in arrays, f"{name} is missing")
-        _require(arrays[name].dtype == dtype and arrays[name].ndim == 1, f"{name} has another type or shape")
+        expect(name in arrays, f"{name} is missing")
+        expect(arrays[name].dtype == dtype and arrays[name].ndim == 1, f"{name} has another type or shape")
     size = len(arrays["feature"])
-    _require(all(len(arrays[name]) == size for name in (*FIELDS, "gains")), "the arrays differ in length")
+    expect(all(len(arrays[name]) == size for name in (*FIELDS, "gains")), "the arrays differ in length")
     nodes = np.zeros(size, NODE)
     for field in FIELDS:
         nodes[field] = arrays[field]
     roots, gains = np.array(arrays["roots"]), np.array(arrays["gains"])
     check_trees(nodes, roots, max_depth, categorical)
-    _require(np.isfinite(gains).all() and (gains >= 0.0).all(), "a gain is out of range")
-    _require(not gains[nodes["feature"] == LEAF].any(), "a leaf has a gain")
+    expect(np.isfinite(gains).all() and (gains >= 0.0).all(), "a gain is out of range")
+    expect(not gains[nodes["feature"] == LEAF].any(), "a leaf has a gain")
     return nodes, roots, gains

@@ -17,19 +17,12 @@ from typing import Any, Self
 import numpy as np
 
 from oubli.core.array_types import Arrays, Bools, Reals, Slots
-from oubli.core.boosting.engine import BoostedEngine
+from oubli.core.boosting.engine import ExactEngine
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
+from oubli.core.boosting.presorted import orders as presorting
 from oubli.core.boosting.presorted import workspace as r
 from oubli.core.boosting.presorted.boost import boost
 from oubli.core.boosting.presorted.check import check_trees, put_together, take_apart
-from oubli.core.boosting.presorted.orders import (
-    Orders,
-    check_orders,
-    is_among,
-    merge_samples,
-    remove_samples,
-    sort_columns,
-)
 from oubli.core.boosting.presorted.table import make_table
 from oubli.core.boosting.presorted.watch import Watch, mark_validating
 from oubli.core.boosting.presorted.words import Start, begin, targets_of_others
@@ -59,7 +52,7 @@ class LastUpdate:
     first_tree_changed: int = -1
 
 
-class PresortedTrees(BoostedEngine):
+class PresortedTrees(ExactEngine):
     """Boosted trees whose splits are searched over all thresholds: the engine of `quantization=None`.
 
     Parameters
@@ -77,25 +70,17 @@ class PresortedTrees(BoostedEngine):
         super().__init__(settings, *columns)
         self.forget()
 
-    def _aside(self) -> Self:
-        """Another engine with the same columns and trees, to go on from them; see `_become`."""
-        other: Self = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        return other
-
-    def _become(self, other: "PresortedTrees") -> None:
+    def become(self, other: Self) -> None:
         """Take over everything from an engine that was made aside, in one step, and leave nothing of the columns."""
         old = self.orders
-        self.changes.undo = None
-        self.__dict__.update(other.__dict__)
+        super().become(other)
         if old is not self.orders:
             for array in old:
                 array.fill(0)
 
     def forget(self) -> None:
-        """Hold no samples and no trees."""
         nothing = np.zeros(0, np.int64)
-        self.orders = Orders(nothing, np.zeros((self.n_features, 0), np.int32))
+        self.orders = presorting.Orders(nothing, np.zeros((self.n_features, 0), np.int32))
         self.others = nothing
         self.trees = no_trees()
         self.split_gains = np.zeros(0)
@@ -120,23 +105,12 @@ class PresortedTrees(BoostedEngine):
 
     # -- learning -------------------------------------------------------------------------------
 
-    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
-        other = self._aside()
-        other.forget()
-        other.n_mutations = 0
-        other.hold(problem, slots, progress)
-        self._become(other)
-
-    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
-        if self.n_trees == 0 or problem.changes_classes(slots):
-            self.fit(problem, problem.slots())
-            return
-        other = self._aside()
-        other.n_mutations += len(slots)
-        other.join(problem, slots)
-        self._become(other)
-
     def join(self, problem: Problem, slots: Slots) -> None:
+        other = self.aside()
+        other.take_in(problem, slots)
+        self.become(other)
+
+    def take_in(self, problem: Problem, slots: Slots) -> None:
         """Learn samples, in an engine that was made aside."""
         held = np.concatenate([self.orders.slots, self.others])
         if len(slots) >= max(len(held), _LEAST_ANEW):
@@ -145,31 +119,27 @@ class PresortedTrees(BoostedEngine):
         validates = self._validates(problem.data, slots)
         if self._validates(problem.data, self.orders.slots[:1]).all():
             # There were none, or all validate by their ids and train for want of others.
-            self.hold(problem, np.concatenate([held, slots]))
+            self.train_on(problem, np.concatenate([held, slots]))
             return
         self.others = np.concatenate([self.others, slots[validates]])
-        self.orders = merge_samples(self.orders, problem.data, slots[~validates])
+        self.orders = presorting.merge_samples(self.orders, problem.data, slots[~validates])
         self._boost(problem, None)
 
-    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
-        if self.n_trees == 0 or len(slots) == problem.n_samples or problem.changes_classes(slots):
-            self.fit(*problem.without(slots))
-            return
-        other = self._aside()
-        other.n_mutations += len(slots)
-        other.leave(problem, slots)
-        self._become(other)
-
     def leave(self, problem: Problem, slots: Slots) -> None:
+        other = self.aside()
+        other.let_go(problem, slots)
+        self.become(other)
+
+    def let_go(self, problem: Problem, slots: Slots) -> None:
         """Unlearn samples, in an engine that was made aside."""
         held = np.concatenate([self.orders.slots, self.others])
         if len(slots) >= max(len(held) - len(slots), _LEAST_ANEW):
-            self._take_anew(problem, held[~is_among(held, slots)])
+            self._take_anew(problem, held[~presorting.is_among(held, slots)])
             return
-        orders = remove_samples(self.orders, slots)
-        others = self.others[~is_among(self.others, slots)]
+        orders = presorting.remove_samples(self.orders, slots)
+        others = self.others[~presorting.is_among(self.others, slots)]
         if orders.n_samples == 0 and len(others) > 0:
-            self.hold(problem, others)
+            self.train_on(problem, others)
             return
         self.orders, self.others = orders, others
         self._boost(problem, None)
@@ -177,12 +147,12 @@ class PresortedTrees(BoostedEngine):
     def _take_anew(self, problem: Problem, held: Slots) -> None:
         """As `_take`, where most samples have come or gone: hardly a node of the trees there were stands."""
         self.trees = no_trees()
-        self.hold(problem, held)
+        self.train_on(problem, held)
 
-    def hold(self, problem: Problem, held: Slots, progress: Progress | None = None) -> None:
+    def train_on(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
         """Hold these samples from now on, others than before of which train."""
-        training, self.others = self.divide(problem.data, held)
-        self.orders = sort_columns(problem.data, training)
+        training, self.others = self.divide(problem.data, slots)
+        self.orders = presorting.sort_columns(problem.data, training)
         self._boost(problem, progress)
 
     def _validates(self, data: Data, slots: Slots) -> Bools:
@@ -281,7 +251,7 @@ class PresortedTrees(BoostedEngine):
         other = self.counterpart()
         other.n_mutations = self.n_mutations
         orders, trees = self.orders, self.trees
-        other.orders = Orders(orders.slots.copy(), orders.order.copy())
+        other.orders = presorting.Orders(orders.slots.copy(), orders.order.copy())
         other.others = self.others.copy()
         other.trees = Trees(trees.nodes.copy(), trees.roots.copy(), trees.base.copy(), trees.unit)
         other.split_gains = self.split_gains.copy()
@@ -313,7 +283,7 @@ class PresortedTrees(BoostedEngine):
         least = step if groups > 0 and settings.patience > 0 and len(self.others) > 0 else most
         if not least <= len(roots) <= most or len(roots) % step:
             raise ValueError("the number of trees (roots) is wrong")
-        self.orders = sort_columns(problem.data, training)
+        self.orders = presorting.sort_columns(problem.data, training)
         if groups > 0:
             start = self.begin(problem)
             self.trees = Trees(nodes, roots, start.base, start.unit)
@@ -323,7 +293,7 @@ class PresortedTrees(BoostedEngine):
 
     def find_differences(self, problem: Problem, slots: Slots) -> list[str]:
         training, others = self.divide(problem.data, slots)
-        wrong = check_orders(self.orders, problem.data, training)
+        wrong = presorting.check_orders(self.orders, problem.data, training)
         if not np.array_equal(np.sort(others), np.sort(self.others)):
             wrong.append("other samples should validate")
         if not wrong and n_groups(problem, len(training)) > 0:
@@ -332,24 +302,15 @@ class PresortedTrees(BoostedEngine):
                 wrong.append("boosting should begin elsewhere")
         return wrong
 
-    def check_invariants(self, problem: Problem, slots: Slots) -> None:
-        """Check everything kept for soundness.
-
-        Raises
-        ------
-        AssertionError
-            Naming what is broken.
-        """
-        wrong = self.find_differences(problem, slots)
-        if wrong:
-            raise AssertionError(wrong[0])
+    def find_unsound(self, problem: Problem, slots: Slots) -> list[str]:
         groups = n_groups(problem, self.orders.n_samples)
         if self.trees.n_groups != groups:
-            raise AssertionError(f"there are {self.trees.n_groups} trees an iteration instead of {groups}")
+            return [f"there are {self.trees.n_groups} trees an iteration instead of {groups}"]
         try:
             check_trees(self.trees.nodes, self.trees.roots, self.settings.max_depth, self.categorical)
         except ValueError as error:
-            raise AssertionError(str(error)) from error
+            return [str(error)]
+        return []
 
 
 def _enlarged(nodes: Any, gains: Any, size: int, n_more: int) -> tuple[Any, Any]:

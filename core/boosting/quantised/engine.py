@@ -20,16 +20,9 @@ import numpy as np
 from oubli.core.array_types import Arrays, Slots
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
 from oubli.core.boosting.problem import check_size, n_groups
+from oubli.core.boosting.quantised import bins as binning
 from oubli.core.boosting.quantised import state as s
-from oubli.core.boosting.quantised.bins import (
-    count_categories,
-    encode,
-    find_categories,
-    longest_row,
-    make_bins,
-    make_features,
-    write_rows,
-)
+from oubli.core.boosting.quantised import workspace as room
 from oubli.core.boosting.quantised.candidates import make_plans
 from oubli.core.boosting.quantised.comparing import differences, loose_ends
 from oubli.core.boosting.quantised.edges import EdgeTable
@@ -43,18 +36,6 @@ from oubli.core.boosting.quantised.start import Start, TargetSums, class_start
 from oubli.core.boosting.quantised.steadiness import Steadiness, regression_steadiness, steadiness
 from oubli.core.boosting.quantised.training import DONE, NO_BLOCKS, TOO_MUCH, grow_iterations
 from oubli.core.boosting.quantised.update import reach, update_iterations
-from oubli.core.boosting.quantised.workspace import (
-    drop_trees,
-    erase,
-    longer,
-    new_change,
-    new_forest,
-    new_scores,
-    new_space,
-    new_work,
-    with_more_blocks,
-    with_more_slots,
-)
 from oubli.core.boosting.state import Trees, no_trees
 from oubli.core.engine import Progress
 from oubli.core.rng import mix
@@ -73,13 +54,7 @@ class QuantisedTrees(KeptTrees):
         self.n_labels = 2**settings.max_depth
         self.forget()
 
-    def _become(self, other: "QuantisedTrees") -> None:
-        """Take over everything from an engine that was made aside, in one step."""
-        self.changes.undo = None
-        self.__dict__.update(other.__dict__)
-
     def forget(self) -> None:
-        """Hold no samples and no trees."""
         self.groups = 0
         self.n_iterations = 0
         self.n_predicting = 0
@@ -104,17 +79,9 @@ class QuantisedTrees(KeptTrees):
 
     # -- growing --------------------------------------------------------------------------------
 
-    def fit(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        other.forget()
-        other.n_mutations = 0
-        if len(slots):
-            other.train_on(problem, slots, progress)
-        self._become(other)
-
-    def train_on(self, problem: Problem, slots: Slots, progress: Progress | None) -> None:
-        """Train on the samples of some slots, in an engine that holds nothing."""
+    def train_on(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
+        if not len(slots):
+            return
         self._allocate_samples(len(problem.data.cells))
         self._enter(problem, slots)
         self._count_targets(problem, slots)
@@ -162,10 +129,10 @@ class QuantisedTrees(KeptTrees):
     def _prepare(self, problem: Problem, slots: Slots) -> None:
         """Make bins, candidates, tables and room."""
         settings, data = self.settings, problem.data
-        categories = find_categories(data, slots)
-        self.features = make_features(self.edges.edges, categories, self.categorical)
-        self.bins = make_bins(self.features, data, slots)
-        self.category_counts = count_categories(self.features, self.bins, self.categorical, slots)
+        categories = binning.find_categories(data, slots)
+        self.features = binning.make_features(self.edges.edges, categories, self.categorical)
+        self.bins = binning.make_bins(self.features, data, slots)
+        self.category_counts = binning.count_categories(self.features, self.bins, self.categorical, slots)
         self.live_edges = np.ones(len(self.features.edges), np.bool_)
         self.live_categories = np.ones(len(self.features.categories), np.bool_)
         m = settings.n_estimators
@@ -177,11 +144,11 @@ class QuantisedTrees(KeptTrees):
         self.first = np.zeros((self.groups, self.capacity), np.int64)
         derive_first(self.loss, self.start.scores, self._samples(problem), slots)
         depth, capacity, n_places = settings.max_depth, self.capacity, self.plans.cuts.shape[1]
-        self.scores = new_scores(m, capacity, self.start.scores)
+        self.scores = room.new_scores(m, capacity, self.start.scores)
         self.scores.new[:, slots] = self.start.scores[:, np.newaxis]
         self.scores.kept[0] = self.scores.new
-        self.forest = new_forest(m * self.groups, depth, capacity, n_places)
-        self.space = new_space(self.groups, depth, capacity, n_places, int(self.bins.first_bin[-1]))
+        self.forest = room.new_forest(m * self.groups, depth, capacity, n_places)
+        self.space = room.new_space(self.groups, depth, capacity, n_places, int(self.bins.first_bin[-1]))
 
     def _steadiness_now(self) -> Steadiness:
         if not self.is_classification:
@@ -227,63 +194,43 @@ class QuantisedTrees(KeptTrees):
 
     def _add_blocks(self) -> None:
         """Make room for more histograms."""
-        self.forest = with_more_blocks(self.forest, self.groups)
+        self.forest = room.with_more_blocks(self.forest, self.groups)
 
     # -- updating -------------------------------------------------------------------------------
 
-    def _fit_anew(self, problem: Problem, slots: Slots) -> None:
-        """Fit as a part of a change, which is counted all the same."""
-        n_mutations = self.n_mutations
-        self.fit(problem, slots)
-        self.n_mutations = n_mutations
-
-    def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
-        if self.n_trees == 0 or problem.changes_classes(slots):
-            self.fit(problem, problem.slots())
-        else:
-            self._add(problem, slots)
-            self.n_mutations += len(slots)
-
-    def _add(self, problem: Problem, slots: Slots) -> None:
+    def join(self, problem: Problem, slots: Slots) -> None:
         held = np.flatnonzero(self.roles)
         check_size(self.settings.n_estimators, self.groups, 2 * self.n_labels - 1)
         if not self.groups or self._all_train or n_groups(problem, 1) != self.groups:
-            self._fit_anew(problem, np.concatenate([held, slots]))
+            self.fit_anew(problem, np.concatenate([held, slots]))
             return
         self._widen(len(problem.data.cells))
         change = self._make_change(slots, 1)
         self.changes.undo = None
         try:
             self._enter(problem, slots)
-            is_done = self._join(problem, slots, held)
+            is_done = self._enter_bins(problem, slots, held)
             if is_done:
                 self._update(problem, slots, change, 1)
         except MemoryError:
             is_done = False  # growing anew needs nothing of what has been left halfway, and gives the same trees
         if not is_done:
-            self._fit_anew(problem, np.concatenate([held, slots]))
+            self.fit_anew(problem, np.concatenate([held, slots]))
 
-    def delete(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
-        if self.n_trees == 0 or len(slots) == problem.n_samples or problem.changes_classes(slots):
-            self.fit(*problem.without(slots))
-        else:
-            self._delete(problem, slots)
-            self.n_mutations += len(slots)
-
-    def _delete(self, problem: Problem, slots: Slots) -> None:
+    def leave(self, problem: Problem, slots: Slots) -> None:
         held = np.flatnonzero(self.roles)
         change = self._make_change(slots, 0)
         self.changes.undo = None
         try:
-            is_done = self._leave(problem, slots, held)
+            is_done = self._leave_bins(problem, slots, held)
             if is_done:
                 self._update(problem, slots, change, 0)
         except MemoryError:
-            is_done = False  # as in `_add`
+            is_done = False  # as in `join`
         if not is_done:
-            self._fit_anew(problem, np.setdiff1d(held, slots))
+            self.fit_anew(problem, np.setdiff1d(held, slots))
 
-    def _join(self, problem: Problem, slots: Slots, held: Slots) -> bool:
+    def _enter_bins(self, problem: Problem, slots: Slots, held: Slots) -> bool:
         """Take samples into bins and counters; False when everything has to be grown anew."""
         data, validated = problem.data, self._validates
         changed, is_known = self.edges.count(data.cells, data.id_hashes, slots, 1)
@@ -293,21 +240,21 @@ class QuantisedTrees(KeptTrees):
             return False
         has_room, has_new = welcome_categories(self, data, slots)
         bins = self.bins
-        if not has_room or not encode(self.features, data, slots, bins.codes):
+        if not has_room or not binning.encode(self.features, data, slots, bins.codes):
             return False
         common_code = np.where(bins.common_bin < 0, -1, bins.common_bin - bins.first_bin[:-1])
         lengths = np.zeros(512, np.int64)
-        longest = int(longest_row(bins.codes, common_code.astype(np.int32), slots, lengths))
+        longest = int(binning.longest_row(bins.codes, common_code.astype(np.int32), slots, lengths))
         if longest > bins.rows.shape[1]:
             rows = np.full((self.capacity, longest), bins.first_bin[-1], bins.rows.dtype)
             rows[:, : bins.rows.shape[1]] = bins.rows
             bins = self.bins = bins._replace(rows=rows)
-        write_rows(bins.codes, bins.first_bin, bins.common_bin, slots, bins.rows, lengths)
+        binning.write_rows(bins.codes, bins.first_bin, bins.common_bin, slots, bins.rows, lengths)
         self._move_categories(slots, 1)
         self._has_other_candidates = bool(changed) or has_new
         return True
 
-    def _leave(self, problem: Problem, slots: Slots, held: Slots) -> bool:
+    def _leave_bins(self, problem: Problem, slots: Slots, held: Slots) -> bool:
         """Take samples out of bins and counters; False when everything has to be grown anew."""
         data, validated = problem.data, self._validates
         changed, is_known = self.edges.count(data.cells, data.id_hashes, slots, -1)
@@ -369,7 +316,7 @@ class QuantisedTrees(KeptTrees):
         if joins:
             samples.roles[slots] ^= s.MOVING
         else:
-            erase(samples, self.bins, self.scores, slots)
+            room.erase(samples, self.bins, self.scores, slots)
             self.forest.leaf_of[done * self.groups :, slots] = self.n_labels
         self.last_update = read_report(report, self.groups, done if status == TOO_MUCH or goes_on else -1)
         if goes_on:
@@ -384,14 +331,14 @@ class QuantisedTrees(KeptTrees):
         first, last = iteration * self.groups, self.n_iterations * self.groups
         if first >= last:
             return
-        drop_trees(self.forest, first, last)
+        room.drop_trees(self.forest, first, last)
         self.scores.losses[iteration:] = 0
         self.scores.kept[iteration // s.EVERY + 1 :] = 0
 
     def _make_change(self, slots: Slots, joins: int) -> s.Change:
         if self.work is None:
-            self.work = new_work(self.groups, self.settings.max_depth, self.forest)
-        return new_change(slots, joins, self.groups, self.work)
+            self.work = room.new_work(self.groups, self.settings.max_depth, self.forest)
+        return room.new_change(slots, joins, self.groups, self.work)
 
     def _widen(self, capacity: int) -> None:
         """Make room for more slots."""
@@ -399,13 +346,13 @@ class QuantisedTrees(KeptTrees):
             return
         wider = {
             "capacity": capacity,
-            "roles": longer(self.roles, 0, capacity),
-            "labels": longer(self.labels, 0, capacity),
-            "rounding": longer(self.rounding, 0, capacity),
-            "first": longer(self.first, 1, capacity),
+            "roles": room.longer(self.roles, 0, capacity),
+            "labels": room.longer(self.labels, 0, capacity),
+            "rounding": room.longer(self.rounding, 0, capacity),
+            "first": room.longer(self.first, 1, capacity),
             "work": None,
         }
-        parts = with_more_slots(self.bins, self.scores, self.forest, self.space, capacity)
+        parts = room.with_more_slots(self.bins, self.scores, self.forest, self.space, capacity)
         wider |= zip(("bins", "scores", "forest", "space"), parts, strict=True)
         self.__dict__.update(wider)  # in one step
 
@@ -416,8 +363,5 @@ class QuantisedTrees(KeptTrees):
         fresh.fit(problem, slots)
         return differences(self, fresh, slots)
 
-    def check_invariants(self, problem: Problem, slots: Slots) -> None:
-        """Compare everything kept with what growing anew gives; AssertionError names what is broken."""
-        wrong = self.find_differences(problem, slots) + loose_ends(self, slots)
-        if wrong:
-            raise AssertionError("; ".join(wrong))
+    def find_unsound(self, problem: Problem, slots: Slots) -> list[str]:
+        return loose_ends(self, slots)

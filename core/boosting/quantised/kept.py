@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.array_types import Arrays, Bools, Ints, Reals, Slots
-from oubli.core.boosting.engine import BoostedEngine
+from oubli.core.boosting.engine import ExactEngine
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
 from oubli.core.boosting.problem import n_groups
 from oubli.core.boosting.quantised import state as s
@@ -23,7 +23,7 @@ from oubli.core.jit import aligned
 from oubli.core.samples.arrays import Problem
 
 
-class KeptTrees(BoostedEngine):
+class KeptTrees(ExactEngine):
     """The trees with what is kept to update them; `engine.py` does that.
 
     Attributes
@@ -103,8 +103,7 @@ class KeptTrees(BoostedEngine):
 
     def copy(self) -> Self:
         """An independent copy; O(size)."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
+        other = self.aside()
         other.changes = Changes()
         other.edges, other.sums = self.edges.copy(), self.sums.copy()
         for name in ("roles", "labels", "rounding", "class_counts", "category_counts"):

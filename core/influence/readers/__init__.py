@@ -45,14 +45,17 @@ def view(
         )
     if X is None or y is None:
         raise InputError(f"a {type(model).__name__} does not hold its samples: pass the X and y that it was fitted on")
+    from oubli.core.influence.readers.rows import Given
+
+    given = Given(X, y, sample_weight, ids)
     if library == "lightgbm":
         from oubli.core.influence.readers import from_lightgbm
 
-        return from_lightgbm.read(model, X, y, sample_weight, ids)
+        return from_lightgbm.read(model, given)
     if library == "xgboost":
         from oubli.core.influence.readers import from_xgboost
 
-        return from_xgboost.read(model, X, y, sample_weight, ids)
+        return from_xgboost.read(model, given)
     from oubli.core.influence.readers import from_scikit_learn
 
-    return from_scikit_learn.read(model, X, y, sample_weight, ids)
+    return from_scikit_learn.read(model, given)

@@ -1,6 +1,6 @@
 """LightGBM's models as views."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -8,8 +8,8 @@ import numpy as np
 
 from oubli.core.array_types import Array, Ints
 from oubli.core.influence.losses import Loss
-from oubli.core.influence.readers.labels import labels_of, read_names, read_weights, refuse, unless
-from oubli.core.influence.readers.rows import checked
+from oubli.core.influence.readers.labels import refuse, unless
+from oubli.core.influence.readers.rows import Given, Training, checked
 from oubli.core.influence.routing import leaf_type
 from oubli.core.influence.start import USUAL_RULES, StartRule, start_scores
 from oubli.core.influence.views import LeafKind, View
@@ -21,7 +21,7 @@ _LOSSES = {
 }
 
 
-def read(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | None) -> View:
+def read(model: Any, given: Given) -> View:
     """Make the view of a Booster, LGBMClassifier or LGBMRegressor; InputError names what is not supported."""
     booster = getattr(model, "booster_", model)
     n_iterations = booster.best_iteration if booster.best_iteration > 0 else None
@@ -33,43 +33,29 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | No
     trees = description["tree_info"]
     n_groups = int(description["num_tree_per_iteration"])
     leaves_of = [sorted(_leaves(tree["tree_structure"], None), key=lambda leaf: leaf[0]) for tree in trees]
-    sizes = [len(found) for found in leaves_of]
-    kind = leaf_type(max(sizes))
+    kind = leaf_type(max(map(len, leaves_of)))
 
     def find_leaves(rows: Any) -> Array:
         found = booster.predict(rows, pred_leaf=True, num_iteration=n_iterations)
         return np.ascontiguousarray(np.asarray(found).reshape(-1, len(trees)).T.astype(kind))
 
     route = checked(find_leaves, booster.num_feature(), type(model).__name__)
-    leaves = route(X)
-    n = leaves.shape[1]
-    read_labels = labels_of(loss, getattr(model, "classes_", np.arange(max(2, n_groups))))
-    targets, weights = read_labels(y, n), read_weights(sample_weight, n)
-    rule = USUAL_RULES[loss] if int(parameters.get("boost_from_average", 1)) else StartRule.CONSTANT
+    training = Training.read(given, route, loss, getattr(model, "classes_", np.arange(max(2, n_groups))))
     # Targets of a regression are held as float32 there.
-    held = targets.astype(np.float32).astype(np.float64)
-    start = start_scores(rule, held, weights, n_groups)
+    training = training._replace(y=training.y.astype(np.float32).astype(np.float64))
+    rule = USUAL_RULES[loss] if int(parameters.get("boost_from_average", 1)) else StartRule.CONSTANT
+    start = start_scores(rule, training.y, training.weights, n_groups)
     rate = float(parameters["learning_rate"])
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    values = np.array([value for found in leaves_of for _, value, _ in found])
-    # F_0 is part of the leaves of the first iteration.
-    values[: offsets[n_groups]] -= np.repeat(start, sizes[:n_groups])
+    values = [np.array([value for _, value, _ in found]) for found in leaves_of]
+    for k in range(n_groups):
+        values[k] -= start[k]  # F_0 is part of the leaves of the first iteration
     view = View(
-        leaves=leaves,
-        offsets=offsets,
-        values=values / rate,
-        n_groups=n_groups,
-        loss=loss,
+        **training.fields([part / rate for part in values], l2=float(parameters.get("lambda_l2", 0))),
         leaf_kind=LeafKind.NEWTON,
+        n_groups=n_groups,
         learning_rate=rate,
-        l2=np.full(len(values), float(parameters.get("lambda_l2", 0))),
         start=start,
         start_rule=rule,
-        y=held,
-        weights=weights,
-        ids=read_names(ids, n),
-        route=route,
-        read_labels=read_labels,
         hessian_scale=n_groups / (n_groups - 1) if n_groups > 1 else 1.0,
     )
     split_features = np.array([feature for found in leaves_of for _, _, feature in found])

@@ -1,6 +1,5 @@
 """scikit-learn's GradientBoosting and HistGradientBoosting models as views."""
 
-from collections.abc import Iterable
 from copy import copy
 from typing import Any
 
@@ -9,20 +8,20 @@ import numpy as np
 from oubli.core.array_types import Array, Bools, Reals
 from oubli.core.errors import InputError
 from oubli.core.influence.losses import Loss
-from oubli.core.influence.readers.labels import labels_of, read_names, read_weights, refuse, unless
-from oubli.core.influence.readers.rows import Route, checked
+from oubli.core.influence.readers.labels import refuse, unless
+from oubli.core.influence.readers.rows import Given, Route, Training, checked
 from oubli.core.influence.routing import leaf_type
 from oubli.core.influence.start import USUAL_RULES, StartRule, start_scores
 from oubli.core.influence.views import LeafKind, View
 
 
-def read(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | None) -> View:
+def read(model: Any, given: Given) -> View:
     """Make the view; InputError names what is not supported."""
     name = type(model).__name__
     if name in ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor"):
-        return _read_histogram_model(model, X, y, sample_weight, ids)
+        return _read_histogram_model(model, given)
     if name in ("GradientBoostingClassifier", "GradientBoostingRegressor"):
-        return _read_presorted_model(model, X, y, sample_weight, ids)
+        return _read_presorted_model(model, given)
     raise InputError(f"{name} is not a boosted model that can be read: use GradientBoosting* or HistGradientBoosting*")
 
 
@@ -37,7 +36,7 @@ def _loss_of(model: Any) -> Loss | None:
 # -- GradientBoosting* ------------------------------------------------------------------------------
 
 
-def _read_presorted_model(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | None) -> View:
+def _read_presorted_model(model: Any, given: Given) -> View:
     loss = _loss_of(model)
     refuse(
         type(model).__name__,
@@ -62,7 +61,7 @@ def _read_presorted_model(model: Any, X: Any, y: Any, sample_weight: Any, ids: I
         )
 
     return _view(
-        model, loss, X, y, sample_weight, ids,
+        model, loss, given,
         route=route,
         values=[tree.value[leaf, 0, 0] for tree, leaf in zip(trees, is_leaf, strict=True)],
         n_groups=n_groups,
@@ -75,7 +74,7 @@ def _read_presorted_model(model: Any, X: Any, y: Any, sample_weight: Any, ids: I
 # -- HistGradientBoosting* --------------------------------------------------------------------------
 
 
-def _read_histogram_model(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | None) -> View:
+def _read_histogram_model(model: Any, given: Given) -> View:
     loss = _loss_of(model)
     sets_aside = model.do_early_stopping_ and model.validation_fraction is not None
     bounds = model.monotonic_cst
@@ -102,7 +101,7 @@ def _read_histogram_model(model: Any, X: Any, y: Any, sample_weight: Any, ids: I
         return np.stack([predictor.predict(cells, *bitsets, 1).astype(kind) for predictor in numbering])
 
     return _view(
-        model, loss, X, y, sample_weight, ids,
+        model, loss, given,
         route=route,
         values=[
             predictor.nodes["value"][leaf] / model.learning_rate
@@ -127,44 +126,20 @@ def _numbering(predictor: Any, is_leaf: Bools) -> Any:
 
 
 def _view(
-    model: Any,
-    loss: Loss,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    ids: Iterable[Any] | None,
-    *,
-    route: Route,
-    values: list[Reals],
-    n_groups: int,
-    l2: float,
-    rule: StartRule,
-    factor: float,
-) -> View:
+    model: Any, loss: Loss, given: Given, *, route: Route, values: list[Reals], n_groups: int, l2: float,
+    rule: StartRule, factor: float,
+) -> View:  # fmt: skip
     route = checked(route, model.n_features_in_, type(model).__name__)
-    leaves = route(X)
-    n = leaves.shape[1]
-    read_labels = labels_of(loss, getattr(model, "classes_", ()))
-    targets, weights = read_labels(y, n), read_weights(sample_weight, n)
-    start = start_scores(rule, targets, weights, n_groups)
+    training = Training.read(given, route, loss, getattr(model, "classes_", ()))
+    start = start_scores(rule, training.y, training.weights, n_groups)
     if rule is StartRule.LOG_SHARES:
         start = start - start.mean()
-    all_values = np.concatenate(values).astype(np.float64)
     return View(
-        leaves=leaves,
-        offsets=np.concatenate([[0], np.cumsum([len(part) for part in values])]).astype(np.int64),
-        values=all_values,
-        n_groups=n_groups,
-        loss=loss,
+        **training.fields(values, l2=l2),
         leaf_kind=LeafKind.NEWTON,
+        n_groups=n_groups,
         learning_rate=float(model.learning_rate),
-        l2=np.full(len(all_values), l2),
         start=start,
         start_rule=rule,
-        y=targets,
-        weights=weights,
-        ids=read_names(ids, n),
-        route=route,
-        read_labels=read_labels,
         factor=factor,
     ).check()

@@ -1,15 +1,14 @@
 """XGBoost's models as views."""
 
 import json
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from oubli.core.array_types import Array, Reals
 from oubli.core.influence.losses import Loss
-from oubli.core.influence.readers.labels import labels_of, read_names, read_weights, refuse, unless
-from oubli.core.influence.readers.rows import checked
+from oubli.core.influence.readers.labels import refuse, unless
+from oubli.core.influence.readers.rows import Given, Training, checked
 from oubli.core.influence.routing import leaf_type
 from oubli.core.influence.start import StartRule, find_rule
 from oubli.core.influence.views import LeafKind, View
@@ -27,7 +26,7 @@ _RULES = {
 }
 
 
-def read(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | None) -> View:
+def read(model: Any, given: Given) -> View:
     """Make the view of a Booster, XGBClassifier or XGBRegressor; InputError names what is not supported."""
     import xgboost
 
@@ -56,28 +55,15 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any, ids: Iterable[Any] | No
         return np.stack([number[nodes[:, tree]].astype(kind) for tree, number in enumerate(numbers_of)])
 
     route = checked(find_leaves, booster.num_features(), type(model).__name__)
-    leaves = route(X)
-    n = leaves.shape[1]
-    read_labels = labels_of(loss, getattr(model, "classes_", np.arange(max(2, n_groups))))
-    targets, weights = read_labels(y, n), read_weights(sample_weight, n)
+    training = Training.read(given, route, loss, getattr(model, "classes_", np.arange(max(2, n_groups))))
     start = _start_of(description["learner_model_param"]["base_score"], loss, n_groups)
-    all_values = np.concatenate(values).astype(np.float64)
     return View(
-        leaves=leaves,
-        offsets=np.concatenate([[0], np.cumsum([len(part) for part in values])]).astype(np.int64),
-        values=all_values,
-        n_groups=n_groups,
-        loss=loss,
+        **training.fields(values, l2=float(parameters["gradient_booster"]["tree_train_param"]["lambda"])),
         leaf_kind=LeafKind.NEWTON,
+        n_groups=n_groups,
         learning_rate=rate,
-        l2=np.full(len(all_values), float(parameters["gradient_booster"]["tree_train_param"]["lambda"])),
         start=start,
-        start_rule=find_rule(_RULES[loss], start, targets, weights),
-        y=targets,
-        weights=weights,
-        ids=read_names(ids, n),
-        route=route,
-        read_labels=read_labels,
+        start_rule=find_rule(_RULES[loss], start, training.y, training.weights),
         hessian_scale=2.0 if loss is Loss.SOFTMAX_LOG_LOSS else 1.0,
     ).check()
 

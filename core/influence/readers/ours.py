@@ -66,8 +66,7 @@ def read(model: "BoostedModel") -> View:
     def route_rows(X: Any) -> Array:
         cells, category_hashes = store.encode_queries(X)
         # Rows may have categories that are not held, under codes beyond those held.
-        is_same = category_hashes is data.category_hashes
-        if is_same:
+        if category_hashes is data.category_hashes:
             return route(table, cells, np.arange(len(cells)))
         all_columns = _columns_of(columns, len(category_hashes), cells, categorical)
         return route(make_table(trees, category_hashes, all_columns), cells, np.arange(len(cells)))

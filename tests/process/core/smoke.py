@@ -17,7 +17,7 @@ import numpy as np
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor, DynamicTreeClassifier, load
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.forest import engine as dynamic_forest
-from oubli.core.forest.ensemble import Ensemble
+from oubli.core.forest.engine import ForestEngine
 
 
 def rows(n: int, dtype: str, seed: int) -> list[list[Any]]:
@@ -85,7 +85,7 @@ def run() -> list[str]:
             ways = set()
             for smallest, replant_share in ((2, math.inf), (10**9, math.inf), (2, 0.0)):
                 with (
-                    patch.object(Ensemble, "_block_minimum", lambda self, minimum=smallest: minimum),
+                    patch.object(ForestEngine, "_block_minimum", lambda self, minimum=smallest: minimum),
                     patch.object(dynamic_forest, "_REPLANT_SHARE", replant_share),
                 ):
                     ways.add("\n".join(history(forest(task), dtype)))

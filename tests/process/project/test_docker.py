@@ -42,12 +42,17 @@ def final_stage() -> list[tuple[str, str]]:
 
 
 def test_the_image_is_built_in_stages_on_a_named_version() -> None:
-    images = [value.split()[0] for value in values("FROM")]
-    assert len(images) == 2
-    for image in images:
-        tag = image.partition(":")[2]
-        assert tag
-        assert "latest" not in tag
+    assert [value.split()[0] for value in values("FROM")] == ["${BASE_IMAGE}"] * 2
+    ((name, image),) = [value.split("=") for value in values("ARG")]
+    tag = image.partition(":")[2]
+    assert name == "BASE_IMAGE"
+    assert tag
+    assert "latest" not in tag
+
+
+def test_the_image_installs_what_has_the_hashes_of_the_lock_file() -> None:
+    (install,) = [value for value in values("RUN") if "requirements.lock" in value]
+    assert "--require-hashes --requirement requirements.lock" in install
 
 
 def test_the_image_runs_as_a_numeric_user_that_is_not_root() -> None:

@@ -37,6 +37,10 @@ ADDRESS = "http://127.0.0.1:8000"  # that the pages name
 NOT_RUN = {
     "pip install .": "installs into the environment of the tests; the wheel has tests of its own",
     "docker compose up": "needs Docker; test_docker.py checks the files",
+    "docker buildx imagetools": "needs Docker; test_docker.py checks the build argument",
+    "kubectl create": "needs a cluster; test_deployment.py checks the files",
+    "kubectl rollout": "needs a cluster",
+    "python3 -m venv /opt/oubli": "changes the machine; the wheel has tests of its own",
     "openssl rand -hex 32": "would listen on all addresses of the machine",
 }
 # Pages that start their own server. The others ask one that is started once.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import email
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +13,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from oubli.app.version import VERSION
+from tests import pythons
 
 ROOT = Path(__file__).resolve().parents[3]
 # What everything imported looks like: names that are there twice, and files that are there twice.
@@ -58,6 +63,34 @@ def test_a_wheel_brings_oubli_and_nothing_else(built: tuple[Path, Path]) -> None
     assert {"oubli/py.typed", "oubli/core/__init__.py", "oubli/app/http/static/docs.html"} <= set(names)
     sources = {path.relative_to(ROOT).as_posix() for room in ("app", "core") for path in (ROOT / room).rglob("*.py")}
     assert {name.removeprefix("oubli/") for name in names if name.endswith(".py")} >= sources
+
+
+def test_the_distribution_has_a_name_of_its_own(built: tuple[Path, Path]) -> None:
+    name = f"oubli_server-{VERSION}"
+    assert [path.name for path in built] == [f"{name}-py3-none-any.whl", f"{name}.tar.gz"]
+    archive = zipfile.ZipFile(built[0])
+    metadata = email.message_from_bytes(archive.read(f"{name}.dist-info/METADATA"))
+    assert (metadata["Name"], metadata["Version"]) == ("oubli-server", VERSION)
+    assert "oubli = oubli.app.cli.main:main" in archive.read(f"{name}.dist-info/entry_points.txt").decode()
+    named = re.findall(r"Python :: (3\.\d+)", "\n".join(metadata.get_all("Classifier", [])))
+    assert tuple(named) == pythons.VERSIONS
+    assert metadata["Requires-Python"] == f">={pythons.VERSIONS[0]}"
+
+
+def test_an_index_would_take_what_is_built(built: tuple[Path, Path]) -> None:
+    pytest.importorskip("twine", reason="comes with the tools for development")
+    done = subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *built], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_python_that_is_not_there_is_not_found(tmp_path: Path) -> None:
+    assert pythons.find("3.99", tmp_path) is None
+    assert pythons.test("3.99", []) == "not found"
+    version = ".".join(map(str, sys.version_info[:2]))
+    place = tmp_path / ".pyenv" / "versions" / f"{version}.1" / "bin"
+    place.mkdir(parents=True)
+    (place / f"python{version}").symlink_to(sys.executable)
+    assert pythons.find(version, tmp_path)
 
 
 def test_each_module_has_one_name_in_a_checkout_and_in_a_wheel(built: tuple[Path, Path], tmp_path: Path) -> None:

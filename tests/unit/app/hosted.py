@@ -17,7 +17,7 @@ import uvicorn
 from oubli.app.http.app import create_app
 from oubli.app.http.connections import Connections
 from oubli.app.http.protocol import protocol_for
-from oubli.app.http.server import server_config
+from oubli.app.http.uvicorn_config import server_config
 from oubli.app.service.model_service import ModelService
 from tests.unit.app.support import make_settings
 

@@ -79,11 +79,14 @@ def make_settings(**values: Any) -> Settings:
 
 @contextmanager
 def served(
-    service: ModelService | None = None, observer: Observer | None = None, **settings: Any
+    service: ModelService | None = None,
+    observer: Observer | None = None,
+    client_address: tuple[str, int] = ("testclient", 50_000),
+    **settings: Any,
 ) -> Iterator[TestClient]:
     """A client of a server that is ready."""
     app = create_app(make_settings(**settings), service or make_service(), observer)
-    with TestClient(app, base_url=BASE) as client:
+    with TestClient(app, base_url=BASE, client=client_address) as client:
         deadline = time.monotonic() + 60
         while client.get("/readyz").status_code != 200:
             assert time.monotonic() < deadline, "the server did not become ready"

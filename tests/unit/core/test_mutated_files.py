@@ -20,7 +20,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from oubli.core.forest.ensemble import Ensemble
+from oubli.core.forest.engine import ForestEngine
 from tests.unit.core.mutated import MODELS, make, mutate, save, try_file
 
 SHORT = 40  # files of each model
@@ -32,7 +32,10 @@ ROOT = Path(__file__).resolve().parents[3]
 @contextmanager
 def counters() -> Iterator[None]:
     """Let small nodes keep counters too, so that there are some to change."""
-    with patch.object(Ensemble, "_block_minimum", lambda self: self._smallest_block or 16), np.errstate(all="ignore"):
+    with (
+        patch.object(ForestEngine, "_block_minimum", lambda self: self.smallest_block or 16),
+        np.errstate(all="ignore"),
+    ):
         yield
 
 

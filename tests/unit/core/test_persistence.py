@@ -20,7 +20,8 @@ from oubli.core import DynamicForestClassifier, DynamicForestRegressor, load, pe
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.errors import FileError
 from oubli.core.forest.blocks import ATTRIBUTE_SIZE, HI, LO, N_ATTRIBUTES, NEXT_FREE, layout_of
-from oubli.core.forest.ensemble import Ensemble
+from oubli.core.forest.engine import ForestEngine
+from oubli.core.forest.parameters import ForestSettings
 from oubli.core.forest.state import FREE_ROOMS, MAX_ROOM, MISSING_LEFT, N_MEMBERS
 from tests.golden.make import HERE, rows
 from tests.golden.make import schema as golden_schema
@@ -31,7 +32,7 @@ Arrays = dict[str, np.ndarray]
 @contextmanager
 def counters() -> Iterator[None]:
     """Let nodes of 16 samples keep counters, or smaller ones where a comparison asks for it."""
-    with patch.object(Ensemble, "_block_minimum", lambda self: self._smallest_block or 16):
+    with patch.object(ForestEngine, "_block_minimum", lambda self: self.smallest_block or 16):
         yield
 
 
@@ -771,14 +772,8 @@ def finite_numbers(path: Path) -> np.ndarray:
     kinds = arrays["forest.nodes.kind"]
     thresholds = arrays["forest.nodes.category"][kinds <= MISSING_LEFT].view(np.float64)
     settings = document["settings"]
-    layout = layout_of(
-        settings["max_features"],
-        settings["n_thresholds"],
-        len(document["schema"]["columns"]),
-        document["n_classes"],
-        is_regression=settings["is_regression"],
-        has_categories=True,
-    )
+    n_columns = len(document["schema"]["columns"])
+    layout = layout_of(ForestSettings(**settings), n_columns, document["n_classes"], has_categories=True)
     longs = arrays["forest.blocks"]
     end = layout.attributes_at + settings["max_features"] * ATTRIBUTE_SIZE
     attributes = np.ascontiguousarray(longs[:, layout.attributes_at : end]).reshape(-1, ATTRIBUTE_SIZE)

@@ -102,12 +102,13 @@ def test_typed_packages_say_so() -> None:
 
 
 @pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock", "requirements-benchmarks.lock"])
-def test_lock_files_hold_exact_versions_and_no_address(lock: str) -> None:
+def test_lock_files_hold_exact_versions_with_hashes_and_no_address(lock: str) -> None:
     text = (ROOT / lock).read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    joined = text.replace(" \\\n    --hash=", " --hash=")
+    lines = [line for line in joined.splitlines() if line and not line.startswith("#")]
     assert len(lines) > 20
     for line in lines:
-        assert re.fullmatch(r"[a-z0-9-]+==[\w.]+( ; .+)?", line), line
+        assert re.fullmatch(r"[a-z0-9-]+==[\w.]+( ; [^-]+)?( --hash=sha256:[0-9a-f]{64})+", line), line[:100]
     assert "://" not in text
     assert "index" not in text
 

@@ -23,7 +23,7 @@ from oubli.core import DynamicForestClassifier, DynamicForestRegressor, load
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.errors import DuplicateIdError, EmptyModelError, InputError, UnknownIdError
 from oubli.core.forest import engine as dynamic_forest
-from oubli.core.forest.ensemble import Ensemble
+from oubli.core.forest.engine import ForestEngine
 from tests.oracles import forest as oracle
 from tests.strategies import History, World
 
@@ -56,11 +56,11 @@ def tuned(counters_from: int, replant_share: float = math.inf) -> Iterator[None]
     Neither may ever show in the model.
     """
 
-    def block_minimum(ensemble: Ensemble) -> int:
-        return counters_from if ensemble._smallest_block is None else ensemble._smallest_block
+    def block_minimum(ensemble: ForestEngine) -> int:
+        return counters_from if ensemble.smallest_block is None else ensemble.smallest_block
 
     with (
-        patch.object(Ensemble, "_block_minimum", block_minimum),
+        patch.object(ForestEngine, "_block_minimum", block_minimum),
         patch.object(dynamic_forest, "_REPLANT_SHARE", replant_share),
     ):
         yield

@@ -14,12 +14,12 @@ def test_large_trees_keep_counters_at_their_largest_nodes_only() -> None:
     ).fit(X, y)
 
     def fewest_counted(model: DynamicForestClassifier) -> tuple[int, int]:
-        trees = model.engine_.ensemble.trees
+        trees = model.engine_.trees
         records = trees.nodes[(trees.nodes["child"] >= 0) & (trees.nodes["n_samples"] > 0)]
         has_block = records["block"] >= 0
         return int(records["n_samples"][has_block].min()), int(records["n_samples"][~has_block].max())
 
-    largest = int(forest.engine_.ensemble.trees.nodes["n_samples"][:2].max())
+    largest = int(forest.engine_.trees.nodes["n_samples"][:2].max())
     least, most = fewest_counted(forest)
     assert most < largest // 50 <= least
     other = forest.copy()

@@ -949,7 +949,7 @@ def test_verify_compares_with_a_fresh_fit(small: Make) -> None:
 def test_verify_notices_one_wrong_count() -> None:
     """A leaf that counts a sample of the wrong class must not pass."""
     player = start(MIXED, mixed_samples())
-    statistics = player.model.engine_.ensemble.trees.statistics
+    statistics = player.model.engine_.trees.statistics
     leaf = int(np.argmax(statistics.sum(axis=1)))
     statistics[leaf] = np.roll(statistics[leaf], 1)
     assert not player.model.verify().ok
@@ -962,7 +962,7 @@ def test_verify_notices_a_wrong_counter_that_no_prediction_reads_yet() -> None:
     with tuned(8):
         player = start([NUMERIC, NUMERIC], samples, max_features=2)
         assert player.model.verify().ok
-        ensemble = player.model.engine_.ensemble
+        ensemble = player.model.engine_
         block = int(np.flatnonzero(ensemble.blocks.longs[1:, N_ATTRIBUTES] > 0)[0]) + 1
         ensemble.blocks.counters[block, ensemble.layout.counters_at] += 1
         assert not player.model.verify().ok

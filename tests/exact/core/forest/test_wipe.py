@@ -14,7 +14,7 @@ import pytest
 
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
-from oubli.core.forest.ensemble import Ensemble
+from oubli.core.forest.engine import ForestEngine
 from oubli.core.forest.quantisation import quantise
 from oubli.core.rng import hash_text
 from tests.reach import array_bytes, reachable
@@ -35,7 +35,7 @@ SCHEMAS = {
 @pytest.fixture(autouse=True)
 def _counters() -> Iterator[None]:
     """Let small nodes keep counters, and with them the ends of ranges."""
-    with patch.object(Ensemble, "_block_minimum", lambda self: self._smallest_block or 8):
+    with patch.object(ForestEngine, "_block_minimum", lambda self: self.smallest_block or 8):
         yield
 
 

@@ -160,7 +160,7 @@ def test_small_forests(task, n, n_trees, occurrence, seed):
     estimator = DynamicForestRegressor if task == "regression" else DynamicForestClassifier
     model = estimator(n_estimators=n_trees, occurrence=occurrence, random_state=seed).fit(X, y)
     # A forest whose every tree has lost its only sample has nothing to say.
-    roots = model.engine_.ensemble.trees.nodes["n_samples"][:n_trees]
+    roots = model.engine_.trees.nodes["n_samples"][:n_trees]
     if (roots <= 1).all():
         return
     rows, labels = (X.head(2) if isinstance(X, pd.DataFrame) else X[:2]), y[:2]

@@ -268,7 +268,7 @@ def test_capacity_counts_rooms_and_free_slots(monkeypatch: pytest.MonkeyPatch) -
     settings = model.settings_
     for _ in range(3):
         model.resolve()
-        assert model.engine_.ensemble.trees.meta[10] <= places_of(settings, len(model.samples_)) <= MAX_ENTRIES
+        assert model.engine_.trees.meta[10] <= places_of(settings, len(model.samples_)) <= MAX_ENTRIES
         model.add(*case.samples(40, seed=5))
     before = model.digest()
     monkeypatch.setattr("oubli.core.forest.engine.MAX_ENTRIES", places_of(settings, len(model.samples_) + 1))

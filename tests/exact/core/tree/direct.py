@@ -9,15 +9,18 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.rng import MISSING_CATEGORY
-from oubli.core.samples.arrays import Data
-from oubli.core.tree.parameters import TreeSettings
-from oubli.core.tree.state import MISSING_LEFT, NEXT, NIL, ONE_VS_REST, ROOT, TAGGED
-from oubli.core.tree.tree import Tree
+from oubli.core.samples.arrays import Data, Problem
+from oubli.core.tree.engine import TreeEngine
+from oubli.core.tree.parameters import TreeParameters, TreeSettings
+from oubli.core.tree.state import MISSING_LEFT, NEXT, NIL, ONE_VS_REST, ROOT, TAGGED, empty_tree
+from oubli.core.tree.update import list_samples
 from tests.oracles import tree as oracle
 from tests.oracles.forest import Column
 from tests.oracles.tree import Node, Sample, Split
 
 Slots = npt.NDArray[np.int64]
+
+ORDER = np.arange(8)
 
 
 def make_data(
@@ -49,9 +52,56 @@ def make_data(
     return Data(cells, targets, np.zeros(n, np.uint64), hashes, mask)
 
 
+class Tree(TreeEngine):
+    """An engine that is told which samples there are, every time."""
+
+    def problem(self, data: Data, slots: Slots = ORDER[:0]) -> Problem:
+        held = np.zeros(len(data.targets), np.bool_)
+        held[slots] = True
+        counts = np.bincount(data.targets[slots], minlength=self.width)
+        ranks = np.arange(self.width, dtype=np.int32)
+        return Problem(data, ranks, self.width, np.zeros(0), held, len(slots), counts)
+
+    def build(self, data: Data, slots: Slots) -> None:
+        self.tree = empty_tree(self.width, n_slots=len(data.targets))
+        list_samples(self.tree, data.targets, slots)
+        shortage = self.run(data, ORDER[:0], 0, False, ROOT)
+        if shortage is not None:
+            raise shortage
+
+    def learn(self, data: Data, slots: Slots, *, lazy: bool = False) -> None:
+        self._reserve_slots(data)
+        self.run(data, slots, len(slots), lazy, NIL)
+
+    def unlearn(self, data: Data, slots: Slots, *, lazy: bool = False) -> None:
+        self.run(data, slots, 0, lazy, NIL)
+
+    def resolve_some(self, data: Data, max_tags: int | None = None) -> int:
+        return self.resolve(self.problem(data), max_tags)
+
+    def count(self, data: Data, cells: Any, *, frozen: bool = False) -> Any:
+        order = np.arange(self.width)
+        return self.counts(cells, data.category_hashes, order, lambda: self.problem(data), frozen)
+
+    def digest(self, order: Any) -> str:
+        return self.digests(order)[0]
+
+    def check(self, data: Data, slots: Slots) -> None:
+        self.check_invariants(self.problem(data, slots), slots)
+
+    def taken_over(self, arrays: Any, data: Data, slots: Slots) -> Tree:
+        again = self.counterpart()
+        again.take_over({**arrays, "class_counts": np.zeros(self.width)}, self.problem(data, slots), slots)
+        return again
+
+
 def make_tree(data: Data, n_classes: int, **settings: Any) -> Tree:
     chosen = TreeSettings(**{"max_depth": 10, "pruning_size": 1, "alpha": 0.0, "epsilon": 0.1, **settings})
-    return Tree(chosen, data.cells.shape[1], n_classes, data.cells.dtype, data.categorical)
+    parameters = TreeParameters(chosen, beta=0.0, window=None, seed=0)
+    tree = Tree(parameters, data.cells.shape[1], data.cells.dtype, data.categorical, True)
+    if n_classes > tree.width:
+        tree._widen(n_classes)
+    return tree
 
 
 def columns_of(data: Data) -> list[Column]:
@@ -71,7 +121,7 @@ def sample_at(data: Data, slot: int) -> Sample:
 
 def read(tree: Tree, data: Data, row: int = ROOT) -> Node:
     """The tree as the oracle's nodes."""
-    record = tree.arrays_.nodes[row]
+    record = tree.tree.nodes[row]
     node = Node(
         int(record["depth"]), int(record["built"]), int(record["touched"]), tagged=bool(record["flags"] & TAGGED)
     )
@@ -80,7 +130,7 @@ def read(tree: Tree, data: Data, row: int = ROOT) -> Node:
         slot = int(record["head"])
         while slot != NIL:
             node.samples[str(slot)] = sample_at(data, slot)
-            slot = int(tree.arrays_.links[slot, NEXT])
+            slot = int(tree.tree.links[slot, NEXT])
         return node
     attribute = int(record["attribute"])
     if record["kind"] == ONE_VS_REST:
@@ -100,7 +150,7 @@ def plain(node: Node) -> list[Any]:
 
 def build_slowly(data: Data, slots: Slots, tree: Tree) -> oracle.Tree:
     samples = {str(slot): sample_at(data, slot) for slot in slots.tolist()}
-    settings = tree.settings
+    settings = tree.settings.tree
     parameters = oracle.Parameters(settings.max_depth, settings.pruning_size, settings.alpha, 0.0, settings.epsilon)
     return oracle.Tree(samples, parameters, columns_of(data))
 
@@ -116,5 +166,3 @@ KINDS: dict[str, dict[str, Any]] = {
     "only categories": {"n_numeric": 0, "n_categories": (3, 8, 40), "missing": 0.05},
     "mixed": {"n_numeric": 2, "n_categories": (2, 30), "missing": 0.1, "n_classes": 3},
 }
-
-ORDER = np.arange(8)

@@ -23,7 +23,7 @@ def read(model: Any, held: dict[str, Sample]) -> Node:
 
 class _Reader:
     def __init__(self, model: Any, held: dict[str, Sample]) -> None:
-        self.arrays = model.engine_.tree.arrays_
+        self.arrays = model.engine_.tree
         self.held = held
         self.names = {slot: name for name, slot in zip(held, model.samples_.find(list(held)).tolist(), strict=True)}
 

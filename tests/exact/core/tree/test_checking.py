@@ -72,7 +72,7 @@ def test_promises_are_broken_where_the_oracle_says_so(seed: int) -> None:
     for name in rng.sample(model.samples_.ids(), 25):
         model.delete(name)
     model.check_invariants()
-    mine = find_broken_promises(model.engine_.tree.arrays_, model.settings_, model.data(), model.samples_.slots())
+    mine = find_broken_promises(model.engine_.tree, model.settings_, model.data(), model.samples_.slots())
     samples = held(model)
     settings = oracle_parameters({**model.get_params(), "lazy": False})
     theirs = oracle.violations(read(model, samples), samples, settings, COLUMNS)

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from oubli.core.samples.arrays import Data
-from oubli.core.tree import tree as tree_module
-from oubli.core.tree.foresight import NEVER
-from oubli.core.tree.state import ROOT, TAGGED
-from tests.exact.core.tree.direct import KINDS, ORDER, build_slowly, make_data, make_tree, plain, read, sample_at
+from oubli.core.tree import engine as tree_module
+from oubli.core.tree.foresight import NEVER, count_built, count_short_updates
+from oubli.core.tree.state import NIL, ROOT, TAGGED
+from oubli.core.tree.workspace import STACK_SIZE
+from tests.exact.core.tree.direct import KINDS, ORDER, Tree, build_slowly, make_data, make_tree, plain, read, sample_at
 from tests.oracles import tree as oracle
 
 
@@ -30,16 +31,16 @@ def test_updates_are_the_oracles_updates(kind: str, epsilon: float, lazy: bool) 
         source, target = (away, held) if adds else (held, away)
         slot = source.pop(int(rng.integers(len(source))))
         target.append(slot)
-        (tree.add if adds else tree.delete)(data, np.array([slot]), lazy=lazy)
+        (tree.learn if adds else tree.unlearn)(data, np.array([slot]), lazy=lazy)
         (slow.insert if adds else slow.delete)(str(slot), sample_at(data, slot))
         if lazy and step % 7 == 0:
             row = int(rng.integers(90))
-            tree.count_one(lambda: data, data.cells[row : row + 1], data.category_hashes)
+            tree.count(data, data.cells[row : row + 1])
             slow.query(sample_at(data, row).cells)
         assert plain(read(tree, data)) == plain(slow.root)
-        tree.check_invariants(data, np.array(held, np.int64))
+        tree.check(data, np.array(held, np.int64))
     assert (tree.n_tags > 0) is any(node.tagged for node in slow.root.walk())
-    tree.resolve(data)
+    tree.resolve_some(data)
     slow.resolve()
     assert tree.n_tags == 0
     assert plain(read(tree, data)) == plain(slow.root)
@@ -51,12 +52,12 @@ def test_a_batch_is_its_samples_one_after_the_other() -> None:
     for tree in (one_by_one, at_once, exchanged):
         tree.build(data, np.arange(200))
     for slot in range(200, 400):
-        one_by_one.add(data, np.array([slot]))
+        one_by_one.learn(data, np.array([slot]))
     for slot in range(150):
-        one_by_one.delete(data, np.array([slot]))
-    at_once.add(data, np.arange(200, 400))
-    at_once.delete(data, np.arange(150))
-    exchanged.exchange(data, np.concatenate([np.arange(200, 400), np.arange(150)]), 200)
+        one_by_one.unlearn(data, np.array([slot]))
+    at_once.learn(data, np.arange(200, 400))
+    at_once.unlearn(data, np.arange(150))
+    exchanged.run(data, np.concatenate([np.arange(200, 400), np.arange(150)]), 200, False, NIL)
     expected = plain(read(one_by_one, data))
     assert plain(read(at_once, data)) == expected
     assert plain(read(exchanged, data)) == expected
@@ -69,13 +70,13 @@ def test_the_proactive_rule_by_hand() -> None:
     data = Data(cells, targets, np.zeros(10, np.uint64), np.zeros(0, np.uint64), np.zeros(1, np.bool_))
     tree = make_tree(data, 2, epsilon=0.25)
     tree.build(data, np.arange(8))
-    nodes = tree.arrays_.nodes
+    nodes = tree.tree.nodes
     left = int(nodes["child"][ROOT])
     assert nodes["built"][[ROOT, left, left + 1]].tolist() == [8, 3, 5]
-    tree.add(data, np.array([8]))
+    tree.learn(data, np.array([8]))
     assert nodes["touched"][[ROOT, left, left + 1]].tolist() == [1, 0, 1]
     # The right child's second update: 2 > 0.25 * 5. ceil(log2 5) = 3, and the root has s = 8 <= 2^3.
-    tree.add(data, np.array([9]))
+    tree.learn(data, np.array([9]))
     left = int(nodes["child"][ROOT])
     assert nodes["built"][[ROOT, left, left + 1]].tolist() == [10, 3, 7]
     assert nodes["touched"][[ROOT, left, left + 1]].tolist() == [0, 0, 0]
@@ -87,37 +88,37 @@ def test_a_tag_above_swallows_the_tags_below() -> None:
     tree.build(data, np.arange(100))
     seen = set()
     for slot in range(100, 300):
-        tree.add(data, np.array([slot]), lazy=True)
+        tree.learn(data, np.array([slot]), lazy=True)
         seen.add(tree.n_tags)
     assert max(seen) > 1
     assert plain(read(tree, data)) is not None
-    root = tree.arrays_.nodes[ROOT]
+    root = tree.tree.nodes[ROOT]
     assert root["touched"] <= 0.2 * root["built"] or root["flags"] & TAGGED
-    tree.check_invariants(data, np.arange(300))
+    tree.check(data, np.arange(300))
 
 
 def test_resolving_some_tags() -> None:
     data = make_data(9, 300)
     tree = make_tree(data, 2, epsilon=0.3)
     tree.build(data, np.arange(280))
-    tree.add(data, np.arange(280, 300), lazy=True)
+    tree.learn(data, np.arange(280, 300), lazy=True)
     n_tags = tree.n_tags
     assert n_tags > 2
-    assert tree.resolve(data, 2) == 2
+    assert tree.resolve_some(data, 2) == 2
     assert tree.n_tags == n_tags - 2
-    assert tree.resolve(data, 1000) == n_tags - 2
-    assert tree.resolve(data) == 0
+    assert tree.resolve_some(data, 1000) == n_tags - 2
+    assert tree.resolve_some(data) == 0
 
 
 def test_subtrees_larger_than_the_working_space_are_built_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     data = make_data(6, 600, missing=0.1)
     roomy, tight = make_tree(data, 2), make_tree(data, 2)
     roomy.build(data, np.arange(300))
-    roomy.add(data, np.arange(300, 600))
+    roomy.learn(data, np.arange(300, 600))
     monkeypatch.setattr(tree_module, "_KEPT_ENTRIES", 40)
     tight.build(data, np.arange(300))
-    tight.add(data, np.arange(300, 600))
-    assert tight._space.n_rows < 300
+    tight.learn(data, np.arange(300, 600))
+    assert tight.space.n_rows < 300
     assert plain(read(tight, data)) == plain(read(roomy, data))
 
 
@@ -125,21 +126,21 @@ def test_without_memory_for_the_working_space_updates_are_lazy(monkeypatch: pyte
     data = make_data(6, 600)
     tree = make_tree(data, 2)
     tree.build(data, np.arange(300))
-    tree.wipe_working_space()
+    tree.wipe()
     make_room = tree._make_room
 
     def refuse(_n_rows: int, _n_codes: int) -> None:
         raise MemoryError
 
     monkeypatch.setattr(tree, "_make_room", refuse)
-    tree.add(data, np.arange(300, 600))
-    tree.check_invariants(data, np.arange(600))
+    tree.learn(data, np.arange(300, 600))
+    tree.check(data, np.arange(600))
     assert tree.n_tags > 0
     with pytest.raises(MemoryError):
-        tree.resolve(data)
+        tree.resolve_some(data)
     monkeypatch.setattr(tree, "_make_room", make_room)
-    assert tree.resolve(data) > 0
-    tree.check_invariants(data, np.arange(600))
+    assert tree.resolve_some(data) > 0
+    tree.check(data, np.arange(600))
 
 
 # -- reading ----------------------------------------------------------------------------------------
@@ -150,28 +151,26 @@ def test_an_empty_leaf_answers_with_the_last_node_that_has_samples() -> None:
     data = Data(cells, np.array([0, 0, 1, 1]), np.zeros(4, np.uint64), np.zeros(0, np.uint64), np.zeros(1, np.bool_))
     tree = make_tree(data, 2, epsilon=2.0)
     tree.build(data, np.arange(4))
-    tree.delete(data, np.array([2, 3]))
+    tree.unlearn(data, np.array([2, 3]))
     assert tree.n_nodes == 3
-    assert tree.counts(data, cells, data.category_hashes).tolist() == [[2, 0]] * 4
-    assert tree.count_one(lambda: data, cells[3:], data.category_hashes).tolist() == [2, 0]
-    tree.delete(data, np.array([0, 1]))
-    assert not tree.counts(data, cells, data.category_hashes).any()
+    assert tree.count(data, cells).tolist() == [[2, 0]] * 4
+    assert tree.count(data, cells[3:]).tolist() == [2, 0]
+    tree.unlearn(data, np.array([0, 1]))
+    assert not tree.count(data, cells).any()
 
 
 def test_a_frozen_reading_answers_as_a_resolving_one_and_writes_nothing() -> None:
     data = make_data(9, 300, n_categories=(6,), missing=0.1)
     tree = make_tree(data, 2, epsilon=0.3)
     tree.build(data, np.arange(250))
-    tree.add(data, np.arange(250, 300), lazy=True)
-    before = [array.copy() for array in tree.arrays_]
+    tree.learn(data, np.arange(250, 300), lazy=True)
+    before = [array.copy() for array in tree.tree]
     n_tags = tree.n_tags
-    frozen = tree.counts(data, data.cells, data.category_hashes, frozen=True)
-    assert all(np.array_equal(a, b) for a, b in zip(before, tree.arrays_, strict=True))
-    assert np.array_equal(tree.counts(data, data.cells, data.category_hashes), frozen)
+    frozen = tree.count(data, data.cells, frozen=True)
+    assert all(np.array_equal(a, b) for a, b in zip(before, tree.tree, strict=True))
+    assert np.array_equal(tree.count(data, data.cells), frozen)
     assert tree.n_tags < n_tags
-    one_by_one = [
-        tree.count_one(lambda: data, data.cells[i : i + 1], data.category_hashes).tolist() for i in range(300)
-    ]
+    one_by_one = [tree.count(data, data.cells[i : i + 1]).tolist() for i in range(300)]
     assert one_by_one == frozen.tolist()
 
 
@@ -194,11 +193,16 @@ def test_the_digest_tells_what_predictions_tell() -> None:
     assert make_tree(data, 2).digest(ORDER[:2]) != digest
     assert tree.digest(ORDER[:2][::-1].copy()) != digest
     moved = tree.copy()
-    moved.arrays_.nodes["touched"] += 1
-    moved.arrays_.nodes["built"] += 1
+    moved.tree.nodes["touched"] += 1
+    moved.tree.nodes["built"] += 1
     assert moved.digest(ORDER[:2]) == digest
-    moved.add(data, np.arange(90, 91))
+    moved.learn(data, np.arange(90, 91))
     assert moved.digest(ORDER[:2]) != digest
+
+
+def short_updates(tree: Tree, n_samples: int) -> int:
+    walk = np.empty(STACK_SIZE, np.int64)
+    return int(count_short_updates(tree.tree.nodes, tree.settings.tree.epsilon, n_samples, walk))
 
 
 @pytest.mark.parametrize("epsilon", [0.02, 0.3, 0.7])
@@ -209,15 +213,15 @@ def test_long_work_is_foreseen(epsilon: float) -> None:
     tree.build(data, np.arange(300))
     limit, n_long, promised = 64, 0, 0
     for slot in range(300, 600):
-        promised = max(promised - 1, tree.n_short_updates(limit))
-        n_expected = tree.n_built_by(data.cells[slot : slot + 1], data.category_hashes)
-        tree.add(data, np.array([slot]), lazy=True)
-        tagged = tree.arrays_.nodes["flags"] & TAGGED != 0
-        n_built = int(tree.arrays_.nodes["built"][tagged].max(initial=0))
+        promised = max(promised - 1, short_updates(tree, limit))
+        n_expected = count_built(tree.tree.nodes, epsilon, data.cells[slot : slot + 1], 0, data.category_hashes)
+        tree.learn(data, np.array([slot]), lazy=True)
+        tagged = tree.tree.nodes["flags"] & TAGGED != 0
+        n_built = int(tree.tree.nodes["built"][tagged].max(initial=0))
         assert n_built <= n_expected
         assert (n_expected > 0) is (tree.n_tags > 0)
         assert n_expected <= limit or promised == 0
         n_long += n_expected > limit
-        tree.resolve(data)
+        tree.resolve_some(data)
     assert n_long > 0
-    assert tree.n_short_updates(2048) == NEVER
+    assert short_updates(tree, 2048) == NEVER

@@ -10,7 +10,7 @@ import pytest
 from numba import njit
 
 from oubli.core.samples.arrays import Data
-from oubli.core.tree import tree as tree_module
+from oubli.core.tree import engine as tree_module
 from oubli.core.tree.presort import list_order, presort_column
 from oubli.core.tree.split import midpoint
 from oubli.core.tree.state import MISSING_RIGHT, ROOT
@@ -28,7 +28,7 @@ def test_build_is_the_oracles_build(kind: str, n: int) -> None:
         slots = np.arange(n)
         tree = make_tree(data, n_classes)
         tree.build(data, slots)
-        tree.check_invariants(data, slots)
+        tree.check(data, slots)
         assert plain(read(tree, data)) == plain(build_slowly(data, slots, tree).root)
 
 
@@ -61,7 +61,7 @@ def test_a_large_build_keeps_histograms_and_sorts_by_digits() -> None:
     slots = np.arange(9000)
     tree = make_tree(data, 2, max_depth=6)
     tree.build(data, slots)
-    tree.check_invariants(data, slots)
+    tree.check(data, slots)
     columns = columns_of(data)
     checked = 0
     waiting = [read(tree, data)]
@@ -80,10 +80,10 @@ def test_a_large_build_keeps_histograms_and_sorts_by_digits() -> None:
 def test_a_build_goes_on_when_the_pool_of_nodes_was_full() -> None:
     data = make_data(1, 2000, n_values=None)
     tree = make_tree(data, 2, max_depth=64)
-    pool = len(tree.arrays_.nodes)
+    pool = len(tree.tree.nodes)
     tree.build(data, np.arange(2000))
-    assert len(tree.arrays_.nodes) > 4 * pool
-    tree.check_invariants(data, np.arange(2000))
+    assert len(tree.tree.nodes) > 4 * pool
+    tree.check(data, np.arange(2000))
     again = tree.copy()
     again.build(data, np.arange(2000))
     assert again.digest(ORDER[:2]) == tree.digest(ORDER[:2])
@@ -101,12 +101,12 @@ def test_without_memory_for_the_pool_the_rest_stays_under_tags(monkeypatch: pyte
     with pytest.raises(MemoryError):
         tree.build(data, np.arange(1900))
     assert tree.n_tags > 0
-    tree.check_invariants(data, np.arange(1900))
-    tree.add(data, np.arange(1900, 2000))
-    tree.check_invariants(data, np.arange(2000))
+    tree.check(data, np.arange(1900))
+    tree.learn(data, np.arange(1900, 2000))
+    tree.check(data, np.arange(2000))
     monkeypatch.setattr(tree, "_enlarge_pool", grow)
-    assert tree.resolve(data) > 0
-    tree.check_invariants(data, np.arange(2000))
+    assert tree.resolve_some(data) > 0
+    tree.check(data, np.arange(2000))
     assert tree.n_tags == 0
 
 
@@ -120,7 +120,7 @@ def test_splits_are_scikit_learns_where_nothing_is_missing_and_nothing_ties() ->
     tree = make_tree(data, 2, max_depth=4)
     tree.build(data, np.arange(3000))
     peer = sklearn_tree.DecisionTreeClassifier(max_depth=4, random_state=0).fit(cells, targets)
-    ours = tree.counts(data, cells, data.category_hashes)
+    ours = tree.count(data, cells)
     theirs = np.round(peer.tree_.value[peer.apply(cells)][:, 0] * peer.tree_.n_node_samples[peer.apply(cells)][:, None])
     assert np.array_equal(ours, theirs)
     assert tree.n_nodes == peer.tree_.node_count
@@ -139,7 +139,7 @@ def test_entries_that_need_more_than_32_bits(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(tree_module, "make_room", with_wide_lists)
     wide.build(data, np.arange(500))
-    assert wide._space.lists.dtype == np.uint64
+    assert wide.space.lists.dtype == np.uint64
     assert plain(read(wide, data)) == plain(read(narrow, data))
     assert make_room(2**17, 0, 2, np.float32, np.zeros(1, np.bool_), np.zeros(4)).lists.dtype == np.uint32
     assert make_room(2**17, 0, 2**15, np.float32, np.zeros(1, np.bool_), np.zeros(4)).lists.dtype == np.uint64
@@ -217,8 +217,8 @@ def test_two_values_with_one_hash_are_one_category() -> None:
     data = Data(cells, np.array([0, 1, 1, 1]), np.zeros(4, np.uint64), hashes, np.ones(1, np.bool_))
     tree = make_tree(data, 2)
     tree.build(data, np.arange(4))
-    tree.check_invariants(data, np.arange(4))
-    root = tree.arrays_.nodes[ROOT]
+    tree.check(data, np.arange(4))
+    root = tree.tree.nodes[ROOT]
     assert root["category"] == 2
     assert tree.n_nodes == 3
 
@@ -234,13 +234,13 @@ def test_ties_go_to_the_lower_column_threshold_and_category() -> None:
     )
     tree = make_tree(data, 2)
     tree.build(data, np.arange(3))
-    assert tree.arrays_.nodes["attribute"][ROOT] == 0
-    assert tree.arrays_.nodes["category"][ROOT] == 5  # the only one of class 1
+    assert tree.tree.nodes["attribute"][ROOT] == 0
+    assert tree.tree.nodes["category"][ROOT] == 5  # the only one of class 1
     data = data._replace(categorical=np.zeros(3, np.bool_), targets=np.array([0, 1, 2]))
     tree = make_tree(data, 3)
     tree.build(data, np.arange(3))
-    assert tree.arrays_.nodes["attribute"][ROOT] == 0
-    assert tree.arrays_.nodes["threshold"][ROOT] == 0.5
+    assert tree.tree.nodes["attribute"][ROOT] == 0
+    assert tree.tree.nodes["threshold"][ROOT] == 0.5
 
 
 def test_missing_values_may_be_all_that_a_split_parts() -> None:
@@ -248,7 +248,7 @@ def test_missing_values_may_be_all_that_a_split_parts() -> None:
     data = Data(cells, np.array([0, 0, 1, 1]), np.zeros(4, np.uint64), np.zeros(0, np.uint64), np.zeros(1, np.bool_))
     tree = make_tree(data, 2)
     tree.build(data, np.arange(4))
-    root = tree.arrays_.nodes[ROOT]
+    root = tree.tree.nodes[ROOT]
     assert root["threshold"] == np.inf
     assert root["kind"] == MISSING_RIGHT
-    assert tree.counts(data, cells, data.category_hashes).tolist() == [[2, 0], [2, 0], [0, 2], [0, 2]]
+    assert tree.count(data, cells).tolist() == [[2, 0], [2, 0], [0, 2], [0, 2]]

@@ -9,7 +9,6 @@ import pytest
 
 from oubli.core.samples.arrays import Data
 from oubli.core.tree.state import MAX_DEPTH, NIL, ONE_VS_REST, PREVIOUS, ROOT
-from oubli.core.tree.tree import Tree
 from tests.exact.core.tree.direct import KINDS, ORDER, make_data, make_tree, plain, read
 
 
@@ -17,14 +16,14 @@ def test_a_copy_goes_its_own_way() -> None:
     data = make_data(2, 200)
     tree = make_tree(data, 2)
     tree.build(data, np.arange(100))
-    tree.add(data, np.arange(100, 120), lazy=True)
+    tree.learn(data, np.arange(100, 120), lazy=True)
     other = tree.copy()
     expected = plain(read(tree, data))
-    other.resolve(data)
-    other.add(data, np.arange(120, 200))
+    other.resolve_some(data)
+    other.learn(data, np.arange(120, 200))
     assert plain(read(tree, data)) == expected
-    tree.check_invariants(data, np.arange(120))
-    other.check_invariants(data, np.arange(200))
+    tree.check(data, np.arange(120))
+    other.check(data, np.arange(200))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -33,18 +32,18 @@ def test_arrays_and_back(kind: str) -> None:
     data = make_data(8, 200, **KINDS[kind])
     tree = make_tree(data, n_classes, epsilon=0.3)
     tree.build(data, np.arange(120))
-    tree.add(data, np.arange(120, 200))
-    tree.delete(data, np.arange(30))
-    tree.add(data, np.arange(2), lazy=True)
+    tree.learn(data, np.arange(120, 200))
+    tree.unlearn(data, np.arange(30))
+    tree.learn(data, np.arange(2), lazy=True)
     slots = np.array([0, 1, *range(30, 200)])
-    again = Tree.from_arrays(tree.settings, n_classes, tree.arrays(), data, slots)
-    again.check_invariants(data, slots)
+    again = tree.taken_over(tree.arrays(), data, slots)
+    again.check(data, slots)
     assert again.n_tags == tree.n_tags
     assert plain(read(again, data)) == plain(read(tree, data))
     for name, array in again.arrays().items():
         assert np.array_equal(array, tree.arrays()[name]), name
     empty = make_tree(data, n_classes)
-    Tree.from_arrays(tree.settings, n_classes, empty.arrays(), data, np.zeros(0, np.int64))
+    tree.taken_over(empty.arrays(), data, np.zeros(0, np.int64))
 
 
 def set_value(name: str, place: int, value: Any) -> Any:
@@ -105,25 +104,25 @@ def test_arrays_that_are_no_tree_of_the_samples_are_refused(damage: Any) -> None
     slots = np.arange(100)
     tree = make_tree(data, 2)
     tree.build(data, slots)
-    assert tree.arrays_.nodes["attribute"][ROOT] < 3
+    assert tree.tree.nodes["attribute"][ROOT] < 3
     arrays = {name: array.copy() for name, array in tree.arrays().items()}
     damage(arrays)
     with pytest.raises(ValueError):  # noqa: PT011 - each says something else
-        Tree.from_arrays(tree.settings, 2, arrays, data, slots)
+        tree.taken_over(arrays, data, slots)
 
 
 def test_what_has_gone_leaves_nothing_behind() -> None:
     data = make_data(8, 200, n_categories=(7,))
     tree = make_tree(data, 2)
     tree.build(data, np.arange(200))
-    tree.delete(data, np.arange(199))
-    tree.delete(data, np.array([199]))
-    tree.wipe_working_space()
-    tree.check_invariants(data, np.zeros(0, np.int64))
-    assert (tree.arrays_.links == NIL).all()
-    assert not tree._space.lists.any()
-    assert not tree._space.keys.any()
-    assert tree.arrays_.links[:, PREVIOUS].max() == NIL
+    tree.unlearn(data, np.arange(199))
+    tree.unlearn(data, np.array([199]))
+    tree.wipe()
+    tree.check(data, np.zeros(0, np.int64))
+    assert (tree.tree.links == NIL).all()
+    assert not tree.space.lists.any()
+    assert not tree.space.keys.any()
+    assert tree.tree.links[:, PREVIOUS].max() == NIL
 
 
 def test_widening_keeps_the_tree() -> None:
@@ -132,13 +131,13 @@ def test_widening_keeps_the_tree() -> None:
     tree = make_tree(data, 2)
     tree.build(two, np.arange(100))
     before = plain(read(tree, two))
-    tree.widen(5)
+    tree._widen(5)
     assert plain(read(tree, two)) == before
     assert tree.width == 5
     targets = np.concatenate([two.targets[:100], data.targets[100:]])
     mixed = data._replace(targets=targets)
-    tree.add(mixed, np.arange(100, 200))
-    tree.check_invariants(mixed, np.arange(200))
+    tree.learn(mixed, np.arange(100, 200))
+    tree.check(mixed, np.arange(200))
 
 
 def test_a_chain_as_deep_as_the_limit() -> None:
@@ -148,11 +147,11 @@ def test_a_chain_as_deep_as_the_limit() -> None:
     data = Data(cells, np.arange(n) % 2, np.zeros(n, np.uint64), np.zeros(0, np.uint64), np.zeros(1, np.bool_))
     tree = make_tree(data, 2, max_depth=1000, epsilon=0.05)
     tree.build(data, np.arange(n - 1))
-    assert tree.arrays_.nodes["depth"].max() == MAX_DEPTH
-    again = Tree.from_arrays(tree.settings, 2, tree.arrays(), data, np.arange(n - 1))
+    assert tree.tree.nodes["depth"].max() == MAX_DEPTH
+    again = tree.taken_over(tree.arrays(), data, np.arange(n - 1))
     assert again.digest(ORDER[:2]) == tree.digest(ORDER[:2])
     assert np.array_equal(again.importances(), tree.importances())
-    tree.add(data, np.arange(n - 1, n), lazy=True)
-    tree.delete(data, np.arange(n))
-    assert tree.resolve(data) <= MAX_DEPTH
-    tree.check_invariants(data, np.zeros(0, np.int64))
+    tree.learn(data, np.arange(n - 1, n), lazy=True)
+    tree.unlearn(data, np.arange(n))
+    assert tree.resolve_some(data) <= MAX_DEPTH
+    tree.check(data, np.zeros(0, np.int64))

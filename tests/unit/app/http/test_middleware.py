@@ -9,7 +9,6 @@ from starlette.testclient import TestClient
 
 from oubli.app.access.keys import AccessKeys
 from oubli.app.http.auth import AccessRules, known_hosts
-from oubli.app.http.metrics import RequestMetrics
 from oubli.app.http.middleware import Middleware
 from oubli.app.logs import place_of
 from tests.unit.app.http.connections import hosting, request
@@ -281,7 +280,6 @@ def _guarded(inner) -> TestClient:
             max_snapshot_bytes=10,
             access_keys=AccessKeys(None),
         ),
-        observer=RequestMetrics().observe,
     )
     return TestClient(guards, base_url="http://127.0.0.1")
 
@@ -293,7 +291,7 @@ def test_a_mistake_of_ours_leaks_nothing(caplog):
     with caplog.at_level(logging.INFO):
         response = _guarded(broken).get("/")
     assert response.status_code == 500
-    assert response.json()["title"] == "The server made a mistake"
+    assert response.json()["title"] == "The server failed"
     assert "SECRET" not in response.text + caplog.text
     assert "RuntimeError at test_middleware.py" in caplog.text
 

@@ -26,6 +26,7 @@ ROUTES = {
     "/model/verify": {"post"},
     "/model/scrub": {"post"},
     "/model/fit": {"post"},
+    "/jobs": {"get"},
     "/jobs/{id}": {"get"},
     "/jobs/{id}/events": {"get"},
     "/expiry/confirm": {"post"},

@@ -33,7 +33,7 @@ class WholeLedger:
 
     def open(self) -> None:
         self.store = LedgerDatabase(self.path, self.keys)
-        self.auditor = Ledger.of(self.store, self.keys, lambda: self.now)
+        self.auditor = Ledger(self.store, self.keys, lambda: self.now)
 
     def reopen(self) -> None:
         self.store.close()
@@ -42,7 +42,7 @@ class WholeLedger:
     def rotate(self, kind: Literal["signing", "hashing"]) -> None:
         """Make a new key current, which is done while no server runs."""
         self.keys.rotate(kind)
-        self.auditor = Ledger.of(self.store, self.keys, lambda: self.now)
+        self.auditor = Ledger(self.store, self.keys, lambda: self.now)
 
     def record(self, notes: bytes, *, fold: bool = True) -> None:
         last = self.records[-1][0] if self.records else self.store.applied_seq()

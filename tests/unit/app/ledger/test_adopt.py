@@ -141,7 +141,7 @@ def test_going_on_without_what_is_missing(outdated, tmp_path):
     new.erased(given)
     tail = new.records[-3:]
     old.store.fold_many(tail, across_gap=True)
-    auditor = Ledger.of(old.store, old.keys, lambda: new.now)
+    auditor = Ledger(old.store, old.keys, lambda: new.now)
     accepted = (tail[-1][0] + 1, auditor.event("accepted-missing-erasures", {"snapshot_index": lost_head.index}))
     old.store.fold_many([accepted])
     # What the journal told is known: who was erased, and the receipts as they were given.

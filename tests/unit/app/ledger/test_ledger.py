@@ -5,6 +5,7 @@ import uuid
 import orjson
 import pytest
 
+from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.entries import EMPTY, FIELDS, FIRST_PREVIOUS
 from oubli.app.ledger.key_files import is_signed
 from oubli.app.ledger.keys import LedgerKeys
@@ -91,7 +92,8 @@ def test_what_was_taken_back_never_was():
 
 
 def test_hashes_are_keyed_and_do_not_depend_on_the_order():
-    one, other = (Ledger(EMPTY, LedgerKeys(None), lambda: START) for _ in range(2))
+    both = [LedgerKeys(None) for _ in range(2)]
+    one, other = (Ledger(LedgerDatabase(None, keys), keys, lambda: START) for keys in both)
     assert one.hashes_of("7") != other.hashes_of("7")
     assert one.hashes_of("7") != one.hashes_of("007")
     assert one.target_hashes(["a", "b", "a"], "ids") == one.target_hashes(["b", "a"], "ids")
@@ -150,7 +152,7 @@ def test_without_a_clock_it_has_one_that_believes_no_leap():
     ledger = make_ledger()
     ledger.event("begin")
     # The machine's clock is days ahead of what is written down here.
-    ledger.record(Ledger.of(ledger.store, ledger.keys).event("later", {}))
+    ledger.record(Ledger(ledger.store, ledger.keys).event("later", {}))
     (*_, last) = ledger.entries()
     assert ledger.now <= ledger.store.highest_ms() < ledger.now + 60_000
     assert last["type"] == "later"

@@ -45,7 +45,7 @@ def told(steps: list[str]) -> tuple[WholeLedger, list[Receipt]]:
             ledger.event("restore", model_version=number, kind="forest", whole=True, nothing=None)
         elif step == "signing" or step == "hashing":
             ledger.keys.rotate(step)  # a server does this between two runs
-            ledger.auditor = type(ledger.auditor).of(ledger.store, ledger.keys, lambda: ledger.now)
+            ledger.auditor = type(ledger.auditor)(ledger.store, ledger.keys, lambda: ledger.now)
     return ledger, given_out
 
 

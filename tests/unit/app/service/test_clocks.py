@@ -249,7 +249,7 @@ def test_a_repeated_request_is_known_for_a_day_and_no_longer(wrong, tmp_path):
 def test_a_hundred_changes_write_no_snapshot_before_the_journal_is_old(wrong, tmp_path):
     async def work() -> None:
         async with with_clock(tmp_path / "data", wrong, snapshot_age=3600.0) as (client, machine, service):
-            before = service.storage.newest.id
+            before = service.storage.snapshots.newest.id
             await asyncio.sleep(0.3)
             machine.wait(2 * HOUR)  # with an empty journal, which does not get old
             n_due = 0
@@ -258,11 +258,11 @@ def test_a_hundred_changes_write_no_snapshot_before_the_journal_is_old(wrong, tm
                 assert (await client.post("/samples", json=samples(1, f"x{i}-"), headers=JSON)).status_code == 201
                 n_due += service.checkpointer._is_due()  # what the background task asks every quarter of a second
             await asyncio.sleep(0.6)
-            assert (n_due, service.storage.newest.id) == (0, before)
+            assert (n_due, service.storage.snapshots.newest.id) == (0, before)
             wrong.wait(machine, HOUR)
 
             async def written() -> bool:
-                return bool(service.storage.newest.id != before)
+                return bool(service.storage.snapshots.newest.id != before)
 
             await until(written)
             assert not service.checkpointer._is_due()

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from oubli.app.errors import JournalError, JournalFullError, JournalRefusedError, NoDescriptorsError, StorageError
-from oubli.app.ledger import tables as ledger_rows
+from oubli.app.ledger.database import LedgerDatabase
+from oubli.app.ledger.file import file_errors
 from oubli.app.service.build import open_directory
 from oubli.app.storage.directory import DataDirectory, FlushError
 from oubli.app.storage.snapshots import SnapshotStore
@@ -106,7 +107,7 @@ def test_a_failed_flush_stops_changes(tmp_path, monkeypatch, where):
             if where == "directory":
                 patch.setattr(DataDirectory, "remove", refused)
             else:
-                patch.setattr(ledger_rows, "flush", refused)
+                patch.setattr(LedgerDatabase, "flush", file_errors()(refused))
             assert problem_of(client.post("/snapshot"))[:2] == (503, "changes-stopped")
         assert problem_of(client.post("/samples", json=samples(1)))[:2] == (503, "changes-stopped")
         assert client.get("/readyz").json()["reason"] == "disk-failed"

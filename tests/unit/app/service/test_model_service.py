@@ -441,7 +441,7 @@ def test_ephemeral_services_write_nothing():
         with pytest.raises(EphemeralError):
             await service.snapshot()
         with pytest.raises(EphemeralError):
-            _ = service.storage.newest
+            _ = service.storage.snapshots.newest
 
     run(service, work)
     assert service.stop_error is None
@@ -465,7 +465,7 @@ def test_a_model_that_was_broken_off_halfway_answers_nothing_and_is_not_saved(tm
 
     async def work() -> None:
         model = service.state.model
-        model.engine_.ensemble.delete = None  # called after the first write, as memory that ends there
+        model.engine_.update = None  # called after the first write, as memory that ends there
         with pytest.raises(TypeError):
             await service.delete(ids=["c1"])
         assert not service.state.model.is_usable

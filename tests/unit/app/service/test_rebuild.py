@@ -35,7 +35,7 @@ def recovered(directory: Path) -> ModelService:
 
 def thresholds(model: Any) -> set[float]:
     """All thresholds of a tree, wherever in memory they are."""
-    return set(model.engine_.tree.arrays_.nodes["threshold"].tolist())
+    return set(model.engine_.tree.nodes["threshold"].tolist())
 
 
 def fresh_digest(model: Any) -> str:

@@ -152,7 +152,7 @@ def test_a_snapshot_that_the_next_start_would_refuse_replaces_nothing(tmp_path: 
     before = sorted(path.name for path in (tmp_path / "data").glob("snapshot-*"))
     broken = forest(20)
     broken.resolve()
-    broken.engine_.ensemble.trees.statistics[0, 0] += 7  # a fault of this program that no checksum shows
+    broken.engine_.trees.statistics[0, 0] += 7  # a fault of this program that no checksum shows
     with pytest.raises(StorageError, match="read back is damaged"):
         store.write(broken, Facts(3, seq=3))
     assert sorted(path.name for path in (tmp_path / "data").glob("snapshot-*")) == before

@@ -706,5 +706,5 @@ def test_nbytes_counts_samples_and_trees() -> None:
     small, large = fitted(n=20).nbytes_, fitted(n=60).nbytes_
     assert small < large
     model = fitted()
-    arrays = [*model.engine_.ensemble.trees, model.samples_.cells, model.samples_.id_hashes]
+    arrays = [*model.engine_.trees, model.samples_.cells, model.samples_.id_hashes]
     assert model.nbytes_ >= sum(array.nbytes for array in arrays)

@@ -48,7 +48,7 @@ def test_the_nodes_and_counters_of_a_forest_begin_with_a_line(tmp_path: Path) ->
     forest.resolve()
     forest.save(tmp_path / "forest")
     for model in (forest, forest.copy(), load(tmp_path / "forest")):
-        ensemble = model.engine_.ensemble
+        ensemble = model.engine_
         assert ensemble.trees.nodes.ctypes.data % 64 == 0
         assert ensemble.blocks.longs.ctypes.data % 64 == 0
         assert ensemble.blocks.longs.strides[0] % 64 == 0

@@ -14,7 +14,13 @@ NAN = float("nan")
 
 def hold(table, column, values):
     table.reserve(table.new_values({column: values}))
-    return table.acquire(column, values)
+    arriving = table.plan({column: values})
+    table.take_in(arriving)
+    return arriving.cells[column]
+
+
+def release(table, cells):
+    table.let_go(table.plan_release(cells))
 
 
 def cells_of(*columns):
@@ -36,10 +42,10 @@ def test_a_code_stands_for_one_value_of_one_column():
     assert len({first[0], first[1], second[0]}) == 3
     assert table.hashes[int(first[0])] == table.hashes[int(second[0])] == hash_text("red")
     assert table.value(int(second[0])) == "red"
-    assert table.code(1, "red") == first[0]
-    assert table.code(3, "blue") is None
+    assert table.codes[1]["red"] == first[0]
+    assert "blue" not in table.codes[3]
     assert table.columns[int(second[0])] == 3
-    assert dict(table.codes(3)) == {"red": int(second[0])}
+    assert table.codes[3] == {"red": int(second[0])}
     assert len(table) == 3
 
 
@@ -53,7 +59,7 @@ def test_a_value_leaves_with_its_last_cell_and_is_overwritten():
     cells = hold(table, 0, ["a", "secret", "a", None])
     code = int(cells[1])
     table.release_row([float(cells[3])])
-    table.release(cells[:1])
+    release(table, cells[:1])
     assert len(table) == 2
     table.release_row([float(cells[1])])
     assert table.hashes[code] == 0
@@ -130,7 +136,7 @@ def test_histories(operations):
             if len(rows) == 1:
                 cells = [[cell] for cell in table.acquire_row(dict(enumerate(columns)))]
             else:
-                cells = [table.acquire(j, columns[j]) for j in range(2)]
+                cells = [hold(table, j, columns[j]) for j in range(2)]
             held += zip(zip(*cells, strict=True), rows, strict=True)
         else:
             gone = [held.pop(random.randrange(len(held)))[0] for _ in range(min(len(rows), len(held)))]
@@ -138,7 +144,7 @@ def test_histories(operations):
                 table.release_row(gone[0])
             else:
                 for j in range(2):
-                    table.release(np.array([cells[j] for cells in gone], np.float32))
+                    release(table, np.array([cells[j] for cells in gone], np.float32))
         matrix = np.array([cells for cells, _ in held], np.float32).reshape(-1, 2)
         for other in (table, table.copy(), CategoryTable.from_state([0, 1], table.state(), matrix)):
             other.check_invariants(matrix)
@@ -152,7 +158,7 @@ def test_a_copy_is_independent():
     table = CategoryTable([0])
     cells = hold(table, 0, ["a", "b"])
     other = table.copy()
-    table.release(cells)
+    release(table, cells)
     other.check_invariants(cells.reshape(-1, 1))
 
 
@@ -185,12 +191,12 @@ def test_cells_that_do_not_fit_the_file_are_refused(cells):
         CategoryTable.from_state([0], table.state(), np.array(cells, np.float32).reshape(-1, 1))
 
 
-@pytest.mark.parametrize("part", ["hashes", "counts", "columns", "_values", "_free", "_codes"])
+@pytest.mark.parametrize("part", ["hashes", "counts", "columns", "_values", "_free", "codes"])
 def test_broken_tables_are_noticed(part):
     table = CategoryTable([0])
     cells = hold(table, 0, ["a", "b"])
     broken = getattr(table, part)
-    if part == "_codes":
+    if part == "codes":
         broken[0]["a"] = 7
     elif part == "_free":
         broken.append(0)

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from oubli.core.samples.expiries import NEVER, ExpiryIndex
+from oubli.core.data.values import NEVER
+from oubli.core.samples.owners import ExpiryIndex
 
 
 def index():

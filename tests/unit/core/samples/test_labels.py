@@ -87,7 +87,7 @@ def test_a_class_leaves_with_its_last_sample_and_is_overwritten():
     table, codes = hold(LabelType.STRING, ["a", "secret", "a"])
     table.release(codes[:1])
     assert len(table) == 2
-    table.release_one(int(codes[1]))
+    table.release(np.array([int(codes[1])]))
     assert len(table) == 1
     assert "secret" not in texts(table)
     assert b"secret" not in array_bytes(table)
@@ -99,7 +99,7 @@ def test_a_class_leaves_with_its_last_sample_and_is_overwritten():
 
 def test_freed_codes_are_used_again():
     table, codes = hold(LabelType.STRING, ["a", "b"])
-    table.release_one(int(codes[0]))
+    table.release(np.array([int(codes[0])]))
     table.reserve(["c"])
     assert table.acquire_one("c") == codes[0]
     assert table.capacity == 2
@@ -132,7 +132,7 @@ def test_histories(operations):
         else:
             gone = [held.pop(random.randrange(len(held))) for _ in range(min(len(labels), len(held)))]
             if len(gone) == 1:
-                table.release_one(gone[0][0])
+                table.release(np.array([gone[0][0]]))
             else:
                 table.release(np.array([code for code, _ in gone], np.int64))
         codes = np.array([code for code, _ in held], np.int64)

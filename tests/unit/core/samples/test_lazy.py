@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+import oubli.core.samples.owners
 import oubli.core.samples.slots
-import oubli.core.samples.subjects
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.samples.lazy import MadeOf
 from oubli.core.samples.store import SampleStore
@@ -58,7 +58,7 @@ def in_step(monkeypatch: pytest.MonkeyPatch) -> None:
             yield slice(middle, part.stop)
 
     monkeypatch.setattr(oubli.core.samples.slots, "cut", slowly)
-    monkeypatch.setattr(oubli.core.samples.subjects, "cut", slowly)
+    monkeypatch.setattr(oubli.core.samples.owners, "cut", slowly)
 
 
 def look_ups(store: SampleStore) -> dict[str, Callable[[SampleStore], Any]]:

@@ -1,6 +1,6 @@
 import pytest
 
-from oubli.core.samples.subjects import SubjectIndex
+from oubli.core.samples.owners import SubjectIndex
 from tests.reach import texts
 
 

@@ -10,13 +10,15 @@ import pytest
 from oubli.core.boosting.online.engine import OnlineTrees
 from oubli.core.samples.arrays import Problem
 from tests.exact.core.boosting.online.direct import digest, grown, make_engine, make_problem, with_classes
+from tests.exact.core.boosting.reading import taken_over
 
 N = 100
 
 
 def _restored(engine: OnlineTrees, problem: Problem, arrays: dict[str, Any], slots: Any) -> OnlineTrees:
     arguments = engine.n_features, engine.cell_dtype, engine.categorical, engine.is_classification
-    return OnlineTrees.from_arrays(engine.settings, *arguments, arrays, problem, slots)
+    restored: OnlineTrees = taken_over(OnlineTrees(engine.settings, *arguments), arrays, problem, slots)
+    return restored
 
 
 def _updated(n_classes: int) -> tuple[OnlineTrees, Problem, Any]:

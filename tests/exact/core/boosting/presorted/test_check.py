@@ -9,6 +9,7 @@ import pytest
 
 from oubli.core.boosting.presorted.engine import PresortedTrees
 from tests.exact.core.boosting.presorted.problems import Pool, are_same, random_pool, settings_of
+from tests.exact.core.boosting.reading import taken_over
 
 SLOTS = np.arange(50)
 
@@ -19,10 +20,11 @@ def pool_of(n_codes: int = 0) -> Pool:
 
 def restored(pool: Pool, arrays: Any, **parameters: Any) -> PresortedTrees:
     data = pool.data
-    return PresortedTrees.from_arrays(
-        settings_of(**parameters), data.cells.shape[1], data.cells.dtype, data.categorical, pool.n_codes > 0, arrays,
-        pool.problem(SLOTS), SLOTS,
-    )  # fmt: skip
+    columns = data.cells.shape[1], data.cells.dtype, data.categorical, pool.n_codes > 0
+    engine: PresortedTrees = taken_over(
+        PresortedTrees(settings_of(**parameters), *columns), arrays, pool.problem(SLOTS), SLOTS
+    )
+    return engine
 
 
 @pytest.mark.parametrize("n_codes", [0, 2, 3])
@@ -42,9 +44,8 @@ def test_an_empty_model_is_restored() -> None:
     pool = pool_of()
     data, none = pool.data, np.zeros(0, np.int64)
     arrays = pool.grown(settings_of(), none).arrays()
-    engine = PresortedTrees.from_arrays(
-        settings_of(), data.cells.shape[1], data.cells.dtype, data.categorical, False, arrays, pool.problem(none), none
-    )
+    columns = data.cells.shape[1], data.cells.dtype, data.categorical, False
+    engine = taken_over(PresortedTrees(settings_of(), *columns), arrays, pool.problem(none), none)
     assert engine.n_trees == 0
 
 

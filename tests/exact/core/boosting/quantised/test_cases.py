@@ -6,6 +6,7 @@ import pytest
 from oubli.core.boosting.quantised.engine import LastUpdate, QuantisedTrees
 from oubli.core.boosting.quantised.steadiness import size_step
 from tests.exact.core.boosting.quantised.worlds import World, assert_same_trees, mixed_cells, mixed_labels
+from tests.exact.core.boosting.reading import taken_over
 
 
 def coarse_world(n: int = 300, seed: int = 0, **settings: object) -> World:
@@ -299,16 +300,16 @@ def test_arrays_are_taken_back_and_others_refused() -> None:
     problem, slots = world.problem(world.held), np.arange(120)
     arguments = (world.settings, 3, np.dtype(np.float32), world.categorical, True)
     arrays = engine.arrays()
-    assert_same_trees(QuantisedTrees.from_arrays(*arguments, arrays, problem, slots), engine)
+    assert_same_trees(taken_over(QuantisedTrees(*arguments), arrays, problem, slots), engine)
     for name, array in arrays.items():
         changed = array.copy()
         changed.reshape(-1)[0] += 1
         with pytest.raises(ValueError, match=name):
-            QuantisedTrees.from_arrays(*arguments, {**arrays, name: changed}, problem, slots)
+            taken_over(QuantisedTrees(*arguments), {**arrays, name: changed}, problem, slots)
         with pytest.raises(ValueError, match=name):
-            QuantisedTrees.from_arrays(*arguments, {**arrays, name: array[:-1]}, problem, slots)
+            taken_over(QuantisedTrees(*arguments), {**arrays, name: array[:-1]}, problem, slots)
     with pytest.raises(ValueError, match="missing"):
-        QuantisedTrees.from_arrays(*arguments, {"roots": arrays["roots"]}, problem, slots)
+        taken_over(QuantisedTrees(*arguments), {"roots": arrays["roots"]}, problem, slots)
 
 
 def test_what_is_broken_is_named() -> None:

@@ -49,7 +49,9 @@ def service_of(kept: WholeLedger) -> SimpleNamespace:
     file: Any = File(kept.store)
     late: Any = Late(kept)
     receipts = Receipts(kept.auditor, file, late)
-    return SimpleNamespace(receipts=receipts, is_durable=True, limits=SimpleNamespace(page_size_max=50))
+    return SimpleNamespace(
+        ledger=kept.auditor, receipts=receipts, is_durable=True, limits=SimpleNamespace(page_size_max=50)
+    )
 
 
 @pytest.fixture

@@ -1,0 +1,189 @@
+"""TLS on a real server, and health checks from its first moment to its last."""
+
+from __future__ import annotations
+
+import datetime
+import http.client
+import json
+import signal
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from tests.serving import Running, free_port, run_cli, serving
+
+HEADERS = {"Content-Type": "application/json"}
+PREDICT = json.dumps({"instances": [[3, "a"]]})
+
+
+def make_certificate(folder: Path, name: str) -> bytes:
+    """Write a certificate and its key, and return the certificate."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    (folder / "cert.pem").write_bytes(pem)
+    return pem
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tls")
+    rows = [f"{i % 7},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(60)]
+    (folder / "data.csv").write_text("\n".join(["age,job,income", *rows]) + "\n")
+    return folder
+
+
+def connect(port: int, certificate: bytes) -> http.client.HTTPSConnection:
+    context = ssl.create_default_context(cadata=certificate.decode())
+    return http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=context)
+
+
+def ask(port: int, certificate: bytes, method: str, path: str, body: str | None = None, **more: str) -> tuple[int, Any]:
+    with closing(connect(port, certificate)) as connection:
+        connection.request(method, path, body, {**HEADERS, **more})
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+
+
+class Tls(Running):
+    """A server that is asked by TLS."""
+
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        certificate = (self.folder / "cert.pem").read_bytes()
+        return ask(self.port, certificate, method, path, None if body is None else json.dumps(body))
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[Running]:
+    make_certificate(folder, "first")
+    flags = ("--data", "data.csv", "--target", "income", "--n-estimators", "3", "--ephemeral", "--head-timeout", "2")
+    tls = ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")
+    with serving(*flags, *tls, cwd=folder, running=Tls) as running:
+        yield running
+
+
+def test_tls_with_a_certificate_that_is_renewed(server: Running, folder: Path) -> None:
+    first = (folder / "cert.pem").read_bytes()
+    assert f"https://127.0.0.1:{server.port}" in server.output
+    with closing(connect(server.port, first)) as kept:
+        for _ in range(3):  # the second request has the head of the first: the fast path
+            kept.request("POST", "/predict", PREDICT, HEADERS)
+            answer = kept.getresponse()
+            assert (answer.status, len(json.loads(answer.read())["predictions"])) == (200, 1)
+        sample = json.dumps({"samples": [{"id": "t", "features": [1, "a"], "label": "yes"}]})
+        own = {"Origin": f"https://127.0.0.1:{server.port}"}
+        assert ask(server.port, first, "POST", "/samples", sample, **own)[0] == 201
+        foreign = {"Origin": f"http://127.0.0.1:{server.port}"}
+        assert ask(server.port, first, "DELETE", "/samples/t", **foreign)[0] == 403
+
+        (folder / "key.pem").write_text("no key")
+        server.process.send_signal(signal.SIGHUP)
+        wait_for(server, "nothing was reloaded: tls_cert_file")
+        assert ask(server.port, first, "GET", "/model")[0] == 200
+
+        second = make_certificate(folder, "second")
+        server.process.send_signal(signal.SIGHUP)
+        wait_for(server, "reloaded certificates, keys and log level")
+        assert ask(server.port, second, "GET", "/model")[0] == 200
+        with pytest.raises(ssl.SSLCertVerificationError):
+            ask(server.port, first, "GET", "/model")
+        kept.request("GET", "/healthz")
+        assert kept.getresponse().status == 200, "connections go on"
+    assert server.stop() == 0
+
+
+def test_a_handshake_that_does_not_come_is_ended(server: Running, folder: Path) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as silent:
+        started = time.monotonic()
+        assert silent.recv(1) == b""
+        assert 1 < time.monotonic() - started < 20
+
+
+def wait_for(server: Running, text: str) -> None:
+    deadline = time.monotonic() + 30
+    while text not in server.output:
+        assert time.monotonic() < deadline, server.output
+        time.sleep(0.02)
+
+
+def test_health_is_answered_while_it_trains_and_while_it_stops(tmp_path: Path) -> None:
+    """Training takes seconds here, as the many trees of many rows do; so does the last snapshot."""
+    rows = [f"{i % 977},{i * 7 % 1013},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(60_000)]
+    (tmp_path / "data.csv").write_text("\n".join(["age,size,job,income", *rows]) + "\n")
+    port, found = free_port(), []
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            try:
+                with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+                    connection.request("GET", "/healthz")
+                    health = connection.getresponse().status
+                with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+                    connection.request("GET", "/readyz")
+                    answer = connection.getresponse()
+                    content = json.loads(answer.read())
+                found.append((health, answer.status, content.get("detail", "")))
+            except (OSError, http.client.HTTPException):
+                pass
+            time.sleep(0.01)
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        flags = ("--data", "data.csv", "--target", "income", "--n-estimators", "40")
+        with serving(*flags, cwd=tmp_path, port=port) as server:
+            assert (
+                server.ask("POST", "/samples", {"samples": [{"id": "x", "features": [1, 2, "a"], "label": "no"}]})[0]
+                == 201
+            )
+            assert server.stop() == 0
+    finally:
+        done.set()
+        watching.join()
+    assert {health for health, _, _ in found} == {200}
+    assert (200, 503, "The server is starting.") in found
+    assert (200, 200, "") in found
+    assert any(status == 503 and "stopping" in detail for _, status, detail in found)
+    first_ready = found.index((200, 200, ""))
+    assert all(status == 503 for _, status, _ in found[:first_ready])
+
+
+def test_a_certificate_that_cannot_be_used_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "cert.pem").write_text("no certificate")
+    (tmp_path / "key.pem").write_text("no key")
+    (tmp_path / "data.csv").write_text("a,b\n1,2\n")
+    flags = ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")
+    ended = run_cli("serve", "--data", "data.csv", "--target", "b", *flags, cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "tls_cert_file" in ended.stderr
+    ended = run_cli("serve", "--data", "data.csv", "--target", "b", *flags[:2], cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "belong together" in ended.stderr

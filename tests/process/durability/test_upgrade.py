@@ -1,0 +1,111 @@
+"""Data directories that earlier versions wrote open in this one, with all that they hold (tests/golden/README.md)."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serving import ROOT, Running, run_cli, serving
+
+DIRECTORIES = sorted((ROOT / "tests" / "golden" / "directories").glob("*.tar.xz"))
+# One of each form of files; the others, which differ in the kind of model, are long.
+SHORT = ("v0.1.0-forest-classification", "journal-forest-classification")
+# Splits are chosen otherwise since: samples and parameters are kept, and the trees are others.
+GROWN_ANEW = ("v0.1.0-", "boosting-")
+SECONDS = 120
+
+
+def golden() -> list[Any]:
+    names = [path.name.removesuffix(".tar.xz") for path in DIRECTORIES]
+    return [pytest.param(name, marks=() if name in SHORT else pytest.mark.long) for name in names]
+
+
+def unpack(name: str, folder: Path) -> dict[str, Any]:
+    """Have the directory as `data`, and return what the server that wrote it answered."""
+    with tarfile.open(ROOT / "tests" / "golden" / "directories" / f"{name}.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    notes: dict[str, Any] = json.loads((folder / "notes.json").read_text())
+    return notes
+
+
+def verify(server: Running) -> dict[str, Any]:
+    job = server.ask("POST", "/model/verify")[1]
+    deadline = time.monotonic() + SECONDS
+    while job["status"] in ("queued", "running") and time.monotonic() < deadline:
+        time.sleep(0.05)
+        job = server.get(f"/jobs/{job['id']}")[1]
+    assert job["status"] == "succeeded", job
+    result: dict[str, Any] = job["result"]
+    return result
+
+
+def all_of(server: Running, route: str, field: str) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = server.get(f"{route}?limit=1000")[1][field]
+    return entries
+
+
+def wait_until_erased(server: Running, receipt: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while (found := server.get(f"/erasures/{receipt}")[1])["status"] != "erased":
+        assert time.monotonic() < deadline, found
+        time.sleep(0.1)
+
+
+def check_everything_is_there(server: Running, notes: dict[str, Any]) -> None:
+    model = server.get("/model")[1]
+    assert (model["kind"], model["task"]) == (notes["kind"], notes["task"])
+    assert model["model_version"] >= notes["model_version"]
+    assert notes["parameters"].items() <= model["parameters"].items()
+    held = {one["id"]: one for one in all_of(server, "/samples", "samples")}
+    assert held.keys() == {one["id"] for one in notes["samples"]}
+    for one in notes["samples"]:
+        assert one.items() <= held[one["id"]].items()
+    for name in notes["erased"]:
+        assert server.get(f"/samples/{name}")[0] == 404
+    assert all_of(server, "/ledger", "entries")[: len(notes["ledger"])] == notes["ledger"]
+    keys = server.get("/keys")[1]["keys"]
+    assert [key for key in notes["keys"] if key not in keys] == []
+    for receipt in notes["erasures"]:
+        now = server.get(f"/erasures/{receipt['id']}")[1]
+        fixed = ("id", "ref", "kind", "guarantee", "requested", "unlearned", "received_at", "unlearned_at", "key_id")
+        assert {name: now[name] for name in fixed} == {name: receipt[name] for name in fixed}
+        wait_until_erased(server, receipt["id"])
+
+
+@pytest.mark.parametrize("name", golden())
+def test_an_earlier_data_directory_opens_is_served_and_changed(name: str, tmp_path: Path) -> None:
+    notes = unpack(name, tmp_path)
+    with serving("--data-dir", "data", cwd=tmp_path) as server:
+        # At once: a model that is not exact is fitted anew before an erasure says `erased`.
+        answered = server.ask("POST", "/predict", {"instances": notes["asked"]})[1]
+        if not name.startswith(GROWN_ANEW):
+            for field in ("predictions", "classes", "probabilities"):
+                assert answered.get(field) == notes["answered"].get(field)
+        check_everything_is_there(server, notes)
+        assert verify(server)["ok"]
+        status, receipt = server.ask("DELETE", "/samples/sample-20")
+        assert (status, receipt["unlearned"]) == (200, 1)
+        wait_until_erased(server, receipt["id"])
+        before = all_of(server, "/ledger", "entries")
+        (tmp_path / "ledger.jsonl").write_text("\n".join(map(json.dumps, before)))
+        assert server.stop() == 0
+    done = run_cli("ledger", "verify", "ledger.jsonl", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with serving("--data-dir", "data", cwd=tmp_path) as server:
+        assert server.get("/samples/sample-20")[0] == 404
+        assert server.get("/model")[1]["n_samples"] == len(notes["samples"]) - 1
+        assert server.get(f"/erasures/{receipt['id']}")[1]["status"] == "erased"
+        assert all_of(server, "/ledger", "entries")[: len(before)] == before
+        assert verify(server)["ok"]
+
+
+def test_there_is_a_directory_of_every_kind() -> None:
+    from oubli.core.registry import KINDS
+
+    for kind, task in KINDS:
+        assert any(f"-{kind}-{task}." in path.name for path in DIRECTORIES), (kind, task)

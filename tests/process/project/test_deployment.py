@@ -1,0 +1,189 @@
+"""The examples for Kubernetes and systemd: schemas and systemd accept them, and the server runs with what they say."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from oubli.app.settings import ENV_PREFIX, Settings
+from tests.serving import ROOT, run_cli, serving
+
+KUBERNETES = ROOT / "examples" / "kubernetes"
+SYSTEMD = ROOT / "examples" / "systemd"
+USER = 10001  # of the image
+PROBE = {"Host": "10.244.0.7:8000"}  # a probe names the address of the pod, and sends no key
+
+
+def objects() -> list[dict[str, Any]]:
+    return [
+        one
+        for path in sorted(KUBERNETES.glob("*.yaml"))
+        for one in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    ]
+
+
+def the(kind: str) -> dict[str, Any]:
+    (found,) = [one for one in objects() if one["kind"] == kind]
+    return found
+
+
+@pytest.fixture(scope="module")
+def pod() -> dict[str, Any]:
+    spec: dict[str, Any] = the("StatefulSet")["spec"]["template"]["spec"]
+    return spec
+
+
+@pytest.fixture(scope="module")
+def container(pod: dict[str, Any]) -> dict[str, Any]:
+    (only,) = pod["containers"]
+    return dict(only)
+
+
+# -- Kubernetes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["1.30", "latest"])
+def test_the_schemas_of_kubernetes_accept_every_object(version: str) -> None:
+    kubernetes_validate = pytest.importorskip("kubernetes_validate")
+    wanted = kubernetes_validate.latest_version() if version == "latest" else version
+    for one in objects():
+        kubernetes_validate.validate(one, wanted, strict=True)
+
+
+def test_the_schemas_refuse_a_misspelt_field() -> None:
+    kubernetes_validate = pytest.importorskip("kubernetes_validate")
+    wrong = the("StatefulSet")
+    wrong["spec"]["template"]["spec"]["containers"][0]["livenessProb"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, kubernetes_validate.latest_version(), strict=True)
+
+
+def test_the_objects_find_each_other(pod: dict[str, Any], container: dict[str, Any]) -> None:
+    labels = the("StatefulSet")["spec"]["template"]["metadata"]["labels"].items()
+    assert the("Service")["spec"]["selector"].items() <= labels
+    assert the("StatefulSet")["spec"]["selector"]["matchLabels"].items() <= labels
+    assert the("PodDisruptionBudget")["spec"]["selector"]["matchLabels"].items() <= labels
+    assert the("NetworkPolicy")["spec"]["podSelector"]["matchLabels"].items() <= labels
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports == {"http": Settings.model_fields["port"].default}
+    assert the("Service")["spec"]["ports"][0]["targetPort"] in ports
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    claims = {claim["metadata"]["name"] for claim in the("StatefulSet")["spec"]["volumeClaimTemplates"]}
+    assert {mount["name"] for mount in container["volumeMounts"]} == claims | volumes.keys()
+    assert volumes["key"]["secret"]["secretName"] == the("Secret")["metadata"]["name"]
+    assert volumes["schema"]["configMap"]["name"] == the("ConfigMap")["metadata"]["name"]
+
+
+def test_one_model_is_served_by_one_pod(pod: dict[str, Any]) -> None:
+    assert the("StatefulSet")["spec"]["replicas"] == 1
+    assert the("PodDisruptionBudget")["spec"]["maxUnavailable"] == 0
+    assert pod["enableServiceLinks"] is False, "a Service named oubli would set OUBLI_PORT"
+
+
+def test_the_pod_may_do_little(pod: dict[str, Any], container: dict[str, Any]) -> None:
+    assert f"USER {USER}:{USER}" in (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    whole, own = pod["securityContext"], container["securityContext"]
+    assert (whole["runAsNonRoot"], whole["runAsUser"], whole["fsGroup"]) == (True, USER, USER)
+    assert whole["fsGroupChangePolicy"] == "OnRootMismatch", "the server refuses keys that the group may read"
+    assert whole["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert own == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert pod["automountServiceAccountToken"] is False
+    assert the("NetworkPolicy")["spec"]["egress"] == []
+
+
+def test_the_model_and_the_kernels_have_volumes(container: dict[str, Any]) -> None:
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert f"WORKDIR {mounts['data']}" in text
+    assert f"NUMBA_CACHE_DIR={mounts['scratch']}/" in text
+
+
+def test_the_pod_starts_and_its_probes_are_answered(container: dict[str, Any], tmp_path: Path) -> None:
+    schema, key = tmp_path / "schema.json", tmp_path / "key"
+    schema.write_text(the("ConfigMap")["data"]["schema.json"])
+    key.write_text("k" * 64)
+    places = {"/etc/oubli/schema.json": str(schema), "/run/secrets/oubli/key": str(key)}
+    command, *arguments = [places.get(argument, argument) for argument in container["args"]]
+    assert command == "serve"
+    with serving(*arguments, cwd=tmp_path) as server:
+        for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+            path = container[name]["httpGet"]["path"]
+            request = urllib.request.Request(server.url + path, headers=PROBE)  # noqa: S310
+            with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+                assert answer.status == 200
+        assert server.get("/model")[0] == 401
+        assert server.stop() == 0
+
+
+def test_the_empty_key_of_the_example_is_refused(tmp_path: Path) -> None:
+    schema, key = tmp_path / "schema.json", tmp_path / "key"
+    schema.write_text(the("ConfigMap")["data"]["schema.json"])
+    key.write_text(the("Secret")["stringData"]["key"])
+    done = run_cli("serve", "--schema", str(schema), "--api-key-file", str(key), "--port", "0", cwd=tmp_path)
+    assert done.returncode != 0
+    assert "api_key_file" in done.stderr
+
+
+# -- systemd ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Path:
+    """The unit, with a program that is there."""
+    path = tmp_path / "oubli.service"
+    text = (SYSTEMD / "oubli.service").read_text(encoding="utf-8")
+    program = shutil.which("true")
+    assert "\nExecStart=/opt/oubli/venv/bin/oubli serve " in text
+    path.write_text(text.replace("ExecStart=/opt/oubli/venv/bin/oubli", f"ExecStart={program}"))
+    return path
+
+
+def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    return subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, check=False)
+
+
+def test_systemd_accepts_the_unit(unit: Path) -> None:
+    done = analyze("verify", unit)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_systemd_finds_a_misspelt_line(unit: Path) -> None:
+    unit.write_text(unit.read_text().replace("NoNewPrivileges=", "NoNewPrivilege="))
+    assert "NoNewPrivilege" in analyze("verify", unit).stderr
+
+
+def test_systemd_finds_little_exposed(unit: Path) -> None:
+    done = analyze("security", "--offline=true", "--threshold=15", unit)  # 1.5 of 10
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
+def test_the_unit_keeps_samples_where_they_belong() -> None:
+    lines = (SYSTEMD / "oubli.service").read_text(encoding="utf-8").splitlines()
+    for line in ("LimitCORE=0", "NoNewPrivileges=yes", "ProtectSystem=strict", "StateDirectory=oubli", "Type=exec"):
+        assert line in lines
+    assert "ExecReload=/bin/kill -HUP $MAINPID" in lines
+    assert "WorkingDirectory=%S/oubli" in lines  # where ./oubli-data is made
+    assert not any(line.startswith(f"Environment={ENV_PREFIX}") for line in lines), "settings are in the file"
+
+
+def test_the_settings_of_the_unit_are_settings(tmp_path: Path) -> None:
+    people = tmp_path / "people.csv"
+    people.write_text("age,income\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(20)))
+    text = (SYSTEMD / "oubli.toml").read_text(encoding="utf-8")
+    (tmp_path / "served.toml").write_text(text.replace("/etc/oubli/people.csv", str(people)))
+    with serving("--config", "served.toml", "--n-estimators", "3", cwd=tmp_path) as server:
+        assert server.get("/readyz")[0] == 200
+        assert server.stop() == 0
+    assert (tmp_path / "oubli-data").is_dir()

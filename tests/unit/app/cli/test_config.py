@@ -1,0 +1,48 @@
+"""`oubli config`: what it prints can be a settings file, and names where each setting comes from."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from oubli.app.cli.config import settings_lines
+from oubli.app.settings import GROUPS, TABLES, load_settings
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_each_setting_names_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "oubli.toml").write_text("max_rows = 7\nport = 1\n")
+    monkeypatch.setenv("OUBLI_PORT", "2")
+    monkeypatch.setenv("OUBLI_CORS_ORIGINS", "https://a.example,https://b.example")
+    lines = list(settings_lines(load_settings(host="127.0.0.2", n_estimators=9)))
+    found = {line.split(" = ")[0]: " ".join(line.split()) for line in lines if " = " in line}
+    assert found["max_rows"] == "max_rows = 7 # file oubli.toml"
+    assert found["port"] == "port = 2 # variable OUBLI_PORT"
+    assert found["host"] == 'host = "127.0.0.2" # flag --host'
+    assert found["n_estimators"] == "n_estimators = 9 # flag --n-estimators"
+    assert found["max_queue"].endswith("# default")
+    assert found["cors_origins"].startswith('cors_origins = ["https://a.example", "https://b.example"]')
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_what_is_printed_can_be_read_again(kind: str, tmp_path: Path) -> None:
+    settings = load_settings(model=kind, ephemeral=True, drop=("a b", "c,d"))
+    text = "\n".join(settings_lines(settings))
+    values = tomllib.loads(text)
+    values.pop("data_dir")
+    (tmp_path / "oubli.toml").write_text(
+        "\n".join(line for line in text.splitlines() if not line.startswith("data_dir"))
+    )
+    again = load_settings()
+    assert {name: getattr(again, name) for name in ("model", "drop", "ephemeral", "max_rows")} == {
+        name: getattr(settings, name) for name in ("model", "drop", "ephemeral", "max_rows")
+    }
+    named = {name for names in GROUPS.values() for name in names}
+    assert set(values) <= named
+    assert {one.name for one in TABLES[kind] if one.default is not None} <= set(values)

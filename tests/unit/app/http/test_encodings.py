@@ -1,0 +1,123 @@
+"""Bodies that come compressed: any pieces, several members, damage, and bombs."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oubli.app.http.encodings import decoded
+from oubli.app.http.problems import ProblemError
+from tests.unit.app.support import JSON, samples, served
+
+ZSTD = zstandard.ZstdCompressor().compress
+ENCODE: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": ZSTD}
+LIMIT = 300_000
+
+
+def received(pieces: Iterable[bytes], encoding: str, limit: int = LIMIT) -> bytes:
+    """What an application receives of a body in pieces."""
+    messages = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+    messages.append({"type": "http.request", "body": b"", "more_body": False})
+
+    async def receive() -> Any:
+        return messages.pop(0)
+
+    async def read() -> bytes:
+        body, decode = b"", decoded(receive, encoding.encode(), limit)
+        while True:
+            message = await decode()
+            body += message["body"]
+            if not message["more_body"]:
+                return body
+
+    return asyncio.run(read())
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    ends = sorted(place % (len(data) + 1) for place in places)
+    return [data[start:end] for start, end in zip([0, *ends], [*ends, len(data)], strict=True)]
+
+
+@given(st.lists(st.binary(max_size=200), max_size=4), st.lists(st.integers(0, 10_000), max_size=6), st.booleans())
+def test_a_body_in_any_pieces_is_decoded(members: list[bytes], places: list[int], repeat: bool) -> None:
+    members = [member * (30 if repeat and len(member) < 1000 else 1) for member in members]
+    for name, encode in ENCODE.items():
+        data = b"".join(map(encode, members))
+        assert received(cut(data, places), name) == b"".join(members)
+
+
+@pytest.mark.parametrize("name", ENCODE)
+@pytest.mark.parametrize("n", [0, 65_535, 65_536, 65_537, 131_072, 200_000])
+@pytest.mark.parametrize("places", [[], [3], [40, 50]])
+def test_long_runs_are_decoded_in_several_pieces(name: str, n: int, places: list[int]) -> None:
+    assert len(received(cut(ENCODE[name](bytes(n)), places), name)) == n
+
+
+@pytest.mark.parametrize("name", ENCODE)
+def test_a_bomb_ends_at_the_limit(name: str) -> None:
+    data = ENCODE[name](bytes(50_000_000))
+    with pytest.raises(ProblemError) as caught:
+        received([data], name)
+    assert caught.value.kind.status == 413
+
+
+@pytest.mark.parametrize("name", ENCODE)
+def test_a_body_as_large_as_the_limit_passes(name: str) -> None:
+    assert len(received([ENCODE[name](bytes(LIMIT))], name)) == LIMIT
+    with pytest.raises(ProblemError):
+        received([ENCODE[name](bytes(LIMIT + 1))], name)
+
+
+@pytest.mark.parametrize("name", ENCODE)
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data[:20], lambda data: b"x" + data])
+def test_a_body_that_is_cut_short_or_damaged_is_refused(name: str, damage: Callable[[bytes], bytes]) -> None:
+    with pytest.raises(ProblemError) as caught:
+        received([damage(ENCODE[name](bytes(range(256)) * 5))], name)
+    assert caught.value.kind.slug == "broken-encoding"
+
+
+def test_a_window_larger_than_http_allows_is_refused() -> None:
+    parameters = zstandard.ZstdCompressionParameters(window_log=27, write_content_size=False, enable_ldm=True)
+    compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    data = compressor.compress(bytes(1000)) + compressor.flush()
+    with pytest.raises(ProblemError, match="broken-encoding"):
+        received([data], "zstd")
+
+
+@pytest.mark.parametrize("name", ["identity", "", " Identity "])
+def test_a_body_as_it_is_passes(name: str) -> None:
+    assert received([b"abc"], name) == b"abc"
+
+
+@pytest.mark.parametrize("name", ["br", "deflate", "gzip, gzip", "\xe9"])
+def test_other_encodings_are_refused(name: str) -> None:
+    with pytest.raises(ProblemError) as caught:
+        received([b"abc"], name)
+    assert caught.value.kind.status == 415
+
+
+def test_requests_and_answers_are_encoded_over_http() -> None:
+    with served(max_body_bytes=100_000) as client:
+        body = json.dumps(samples(200, "z")).encode()
+        for name, encode in ENCODE.items():
+            headers = {**JSON, "Content-Encoding": name, "Accept-Encoding": name}
+            added = client.post("/samples", content=encode(body), headers=headers)
+            assert added.status_code in (200, 201)
+            listed = client.get("/samples?limit=50", headers={"Accept-Encoding": name})
+            assert listed.headers["content-encoding"] == name
+            assert len(listed.json()["samples"]) == 50
+            assert client.get("/healthz", headers=headers).headers.get("content-encoding") is None
+            large = client.post("/predict", content=encode(bytes(100_001)), headers=headers)
+            assert large.json()["type"].endswith("body-too-large")
+        refused = client.post("/samples", content=body, headers={**JSON, "Content-Encoding": "br"})
+        assert refused.status_code == 415
+        assert refused.json()["type"].endswith("unsupported-encoding")
+        assert "gzip" in refused.json()["detail"]

@@ -1,0 +1,91 @@
+"""What SIGHUP reads again, and what it refuses."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from oubli.app.access.keys import AccessKeys
+from oubli.app.http.auth import AccessRules
+from oubli.app.http.problems import ProblemError
+from oubli.app.http.reloading import Reloader
+from oubli.app.settings import Settings, load_settings
+
+OLD, NEW = "0123456789abcdef-old", "0123456789abcdef-new"
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "key").write_text(OLD)
+    (tmp_path / "oubli.toml").write_text("max_rows = 7\n")
+    return load_settings(api_key_file=tmp_path / "key")
+
+
+def rules_for(settings: Settings) -> AccessRules:
+    return AccessRules(
+        allowed_hosts=("127.0.0.1",),
+        api_key=settings.read_api_key(),
+        max_body_bytes=1000,
+        max_snapshot_bytes=1000,
+        access_keys=AccessKeys(None),
+    )
+
+
+def passes(rules: AccessRules, key: str) -> bool:
+    try:
+        rules.check("GET", "/model", {b"host": b"127.0.0.1", b"x-api-key": key.encode()})
+    except ProblemError:
+        return False
+    return True
+
+
+def test_a_new_key_replaces_the_old_one(settings: Settings, tmp_path: Path) -> None:
+    rules = rules_for(settings)
+    epoch = rules.access_keys.epoch
+    (tmp_path / "key").write_text(NEW)
+    Reloader(settings, rules, None)()
+    assert (passes(rules, OLD), passes(rules, NEW)) == (False, True)
+    assert rules.access_keys.epoch > epoch, "the fast path decides anew"
+
+
+@pytest.mark.parametrize("text", ["short", "", None])
+def test_a_key_that_cannot_be_used_leaves_the_old_one(
+    settings: Settings, tmp_path: Path, text: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = rules_for(settings)
+    if text is None:
+        (tmp_path / "key").unlink()
+    else:
+        (tmp_path / "key").write_text(text)
+    Reloader(settings, rules, None)()
+    assert passes(rules, OLD)
+    assert "nothing was reloaded" in caplog.text
+
+
+def test_a_server_with_a_key_is_not_opened_by_its_settings_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "key").write_text(OLD)
+    (tmp_path / "oubli.toml").write_text('api_key_file = "key"\n')
+    settings = load_settings()
+    rules = rules_for(settings)
+    (tmp_path / "oubli.toml").write_text("")
+    Reloader(settings, rules, None)()
+    assert not passes(rules, "")
+    assert passes(rules, OLD)
+
+
+def test_other_settings_wait_for_a_restart(
+    settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "oubli.toml").write_text("max_rows = 8\nport = 9\n")
+    with caplog.at_level(logging.INFO, logger="oubli.server"):
+        Reloader(settings, rules_for(settings), None)()
+    assert "wait for a restart: max_rows" in caplog.text
+    (tmp_path / "oubli.toml").write_text('max_rows = "no"\n')
+    Reloader(settings, rules_for(settings), None)()
+    assert "nothing was reloaded: max_rows" in caplog.text
