@@ -29,7 +29,7 @@ def test_a_wrong_method_is_told_the_right_ones(client, method, path, allowed):
     assert response.headers["content-type"] == "application/problem+json"
 
 
-@pytest.mark.parametrize("path", ["/", "/nowhere", "/samples/", "/predict/", "/v2", "/jobs", "/model/nothing"])
+@pytest.mark.parametrize("path", ["/", "/nowhere", "/samples/", "/predict/", "/v2", "/model/nothing"])
 def test_what_is_not_there_is_not_found(client, path):
     response = client.get(path)
     assert response.status_code == 404
