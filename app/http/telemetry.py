@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from oubli.app.http.correlation import Correlation
 
 _SERVER_ERROR = 500
+_PATIENCE = 3.0  # seconds that a stop may wait for the collector
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
@@ -66,8 +68,10 @@ class Tracing:
         span.end(now)
 
     def close(self) -> None:
-        """Send what was not sent yet; takes seconds when the collector does not answer."""
-        self._provider.shutdown()
+        """Send what was not sent yet; what a collector does not take soon is lost."""
+        sending = Thread(target=self._provider.shutdown, daemon=True)
+        sending.start()
+        sending.join(_PATIENCE)
 
 
 def trace_to(endpoint: str) -> Tracing:
