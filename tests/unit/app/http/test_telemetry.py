@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from oubli.app.http import telemetry
 from oubli.app.http.correlation import ALONE, Correlation
 from oubli.app.http.telemetry import Tracing
 from tests.unit.app.http.connections import hosting, request
@@ -140,3 +142,13 @@ def test_spans_hold_nothing_that_was_sent() -> None:
         assert "SECRET" not in found
 
     asyncio.run(work())
+
+
+def test_a_collector_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telemetry, "_PATIENCE", 0.01)
+    answered = threading.Event()
+    provider = TracerProvider(shutdown_on_exit=False)
+    monkeypatch.setattr(provider, "shutdown", answered.wait)
+    Tracing(provider).close()
+    assert not answered.is_set()
+    answered.set()
