@@ -65,7 +65,8 @@ class Server:
         try:
             return urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)  # noqa: S310
         except urllib.error.HTTPError as error:
-            raise StartError(f"{self._url}{path} answered {error.code}: {_detail(error)}") from None
+            with error:
+                raise StartError(f"{self._url}{path} answered {error.code}: {_detail(error)}") from None
         except (urllib.error.URLError, OSError) as error:
             reason = getattr(error, "reason", error)
             raise StartError(f"no server answers at {self._url} ({reason}): start it, or name it with --url") from None

@@ -29,13 +29,6 @@ def test_a_wrong_method_is_told_the_right_ones(client, method, path, allowed):
     assert response.headers["content-type"] == "application/problem+json"
 
 
-@pytest.mark.parametrize("path", ["/", "/nowhere", "/samples/", "/predict/", "/v2", "/model/nothing"])
-def test_what_is_not_there_is_not_found(client, path):
-    response = client.get(path)
-    assert response.status_code == 404
-    assert response.json()["type"].endswith("no-such-route")
-
-
 def test_a_path_with_a_slash_too_many_is_not_redirected(client):
     assert client.delete("/samples/", follow_redirects=False).status_code == 404
     assert client.get("/model").json()["n_samples"] == 60

@@ -3,22 +3,23 @@
 A `World` is everything that stays fixed during a history: column types, task, parameters, and a pool
 of rows to draw samples and queries from. Rows are drawn from a few values a column, so duplicates,
 ties, constants and vanishing extremes, categories and classes are the rule and not the exception.
+In a *learnable* world the labels follow the features. Each row has one label a *phase*: when a stream drifts, the
+phase changes, and the same row comes with another label.
 A `History` is a world and a list of operations; which ids and rows an operation touches is decided
 by the history's own seed, so that an operation always fits what is held when it is reached.
 """
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-from tests.oracles.forest import Column
+from tests.oracles.common import Column
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 FLOAT64_MAX = float(np.finfo(np.float64).max)
@@ -90,21 +91,38 @@ TARGETS: dict[str, list[float]] = {
     "spread": [round(0.37 * i * i - 2 * i, 3) for i in range(12)],
 }
 
+N_PHASES = 3
+UNSEEN: dict[str, Any] = {"categorical": "never seen", "numeric": 0.75, "boolean": False}
 DULL = {"one", "constant", "one class", "unbalanced", "zeros", "mostly zero", "one value"}
 
 
 @dataclass(frozen=True)
 class World:
-    """What stays fixed during a history."""
+    """What stays fixed during a history.
+
+    Attributes
+    ----------
+    columns, task, label_type : the schema.
+    parameters : arguments of the estimator.
+    rows : pool of (features, label).
+    queries : rows without labels.
+    drifted : for each phase but the first the labels of the rows.
+    tuning : arguments of the kind's `tuned`, which lets small sets be treated as large ones are.
+    """
 
     columns: tuple[Column, ...]
     task: str
     label_type: str
-    parameters: dict[str, Any]  # arguments of our estimators, `max_features` an int
-    rows: tuple[tuple[tuple[Any, ...], Any], ...]  # pool of (features, label)
+    parameters: dict[str, Any]
+    rows: tuple[tuple[tuple[Any, ...], Any], ...]
     queries: tuple[tuple[Any, ...], ...]
-    counters_from: int = 2  # see `tests.exact.core.forest.player.tuned`
-    replant_share: float = math.inf
+    drifted: tuple[tuple[Any, ...], ...] = ()
+    tuning: dict[str, Any] = field(default_factory=dict)
+
+    def row(self, number: int, phase: int = 0) -> tuple[tuple[Any, ...], Any]:
+        """A row of the pool with the label of a phase."""
+        features, label = self.rows[number]
+        return features, self.drifted[phase - 1][number] if phase and self.drifted else label
 
 
 @dataclass(frozen=True)
@@ -112,7 +130,7 @@ class History:
     """A world and what happens in it."""
 
     world: World
-    operations: tuple[tuple[str, int], ...]  # (operation, size)
+    operations: tuple[tuple[str, int], ...]  # (operation of `Player`, size)
     seed: int
 
 
@@ -157,27 +175,9 @@ def choose_column(choose: Chooser, wide: bool, deep: bool) -> tuple[Column, list
     return column, values
 
 
-def choose_parameters(choose: Chooser, n_features: int, task: str, deep: bool) -> dict[str, Any]:
-    """Choose arguments for our estimators."""
-    criteria = ["gini", "entropy"] if task == "classification" else ["squared_error"]
-    return {
-        "n_estimators": choose.integer(1, 8),
-        "occurrence": choose.one([1.0, 0.75, 0.5] if deep else [1.0, 0.5, 0.34, 0.2, 0.01]),
-        "max_depth": choose.one([None] if deep else [None, 1, 2, 4]),
-        "min_samples_split": choose.one([2, 2, 3] if deep else [2, 3, 5, 10]),
-        "n_thresholds": choose.integer(1, 6),
-        "max_features": choose.integer(1, choose.one([1, n_features])),
-        "criterion": choose.one(criteria),
-        "lazy": choose.one([True, True, False]),
-        "random_state": choose.integer(0, 2 ** choose.one([2, 32, 62])),
-    }
-
-
-def choose_world(choose: Chooser, max_rows: int, *, deep: bool | None = None) -> World:
-    """Choose a world: of degenerate data and shallow trees, or of deep trees."""
-    if deep is None:
-        deep = choose.one([False, True])
-    task = choose.one(["classification", "classification", "regression"])
+def awkward_world(choose: Chooser, max_rows: int, tasks: Sequence[str], *, deep: bool) -> World:
+    """Choose a world of degenerate data, or one in which trees are deep; its parameters are left out."""
+    task = choose.one(tasks)
     wide = choose.one([False, False, True])
     n_columns = choose.integer(3, 6) if deep else choose.integer(1, 4)
     chosen = [choose_column(choose, wide, deep) for _ in range(n_columns)]
@@ -191,60 +191,36 @@ def choose_world(choose: Chooser, max_rows: int, *, deep: bool | None = None) ->
     # seldom helps where shrinking the number of rows, columns and operations does not.
     rng = random.Random(choose.integer(0, 2**16))
     rows = tuple((tuple(rng.choice(values) for _, values in chosen), rng.choice(labels)) for _ in range(n_rows))
-    unseen = {"categorical": "never seen", "numeric": 0.75, "boolean": False}
-    queries = [tuple(rng.choice([*values, unseen[c.type], None]) for c, values in chosen) for _ in range(4)]
+    queries = [tuple(rng.choice([*values, UNSEEN[c.type], None]) for c, values in chosen) for _ in range(6)]
     queries += [rng.choice(rows)[0] for _ in range(2)]
-    return World(
-        columns=tuple(column for column, _ in chosen),
-        task=task,
-        label_type=label_type,
-        parameters=choose_parameters(choose, len(chosen), task, deep),
-        rows=rows,
-        queries=tuple(queries),
-        counters_from=choose.one([2, 2, 5, 12, 10**9]),
-        replant_share=choose.one([math.inf, math.inf, 0.3, 0.08]),
-    )
+    drifted = tuple(tuple(rng.choice(labels) for _ in rows) for _ in range(N_PHASES - 1))
+    return World(tuple(column for column, _ in chosen), task, label_type, {}, rows, tuple(queries), drifted)
 
 
-OPERATIONS = (
-    *("add", "add", "add", "add batch", "add batch", "add batch", "add batch"),
-    *("delete", "delete", "delete", "delete batch", "delete batch"),
-    *("delete everything", "add again", "add again", "replace", "replace", "refuse"),
-    *("predict", "predict", "predict frozen", "resolve", "digest"),
-    *("save and load", "copy"),
-)
+def learnable_world(choose: Chooser, max_rows: int, tasks: Sequence[str]) -> World:
+    """Labels follow the features with some noise, so that trees are deep and leaves hold samples."""
+    rng = random.Random(choose.integer(0, 2**16))
+    levels, noise, share = choose.one([3, 12, 1000]), choose.one([0.0, 0.1, 0.3]), choose.one([0.0, 0.1])
+    columns = [Column()] * choose.integer(1, 3) + [Column("categorical")] * choose.integer(0, 1)
+    task, n_classes = choose.one(tasks), choose.one([2, 2, 3, 5])
 
+    def value(column: Column) -> Any:
+        if rng.random() < share:
+            return None
+        return rng.choice("abcd") if column.type == "categorical" else rng.randrange(levels) / 8
 
-def choose_history(choose: Chooser, max_operations: int, max_rows: int = 60) -> History:
-    """Choose a history; it starts with a fit (of size 0: an empty model)."""
-    world = choose_world(choose, max_rows)
-    n_operations = choose.integer(1, max_operations)
-    fit = ("fit", choose.one([0, len(world.rows) // 2, len(world.rows)]))
-    rest = [(choose.one(OPERATIONS), choose.integer(1, 12)) for _ in range(n_operations)]
-    return History(world, (fit, *rest), choose.integer(0, 2**16))
+    def label(row: tuple[Any, ...], phase: int) -> Any:
+        """By the sum of all cells; when the stream has drifted, by one cell."""
+        cells = row if phase == 0 else row[phase % len(row) :][:1]
+        height = sum(("abcd".index(x) / 4 if isinstance(x, str) else x * 8 / levels) for x in cells if x is not None)
+        height += rng.gauss(0, noise)
+        if task == "regression":
+            return round(height, 4)
+        return max(0, min(n_classes - 1, int(height / len(cells) * n_classes)))
 
-
-def random_history(seed: int, max_operations: int, max_rows: int) -> History:
-    """Make the history of a seed."""
-    return choose_history(Chooser.of_seed(seed), max_operations, max_rows)
-
-
-def long_life(seed: int, n_operations: int) -> History:
-    """Make a history of single mutations of a model with deep trees, with queries in between."""
-    choose = Chooser.of_seed(seed)
-    world = replace(choose_world(choose, 60, deep=True), replant_share=math.inf)
-    operations = [("fit", 40)]
-    operations += [(choose.one(["add", "delete", "replace"]), choose.integer(1, 4)) for _ in range(n_operations)]
-    return History(world, tuple(operations), seed)
-
-
-@st.composite
-def worlds(draw: st.DrawFn, max_rows: int = 30) -> World:
-    """Draw a world."""
-    return choose_world(Chooser.of_hypothesis(draw), max_rows)
-
-
-@st.composite
-def histories(draw: st.DrawFn, max_operations: int = 10) -> History:
-    """Draw a history that Hypothesis can shrink."""
-    return choose_history(Chooser.of_hypothesis(draw), max_operations, max_rows=30)
+    features = [tuple(value(column) for column in columns) for _ in range(choose.integer(max_rows // 2, max_rows))]
+    queries = tuple(tuple(value(column) for column in columns) for _ in range(8))
+    labels = [tuple(label(row, phase) for row in features) for phase in range(N_PHASES)]
+    label_type = "integer" if task == "classification" else "number"
+    rows = tuple(zip(features, labels[0], strict=True))
+    return World(tuple(columns), task, label_type, {}, rows, queries, tuple(labels[1:]))
