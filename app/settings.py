@@ -326,8 +326,16 @@ class Settings(_ModelSettings):
         if value is None:
             return None
         parts = urlsplit(value)
-        if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
-            raise ValueError("must be a URL such as http://127.0.0.1:4318")
+        if (
+            parts.scheme not in ("http", "https")
+            or not parts.hostname
+            or parts.query
+            or parts.fragment
+            or parts.username
+        ):
+            raise ValueError(
+                "must be a URL such as http://127.0.0.1:4318; OTEL_EXPORTER_OTLP_HEADERS is for credentials"
+            )
         return value if parts.path.strip("/") else f"{value.rstrip('/')}/v1/traces"
 
     @field_validator("workers")
