@@ -106,6 +106,7 @@ def set_level(level: LogLevel) -> None:
     """Say what is logged from now on; may be called at any time."""
     number = logging.getLevelNamesMapping()[level.upper()]
     logging.getLogger(_OWN).setLevel(number)
+    logging.getLogger(ACCESS_LOG).setLevel(logging.INFO)  # whoever asks for it wants it at every level
     logging.getLogger().setLevel(max(number, _OTHERS_FROM))
 
 

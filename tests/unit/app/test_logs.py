@@ -18,7 +18,7 @@ from oubli.app.logs import LogFormat, about, configure_logging, fields, set_leve
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
     """Logging is as before after each test."""
-    names = (None, "oubli", "uvicorn", "asyncio")
+    names = (None, "oubli", "oubli.access", "uvicorn", "asyncio")
     before = {name: (logging.getLogger(name).handlers[:], logging.getLogger(name).level) for name in names}
     yield
     logging.captureWarnings(capture=False)
@@ -97,7 +97,7 @@ def test_warnings_of_python_are_json_too(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_an_access_line_holds_the_template_and_no_path(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logging("json")
+    configure_logging("json", "error")  # the access log has a switch of its own
     log_access("DELETE", "/samples/{id}", 200, 0.0001234, b"abc-2", ALONE)
     configure_logging("text")
     log_access("DELETE", "/samples/{id}", 200, 0.0001234, b"abc-2", ALONE)
