@@ -16,8 +16,10 @@ import operator
 import os
 import tomllib
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
+from urllib.parse import urlsplit
 
 from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, create_model, field_validator, model_validator
 from pydantic_settings import (
@@ -31,12 +33,14 @@ from pydantic_settings import (
 from oubli.app.access.key_file import FILE_NAME, KeyFileError, now_ms, read_keys
 from oubli.app.access.origins import ANY_ORIGIN, parse_origin
 from oubli.app.errors import StartError
+from oubli.app.logs import LogFormat, LogLevel
 from oubli.core.parameters import Parameter
 from oubli.core.registry import PLACES, parameters_of
 
 ENV_PREFIX = "OUBLI_"
 DEFAULT_CONFIG = Path("oubli.toml")
 MIB = 1024 * 1024
+TELEMETRY_MODULE = "opentelemetry.exporter.otlp.proto.http"
 MIN_KEY_LENGTH = 16  # characters; shorter keys can be guessed over a network
 
 TABLES = {kind: tuple(one for one in parameters_of(kind) if one.is_setting) for kind in PLACES}
@@ -203,6 +207,16 @@ class Settings(_ModelSettings):
     workers: int = 1
     """Always 1: one process serves one model."""
 
+    # --- what it tells
+    log_format: LogFormat = "text"
+    """Lines for people, `text`, or one JSON object a line, `json`."""
+    log_level: LogLevel = "info"
+    """What is logged at least: `debug`, `info`, `warning` or `error`."""
+    access_log: bool = False
+    """Log each request with the template of its route, method, status, duration and request id; never its path."""
+    traces_endpoint: str | None = None
+    """URL of an OpenTelemetry collector that takes OTLP over HTTP; without it there are no traces."""
+
     # --- limits
     max_body_bytes: int = Field(default=16 * MIB, ge=1024)
     """Largest request body, in bytes; a larger one is answered 413."""
@@ -306,6 +320,24 @@ class Settings(_ModelSettings):
             raise ValueError("must be addresses or networks: 10.0.0.7 or 10.0.0.0/24") from None
         return value
 
+    @field_validator("traces_endpoint")
+    @classmethod
+    def _collector(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        parts = urlsplit(value)
+        if (
+            parts.scheme not in ("http", "https")
+            or not parts.hostname
+            or parts.query
+            or parts.fragment
+            or parts.username
+        ):
+            raise ValueError(
+                "must be a URL such as http://127.0.0.1:4318; OTEL_EXPORTER_OTLP_HEADERS is for credentials"
+            )
+        return value if parts.path.strip("/") else f"{value.rstrip('/')}/v1/traces"
+
     @field_validator("workers")
     @classmethod
     def _one_worker(cls, value: int) -> int:
@@ -394,7 +426,7 @@ class Settings(_ModelSettings):
         }
 
     def require_servable(self) -> None:
-        """Refuse what may be set but not served: several workers, or an open address without a key.
+        """Refuse what may be set but not served: workers, an open address without a key, traces without the extra.
 
         Raises
         ------
@@ -405,6 +437,11 @@ class Settings(_ModelSettings):
             raise SettingsError(
                 "WEB_CONCURRENCY asks for several workers, but one process serves one model: every worker would "
                 "hold a model of its own. Unset WEB_CONCURRENCY or set it to 1."
+            )
+        if self.traces_endpoint is not None and not _is_importable(TELEMETRY_MODULE):
+            raise SettingsError(
+                "traces_endpoint needs further packages: install them with `pip install 'oubli-server[telemetry]'`, or "
+                "leave traces_endpoint out"
             )
         is_guarded = self.is_loopback or self.api_key_file is not None or self.allow_anonymous
         if not is_guarded and not self._has_live_key():
@@ -466,6 +503,7 @@ _FIRST_OF_GROUP = {
     "data_dir": "Storage",
     "erasure_deadline": "Erasure",
     "host": "Network",
+    "log_format": "Monitoring",
     "max_body_bytes": "Limits",
 }
 
@@ -503,6 +541,13 @@ def load_settings(**flags: Any) -> Settings:
         return Settings(**given)
     except ValidationError as error:
         raise SettingsError("\n".join(_explain(part) for part in error.errors(include_input=False))) from None
+
+
+def _is_importable(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package that it is in
+        return False
 
 
 def flag_name(field: str) -> str:

@@ -1,5 +1,6 @@
 """What a person at the terminal sees: messages and progress on stderr, results on stdout."""
 
+import logging
 import threading
 from types import TracebackType
 from typing import Self
@@ -8,22 +9,38 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+log = logging.getLogger("oubli.cli")
 messages = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def tell(text: str) -> None:
     """Say something to the person at the terminal; the text is no markup."""
-    messages.print(escape(text))
+    if not _logged(logging.INFO, text):
+        messages.print(escape(text))
 
 
 def warn(text: str) -> None:
     """Say something that should be noticed."""
-    messages.print(f"[yellow]Note:[/yellow] {escape(text)}")
+    if not _logged(logging.WARNING, text):
+        messages.print(f"[yellow]Note:[/yellow] {escape(text)}")
 
 
 def complain(text: str) -> None:
     """Say what went wrong."""
-    messages.print(f"[bold red]Error:[/bold red] {escape(text)}")
+    if not _logged(logging.ERROR, text):
+        messages.print(f"[bold red]Error:[/bold red] {escape(text)}")
+
+
+def log_messages() -> None:
+    """From now on log what would be said to a person: a program reads it."""
+    messages.quiet = True
+
+
+def _logged(level: int, text: str) -> bool:
+    """Log a text when nobody is at the terminal; whether it was logged."""
+    if messages.quiet:
+        log.log(level, "%s", text)
+    return messages.quiet
 
 
 class Bars:
@@ -34,6 +51,7 @@ class Bars:
 
     def __init__(self, console: Console = messages) -> None:
         self._console = console
+        self._draws = console.is_terminal and not console.quiet
         self._lock = threading.Lock()
         self._stage = ""
         self._task: TaskID | None = None
@@ -47,7 +65,7 @@ class Bars:
         )
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
+        if self._draws:
             self._progress.start()
         return self
 
@@ -56,7 +74,7 @@ class Bars:
     ) -> None:
         if kind is None:
             self._finish()
-        if self._console.is_terminal:
+        if self._draws:
             self._progress.stop()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
@@ -65,9 +83,9 @@ class Bars:
             if stage != self._stage:
                 self._finish()
                 self._stage = stage
-                if self._console.is_terminal:
+                if self._draws:
                     self._task = self._progress.add_task(stage, total=total or None)
-                else:
+                elif not _logged(logging.INFO, stage):
                     self._console.print(escape(f"{stage} ..."))
             if self._task is not None:
                 self._progress.update(self._task, completed=done, total=total or None)

@@ -18,11 +18,12 @@ from typing import IO, Annotated, Any
 
 import typer
 
-from oubli.app.cli.console import Bars, complain, tell, warn
+from oubli.app.cli.console import Bars, complain, log_messages, tell, warn
 from oubli.app.cli.keys import keys_cli
 from oubli.app.cli.ledger import ledger_cli
 from oubli.app.cli.options import takes
 from oubli.app.errors import StartError, StorageError
+from oubli.app.logs import configure_logging
 from oubli.app.service.kernel_cache import use_kernel_cache
 from oubli.app.service.memory import set_up_allocator, switch_core_dumps_off, without_collector
 from oubli.app.settings import GROUPS, Settings
@@ -73,6 +74,9 @@ def serve(settings: Settings) -> None:
     If the data directory already holds a model, the server recovers it and does not read the data file. So you can
     restart the same command line for ever.
     """
+    configure_logging(settings.log_format, settings.log_level)
+    if settings.log_format == "json":
+        log_messages()
     settings.require_servable()
     if not settings.core_dumps:
         switch_core_dumps_off()
@@ -108,10 +112,13 @@ def serve(settings: Settings) -> None:
             compile_kernels(model.kind, schema, progress, model.get_params())
             del model
     url = f"{'http' if tls is None else 'https'}://{_url_host(settings.host)}:{settings.port}"
-    tell(f"\nOubli {VERSION} serves {url} (documentation: {url}/docs, stop: Ctrl-C). Try:")
-    for line in tour(url, schema, settings.api_key_file):
-        tell(f"\n  {line}")
-    tell("")
+    if settings.log_format == "json":
+        tell(f"Oubli {VERSION} serves {url}")
+    else:
+        tell(f"\nOubli {VERSION} serves {url} (documentation: {url}/docs, stop: Ctrl-C). Try:")
+        for line in tour(url, schema, settings.api_key_file):
+            tell(f"\n  {line}")
+        tell("")
 
     from oubli.app.http.server import run
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import lru_cache, partial
@@ -15,12 +16,15 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from oubli.app.access.keys import AccessKeys
 from oubli.app.errors import JournalError, ServiceError
+from oubli.app.http.access_log import log_access
 from oubli.app.http.auth import AccessRules, known_hosts
 from oubli.app.http.browsers import CrossOrigin
 from oubli.app.http.context import Context
 from oubli.app.http.document import document
 from oubli.app.http.fastpath import FastPath
+from oubli.app.http.metrics import RequestMetrics
 from oubli.app.http.middleware import Middleware
+from oubli.app.http.observer import Observed, all_of
 from oubli.app.http.parsing import Reader
 from oubli.app.http.problems import MEDIA_TYPE, ProblemError, to_problem
 from oubli.app.http.route_table import RouteTable, add_heads
@@ -31,6 +35,7 @@ from oubli.app.http.routes import (
     influence,
     jobs,
     ledger,
+    metrics,
     model,
     model_jobs,
     predict,
@@ -42,6 +47,7 @@ from oubli.core.errors import OubliError
 
 if TYPE_CHECKING:
     from oubli.app.http.observer import Observer
+    from oubli.app.http.telemetry import Tracing
     from oubli.app.service.model_service import ModelService
     from oubli.app.settings import Settings
 
@@ -54,6 +60,7 @@ prediction when they are answered. What was deleted is gone from all files soon 
 """
 # Spans and log records of FastAPI's telemetry hold paths and exception texts, and paths hold ids.
 _TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False, "operation_spans": False}
+_ROUTES = (predict, influence, samples, erasures, ledger, snapshots, model, model_jobs, jobs, health, metrics, docs)
 _LEAST_COMPRESSED = 1024  # bytes; smaller answers gain nothing
 _GZIP_LEVEL, _ZSTD_LEVEL = 2, 1  # the loop waits while an answer is compressed
 for _type in (MEDIA_TYPE, "text/csv"):
@@ -71,14 +78,21 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
     service
         Used by this application alone.
     observer
-        Told of each request that was answered; None: nobody.
+        Told of each request that was answered, besides metrics, access log and traces; None: nobody.
     """
+    tracing: Tracing | None = None
+    if settings.traces_endpoint is not None:
+        from oubli.app.http.telemetry import trace_to
+
+        tracing = trace_to(settings.traces_endpoint)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         service.start()
         yield
         await service.stop()
+        if tracing is not None:
+            await asyncio.to_thread(tracing.close)
 
     app = FastAPI(
         title="Oubli",
@@ -94,7 +108,7 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
     new_reader = partial(
         Reader, max_rows=settings.max_rows, max_depth=settings.max_json_depth, now_ms=lambda: service.clock.now_ms()
     )
-    context = Context(service, new_reader)
+    context = Context(service, new_reader, RequestMetrics())
     rules = AccessRules(
         allowed_hosts=known_hosts(settings.host, settings.allowed_hosts),
         api_key=settings.read_api_key(),
@@ -106,13 +120,15 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
     )
     app.state.context = context
     app.state.rules = rules
+    observers = (context.metrics.observe, log_access if settings.access_log else None, tracing, observer)
+    everyone = all_of([one for one in observers if one is not None])
     found = list(app.routes)
-    for routes in (predict, influence, samples, erasures, ledger, snapshots, model, model_jobs, jobs, health, docs):
+    for routes in _ROUTES:
         add_heads(routes.router)
         app.include_router(routes.router)
         found += routes.router.routes
     app.state.routes = RouteTable(found)
-    app.state.fast_path = FastPath(context, rules, observer, app.state.routes.names_in("/samples/"))
+    app.state.fast_path = FastPath(context, rules, everyone, app.state.routes.names_in("/samples/"))
     described = lru_cache(2)(partial(document, app, page_size_max=settings.page_size_max))
 
     def openapi() -> dict[str, Any]:
@@ -124,7 +140,7 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
     app.add_exception_handler(HTTPException, _answer_http)
     app.add_exception_handler(RequestValidationError, _answer_validation)
     # The last one is the outermost: it sees a request first.
-    app.add_middleware(Middleware, idle=service.idle, rules=rules, observer=observer)
+    app.add_middleware(Middleware, idle=service.idle, rules=rules)
     app.add_middleware(
         CompressMiddleware, minimum_size=_LEAST_COMPRESSED, brotli=False, gzip_level=_GZIP_LEVEL, zstd_level=_ZSTD_LEVEL
     )
@@ -132,6 +148,7 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
         app.add_middleware(CrossOrigin, origins=settings.cors_origins)
     if settings.trusted_proxies:
         app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.trusted_proxies))
+    app.add_middleware(Observed, observer=everyone)
     return app
 
 

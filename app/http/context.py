@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 
 if TYPE_CHECKING:
+    from oubli.app.http.metrics import RequestMetrics
     from oubli.app.http.parsing import Reader
     from oubli.app.service.model_service import ModelService
     from oubli.core.data.schema import Schema
@@ -24,10 +25,13 @@ class Context:
         What is served.
     new_reader
         Makes the reader for a schema.
+    metrics
+        Counts the requests.
     """
 
     service: ModelService
     new_reader: Callable[[Schema], Reader]
+    metrics: RequestMetrics
     _reader: Reader | None = None
 
     def reader(self) -> Reader:

@@ -23,9 +23,11 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.responses import Response
 
+from oubli.app import logs
 from oubli.app.errors import ServiceError
 from oubli.app.http.auth import AccessRules, content_length
 from oubli.app.http.context import Context
+from oubli.app.http.correlation import Correlation
 from oubli.app.http.observer import Observer
 from oubli.app.http.parsing import explain_addition
 from oubli.app.http.problems import ProblemError, report_mistake, to_problem
@@ -113,7 +115,7 @@ class FastPath:
     rules
         Say which requests may pass.
     observer
-        Told of each request that was answered here; None: nobody.
+        Told of each request that was answered here.
     reserved
         Names in the folder of samples that are routes, and no ids.
 
@@ -121,16 +123,14 @@ class FastPath:
     ----------
     holders
         The registry of what may hold something of a sample.
+    observer
+        The same.
     largest_body
         In bytes, of the requests that are answered here.
     """
 
     def __init__(
-        self,
-        context: Context,
-        rules: AccessRules,
-        observer: Observer | None = None,
-        reserved: frozenset[str] = frozenset(),
+        self, context: Context, rules: AccessRules, observer: Observer, reserved: frozenset[str] = frozenset()
     ) -> None:
         self._context = context
         self._service = service = context.service
@@ -138,7 +138,7 @@ class FastPath:
         self.holders = service.holders
         self._rules = rules
         self._keys = rules.access_keys
-        self._observer = observer
+        self.observer = observer
         self._reserved = reserved
         self._predicting = Handler("POST", "/predict", self._predict)
         self._adding = Handler("POST", "/samples", self._add)
@@ -208,7 +208,9 @@ class FastPath:
         """
         return min(self.largest_body, LARGEST_UNCOMPRESSED) if may_be_compressed else self.largest_body
 
-    def answer(self, handler: Handler, body: bytes, deliver: Deliver) -> Answer | Later | None:
+    def answer(
+        self, handler: Handler, body: bytes, request_id: bytes, correlation: Correlation, deliver: Deliver
+    ) -> Answer | Later | None:
         """Return the answer to a request.
 
         Returns
@@ -216,29 +218,35 @@ class FastPath:
         Answer, Later or None
             `LATER` when `deliver` will be called with it; None, and nothing has changed, for the ordinary path.
         """
-        observe = None if self._observer is None else self._observation(handler, self._observer)
-        if observe is not None:
-            deliver = partial(_observed, deliver, observe)
+        started = time.monotonic()
+        if handler is not self._predicting:  # predictions do not wait
+            deliver = partial(self._deliver_later, deliver, handler, started, request_id, correlation)
         try:
             answer = handler.make(body, deliver)
         except _REFUSALS:
             return None
         except Exception as error:
-            answer = _problem_answer(report_mistake(error))
-        else:
-            self._idle.last_request = time.monotonic()
-        if observe is not None and type(answer) is Answer:
-            observe(answer)
+            with logs.about(request_id):
+                answer = _problem_answer(report_mistake(error))
+        self._idle.last_request = now = time.monotonic()
+        if type(answer) is Answer:
+            method, route, _ = handler
+            self.observer(method, route, answer.status, now - started, request_id, correlation)
         return answer
 
-    def _observation(self, handler: Handler, observer: Observer) -> Deliver:
-        """Return what tells the observer of an answer to a request that begins now."""
-        started = time.perf_counter()
-
-        def observe(answer: Answer) -> None:
-            observer(handler.method, handler.route, answer.status, time.perf_counter() - started)
-
-        return observe
+    def _deliver_later(
+        self,
+        deliver: Deliver,
+        handler: Handler,
+        started: float,
+        request_id: bytes,
+        correlation: Correlation,
+        answer: Answer,
+    ) -> None:
+        """Deliver an answer that was not there at once, and tell the observer."""
+        deliver(answer)
+        seconds = time.monotonic() - started
+        self.observer(handler.method, handler.route, answer.status, seconds, request_id, correlation)
 
     def _predict(self, body: bytes, deliver: Deliver) -> Answer | None:
         del deliver  # predictions do not wait
@@ -282,12 +290,6 @@ class FastPath:
             reply.give(Answer(200, _OK, to_json(receipt_content(command.result(), durable=service.is_durable))))
 
         return reply.answer() if service.writer.submit(command, done) else None
-
-
-def _observed(deliver: Deliver, observe: Deliver, answer: Answer) -> None:
-    """Deliver an answer, and tell the observer."""
-    deliver(answer)
-    observe(answer)
 
 
 class _Reply:
@@ -369,10 +371,13 @@ class KnownHead(NamedTuple):
     after: bytes
     handler: Handler
     epoch: int  # of the keys by which the access rules decided
+    correlation: Correlation
     accepts_encodings: bool
 
     @classmethod
-    def of(cls, request: bytes, body: bytes, handler: Handler, epoch: int) -> KnownHead | None:
+    def of(
+        cls, request: bytes, body: bytes, handler: Handler, epoch: int, correlation: Correlation
+    ) -> KnownHead | None:
         """Return the head of one whole request; None when it does not say its length, or when there is more."""
         end = len(request) - len(body)
         if not body or request.find(b"\r\n\r\n") != end - 4:
@@ -382,7 +387,8 @@ class KnownHead(NamedTuple):
             return None
         digits = name + len(b"\r\ncontent-length: ")
         accepts_encodings = b"\r\naccept-encoding:" in request[:end].lower()
-        return cls(request[:digits], request[request.find(b"\r", digits) : end], handler, epoch, accepts_encodings)
+        after = request[request.find(b"\r", digits) : end]
+        return cls(request[:digits], after, handler, epoch, correlation, accepts_encodings)
 
     def body_of(self, data: bytes, most: int) -> bytes | None:
         """Return the body when `data` is this head, with any length up to `most`, and just as long a body."""
@@ -406,12 +412,13 @@ class _Nobody:
 class Awaited:
     """Stands for a request whose answer is not there yet, where uvicorn expects its own record of one."""
 
-    __slots__ = ("_connection", "disconnected", "keep_alive", "response_complete")
+    __slots__ = ("_connection", "disconnected", "keep_alive", "request_id", "response_complete")
 
     message_event = _Nobody()
 
     def __init__(self, connection: OubliProtocol) -> None:
         self._connection = connection
+        self.request_id = b""
         self.response_complete = False
         self.disconnected = False
         self.keep_alive = True

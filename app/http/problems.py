@@ -6,10 +6,8 @@ page shows each as an example.
 """
 
 import logging
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -17,6 +15,7 @@ from starlette.responses import Response
 
 from oubli.app import errors
 from oubli.app.errors import StopReason
+from oubli.app.logs import place_of
 from oubli.core.errors import CapacityError, EmptyModelError, FileError, InputError, UnusableModelError
 
 log = logging.getLogger("oubli.http")
@@ -330,10 +329,3 @@ def report_mistake(error: BaseException) -> ProblemError:
     """Log an exception that nobody expected, and return the problem that it is answered with."""
     log.error("a request failed: %s", place_of(error))
     return ProblemError("internal-error")
-
-
-def place_of(error: BaseException) -> str:
-    """Return type and place of an exception, without its text."""
-    frames = traceback.extract_tb(error.__traceback__)[-3:]
-    places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames))
-    return f"{type(error).__name__} at {places}"

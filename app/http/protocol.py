@@ -19,8 +19,10 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from oubli.app.http.connections import Connections, address_of
+from oubli.app.http.correlation import ALONE, REQUEST_ID, Correlation, correlation_of, new_request_id
 from oubli.app.http.exchanges import Exchanges
-from oubli.app.http.fastpath import LATER, Answer, Awaited, Batch, FastPath, Handler, KnownHead, Later, Occasion
+from oubli.app.http.fastpath import LATER, Answer, Awaited, Batch, FastPath, Handler, KnownHead, Occasion
+from oubli.app.http.observer import OTHER_METHOD, UNKNOWN_ROUTE
 from oubli.app.http.problems import ProblemError
 
 MOST_HEAD_BYTES = 64 * 1024
@@ -67,6 +69,7 @@ class OubliProtocol(HttpToolsProtocol):
         "_began",
         "_body_bytes",
         "_chunk",
+        "_correlation",
         "_ends_at",
         "_handler",
         "_head_bytes",
@@ -106,6 +109,7 @@ class OubliProtocol(HttpToolsProtocol):
         self._held_body = b""
         self._admitted_for = Occasion(b"", "", 0)
         self._admitted_headers: list[tuple[bytes, bytes]] = []
+        self._correlation = ALONE  # of the request that is held back
         self._known_head: KnownHead | None = None
         self._awaited = Awaited(self)  # of the next request that has to wait
         self._chunk = b""  # being read, when it begins with a request
@@ -223,12 +227,11 @@ class OubliProtocol(HttpToolsProtocol):
         handler, self._handler = self._handler, None
         if handler is not None:
             # The client may have stopped reading, or the connection may be closing, since the head was judged.
-            answer = self._ask(handler, self._held_body) if self._may_answer_now() else None
-            if answer is not None:
-                self._known_head = KnownHead.of(self._chunk, self._held_body, handler, self._admitted_for.epoch)
+            correlation = self._correlation
+            if self._may_answer_now() and self._ask(handler, self._held_body, correlation):
+                epoch = self._admitted_for.epoch
+                self._known_head = KnownHead.of(self._chunk, self._held_body, handler, epoch, correlation)
                 self._chunk = b""  # what follows in it does not begin it
-                if answer is not LATER:
-                    self._take_in(answer)
                 return
             self._begin_ordinary()
             super().on_body(self._held_body)
@@ -312,6 +315,7 @@ class OubliProtocol(HttpToolsProtocol):
         if not self.fast_path.admits(occasion, self.headers):
             return False
         self._admitted_for, self._admitted_headers = occasion, self.headers
+        self._correlation = correlation_of(self.headers)
         return True
 
     def _answer_known(self, head: KnownHead, data: bytes) -> bool:
@@ -319,28 +323,29 @@ class OubliProtocol(HttpToolsProtocol):
         body = head.body_of(data, self.fast_path.largest_for(head.accepts_encodings))
         if body is None or head.epoch != self.fast_path.epoch or not self._may_answer_now():
             return False
-        answer = self._ask(head.handler, body)
+        return self._ask(head.handler, body, head.correlation)
+
+    def _ask(self, handler: Handler, body: bytes, correlation: Correlation) -> bool:
+        """Write the answer, or await it and queue the requests behind it; false: it has to take the ordinary path."""
+        awaited = self._awaited
+        request_id = correlation.request_id or new_request_id()
+        answer = self.fast_path.answer(handler, body, request_id, correlation, awaited.deliver)
         if answer is None:
             return False
-        if answer is not LATER:
-            self._take_in(answer)
-        return True
-
-    def _ask(self, handler: Handler, body: bytes) -> Answer | Later | None:
-        """Ask for an answer; while it is awaited, requests behind it are queued."""
-        awaited = self._awaited
-        answer = self.fast_path.answer(handler, body, awaited.deliver)
         if answer is LATER:
+            awaited.request_id = request_id
             self.cycle = cast("Any", awaited)
             self._awaited = Awaited(self)
-        return answer
+        else:
+            self._take_in(answer, request_id)
+        return True
 
     def deliver(self, awaited: Awaited, answer: Answer) -> None:
         """Write an answer that was awaited, and begin with the request behind it."""
         awaited.response_complete = True
         if awaited.disconnected or self.transport.is_closing():
             return
-        self._take_in(answer)
+        self._take_in(answer, awaited.request_id)
         if not awaited.keep_alive:
             self.send()
             self.transport.close()
@@ -364,7 +369,7 @@ class OubliProtocol(HttpToolsProtocol):
         self.headers.extend(headers)  # the scope holds this list
         super().on_headers_complete()
 
-    def _take_in(self, answer: Answer) -> None:
+    def _take_in(self, answer: Answer, request_id: bytes) -> None:
         """Write an answer, now or together with those of other connections."""
         defaults = self.server_state.default_headers
         rendered_from, rendered = self._rendered
@@ -372,7 +377,9 @@ class OubliProtocol(HttpToolsProtocol):
             rendered = b"".join(b"%b: %b\r\n" % header for header in defaults)
             type(self)._rendered = (defaults, rendered)
         _, head, body = answer
-        self._unsent.append(b"%b%bcontent-length: %d\r\n\r\n%b" % (head, rendered, len(body), body))
+        self._unsent.append(
+            b"%b%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n%b" % (head, rendered, request_id, len(body), body)
+        )
         self.server_state.total_requests += 1
         self.idle_since = time.monotonic()
         if len(self.connections) == 1:
@@ -475,8 +482,13 @@ class OubliProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _words(self, problem: ProblemError) -> bytes:
+        """Return the answer to what is no whole request; the application sees it only if it has begun with it."""
         response = problem.response()
-        fields = [*self.server_state.default_headers, *response.raw_headers]
+        correlation = correlation_of(self.headers) if self._reading else ALONE
+        request_id = correlation.request_id or new_request_id()
+        if not self._has_cycle:
+            self.fast_path.observer(OTHER_METHOD, UNKNOWN_ROUTE, response.status_code, 0.0, request_id, correlation)
+        fields = [*self.server_state.default_headers, *response.raw_headers, (REQUEST_ID, request_id)]
         status = HTTPStatus(response.status_code)
         lines = [b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode("ascii"))]
         lines += [b"%b: %b\r\n" % field for field in fields]
@@ -488,6 +500,9 @@ class _NoFastPath:
 
     def handler(self, method: bytes, target: bytes) -> None:
         """Return None: every request takes the ordinary path."""
+
+    def observer(self, *observed: object) -> None:
+        """Do nothing: nobody counts these requests."""
 
 
 def protocol_for(fast_path: FastPath | None, connections: Connections) -> type[OubliProtocol]:

@@ -1,4 +1,4 @@
-"""What can change while the server runs: certificates and the key in `api_key_file`, read again on SIGHUP."""
+"""What can change while the server runs: certificates, the key in `api_key_file`, the log level; read on SIGHUP."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import ssl
 from oubli.app.errors import StartError
 from oubli.app.http.auth import AccessRules
 from oubli.app.http.tls import load_certificate
+from oubli.app.logs import set_level
 from oubli.app.settings import Settings
 
-# Their files are read again; the file of `oubli keys` is looked at every second anyway.
-RELOADED = frozenset({"api_key_file", "tls_cert_file", "tls_key_file"})
+# The files are read again; the file of `oubli keys` is looked at every second anyway.
+RELOADED = frozenset({"api_key_file", "log_level", "tls_cert_file", "tls_key_file"})
 
 log = logging.getLogger("oubli.server")
 
@@ -51,6 +52,7 @@ class Reloader:
             log.error("nothing was reloaded: %s", error)
             return
         self._rules.set_api_key(key)
+        set_level(found.log_level)
         changed = [
             name
             for name in type(found).model_fields
@@ -59,4 +61,4 @@ class Reloader:
         if changed:
             log.warning("these settings have changed and wait for a restart: %s", ", ".join(changed))
         self._settings = self._settings.model_copy(update={name: getattr(found, name) for name in RELOADED})
-        log.info("reloaded certificates and keys")
+        log.info("reloaded certificates, keys and log level")

@@ -1,4 +1,4 @@
-"""Run the application under uvicorn: one process, one event loop, no access log.
+"""Run the application under uvicorn: one process, one event loop.
 
 On SIGTERM or Ctrl-C the server is not ready at once, goes on answering for a moment in which load balancers can see
 that, closes its sockets, answers what is in flight, and writes a snapshot; then the process ends with exit code 0. A
@@ -15,7 +15,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -23,11 +23,11 @@ from uvicorn.config import STARTUP_FAILURE
 
 from oubli.app.errors import StartError
 from oubli.app.http.app import create_app
-from oubli.app.http.problems import place_of
 from oubli.app.http.protocol import protocol_for
 from oubli.app.http.reloading import Reloader
 from oubli.app.http.sockets import bind
 from oubli.app.http.uvicorn_config import connections_of, server_config
+from oubli.app.logs import place_of
 from oubli.app.service.model_service import ModelService
 from oubli.app.settings import Settings
 
@@ -75,6 +75,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the service and listen. uvicorn's own method would give a TLS handshake a minute."""
         self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(_log_mistake)
         self._loop.add_signal_handler(signal.SIGHUP, self._reload)
         await self.lifespan.startup()
         if self.lifespan.should_exit:
@@ -149,7 +150,6 @@ def run(
     """
     if sockets is None:
         sockets = bind(settings.host, settings.port)
-    configure_logging()
     app = create_app(settings, service)
     config = server_config(app, protocol_for(app.state.fast_path, connections_of(settings)), tls=tls)
     reload = Reloader(settings, app.state.rules, tls)
@@ -166,22 +166,7 @@ def run(
     log.info("stopped")
 
 
-class SparingFormatter(logging.Formatter):
-    """Formats exceptions as type and place: their text and their traceback could hold what was submitted."""
-
-    def formatException(  # noqa: N802 - logging's name
-        self, ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
-    ) -> str:
-        """Return one line for an exception."""
-        return place_of(ei[1]) if ei[1] is not None else ""
-
-
-def configure_logging() -> None:
-    """Send what the server and uvicorn have to say to stderr."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(SparingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    for name, level in (("oubli", logging.INFO), ("uvicorn", logging.WARNING), ("asyncio", logging.WARNING)):
-        logger = logging.getLogger(name)
-        logger.handlers[:] = [handler]
-        logger.setLevel(level)
-        logger.propagate = False
+def _log_mistake(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what fell out of a callback; asyncio's own line shows its arguments, which could hold what was submitted."""
+    error = context.get("exception")
+    log.error("a callback failed: %s", "no exception" if error is None else place_of(error))

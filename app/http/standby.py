@@ -67,12 +67,13 @@ class Standby:
     async def _serve(self) -> None:
         from uvicorn.server import ServerState
 
+        from oubli.app.http.observer import Observed
         from oubli.app.http.protocol import protocol_for
         from oubli.app.http.uvicorn_config import BACKLOG, connections_of, server_config
 
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         guard = connections_of(self._settings)
-        config = server_config(self._answer, protocol_for(None, guard), lifespan="off")
+        config = server_config(Observed(self._answer), protocol_for(None, guard), lifespan="off")
         config.load()
         state = ServerState()
 

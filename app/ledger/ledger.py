@@ -375,6 +375,11 @@ class LedgerWorker:
             self._due.extend(due)
             self._wake.set()
 
+    @property
+    def n_due(self) -> int:
+        """How many records of the journal are not in the database."""
+        return len(self._due)
+
     async def read(self, question: Callable[[LedgerDatabase], T]) -> T:
         """Ask the database, after all that was written before."""
         return await self._threads.audit(partial(self._ask, question))

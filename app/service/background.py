@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from oubli.app.service.lock import ModelLock
 from oubli.app.service.state import ModelState
@@ -21,20 +22,25 @@ class TagSlices:
     ----------
     seconds
         Aimed at for one slice. A single tag can take longer; it is the smallest piece there is.
+    count
+        Told how many tags a slice has resolved; None: nobody.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, count: Callable[[int], object] | None = None) -> None:
         self._seconds = seconds
+        self._count = count
         self._n_tags = 1
 
     def step(self, model: Model) -> bool:
         """Resolve one slice; return whether tags are left."""
         started = time.perf_counter()
         try:
-            model.resolve(max_tags=self._n_tags)
+            n_resolved = model.resolve(max_tags=self._n_tags)
         except UnusableModelError:
             return False
         spent = time.perf_counter() - started
+        if self._count is not None:
+            self._count(n_resolved)
         if spent > self._seconds:
             self._n_tags = max(1, self._n_tags // 2)
         elif spent < self._seconds / 2:
@@ -63,7 +69,7 @@ class IdleResolver:
     def __init__(self, state: ModelState, lock: ModelLock) -> None:
         self._state = state
         self._lock = lock
-        self._slices = TagSlices(SLICE_SECONDS)
+        self._slices = TagSlices(SLICE_SECONDS, state.count_resolved)
         self.tagged = asyncio.Event()
         self.last_request = 0.0
         self._in_flight = 0

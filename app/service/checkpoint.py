@@ -98,6 +98,12 @@ class Checkpointer:
         When things are done.
     clock
         Tells the time, and how long something has waited.
+
+    Attributes
+    ----------
+    scrubbed_at
+        When all files were last rewritten without anything of what was unlearned, in seconds since 1970; None when they
+        were not since the start.
     """
 
     _state: ModelState
@@ -113,6 +119,7 @@ class Checkpointer:
     _policy: CheckpointPolicy
     _clock: Clock
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    scrubbed_at: float | None = field(default=None, init=False)
     _lasted: float = field(default=0.0, init=False)
     _next_probe: float = field(default=0.0, init=False)
     _witnessed_ms: int = field(default=0, init=False)
@@ -177,6 +184,8 @@ class Checkpointer:
                 await erasures.finish(finished, period)
                 self._lasted = time.monotonic() - started
                 erasures.retry_at = None
+                if twice:
+                    self.scrubbed_at = self._clock.latest_ms() / 1000
             return snapshot
 
     async def export(self) -> Snapshot:

@@ -51,7 +51,7 @@ class ModelCopier:
         read
             Overwrites that, and reads the model; called in a thread.
         """
-        state, slices = self._state, TagSlices(TAG_SLICE)
+        state, slices = self._state, TagSlices(TAG_SLICE, self._state.count_resolved)
         await self._lock.exclusive()
         while state.model.n_lazy_tags_ and slices.step(state.model):
             await asyncio.sleep(0)

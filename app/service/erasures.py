@@ -62,6 +62,11 @@ class Deadline:
         end = self._steady_ms() - self.ms
         return sum(pending.since_ms < end for pending in self._state.pending.values())
 
+    def longest_wait(self) -> float:
+        """Return how many seconds the oldest erasure has waited; 0 when there is none."""
+        oldest = min((pending.since_ms for pending in self._state.pending.values()), default=None)
+        return 0.0 if oldest is None else max(0, self._steady_ms() - oldest) / 1000
+
     def is_due(self, receipt_ids: Iterable[str], lasts: float) -> bool:
         """Whether one of some erasures has to be finished now, when that lasts so many seconds.
 

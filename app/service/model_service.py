@@ -31,6 +31,7 @@ from oubli.app.errors import (
 from oubli.app.service.background import TAG_SLICE, TagSlices
 from oubli.app.service.commands import AddSamples, DeleteSamples, ReplaceSample
 from oubli.app.service.jobs import Job
+from oubli.app.service.measurements import Check, Measurements
 from oubli.app.service.results import Added, NewSamples, Page, Predicted, Replacement, Row
 from oubli.app.service.writer import Cost
 from oubli.core.data.schema import Task
@@ -135,6 +136,8 @@ class ModelService:
         Whether what was acknowledged survives the process.
     stop_error
         What could not be written at the end.
+    last_check
+        The last comparison with a fresh fit since the start; None when there was none.
     """
 
     state: ModelState
@@ -162,6 +165,7 @@ class ModelService:
     phase: Phase = field(default="starting", init=False)
     is_durable: bool = field(init=False)
     stop_error: str | None = field(default=None, init=False)
+    last_check: Check | None = field(default=None, init=False)
     _row_cost: Cost = field(default_factory=lambda: Cost(50e-6), init=False)
 
     def __post_init__(self) -> None:
@@ -222,11 +226,19 @@ class ModelService:
         if not self._row_cost.is_short(len(rows)):
             return None
         state = self.state
+        model, n_tags = state.model, 0
+        if self.idle.tagged.is_set():  # there may be some
+            n_tags = model.n_lazy_tags_
+            if not n_tags:
+                self.idle.tagged.clear()
         if len(rows) == 1:  # always short, and no measure of a row among many
-            return Predicted(state.model.query(rows, frozen=self.lock.frozen), state.version)
-        started = time.perf_counter()
-        result = state.model.query(rows, frozen=self.lock.frozen)
-        self._row_cost.observe(len(rows), time.perf_counter() - started)
+            result = model.query(rows, frozen=self.lock.frozen)
+        else:
+            started = time.perf_counter()
+            result = model.query(rows, frozen=self.lock.frozen)
+            self._row_cost.observe(len(rows), time.perf_counter() - started)
+        if n_tags:
+            state.n_resolved += n_tags - model.n_lazy_tags_
         return Predicted(result, state.version)
 
     async def predict(self, rows: list[Row]) -> Predicted:
@@ -313,6 +325,41 @@ class ModelService:
             "changes_stopped": state.stopped,
         }
 
+    def measure(self) -> Measurements:
+        """Return what the service can be measured by now; short, and answered in every phase."""
+        state, model, journal, deadline = self.state, self.state.model, self.storage.journal, self.erasures.deadline
+        is_usable = model.is_usable
+        newest = None if self.storage.is_ephemeral else self.storage.snapshots.newest_or_none
+        return Measurements(
+            kind=model.kind,
+            task=str(model.task),
+            guarantee=model.guarantee,
+            model_version=state.version,
+            n_samples=model.n_samples_ if is_usable else 0,
+            model_bytes=model.nbytes_ if is_usable else 0,
+            lazy_tags=model.n_lazy_tags_ if is_usable else 0,
+            resolved_tags=state.n_resolved,
+            is_ready=self.phase == "ready" and is_usable,
+            is_durable=self.is_durable,
+            is_expiry_paused=self.retention.paused is not None,
+            stopped=state.stopped,
+            waiting=self.writer.n_waiting + self.lock.waiting,
+            most_waiting=self.limits.max_queue,
+            journal_records=journal.n_records,
+            journal_bytes=journal.n_bytes,
+            journal_oldest_at=journal.oldest_at,
+            commits=self.writer.commits.copy(),
+            snapshot_at=None if newest is None else newest.created_at.timestamp(),
+            snapshot_lag=0 if newest is None else state.seq - newest.facts.seq,
+            ledger_lag=self.database.n_due,
+            pending_erasures=len(state.pending),
+            overdue_erasures=deadline.n_overdue(),
+            oldest_erasure=deadline.longest_wait(),
+            erasure_deadline=deadline.seconds,
+            scrubbed_at=self.checkpointer.scrubbed_at,
+            check=self.last_check,
+        )
+
     # --- changing
 
     async def add(self, samples: NewSamples, key: IdempotencyKey | None = None) -> Added:
@@ -385,7 +432,7 @@ class ModelService:
     def verify_job(self) -> Job:
         """Begin to compare the model with a fresh fit."""
         self._require_started()
-        return self.jobs.start("verify", self.rebuilder.verify)
+        return self.jobs.start("verify", self._verify)
 
     def scrub_job(self) -> Job:
         """Begin to erase from all files what was unlearned."""
@@ -406,6 +453,11 @@ class ModelService:
 
     # --- how work gets done
 
+    async def _verify(self, report: Report) -> dict[str, Any]:
+        result = await self.rebuilder.verify(report)
+        self.last_check = Check(self.clock.latest_ms() / 1000, result["ok"])
+        return result
+
     async def _scrub(self, report: Report) -> dict[str, Any]:
         report(0.1)
         n_pending = len(self.state.pending)
@@ -416,7 +468,7 @@ class ModelService:
     async def _predict_long(self, rows: list[Row]) -> Predicted:
         async with self.lock.long_read():
             # A model without tags is only read: nobody's working space is written, so short predictions go on beside.
-            slices = TagSlices(TAG_SLICE)
+            slices = TagSlices(TAG_SLICE, self.state.count_resolved)
             await self.lock.pass_turnstile()
             while self.state.model.n_lazy_tags_:
                 await self.lock.unread()

@@ -51,6 +51,8 @@ class ModelState:
         Erasures that are not finished, by receipt.
     period
         How many times the freed memory of the model was overwritten; see `oubli.app.service.holders`.
+    n_resolved
+        How many tags were resolved since the start.
     halted
         Why nothing is changed until a restart: an error left the model or the disk in doubt. None when none did.
     hindered
@@ -65,6 +67,7 @@ class ModelState:
     exports: int = 0
     pending: dict[str, Pending] = field(default_factory=dict)
     period: int = 0
+    n_resolved: int = 0
     halted: StopReason | None = None
     hindered: StopReason | None = None
 
@@ -77,6 +80,10 @@ class ModelState:
     def failed(self) -> bool:
         """Whether nothing is changed until a restart."""
         return self.halted is not None
+
+    def count_resolved(self, n_tags: int) -> None:
+        """Note that tags were resolved."""
+        self.n_resolved += n_tags
 
     def halt(self, reason: StopReason) -> None:
         """Change nothing until a restart; the first reason stays."""

@@ -47,6 +47,7 @@ from oubli.app.service.commands import (
     is_erasure,
 )
 from oubli.app.service.lock import ModelLock
+from oubli.app.service.measurements import Histogram
 from oubli.app.service.memory import let_go_of
 from oubli.app.service.state import ModelState, Pending
 from oubli.app.storage.journal import Journal, Record
@@ -290,6 +291,11 @@ class Writer:
         The time, in milliseconds since 1970.
     changed
         Called after each transaction that changed the model.
+
+    Attributes
+    ----------
+    commits
+        How long records took until they were on the disk.
     """
 
     _state: ModelState
@@ -302,6 +308,7 @@ class Writer:
     _now_ms: Callable[[], int]
     _changed: Callable[[], object]
     costs: dict[type[Command[Any]], Cost] = field(init=False)
+    commits: Histogram = field(default_factory=Histogram, init=False)
     _waiting: deque[Command[Any]] = field(default_factory=deque, init=False)
     _followers: list[list[Command[Any]]] = field(default_factory=list, init=False)
     _use_reserve: bool = field(default=False, init=False)
@@ -310,6 +317,11 @@ class Writer:
     def __post_init__(self) -> None:
         adding = Cost(200e-6)
         self.costs = {AddSamples: adding, ReplaceSample: adding, DeleteSamples: Cost(200e-6)}
+
+    @property
+    def n_waiting(self) -> int:
+        """How many commands wait."""
+        return len(self._waiting)
 
     # --- asking for a change
 
@@ -435,8 +447,13 @@ class Writer:
 
     async def _append(self, records: Sequence[Record], *, reserve: bool) -> None:
         """Write records to the journal in its thread."""
-        work = partial(self._journal.append, records, reserve=reserve)
+        work = partial(self._write, records, reserve=reserve)
         await asyncio.get_running_loop().run_in_executor(self._threads.writer, work)
+
+    def _write(self, records: Sequence[Record], *, reserve: bool) -> None:
+        started = time.perf_counter()
+        self._journal.append(records, reserve=reserve)
+        self.commits.observe(time.perf_counter() - started)
 
     # --- one transaction
 

@@ -1,4 +1,4 @@
-"""Write the generated part of each page in docs/reference: routes, problems, settings, commands and models.
+"""Write the generated part of each page in docs/reference: routes, problems, settings, commands, models and metrics.
 
     python docs/scripts/reference.py            write the pages
     python docs/scripts/reference.py --check    exit 1 when a page is out of date
@@ -24,9 +24,11 @@ from oubli.app.access.scopes import needed_scopes
 from oubli.app.cli.main import cli
 from oubli.app.http.app import create_app
 from oubli.app.http.document import document
+from oubli.app.http.metrics import OTHERS, TABLE
 from oubli.app.http.openapi import EVERYWHERE
 from oubli.app.http.problems import KINDS as PROBLEMS
 from oubli.app.http.problems import TYPE_PREFIX
+from oubli.app.service.measurements import BOUNDS
 from oubli.app.settings import ENV_PREFIX, GROUPS, Settings, flag_name
 from oubli.core.registry import KINDS
 
@@ -385,7 +387,24 @@ def default_of(values: dict[str, Any], name: str) -> str:
     return f"`{str(values[name]) if not isinstance(values[name], str) else values[name]}`"
 
 
-MAKERS = {"settings": settings, "problems": problems, "routes": routes, "cli": commands, "models": models}
+def metrics() -> Iterator[str]:
+    """The series of `GET /metrics`, and what the client library adds."""
+    rows = [(f"`{name}`", kind, text) for name, kind, text in OTHERS]
+    rows += [(f"`{one.name}`", "counter" if one.name.endswith("_total") else "gauge", one.text) for one in TABLE]
+    yield from table(("series", "type", "meaning"), rows)
+    yield f"Histograms have buckets up to {', '.join(f'{bound:g}' for bound in BOUNDS)} seconds."
+    yield ""
+    yield "`process_...` and `python_gc_...` are those of `prometheus_client`: CPU, memory, open files, collector."
+
+
+MAKERS = {
+    "settings": settings,
+    "problems": problems,
+    "routes": routes,
+    "cli": commands,
+    "models": models,
+    "metrics": metrics,
+}
 
 
 def page(name: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from oubli.app import settings as settings_module
 from oubli.app.settings import (
     DEFAULT_CONFIG,
     GROUPS,
@@ -209,3 +210,31 @@ def test_flags_are_short_where_they_are_typed_most() -> None:
         "--schema",
         "--max-body-bytes",
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ("http://127.0.0.1:4318", "http://127.0.0.1:4318/v1/traces"),
+        ("https://collector.example/", "https://collector.example/v1/traces"),
+        ("https://collector.example/otlp/traces", "https://collector.example/otlp/traces"),
+    ],
+)
+def test_a_collector_is_named_with_or_without_a_path(given: str, used: str) -> None:
+    assert load_settings(traces_endpoint=given).traces_endpoint == used
+
+
+@pytest.mark.parametrize(
+    "given", ["collector:4318", "ftp://collector", "http://", "http://me:SECRET@collector", "http://a?b"]
+)
+def test_a_collector_is_a_url_without_credentials(given: str) -> None:
+    with pytest.raises(SettingsError, match="must be a URL") as refused:
+        load_settings(traces_endpoint=given)
+    assert "SECRET" not in str(refused.value)
+
+
+def test_traces_need_the_packages_of_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings_module, "TELEMETRY_MODULE", "opentelemetry.not_installed.http")
+    with pytest.raises(SettingsError, match=r"oubli-server\[telemetry\]"):
+        load_settings(traces_endpoint="http://127.0.0.1:4318").require_servable()
+    load_settings().require_servable()

@@ -14,6 +14,7 @@ MOST_DIRECTLY_IN_APP = 8
 LAYERS = (
     ("errors", "progress", "version"),
     ("times", "threads"),
+    ("logs",),
     ("access",),
     ("settings",),
     ("storage",),

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from oubli.app.errors import StartError
-from oubli.app.http.server import SparingFormatter, bind
+from oubli.app.http.server import bind
+from oubli.app.logs import TextFormatter
 from tests.serving import Running, serving
 
 FLAGS = ("--target", "income", "--id", "name", "--subject", "who", "--n-estimators", "20", "--random-state", "0")
@@ -156,6 +157,6 @@ def test_exceptions_are_logged_without_their_text():
         raise RuntimeError("SECRET")
     except RuntimeError:
         record = logging.LogRecord("x", logging.ERROR, "", 0, "failed", None, sys.exc_info())
-    text = SparingFormatter("%(message)s").format(record)
+    text = TextFormatter().format(record)
     assert "RuntimeError at test_server.py" in text
     assert "SECRET" not in text

@@ -110,7 +110,7 @@ def test_tls_with_a_certificate_that_is_renewed(server: Running, folder: Path) -
 
         second = make_certificate(folder, "second")
         server.process.send_signal(signal.SIGHUP)
-        wait_for(server, "reloaded certificates and keys")
+        wait_for(server, "reloaded certificates, keys and log level")
         assert ask(server.port, second, "GET", "/model")[0] == 200
         with pytest.raises(ssl.SSLCertVerificationError):
             ask(server.port, first, "GET", "/model")

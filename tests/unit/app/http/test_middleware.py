@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from oubli.app.access.keys import AccessKeys
 from oubli.app.http.auth import AccessRules, known_hosts
 from oubli.app.http.middleware import Middleware
-from oubli.app.http.problems import place_of
+from oubli.app.logs import place_of
 from tests.unit.app.support import JSON, make_service, served
 
 KEY = "0123456789abcdef-key"

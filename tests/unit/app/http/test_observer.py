@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from oubli.app.http.app import create_app
+from oubli.app.http.correlation import Correlation
 from oubli.app.http.observer import NOT_ANSWERED, UNKNOWN_ROUTE
 from tests.unit.app.http.connections import hosting, request
 from tests.unit.app.support import make_service, make_settings, samples, served
@@ -26,8 +27,11 @@ class Noting:
     def __init__(self) -> None:
         self.seen: Seen = []
 
-    def __call__(self, method: str, route: str, status: int, seconds: float) -> None:
+    def __call__(
+        self, method: str, route: str, status: int, seconds: float, request_id: bytes, correlation: Correlation
+    ) -> None:
         assert 0 <= seconds < 600
+        assert request_id
         self.seen.append((method, route, status))
 
 

@@ -35,6 +35,7 @@ ROUTES = {
     "/expiry/confirm": {"post"},
     "/healthz": {"get"},
     "/readyz": {"get"},
+    "/metrics": {"get"},
 }
 
 

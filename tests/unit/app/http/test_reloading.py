@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from oubli.app.access.keys import AccessKeys
+from oubli.app.http import reloading
 from oubli.app.http.auth import AccessRules
 from oubli.app.http.problems import ProblemError
 from oubli.app.http.reloading import Reloader
@@ -89,3 +90,13 @@ def test_other_settings_wait_for_a_restart(
     (tmp_path / "oubli.toml").write_text('max_rows = "no"\n')
     Reloader(settings, rules_for(settings), None)()
     assert "nothing was reloaded: max_rows" in caplog.text
+
+
+def test_the_log_level_is_that_of_the_settings_file(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    levels: list[str] = []
+    monkeypatch.setattr(reloading, "set_level", levels.append)
+    (tmp_path / "oubli.toml").write_text('log_level = "debug"\n')
+    Reloader(settings, rules_for(settings), None)()
+    assert levels == ["debug"]

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 from oubli.app.service.background import QUIET_SECONDS, IdleResolver, TagSlices
 from oubli.app.service.lock import ModelLock
+from oubli.app.service.state import ModelState
 
 
 class Tagged(SimpleNamespace):
@@ -35,7 +36,7 @@ def test_slices_shrink_when_they_take_too_long():
 def test_resolves_when_nothing_else_is_to_do():
     async def run() -> None:
         model, turns = Tagged(), ModelLock(1)
-        idle = IdleResolver(SimpleNamespace(model=model), turns)
+        idle = IdleResolver(ModelState(model, 1, 0), turns)
         task = asyncio.create_task(idle.run())
         idle.request_begins()
         idle.tagged.set()

@@ -1,0 +1,206 @@
+"""What `GET /metrics` tells Prometheus.
+
+Requests are counted in integers of our own, because a counter with labels of `prometheus_client` takes longer than the
+routing of a request. All other series are read from the service when they are asked for. A label is a route's template,
+a method, a status or a word of this program; never a path, a key, a class or a category.
+"""
+
+from __future__ import annotations
+
+import platform
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from prometheus_client import GCCollector, ProcessCollector
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from oubli.app.errors import StopReason
+from oubli.app.service.measurements import BOUNDS, Histogram, Measurements
+from oubli.app.version import VERSION
+
+if TYPE_CHECKING:
+    from oubli.app.http.correlation import Correlation
+
+REQUESTS = "oubli_http_request_duration_seconds"
+OPENMETRICS = "application/openmetrics-text"
+PLAIN = "text/plain"
+COMMITS = "oubli_journal_commit_duration_seconds"
+_LABELS = ("method", "route", "status")
+_BUCKETS = [*map(str, BOUNDS), "+Inf"]
+
+Request = tuple[str, str, int]
+"""Method, template of the route, and status."""
+
+
+class Series(NamedTuple):
+    """A number of the service that Prometheus is told.
+
+    Attributes
+    ----------
+    name, text
+        As Prometheus and its users see it.
+    value
+        Reads it; None leaves the series out.
+    family
+        What kind of number it is.
+    """
+
+    name: str
+    text: str
+    value: Callable[[Measurements], float | None]
+    family: type[GaugeMetricFamily | CounterMetricFamily] = GaugeMetricFamily
+
+
+TABLE = (
+    Series("oubli_ready", "1 when predictions are answered.", lambda m: m.is_ready),
+    Series("oubli_durable", "1 when what is answered survives the process.", lambda m: m.is_durable),
+    Series("oubli_model_version", "Version of the samples, parameters and kind.", lambda m: m.model_version),
+    Series("oubli_samples", "Samples that the model holds.", lambda m: m.n_samples),
+    Series("oubli_model_memory_bytes", "Memory of trees and samples, unused room included.", lambda m: m.model_bytes),
+    Series("oubli_lazy_tags", "Subtrees that are rebuilt when a query passes, or when nothing is asked.",
+           lambda m: m.lazy_tags),
+    Series("oubli_resolved_tags_total", "Lazy tags resolved since the start.", lambda m: m.resolved_tags,
+           CounterMetricFamily),
+    Series("oubli_waiting_requests", "Requests that wait for the model.", lambda m: m.waiting),
+    Series("oubli_waiting_requests_limit", "Waiting requests from which on further ones are refused.",
+           lambda m: m.most_waiting),
+    Series("oubli_journal_records", "Records in the newest segment of the journal.", lambda m: m.journal_records),
+    Series("oubli_journal_bytes", "Bytes of records in the newest segment of the journal.", lambda m: m.journal_bytes),
+    Series("oubli_journal_oldest_record_timestamp_seconds",
+           "When the first record of the journal's newest segment was written; not there while it is empty.",
+           lambda m: m.journal_oldest_at),
+    Series("oubli_snapshot_timestamp_seconds", "When the newest snapshot was written.", lambda m: m.snapshot_at),
+    Series("oubli_snapshot_lag_records", "Records of the journal that the newest snapshot has not taken in.",
+           lambda m: m.snapshot_lag),
+    Series("oubli_ledger_lag_records", "Records of the journal that the ledger's file has not taken in.",
+           lambda m: m.ledger_lag),
+    Series("oubli_erasures_pending", "Erasures that are acknowledged and not finished.", lambda m: m.pending_erasures),
+    Series("oubli_erasures_overdue", "Unfinished erasures that are past the deadline.", lambda m: m.overdue_erasures),
+    Series("oubli_erasure_oldest_pending_seconds", "How long the oldest unfinished erasure has waited.",
+           lambda m: m.oldest_erasure),
+    Series("oubli_erasure_deadline_seconds", "How long an erasure may take.", lambda m: m.erasure_deadline),
+    Series("oubli_expiry_paused", "1 when samples that are due do not expire until it is confirmed.",
+           lambda m: m.is_expiry_paused),
+    Series("oubli_scrub_timestamp_seconds",
+           "When all files were last rewritten without what was unlearned; not there before the first time.",
+           lambda m: m.scrubbed_at),
+    Series("oubli_verify_timestamp_seconds",
+           "When the model was last compared with a fresh fit; not there before the first time.",
+           lambda m: None if m.check is None else m.check.at),
+    Series("oubli_verify_ok", "1 when the last comparison with a fresh fit found no difference.",
+           lambda m: None if m.check is None else m.check.is_ok),
+)  # fmt: skip
+"""What is one number; `GET /metrics` tells histograms, infos and the process besides."""
+
+OTHERS = (
+    (REQUESTS, "histogram", "Duration of requests by method, route and status, until the answer is made."),
+    (COMMITS, "histogram", "Duration of writing records to the journal, the flush included."),
+    ("oubli_changes_stopped", "gauge", "1 for the reason for which nothing is changed at present."),
+    ("oubli_build_info", "gauge", "1, labelled with the versions of Oubli and Python."),
+    ("oubli_model_info", "gauge", "1, labelled with kind, task and guarantee of the model."),
+)
+"""Name, type and text of the other series of our own."""
+
+
+class RequestMetrics:
+    """Counts requests by method, route and status; `observe` is an observer."""
+
+    def __init__(self) -> None:
+        self._durations: dict[Request, Histogram] = {}
+
+    def observe(
+        self, method: str, route: str, status: int, seconds: float, request_id: bytes, correlation: Correlation
+    ) -> None:
+        """Count a request."""
+        histogram = self._durations.get((method, route, status))
+        if histogram is None:
+            histogram = self._durations[method, route, status] = Histogram()
+        # `Histogram.observe`, without a call: this is done for each request.
+        histogram.counts[bisect_left(BOUNDS, seconds)] += 1
+        histogram.total += seconds
+
+    def copy(self) -> dict[Request, Histogram]:
+        """Return what was counted until now."""
+        return {request: histogram.copy() for request, histogram in self._durations.items()}
+
+
+_TEXTS = {name: text for name, _, text in OTHERS}
+_PROCESS = CollectorRegistry()
+ProcessCollector(registry=_PROCESS)
+GCCollector(registry=_PROCESS)
+
+
+class Exposition(Collector):
+    """All series at one instant, as `prometheus_client` wants them to write them; may be read in any thread.
+
+    Parameters
+    ----------
+    measured
+        The service.
+    requests
+        Durations of requests.
+    """
+
+    def __init__(self, measured: Measurements, requests: dict[Request, Histogram]) -> None:
+        self._measured = measured
+        self._requests = requests
+
+    def collect(self) -> Iterable[Metric]:
+        """Return all families."""
+        measured = self._measured
+        yield _info("oubli_build", {"version": VERSION, "python": platform.python_version()})
+        names = {"kind": measured.kind, "task": measured.task, "guarantee": measured.guarantee}
+        yield _info("oubli_model", names)
+        for series in TABLE:
+            value = series.value(measured)
+            if value is not None:
+                yield series.family(series.name, series.text, value)
+        stopped = GaugeMetricFamily("oubli_changes_stopped", _TEXTS["oubli_changes_stopped"], labels=("reason",))
+        for reason in StopReason:
+            stopped.add_metric((reason,), reason is measured.stopped)
+        yield stopped
+        yield _histogram(COMMITS, (), {(): measured.commits})
+        yield _histogram(REQUESTS, _LABELS, self._requests)
+        yield from _PROCESS.collect()
+
+
+def encode(exposition: Exposition, accept: str) -> tuple[bytes, str]:
+    """Return all series in the format that a caller accepts, and its media type; takes milliseconds.
+
+    Parameters
+    ----------
+    exposition
+        What to write.
+    accept
+        The `Accept` header: OpenMetrics where it names it, else the text format. Nothing of it is repeated.
+    """
+    if any(one.partition(";")[0].strip().lower() == OPENMETRICS for one in accept.split(",")):
+        written = openmetrics.generate_latest(exposition)  # type: ignore[no-untyped-call]
+        return written, openmetrics.CONTENT_TYPE_LATEST
+    return generate_latest(exposition), CONTENT_TYPE_PLAIN_0_0_4
+
+
+def _info(name: str, labels: dict[str, str]) -> Metric:
+    return InfoMetricFamily(name, _TEXTS[f"{name}_info"], labels)
+
+
+def _histogram(name: str, labels: tuple[str, ...], found: Mapping[Any, Histogram]) -> Metric:
+    family = HistogramMetricFamily(name, _TEXTS[name], labels=labels)
+    for values, histogram in sorted(found.items()):
+        family.add_metric([*map(str, values)], list(_cumulated(histogram)), histogram.total)
+    return family
+
+
+def _cumulated(histogram: Histogram) -> Iterator[tuple[str, float]]:
+    return zip(_BUCKETS, map(float, accumulate(histogram.counts)), strict=True)

@@ -1,0 +1,119 @@
+"""What a running service can be measured by, at one instant: numbers and words of this program, nothing of a sample."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from oubli.app.errors import StopReason
+
+
+BOUNDS = (50e-6, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Upper ends of the buckets that durations are counted in, in seconds; one without an end follows."""
+
+
+class Histogram:
+    """Counts durations in buckets. One thread observes; any thread may read.
+
+    Attributes
+    ----------
+    counts
+        Durations in each bucket of `BOUNDS`, and above.
+    total
+        Sum of all durations, in seconds.
+    """
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS) + 1)
+        self.total = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Count a duration."""
+        self.counts[bisect_left(BOUNDS, seconds)] += 1
+        self.total += seconds
+
+    def copy(self) -> Histogram:
+        """Return it as it is now."""
+        other = Histogram()
+        other.counts, other.total = self.counts.copy(), self.total
+        return other
+
+
+class Check(NamedTuple):
+    """The last comparison of the model with a fresh fit: when it ended, in seconds since 1970, and what it said."""
+
+    at: float
+    is_ok: bool
+
+
+class Measurements(NamedTuple):
+    """A service at one instant. Times are in seconds since 1970; None where there is nothing to tell.
+
+    Attributes
+    ----------
+    kind, task, guarantee
+        Of the model.
+    model_version, n_samples
+        See `ModelService.describe`.
+    model_bytes
+        Bytes of trees and samples.
+    lazy_tags, resolved_tags
+        Tags that wait, and those that were resolved since the start.
+    is_ready, is_durable
+        Whether requests are welcome, and whether what is answered survives the process.
+    is_expiry_paused
+        Whether samples that are due do not expire until somebody confirms it.
+    stopped
+        Why nothing is changed at present.
+    waiting, most_waiting
+        Requests that wait for the model, and how many may.
+    journal_records, journal_bytes, journal_oldest_at
+        What the journal holds since it was last divided, and since when.
+    commits
+        How long records took until they were on the disk.
+    snapshot_at, snapshot_lag
+        When the newest snapshot was written, and how many records are newer.
+    ledger_lag
+        Records of the journal that are not in the ledger's database.
+    pending_erasures, overdue_erasures
+        Erasures that are not finished, and those of them that should be.
+    oldest_erasure
+        How many seconds the oldest of them has waited; 0 when there is none.
+    erasure_deadline
+        How many seconds an erasure may take.
+    scrubbed_at
+        When all files were last rewritten without anything of what was unlearned.
+    check
+        The last comparison with a fresh fit.
+    """
+
+    kind: str
+    task: str
+    guarantee: str
+    model_version: int
+    n_samples: int
+    model_bytes: int
+    lazy_tags: int
+    resolved_tags: int
+    is_ready: bool
+    is_durable: bool
+    is_expiry_paused: bool
+    stopped: StopReason | None
+    waiting: int
+    most_waiting: int
+    journal_records: int
+    journal_bytes: int
+    journal_oldest_at: float | None
+    commits: Histogram
+    snapshot_at: float | None
+    snapshot_lag: int
+    ledger_lag: int
+    pending_erasures: int
+    overdue_erasures: int
+    oldest_erasure: float
+    erasure_deadline: float
+    scrubbed_at: float | None
+    check: Check | None

@@ -1,0 +1,171 @@
+"""A server that logs JSON and sends traces: what a program reads of both, and what neither holds."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.request
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serving import Running, run_cli, serving
+
+HAS_EXTRA = find_spec("opentelemetry") is not None and find_spec("opentelemetry.sdk") is not None
+needs_extra = pytest.mark.skipif(not HAS_EXTRA, reason="the extra `telemetry` is not installed")
+TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    lines = [f"SECRET{i},{i % 90},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(200)]
+    (tmp_path / "people.csv").write_text("\n".join(["name,age,job,income", *lines]) + "\n")
+    return tmp_path
+
+
+def serve(folder: Path, *flags: str, **variables: str) -> Any:
+    data = ("--data", "people.csv", "--target", "income", "--id", "name", "--n-estimators", "5")
+    return serving(*data, *flags, cwd=folder, **variables)
+
+
+def send(server: Running, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+    """Send a request and return its status and headers."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(  # noqa: S310
+        server.url + path, data=data, headers={"Content-Type": "application/json", **headers}, method=method
+    )
+    opener = urllib.request.build_opener(_Any)
+    with opener.open(request, timeout=60) as answer:
+        return answer.status, answer.headers
+
+
+class _Any(urllib.request.HTTPErrorProcessor):
+    """Takes errors as answers."""
+
+    def http_response(self, request: Any, response: Any) -> Any:
+        return response
+
+
+def use(server: Running, **headers: str) -> None:
+    """Ask for most things that hold an id or a value."""
+    send(server, "POST", "/predict", {"instances": [[7, "SECRET"]]}, **headers)
+    send(server, "POST", "/predict", {"instances": [["SECRET", "a"]]}, **headers)
+    send(server, "GET", "/samples/SECRET7", **headers)
+    send(server, "DELETE", "/samples/SECRET7", **headers)
+    send(server, "DELETE", "/samples?subject=SECRET", **headers)
+    send(server, "GET", "/SECRET", **headers)
+
+
+def test_every_line_of_a_server_that_logs_json_is_an_object(folder: Path) -> None:
+    flags = ("--log-format", "json", "--access-log")
+    for _ in range(2):  # trained, and recovered
+        with serve(folder, *flags) as server:
+            use(server, **{"X-Request-ID": "mine"})
+            _, headers = send(server, "GET", "/model")
+            assert server.stop() == 0
+            lines = [json.loads(line) for line in server.output.splitlines()]
+        for line in lines:
+            assert {"time", "level", "logger", "message"} <= set(line)
+        assert "SECRET" not in server.output
+        access = [line for line in lines if line["logger"] == "oubli.access"]
+        mine = [(line["method"], line["route"], line["status"]) for line in access if line["request_id"] == "mine"]
+        assert mine[0] == ("POST", "/predict", 200)
+        assert mine[1] == ("POST", "/predict", 422)
+        assert [route for _, route, _ in mine[2:4]] == ["/samples/{id}"] * 2
+        assert mine[5] == ("GET", "unknown", 404)
+        assert any(line["request_id"] == headers["X-Request-ID"] for line in access)
+        assert any("serves http" in line["message"] for line in lines)
+
+
+def test_a_start_that_fails_is_told_in_json(folder: Path) -> None:
+    done = run_cli("serve", "--log-format", "json", "--data", "nothing.csv", "--target", "y", cwd=folder)
+    assert done.returncode == 2
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert lines[-1]["level"] == "error"
+
+
+def test_without_an_access_log_requests_leave_no_line(folder: Path) -> None:
+    with serve(folder, "--log-level", "warning") as server:
+        use(server)
+        assert server.stop() == 0
+        assert "oubli." not in server.output
+
+
+class Collector(ThreadingHTTPServer):
+    """Takes traces as an OpenTelemetry collector does."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.bodies: list[bytes] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def resources(self) -> list[Any]:
+        """What was exported, for each resource."""
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+        return [one for body in self.bodies for one in ExportTraceServiceRequest.FromString(body).resource_spans]
+
+    def spans(self) -> list[Any]:
+        return [span for one in self.resources() for scope in one.scope_spans for span in scope.spans]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        assert self.path == "/v1/traces"
+        server: Any = self.server
+        server.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with Collector() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@needs_extra
+def test_traces_reach_a_collector_before_the_server_has_stopped(folder: Path, collector: Collector) -> None:
+    flags = ("--traces-endpoint", collector.url)
+    with serve(folder, *flags, OTEL_SERVICE_NAME="forest-1", OTEL_EXPORTER_OTLP_COMPRESSION="none") as server:
+        use(server, traceparent=f"00-{TRACE}-{PARENT}-01", tracestate="vendor=SECRET", **{"X-API-Key": "SECRET"})
+        assert server.stop() == 0
+    children = [span for span in collector.spans() if span.trace_id.hex() == TRACE]
+    assert [span.parent_span_id.hex() for span in children] == [PARENT] * 6
+    names = [span.name for span in children]
+    assert names[:2] == ["POST /predict"] * 2
+    assert names[2:4] == ["GET /samples/{id}", "DELETE /samples/{id}"]
+    assert names[5] == "GET"
+    (attributes, *_) = [{one.key: one.value for one in span.attributes} for span in children]
+    assert attributes["http.route"].string_value == "/predict"
+    assert attributes["http.response.status_code"].int_value == 200
+    resource = {one.key: one.value.string_value for one in collector.resources()[0].resource.attributes}
+    assert resource["service.name"] == "forest-1"
+    assert b"SECRET" not in b"".join(collector.bodies)
+
+
+@needs_extra
+def test_a_collector_that_is_not_there_holds_nothing_up(folder: Path) -> None:
+    with serve(folder, "--traces-endpoint", "http://127.0.0.1:9") as server:
+        use(server)
+        assert server.stop() == 0
+        assert "SECRET" not in server.output
+
+
+def test_an_endpoint_must_be_a_url(folder: Path) -> None:
+    done = run_cli("serve", "--traces-endpoint", "collector:4318", cwd=folder)
+    assert done.returncode == 2
+    assert "must be a URL" in done.stderr

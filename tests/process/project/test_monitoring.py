@@ -1,0 +1,236 @@
+"""The files for Prometheus and Grafana below docker/, tried with Debian's Prometheus and a real server."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.serving import ROOT, Running, free_port, serving
+
+FILES = ROOT / "docker" / "prometheus"
+GRAFANA = ROOT / "docker" / "grafana"
+RULES: list[dict[str, Any]] = [
+    rule for group in yaml.safe_load((FILES / "alerts.yml").read_text())["groups"] for rule in group["rules"]
+]
+BOARD: dict[str, Any] = json.loads((GRAFANA / "dashboards" / "oubli.json").read_text())
+COMPARISON = re.compile(r"(?P<number>.+) (?P<sign>[<>]) (?P<limit>[\d.]+)", re.DOTALL)
+WAIT_SECONDS = 60
+OF_THE_MACHINE = {"OubliJournalSlow", "OubliSlowPredictions"}  # a busy one may be as slow as that
+
+
+def needs(program: str) -> Any:
+    return pytest.mark.skipif(
+        shutil.which(program) is None, reason=f"{program} is not installed (Debian: apt-get install prometheus)"
+    )
+
+
+def promtool(*arguments: str) -> None:
+    done = subprocess.run(["promtool", *arguments], cwd=FILES, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs("promtool")
+def test_rules_and_configuration_are_sound() -> None:
+    promtool("check", "rules", "alerts.yml")
+    promtool("check", "config", "prometheus.yml")
+
+
+@needs("promtool")
+def test_rules_fire_when_they_should_and_only_then() -> None:
+    promtool("test", "rules", "alerts.test.yml")
+
+
+def test_the_tests_of_the_rules_know_all_of_them() -> None:
+    tests = yaml.safe_load((FILES / "alerts.test.yml").read_text())["tests"]
+    (fire,) = [one for one in tests if one["name"] == "every rule fires"]
+    assert fire["promql_expr_test"][0]["exp_samples"][0]["value"] == len(RULES)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_a_rule_compares_a_number_with_a_limit_and_says_what_it_means(rule: dict[str, Any]) -> None:
+    assert COMPARISON.fullmatch(rule["expr"])
+    assert rule["labels"]["severity"] in ("critical", "warning", "info")
+    assert rule["annotations"]["summary"]
+
+
+def test_compose_mounts_what_is_there() -> None:
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    for name in ("prometheus", "grafana"):
+        service = services[name]
+        assert service["profiles"] == ["monitoring"]
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+        assert re.fullmatch(r".+:v?\d+\.\d+\.\d+", service["image"])
+        assert service["read_only"]
+        for volume in service["volumes"]:
+            source = volume.split(":")[0]
+            assert (ROOT / source).exists() if source.startswith(".") else source == "prometheus-data"
+    target = yaml.safe_load((FILES / "prometheus.yml").read_text())["scrape_configs"][0]["static_configs"][0]["targets"]
+    assert target == [f"{services['oubli']['environment']['OUBLI_ALLOWED_HOSTS']}:8000"]
+
+
+def test_grafana_finds_the_dashboard_and_its_source() -> None:
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    (provider,) = yaml.safe_load((GRAFANA / "provisioning" / "dashboards" / "oubli.yml").read_text())["providers"]
+    assert any(volume.endswith(f":{provider['options']['path']}:ro") for volume in services["grafana"]["volumes"])
+    home = services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert home == f"{provider['options']['path']}/oubli.json"
+    (source,) = yaml.safe_load((GRAFANA / "provisioning" / "datasources" / "prometheus.yml").read_text())["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    used = {panel["datasource"]["uid"] for panel in BOARD["panels"] if panel["type"] != "row"}
+    assert used == {source["uid"]}
+
+
+def test_panels_lie_beside_each_other() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in BOARD["panels"]:
+        place = panel["gridPos"]
+        cells = {(place["x"] + i, place["y"] + j) for i in range(place["w"]) for j in range(place["h"])}
+        assert not cells & taken, panel["title"]
+        assert place["x"] + place["w"] <= 24
+        taken |= cells
+    assert len({panel["id"] for panel in BOARD["panels"]}) == len(BOARD["panels"])
+
+
+# --- a real Prometheus that scrapes a real server
+
+
+class Prometheus:
+    """A Prometheus that runs."""
+
+    def __init__(self, port: int) -> None:
+        self._url = f"http://127.0.0.1:{port}/api/v1"
+
+    def ask(self, path: str, **query: str) -> Any:
+        with urllib.request.urlopen(f"{self._url}{path}?{urllib.parse.urlencode(query)}", timeout=30) as answer:  # noqa: S310
+            content = json.load(answer)
+        assert content["status"] == "success"
+        return content["data"]
+
+    def series(self, expression: str) -> list[Any]:
+        """Evaluate an expression now; an error of it is an `HTTPError`."""
+        found: list[Any] = self.ask("/query", query=expression)["result"]
+        return found
+
+
+@contextmanager
+def scraping(server: Running, folder: Path) -> Iterator[Prometheus]:
+    """Run Prometheus with our configuration, but for the address of the server and the pace."""
+    config = yaml.safe_load((FILES / "prometheus.yml").read_text())
+    config["global"] = {"scrape_interval": "250ms", "scrape_timeout": "250ms", "evaluation_interval": "500ms"}
+    config["scrape_configs"][0]["static_configs"] = [{"targets": [f"127.0.0.1:{server.port}"]}]
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+    shutil.copy(FILES / "alerts.yml", folder)
+    port = free_port()
+    command = [
+        "prometheus",
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'series'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    with (
+        (folder / "prometheus.txt").open("w") as output,
+        subprocess.Popen(command, stdout=output, stderr=output) as run,
+    ):
+        try:
+            yield Prometheus(port)
+        finally:
+            run.terminate()
+            run.wait(timeout=60)
+
+
+def wait_for(condition: Any, what: str) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            if condition():
+                return
+        except OSError:
+            pass
+        time.sleep(0.2)
+    raise AssertionError(f"{what} after {WAIT_SECONDS} s")
+
+
+def use(server: Running) -> None:
+    """Ask for something of every sort."""
+    server.ask("POST", "/predict", {"instances": [[7]]})
+    server.ask("POST", "/predict", {"instances": "none"})
+    _, added = server.ask("POST", "/samples", {"samples": [{"features": [3], "label": "p"}]})
+    server.ask("PUT", f"/samples/{added['ids'][0]}", {"features": [4], "label": "q"})
+    server.ask("DELETE", f"/samples/{added['ids'][0]}")
+    server.get("/model")
+
+
+def job(server: Running, path: str) -> None:
+    _, begun = server.ask("POST", path)
+    wait_for(lambda: server.get(f"/jobs/{begun['id']}")[1]["status"] == "succeeded", f"{path} has not ended")
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    folder = tmp_path_factory.mktemp("monitored")
+    (folder / "small.csv").write_text("a,y\n" + "".join(f"{i},{'pq'[i % 2]}\n" for i in range(200)))
+    flags = ("--data", "small.csv", "--target", "y", "--n-estimators", "5")
+    with serving(*flags, cwd=folder) as server, scraping(server, folder) as running:
+        wait_for(lambda: running.series("oubli_ready"), "Prometheus has scraped nothing")
+        job(server, "/model/verify")
+        job(server, "/model/scrub")
+        for _ in range(8):
+            use(server)
+            time.sleep(0.5)
+        wait_for(lambda: running.series("rate(oubli_journal_commit_duration_seconds_count[1m])"), "there is no rate")
+        wait_for(
+            lambda: all(rule["health"] == "ok" for group in running.ask("/rules")["groups"] for rule in group["rules"]),
+            "a rule was not evaluated, or has an error",
+        )
+        yield running
+
+
+@needs("prometheus")
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_what_a_rule_compares_is_there(prometheus: Prometheus, rule: dict[str, Any]) -> None:
+    compared = COMPARISON.fullmatch(rule["expr"])
+    assert compared is not None
+    found = prometheus.series(compared["number"])
+    assert found
+    assert all(one["value"][1] != "NaN" for one in found)
+    fires = prometheus.series(rule["expr"])
+    assert not fires or rule["alert"] in OF_THE_MACHINE, "this server is sound"
+
+
+EXPRESSIONS = [(panel["title"], target["expr"]) for panel in BOARD["panels"] for target in panel.get("targets", ())]
+
+
+@needs("prometheus")
+@pytest.mark.parametrize(("title", "expression"), EXPRESSIONS)
+def test_every_query_of_the_dashboard_finds_series(prometheus: Prometheus, title: str, expression: str) -> None:
+    asked = expression.replace("$__rate_interval", "1m").replace("$instance", ".+")
+    assert "$" not in asked
+    found = prometheus.series(asked)
+    assert found, title
+    assert any(one["value"][1] != "NaN" for one in found), title
+
+
+@needs("prometheus")
+def test_the_variable_of_the_dashboard_finds_the_server(prometheus: Prometheus) -> None:
+    (variable,) = BOARD["templating"]["list"]
+    metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]["query"]).groups()  # type: ignore[union-attr]
+    assert len({one["metric"][label] for one in prometheus.series(metric)}) == 1
+
+
+@needs("prometheus")
+def test_scrapes_are_sound(prometheus: Prometheus) -> None:
+    (target,) = prometheus.ask("/targets")["activeTargets"]
+    assert target["health"] == "up"
+    assert target["lastError"] == ""

@@ -1,0 +1,225 @@
+"""`GET /metrics`: formats, what is counted, and what no label says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as read_text
+from starlette.testclient import TestClient
+
+from oubli.app.errors import StopReason
+from oubli.app.http.correlation import ALONE
+from oubli.app.http.metrics import COMMITS, OTHERS, REQUESTS, TABLE, RequestMetrics
+from oubli.app.http.observer import OTHER_METHOD, UNKNOWN_ROUTE
+from oubli.app.service.measurements import BOUNDS, Histogram
+from tests.unit.app.http.connections import hosting, request, split_answers
+from tests.unit.app.support import forest, make_service, samples, served
+
+ONE_ROW = {"instances": [[1, "a", True]]}
+Values = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def values_of(text: str) -> Values:
+    """Every sample of the text format, by its name and labels."""
+    return {
+        (one.name, tuple(sorted(one.labels.items()))): one.value for family in read_text(text) for one in family.samples
+    }
+
+
+def scraped(client: TestClient) -> Values:
+    answer = client.get("/metrics")
+    assert answer.status_code == 200
+    return values_of(answer.text)
+
+
+def count_of(values: Values, method: str, route: str, status: int) -> float:
+    labels = (("method", method), ("route", route), ("status", str(status)))
+    return values.get((f"{REQUESTS}_count", labels), 0.0)
+
+
+def test_a_duration_is_counted_in_the_first_bucket_that_holds_it() -> None:
+    histogram = Histogram()
+    for seconds in (0.0, BOUNDS[0], BOUNDS[0] * 1.01, BOUNDS[-1], 2 * BOUNDS[-1]):
+        histogram.observe(seconds)
+    assert histogram.counts == [2, 1, *[0] * (len(BOUNDS) - 3), 1, 1]
+    assert histogram.total == pytest.approx(2.01 * BOUNDS[0] + 3 * BOUNDS[-1])
+    assert BOUNDS[0] == 50e-6
+    assert list(BOUNDS) == sorted(set(BOUNDS))
+
+
+def test_requests_are_counted_as_a_histogram_counts_them() -> None:
+    requests, histogram = RequestMetrics(), Histogram()
+    for seconds in (1e-5, 7e-5, 0.3, 99.0):
+        requests.observe("GET", "/model", 200, seconds, b"x", ALONE)
+        histogram.observe(seconds)
+    ((counted, found),) = requests.copy().items()
+    assert counted == ("GET", "/model", 200)
+    assert (found.counts, found.total) == (histogram.counts, histogram.total)
+
+
+def test_both_formats_can_be_read_and_say_the_same() -> None:
+    with served() as client:
+        client.post("/predict", json=ONE_ROW)
+        plain = client.get("/metrics")
+        accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+        strict = client.get("/metrics", headers={"Accept": accept})
+    assert plain.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert strict.headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    assert plain.headers["cache-control"] == "no-store"
+    names = {one.name for family in read_text(plain.text) for one in family.samples}
+    assert names == {one.name for family in read_openmetrics(strict.text) for one in family.samples}
+
+
+@pytest.mark.parametrize(
+    "accept", ["text/plain;version=SECRET", "application/openmetrics-text;version=9.SECRET", "*/*"]
+)
+def test_nothing_of_the_accept_header_is_repeated(accept: str) -> None:
+    with served() as client:
+        answer = client.get("/metrics", headers={"Accept": accept})
+    assert answer.status_code == 200
+    assert "SECRET" not in str(answer.headers)
+
+
+def test_names_follow_the_conventions() -> None:
+    with served() as client:
+        families = list(read_text(client.get("/metrics").text))
+    ours = {family.name: family for family in families if family.name.startswith("oubli_")}
+    for family in ours.values():
+        assert family.documentation
+        assert family.documentation.endswith(".")
+        is_counter = any(one.name.endswith("_total") for one in family.samples)
+        assert (family.type == "counter") == is_counter
+    told = {name.removesuffix("_total") for name, *_ in (*OTHERS, *TABLE)}
+    # Without a snapshot, a scrub or a comparison there is no time of one.
+    absent = {name for name in told if name.endswith("_timestamp_seconds")} | {"oubli_verify_ok"}
+    assert told - absent <= set(ours) <= told
+
+
+def test_every_request_is_counted_by_template_method_and_status() -> None:
+    with served() as client:
+        client.get("/samples/c1")
+        client.get("/samples/SECRET")
+        client.get("/SECRET")
+        client.request("PATCH", "/samples")
+        client.request("SECRET", "/model")
+        client.post("/predict", json=ONE_ROW)
+        client.post("/predict", json={"instances": [["SECRET"]]})
+        client.get("/model", headers={"Host": "SECRET"})
+        values = scraped(client)
+        text = client.get("/metrics").text
+    assert count_of(values, "GET", "/samples/{id}", 200) == 1
+    assert count_of(values, "GET", "/samples/{id}", 404) == 1
+    assert count_of(values, "GET", UNKNOWN_ROUTE, 404) == 1
+    assert count_of(values, "PATCH", "/samples", 405) == 1
+    assert count_of(values, OTHER_METHOD, "/model", 405) == 1
+    assert count_of(values, "POST", "/predict", 200) == 1
+    assert count_of(values, "POST", "/predict", 422) == 1
+    assert count_of(values, "GET", UNKNOWN_ROUTE, 421) == 1
+    assert "SECRET" not in text
+
+
+def test_the_fast_path_and_what_is_no_request_are_counted(tmp_path: Path) -> None:
+    async def work() -> str:
+        async with hosting(make_service(directory=tmp_path / "data")) as host:
+            connection, broken = host.connect(), host.connect()
+            connection.send(request("POST", "/predict", json.dumps(ONE_ROW).encode()))
+            connection.send(request("POST", "/samples", json.dumps(samples(1)).encode()))
+            await host.settle()
+            connection.send(request("DELETE", "/samples/n0"))
+            broken.send(b"SECRET\r\n\r\n")
+            await host.settle()
+            connection.send(request("GET", "/metrics"))
+            while len(split_answers(connection.transport.written)) < 4:  # noqa: ASYNC110 - it is written in a thread
+                await asyncio.sleep(0.001)
+            return split_answers(connection.transport.written)[-1].body.decode()
+
+    text = asyncio.run(work())
+    values = values_of(text)
+    assert count_of(values, "POST", "/predict", 200) == 1
+    assert count_of(values, "POST", "/samples", 201) == 1
+    assert count_of(values, "DELETE", "/samples/{id}", 200) == 1
+    assert count_of(values, OTHER_METHOD, UNKNOWN_ROUTE, 400) == 1
+    assert values[f"{COMMITS}_count", ()] >= 2
+    assert "SECRET" not in text
+
+
+def test_the_service_is_measured(tmp_path: Path) -> None:
+    service = make_service(directory=tmp_path / "data")
+    with served(service) as client:
+        before = scraped(client)
+        client.post("/samples", json=samples(2))
+        client.delete("/samples/n1")
+        changed = scraped(client)
+        client.post("/predict", json={"instances": [[i, "abc"[i % 3], True] for i in range(40)]})
+        predicted = scraped(client)
+        client.get(f"/jobs/{client.post('/model/verify').json()['id']}/events")
+        client.get(f"/jobs/{client.post('/model/scrub').json()['id']}/events")
+        after = scraped(client)
+    assert before["oubli_samples", ()] == 60
+    assert before["oubli_ready", ()] == before["oubli_durable", ()] == 1
+    assert before["oubli_build_info", (("python", _python()), ("version", _version()))] == 1
+    assert before["oubli_model_info", (("guarantee", "exact"), ("kind", "forest"), ("task", "classification"))] == 1
+    assert before["oubli_snapshot_lag_records", ()] == 0
+    assert ("oubli_verify_ok", ()) not in before
+    assert changed["oubli_samples", ()] == 61
+    assert changed["oubli_model_version", ()] == before["oubli_model_version", ()] + 2
+    assert changed["oubli_snapshot_lag_records", ()] == 2
+    assert changed["oubli_journal_bytes", ()] > before["oubli_journal_bytes", ()]
+    assert changed["oubli_erasures_pending", ()] == 1
+    assert changed["oubli_erasures_overdue", ()] == 0
+    assert changed["oubli_lazy_tags", ()] > 0
+    resolved = changed["oubli_lazy_tags", ()] - predicted["oubli_lazy_tags", ()]
+    assert predicted["oubli_resolved_tags_total", ()] == changed["oubli_resolved_tags_total", ()] + resolved
+    assert resolved > 0
+    assert after["oubli_lazy_tags", ()] == 0
+    assert after["oubli_resolved_tags_total", ()] >= changed["oubli_lazy_tags", ()]
+    assert after["oubli_verify_ok", ()] == 1
+    assert after["oubli_erasures_pending", ()] == 0
+    started = before["process_start_time_seconds", ()]
+    for name in ("snapshot", "scrub", "verify"):
+        assert after[f"oubli_{name}_timestamp_seconds", ()] > started
+
+
+def test_a_reason_for_stopping_changes_is_told(tmp_path: Path) -> None:
+    service = make_service(directory=tmp_path / "data")
+    with served(service) as client:
+        service.state.hindered = StopReason.DISK_FULL
+        values = scraped(client)
+        service.state.hindered = None
+    for reason in StopReason:
+        assert values["oubli_changes_stopped", (("reason", reason),)] == (reason is StopReason.DISK_FULL)
+
+
+def test_it_is_answered_before_the_service_is_ready_and_by_an_empty_model() -> None:
+    async def work() -> None:
+        async with hosting(make_service(forest(0)), start=False) as host:
+            measured = host.service.measure()
+            assert not measured.is_ready
+            assert measured.n_samples == 0
+            host.service.start()
+
+    asyncio.run(work())
+
+
+def test_it_needs_a_key_where_keys_exist(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("k" * 32)
+    service = make_service()
+    with served(service, api_key_file=tmp_path / "key") as client:
+        assert client.get("/metrics").status_code == 401
+        assert client.get("/metrics", headers={"Authorization": f"Bearer {'k' * 32}"}).status_code == 200
+
+
+def _python() -> str:
+    import platform
+
+    return platform.python_version()
+
+
+def _version() -> str:
+    from oubli.app.version import VERSION
+
+    return VERSION

@@ -1,0 +1,117 @@
+"""Log lines: two formats, no texts of exceptions, the request that they are about."""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from datetime import datetime
+
+import pytest
+
+from oubli.app.http.access_log import log_access
+from oubli.app.http.correlation import ALONE
+from oubli.app.logs import LogFormat, about, configure_logging, fields, set_level
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    """Logging is as before after each test."""
+    names = (None, "oubli", "oubli.access", "uvicorn", "asyncio")
+    before = {name: (logging.getLogger(name).handlers[:], logging.getLogger(name).level) for name in names}
+    yield
+    logging.captureWarnings(capture=False)
+    for name, (handlers, level) in before.items():
+        logging.getLogger(name).handlers[:] = handlers
+        logging.getLogger(name).setLevel(level)
+
+
+def lines_of(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What was written to stderr."""
+    return capsys.readouterr().err.splitlines()
+
+
+def fail(name: str = "oubli.test") -> None:
+    try:
+        raise RuntimeError("SECRET")
+    except RuntimeError:
+        logging.getLogger(name).exception("it failed")
+
+
+def test_a_json_line_says_what_a_record_says(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("json")
+    with about(b"abc-1"):
+        logging.getLogger("oubli.test").warning("%d things", 3, extra=fields(n=3))
+    (line,) = lines_of(capsys)
+    content = json.loads(line)
+    assert datetime.fromisoformat(content.pop("time")).tzinfo is not None
+    expected = {"level": "warning", "logger": "oubli.test", "message": "3 things", "request_id": "abc-1", "n": 3}
+    assert content == expected
+
+
+def test_a_text_line_ends_with_its_request(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging()
+    with about(b"abc-1"):
+        logging.getLogger("oubli.test").info("begun")
+    logging.getLogger("oubli.test").info("alone")
+    begun, alone = lines_of(capsys)
+    assert begun.endswith(" INFO oubli.test: begun [abc-1]")
+    assert alone.endswith(" INFO oubli.test: alone")
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+@pytest.mark.parametrize("name", ["oubli.test", "uvicorn.error", "another.package"])
+def test_exceptions_are_told_by_type_and_place(
+    capsys: pytest.CaptureFixture[str], log_format: LogFormat, name: str
+) -> None:
+    configure_logging(log_format)
+    fail(name)
+    said = capsys.readouterr().err
+    assert "RuntimeError at test_logs.py:" in said
+    assert "SECRET" not in said
+    assert "Traceback" not in said
+
+
+def test_the_level_can_be_changed_while_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("text", "error")
+    log = logging.getLogger("oubli.test")
+    log.warning("one")
+    set_level("debug")
+    log.debug("two")
+    logging.getLogger("uvicorn.error").info("three: what others say of single requests is left out")
+    set_level("info")
+    log.debug("four")
+    assert [line.rpartition(": ")[2] for line in lines_of(capsys)] == ["two"]
+
+
+def test_warnings_of_python_are_json_too(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("json")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(capture=False)
+        logging.captureWarnings(capture=True)
+        warnings.warn("something is old", DeprecationWarning, stacklevel=1)
+    (line,) = lines_of(capsys)
+    assert "something is old" in json.loads(line)["message"]
+
+
+def test_an_access_line_holds_the_template_and_no_path(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("json", "error")  # the access log has a switch of its own
+    log_access("DELETE", "/samples/{id}", 200, 0.0001234, b"abc-2", ALONE)
+    configure_logging("text")
+    log_access("DELETE", "/samples/{id}", 200, 0.0001234, b"abc-2", ALONE)
+    first, second = lines_of(capsys)
+    content = json.loads(first)
+    del content["time"]
+    assert content == {
+        "level": "info",
+        "logger": "oubli.access",
+        "message": "DELETE /samples/{id} 200 in 0.123 ms",
+        "method": "DELETE",
+        "route": "/samples/{id}",
+        "status": 200,
+        "seconds": 0.000123,
+        "request_id": "abc-2",
+    }
+    assert second.endswith(" INFO oubli.access: DELETE /samples/{id} 200 in 0.123 ms [abc-2]")
