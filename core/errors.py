@@ -192,6 +192,10 @@ class DataConversionWarning(UserWarning):
     """Input was accepted in a shape that may be a mistake."""
 
 
+class IndexWarning(UserWarning):
+    """The index of a DataFrame does not name its rows, so ids are generated."""
+
+
 def for_scikit_learn(kind: type[Any]) -> type[Any]:
     """Return the class, such that scikit-learn's users can catch it as theirs, if there are such users.
 

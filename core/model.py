@@ -11,6 +11,7 @@ What a service needs of a model is public.
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from datetime import date
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -18,12 +19,15 @@ import numpy as np
 from oubli.core.array_types import Array, Hashes, Reals, Slots
 from oubli.core.data.schema import Schema
 from oubli.core.data.targets import read_label_column
-from oubli.core.errors import EmptyModelError, InputError
+from oubli.core.errors import DuplicateIdError, EmptyModelError, InputError
 from oubli.core.keeping import Keepable
 from oubli.core.samples.arrays import Data, Problem
+from oubli.core.samples.ids import ids_of_index
 from oubli.core.samples.store import Prepared, SampleStore
 
 Progress = Callable[[int, int], None]
+# What `delete` takes for one id rather than for a list of them, so that the error of one that is none says so.
+_SINGLE = (str, int, float, np.generic, date)
 
 
 class QueryResult(NamedTuple):
@@ -63,8 +67,10 @@ class Model(Keepable):
         X : array, DataFrame or list of rows, shape (n, d)
             NaN and None are missing values. Numbers are held as float32, see `Schema.infer`.
         y : array or list, shape (n,)
+            Matched with X by position; the index of a Series is ignored.
         ids : sequence of str or int, length n, optional
-            Names to delete the samples by; "0", "1", ... when left out.
+            Names to delete the samples by. When left out, the labels of the index if X is a DataFrame with one,
+            unless they are 0, 1, ..., n - 1; else "0", "1", ...
         categorical_features : list of indices or names, or mask of shape (d,), optional
             Columns to treat as categories; inferred from their types when left out.
         schema : Schema, optional
@@ -77,13 +83,19 @@ class Model(Keepable):
         InputError
             With the row, the field and the rule.
 
+        Warns
+        -----
+        IndexWarning
+            When labels of the index are missing, repeated, or neither text nor integers nor dates; then ids are
+            generated for all rows.
+
         Whatever is raised, also MemoryError and KeyboardInterrupt, the estimator is as it was.
         """
         if schema is None:
             schema = Schema.infer(X, y, task=self.task, categorical_features=categorical_features)
         settings = self.checked_settings(schema)
         store = SampleStore(schema, owner=type(self).__name__)
-        prepared = store.prepare(X, y, ids)
+        prepared = store.prepare(X, y, ids_of_index(X) if ids is None else ids)
         self.engine_type(settings).check_capacity(settings, prepared.n)
         store.commit(prepared)
         return self._fit_store(settings, store, progress)
@@ -132,10 +144,12 @@ class Model(Keepable):
     def add(self, X: Any, y: Any, *, ids: Iterable[Any] | None = None) -> list[str]:
         """Learn samples in place.
 
+        Parameters are those of `fit`, and ids come from the index of a DataFrame as there.
+
         Returns
         -------
         list of str
-            The ids, generated when none were given.
+            The ids, generated when there were none. An id that was generated or given is never generated later.
 
         Raises
         ------
@@ -156,7 +170,13 @@ class Model(Keepable):
                 self._settle()
                 return [name]
         self._check_names(X)
-        return self.add_prepared(self.samples_.prepare(X, y, ids))
+        try:
+            prepared = self.samples_.prepare(X, y, ids_of_index(X) if ids is None else ids)
+        except DuplicateIdError as error:
+            if ids is None:
+                error.add_note("the ids are the labels of X's index: pass ids= or X.reset_index(drop=True)")
+            raise
+        return self.add_prepared(prepared)
 
     def add_prepared(self, prepared: Prepared) -> list[str]:
         """Learn samples that `samples_.prepare` has checked."""
@@ -201,7 +221,8 @@ class Model(Keepable):
 
         Parameters
         ----------
-        ids : str, int, or iterable of them
+        ids : str, int, date, or iterable of them
+            Labels of a DataFrame's index, if they gave the ids; a date or a time is its ISO text.
 
         Raises
         ------
@@ -210,7 +231,7 @@ class Model(Keepable):
         """
         self.check_is_fitted()
         store = self.samples_
-        slots = store.find([ids] if isinstance(ids, (str, int, np.integer)) else ids)
+        slots = store.find([ids] if isinstance(ids, _SINGLE) else ids)
         if len(slots):
             with store.changes as changes:
                 changes.undo = []

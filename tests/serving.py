@@ -75,6 +75,17 @@ class Running:
         return self.process.wait(timeout=60)
 
 
+def paste(output: str) -> list[Any]:
+    """Run the lines that a server has printed to try it, in a shell somewhere else; return the answers."""
+    lines = [line.strip() for line in output.splitlines() if line.startswith("  curl")]
+    done = [
+        subprocess.run(["sh", "-c", line], cwd="/", env=environment(), capture_output=True, text=True, check=False)
+        for line in lines
+    ]
+    assert [one.returncode for one in done] == [0] * len(lines), [one.stderr for one in done]
+    return [json.loads(one.stdout) for one in done]
+
+
 def free_port() -> int:
     """Return a port that is free now."""
     with socket.socket() as probe:

@@ -6,6 +6,7 @@ knows where compiled kernels are kept.
 
 import csv
 import json
+import logging
 import os
 import signal
 import sys
@@ -86,6 +87,7 @@ def serve(settings: Settings) -> None:
     from oubli.app.http.standby import Standby
     from oubli.app.http.tls import tls_context
 
+    logging.getLogger("oubli.kernels.compiling").setLevel(logging.ERROR)  # the progress bars say it
     # A terminal or an init system may send it before there is anything to reload.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # Training may take minutes: a port that is taken should be known before.
@@ -108,15 +110,15 @@ def serve(settings: Settings) -> None:
             stages = at_stages(progress, (TRAINING, RECOVERING), begin_import)
             service = build_service(settings, stages, tell=tell, warn=warn)
             model = service.state.model
-            schema = model.schema_
-            compile_kernels(model.kind, schema, progress, model.get_params())
-            del model
-    url = f"{'http' if tls is None else 'https'}://{_url_host(settings.host)}:{settings.port}"
+            compile_kernels(model.kind, model.schema_, progress, model.get_params())
+        url = f"{'http' if tls is None else 'https'}://{_url_host(settings.host)}:{settings.port}"
+        lines = tour(url, model.samples_, settings.api_key_file, settings.tls_cert_file)
+        del model
     if settings.log_format == "json":
         tell(f"Oubli {VERSION} serves {url}")
     else:
         tell(f"\nOubli {VERSION} serves {url} (documentation: {url}/docs, stop: Ctrl-C). Try:")
-        for line in tour(url, schema, settings.api_key_file):
+        for line in lines:
             tell(f"\n  {line}")
         tell("")
 

@@ -7,6 +7,7 @@ with a rule that names no data; callers add the row and the field and raise `Inp
 
 import math
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 from enum import StrEnum
 from numbers import Real
@@ -210,7 +211,10 @@ def require_utf8(text: str) -> bytes:
 
 
 def id_text(value: Any) -> str:
-    """Convert an id or a subject to text; `normalise_id` with the caller's error."""
+    """Convert an id or a subject to text; `normalise_id` with the caller's error.
+
+    A date or a time, pandas' included, is its ISO text.
+    """
     if is_integer(value):
         # 256 digits fit in 851 bits: larger ones need not be spelled out to be refused.
         text = str(int(value)) if int(value).bit_length() <= 860 else ""
@@ -218,6 +222,8 @@ def id_text(value: Any) -> str:
         text = plain_text(value)
         if not text.isascii():
             require_utf8(text)
+    elif isinstance(value, date) and not is_missing(value):  # a datetime is one, and so is pandas' NaT
+        text = value.isoformat()
     else:
         raise RefusedError(NOT_AN_ID)
     if not 1 <= len(text) <= ID_LENGTH:

@@ -41,6 +41,9 @@ is left out: the next process compiles again. Neither is ever an error of the ca
 written beside its place and moved there, so that processes which write at the same time need no lock.
 
 Loading runs what the files hold: their directory must belong to the user.
+
+When a process has compiled for long it says so, once, by the logger `oubli.kernels.compiling`. Where a program has not
+set up logging, Python writes that to stderr.
 """
 
 import hashlib
@@ -66,6 +69,7 @@ from numba import config, njit
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
+from numba.core.event import Event, Listener, register
 from numba.core.extending import _Intrinsic
 from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
@@ -81,7 +85,10 @@ _FLAGS = ("BOUNDSCHECK", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "ENABLE_AVX",
 _DAY = 86_400.0
 _KEPT_DAYS = 30  # files of a kernel that nobody has loaded for so long are removed when it is compiled anew
 
+_LONG = 3.0  # seconds of compiling after which a process says so
+
 log = logging.getLogger("oubli.kernels")
+compiling_log = log.getChild("compiling")
 _told: set[str] = set()
 _here = threading.local()
 
@@ -342,6 +349,39 @@ def _tell(text: str) -> None:
     if text not in _told:
         _told.add(text)
         log.warning(text)
+
+
+class _Notice(Listener):  # type: ignore[misc]
+    """Says once that kernels compile, as soon as that has taken long; Numba holds a lock while it calls."""
+
+    def __init__(self) -> None:
+        self._depth = 0  # a kernel compiles those that it calls
+        self._began = self._seconds = 0.0
+        self._is_told = False
+
+    def on_start(self, event: Event) -> None:
+        """Take note that a kernel begins to compile."""
+        self._count(event, 1)
+
+    def on_end(self, event: Event) -> None:
+        """Take note that it is compiled, or failed to be."""
+        self._count(event, -1)
+
+    def _count(self, event: Event, change: int) -> None:
+        if self._is_told or not isinstance(event.data["dispatcher"]._cache, KernelCache):
+            return
+        now = time.monotonic()
+        if self._depth:
+            self._seconds += now - self._began
+        self._began, self._depth = now, self._depth + change
+        if self._seconds > _LONG:
+            self._is_told = True
+            compiling_log.warning(
+                "Oubli compiles its kernels, which can take a minute; later processes load them from the cache"
+            )
+
+
+register("numba:compile", _Notice())
 
 
 # -- the decorators ---------------------------------------------------------------------------------

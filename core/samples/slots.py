@@ -14,14 +14,14 @@ taken; slots from `top` on have never been used.
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
 from oubli.core.array_types import Array, Bools, Hashes, Ints, Reals
-from oubli.core.data.values import ID_LENGTH, RefusedError, Task, id_text, normalise_id
-from oubli.core.errors import CapacityError, DuplicateIdError, InputError, UnknownIdError
+from oubli.core.data.values import Task, normalise_id
+from oubli.core.errors import CapacityError, DuplicateIdError, UnknownIdError
+from oubli.core.samples.ids import end_of_numbers, read_ids, refuse_repeated
 from oubli.core.samples.lazy import MadeOf
 from oubli.core.slices import copied_list, cut, integers
 
@@ -269,81 +269,3 @@ class SlotTable:
         other.top = self.top
         other.next_id = self.next_id
         other.set_arrays(self._copied_arrays(self.capacity))
-
-
-def refuse_repeated(names: Sequence[str]) -> None:
-    """Raise DuplicateIdError for the first id that occurs a second time, if any."""
-    seen: set[str] = set()
-    for row, name in enumerate(names):
-        if name in seen:
-            raise DuplicateIdError("is repeated in this call: name every id once", row=row, field="id", value=name)
-        seen.add(name)
-
-
-# -- ids ---------------------------------------------------------------------------------------------
-
-# Numbers from here on are not exact in JavaScript, nor needed: the counter never gets there.
-COUNTER_LIMIT = 2**53
-_COUNTER_DIGITS = len(str(COUNTER_LIMIT))
-
-
-def read_ids(ids: Any) -> list[str]:
-    """Return ids as texts.
-
-    Raises
-    ------
-    InputError
-        For a single text (a list of ids is meant), and with the row for what is not an id.
-    """
-    if type(ids) is list:
-        values = ids.copy()
-    elif isinstance(ids, (str, bytes, dict)) or not isinstance(ids, Iterable):
-        raise InputError("ids must be a list: pass [id] for a single one", field="id")
-    elif isinstance(ids, np.ndarray) and ids.ndim != 1:
-        raise InputError("ids must be a 1d array or a list", field="id")
-    else:
-        values = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
-    if _are_plain(values):
-        return values
-    names: list[str] = []
-    for row, value in enumerate(values):
-        try:
-            names.append(id_text(value))
-        except RefusedError as refused:
-            raise InputError(refused.rule, row=row, field="id", value=value) from None
-    return names
-
-
-def _are_plain(values: list[Any]) -> bool:
-    """Whether all are texts that need no closer look to be ids."""
-    if len(values) == 1:
-        (value,) = values
-        return type(value) is str and 0 < len(value) <= ID_LENGTH and value.isascii()
-    if set(map(type, values)) != {str}:
-        return not values
-    lengths = set(map(len, values))
-    return min(lengths) > 0 and max(lengths) <= ID_LENGTH and "".join(values).isascii()
-
-
-def hash_ids(names: Iterable[str]) -> Hashes:
-    """Hash ids as `oubli.core.rng.hash_text` does."""
-    digests = [blake2b(data, digest_size=8).digest() for data in map(str.encode, names)]
-    return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
-
-
-def end_of_numbers(names: Iterable[str]) -> int:
-    """Return one more than the largest number that the counter could reach and whose decimal text is among ids.
-
-    0 when there is none.
-    """
-    texts = [name for name in names if name.isdecimal() and len(name) <= _COUNTER_DIGITS]
-    if not "".join(texts).isascii():
-        texts = [text for text in texts if text.isascii()]
-    numbers = [int(text) for text in texts if text[0] != "0" or text == "0"]
-    return max((number for number in numbers if number < COUNTER_LIMIT), default=-1) + 1
-
-
-def canonical_number(name: str) -> int | None:
-    """Return the number whose decimal text an id is, when the counter could reach it."""
-    end = end_of_numbers([name])
-    return end - 1 if end else None

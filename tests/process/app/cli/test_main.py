@@ -19,13 +19,12 @@ import pytest
 from rich.console import Console
 
 from oubli.app.cli.console import Bars
-from oubli.app.cli.examples import EXAMPLE_ROW, EXAMPLE_TARGET, tour
+from oubli.app.cli.examples import EXAMPLE_ROW
 from oubli.app.cli.main import main
 from oubli.app.version import VERSION
 from oubli.core import load
-from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.influence import influence
-from tests.serving import EXAMPLE, Running, environment, free_port, run_cli
+from tests.serving import EXAMPLE, Running, environment, free_port, paste, run_cli, serving
 
 SMALL = ("--n-estimators", "5", "--random-state", "1")
 
@@ -303,20 +302,25 @@ def test_what_a_server_says_at_start(adult_server: Running) -> None:
     assert all(f"{adult_server.url}/{path}" in output for path in ("docs", "predict", "samples", "samples/try-1"))
 
 
-def schema(*names: str, target: str = "y") -> Schema:
-    columns = tuple(Column(name, ColumnType.NUMERIC) for name in names)
-    return Schema(columns, Task.CLASSIFICATION, LabelType.STRING, label_name=target, named=True)
+def test_the_printed_lines_of_the_example_work(adult_server: Running) -> None:
+    predicted, added, deleted = paste(adult_server.output)
+    assert len(predicted["predictions"]) == 1
+    assert (added["ids"], deleted["unlearned"]) == (["try-1"], 1)
 
 
-def test_the_tour_shows_no_row_of_other_data() -> None:
-    (line,) = tour("http://h:1", schema("a", "b"))
-    assert line == """curl http://h:1/predict -H 'Content-Type: application/json' -d '{"instances":[[null,null]]}'"""
+def test_the_printed_line_works_for_other_data_and_with_a_key(tmp_path: Path) -> None:
+    rows = [f"{20 + i},it's,{'true' if i % 3 else ''},,note {i},{'yes' if i % 4 else 'no'}" for i in range(60)]
+    (tmp_path / "data.csv").write_text("\n".join(["age,job,member,gone,notes,income", *rows]) + "\n")
+    (tmp_path / "my key's").write_text("k" * 20)
+    flags = ("--data", "data.csv", "--target", "income", "--ephemeral", "--api-key-file", "my key's", *SMALL)
+    with serving(*flags, cwd=tmp_path) as server:
+        (answer,) = paste(server.output)
+        assert len(answer["predictions"]) == 1
+        assert "note" not in server.output.split("Try:")[1]
+        assert "compiles its kernels" not in server.output
 
 
-def test_the_tour_of_the_example_predicts_adds_and_deletes(tmp_path: Path) -> None:
-    lines = tour("http://h:1", schema(*EXAMPLE_ROW, target=EXAMPLE_TARGET), tmp_path / "my key")
-    assert len(lines) == 3
-    assert all(f"$(cat '{tmp_path}/my key')" in line for line in lines)
+def test_the_row_of_the_example_is_its_first() -> None:
     with gzip.open(EXAMPLE, "rt") as file:
         header, row = (next(csv.reader([next(file)])) for _ in range(2))
     assert dict(zip(header, row, strict=True)) == {k: str(v) for k, v in EXAMPLE_ROW.items()} | {"income": "<=50K"}

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.serving import Running, free_port, run_cli, serving
+from tests.serving import Running, free_port, paste, run_cli, serving
 
 HEADERS = {"Content-Type": "application/json"}
 PREDICT = json.dumps({"instances": [[3, "a"]]})
@@ -117,6 +117,12 @@ def test_tls_with_a_certificate_that_is_renewed(server: Running, folder: Path) -
         kept.request("GET", "/healthz")
         assert kept.getresponse().status == 200, "connections go on"
     assert server.stop() == 0
+
+
+def test_the_printed_line_works(server: Running) -> None:
+    assert '"instances":[[3,"a"]]' in server.output
+    (answer,) = paste(server.output)
+    assert len(answer["predictions"]) == 1
 
 
 def test_a_handshake_that_does_not_come_is_ended(server: Running, folder: Path) -> None:

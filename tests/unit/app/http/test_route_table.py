@@ -10,6 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from oubli.app.http.app import create_app
+from oubli.app.http.correlation import ALONE
 from oubli.app.http.fastpath import FastPath
 from tests.unit.app.support import JSON, make_service, make_settings, served
 
@@ -86,7 +87,7 @@ def test_the_fast_path_leaves_it_to_the_routes(client: TestClient, name: str) ->
     for target in (f"/samples/{name}", f"/samples/%{ord(name[0]):x}{name[1:]}"):
         handler = fast.handler(b"DELETE", target.encode())
         assert handler is not None
-        assert fast.answer(handler, b"", lambda _: None) is None
+        assert fast.answer(handler, b"", b"r", ALONE, lambda _: None) is None
 
 
 @pytest.mark.parametrize("name", LITERALS)
