@@ -88,15 +88,38 @@ def serve(settings: Settings) -> None:
     from oubli.app.http.tls import tls_context
 
     logging.getLogger("oubli.kernels.compiling").setLevel(logging.ERROR)  # the progress bars say it
-    # A terminal or an init system may send it before there is anything to reload.
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    # Training may take minutes: a port that is taken should be known before.
     tls = tls_context(settings)
-    sockets = bind(settings.host, settings.port)
-    settings = settings.model_copy(update={"port": sockets[0].getsockname()[1]})
-    standby = Standby(sockets, settings, tls)
-    standby.start("starting")
+    # Training may take minutes: a port that is taken should be known before.
+    with _ignoring_hangups(), Standby(bind(settings.host, settings.port), settings, tls) as standby:
+        settings = settings.model_copy(update={"port": standby.port})
+        standby.start("starting")
+        url = f"{'http' if tls is None else 'https'}://{_url_host(settings.host)}:{settings.port}"
+        service, lines = _start_service(settings, url)
+        if settings.log_format == "json":
+            tell(f"Oubli {VERSION} serves {url}")
+        else:
+            tell(f"\nOubli {VERSION} serves {url} (documentation: {url}/docs, stop: Ctrl-C). Try:")
+            for line in lines:
+                tell(f"\n  {line}")
+            tell("")
 
+        from oubli.app.http.server import run
+
+        run(settings, service, standby.sockets, tls, standby)
+
+
+@contextmanager
+def _ignoring_hangups() -> Iterator[None]:
+    """Ignore SIGHUP, which may come before there is anything to reload, and after."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def _start_service(settings: Settings, url: str) -> tuple[Any, list[str]]:
+    """Return a service that is ready to be served, and lines to try it with."""
     with without_collector():
         from oubli.app.cli.examples import tour
         from oubli.app.progress import at_stages
@@ -111,20 +134,7 @@ def serve(settings: Settings) -> None:
             service = build_service(settings, stages, tell=tell, warn=warn)
             model = service.state.model
             compile_kernels(model.kind, model.schema_, progress, model.get_params())
-        url = f"{'http' if tls is None else 'https'}://{_url_host(settings.host)}:{settings.port}"
-        lines = tour(url, model.samples_, settings.api_key_file, settings.tls_cert_file)
-        del model
-    if settings.log_format == "json":
-        tell(f"Oubli {VERSION} serves {url}")
-    else:
-        tell(f"\nOubli {VERSION} serves {url} (documentation: {url}/docs, stop: Ctrl-C). Try:")
-        for line in lines:
-            tell(f"\n  {line}")
-        tell("")
-
-    from oubli.app.http.server import run
-
-    run(settings, service, sockets, tls, standby)
+        return service, tour(url, model.samples_, settings.api_key_file, settings.tls_cert_file)
 
 
 @cli.command()

@@ -11,7 +11,7 @@ import logging
 import socket
 import ssl
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from oubli.app.settings import Settings
 
@@ -22,26 +22,45 @@ log = logging.getLogger("oubli.server")
 
 
 class Standby:
-    """Answers in a thread from `start` until `stop`; may start again.
+    """Answers in a thread from `start` until `stop`; may start again. As a context it closes the sockets at its end.
 
     Parameters
     ----------
     sockets
-        Bound to the server's addresses; duplicates are used, these stay open.
+        Bound to the addresses of the server.
     settings
         Limits of connections.
     tls
         For connections; None for plain HTTP.
+
+    Attributes
+    ----------
+    sockets
+        As given.
     """
 
     def __init__(self, sockets: list[socket.socket], settings: Settings, tls: ssl.SSLContext | None = None) -> None:
-        self._sockets = [one.dup() for one in sockets]
+        self.sockets = sockets
+        self._copies = [one.dup() for one in sockets]  # a server closes those that it is given
         self._settings = settings
         self._tls = tls
         self._phase = ""
         self._is_over = threading.Event()
         self._stop: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        for one in (*self.sockets, *self._copies):
+            one.close()
+
+    @property
+    def port(self) -> int:
+        """The port that the sockets are bound to."""
+        return int(self._copies[0].getsockname()[1])
 
     def start(self, phase: str) -> None:
         """Begin to answer, as soon as the HTTP layer is imported; `/readyz` tells the phase."""
@@ -86,7 +105,7 @@ class Standby:
             await self._loop.create_server(
                 new_connection, sock=one.dup(), ssl=self._tls, backlog=BACKLOG, ssl_handshake_timeout=timeout
             )
-            for one in self._sockets
+            for one in self._copies
             if not self._is_over.is_set()
         ]
         if not self._is_over.is_set():
