@@ -22,9 +22,9 @@ AREAS = {
         *(f"core/boosting/{room}/*.py" for room in ("online", "quantised", "presorted")),
     ],
     "store": ["core/samples/*.py", "core/persistence.py", "core/data/encoding.py"],
-    "journal": [f"app/storage/{name}.py" for name in ("mark", "records", "reserve", "segment", "sqlite_journal")],
+    "journal": [f"app/storage/{name}.py" for name in ("journal", "reserve", "segment", "sqlite_journal")],
     "recovery": [
-        *(f"app/service/{name}.py" for name in ("opening", "recovery", "replay", "restoration")),
+        *(f"app/service/{name}.py" for name in ("bodies", "build", "recovery", "restoration")),
         *(f"app/storage/{name}.py" for name in ("directory", "snapshots")),
     ],
     "ledger": ["app/ledger/*.py"],
