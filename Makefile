@@ -54,9 +54,10 @@ sbom: $(VENV)/.installed-dev  ## write a bill of materials of an installation, i
 COMPILE := $(BIN)/pip-compile --quiet --strip-extras --no-header --no-annotate --no-emit-options --generate-hashes \
              --allow-unsafe --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 lock: $(VENV)/.installed-dev  ## write the lock files anew from pyproject.toml
-	$(COMPILE) --upgrade --build-deps-for=editable --output-file requirements.lock pyproject.toml
-	$(COMPILE) --upgrade --extra dev --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml
-	$(COMPILE) --upgrade --extra dev --extra benchmarks --constraint requirements-dev.lock --output-file requirements-benchmarks.lock pyproject.toml
+	@# The widest first: its tools may ask for older versions of what the others have as well.
+	$(COMPILE) --upgrade --extra dev --extra benchmarks --output-file requirements-benchmarks.lock pyproject.toml
+	$(COMPILE) --upgrade --extra dev --constraint requirements-benchmarks.lock --output-file requirements-dev.lock pyproject.toml
+	$(COMPILE) --upgrade --build-deps-for=editable --constraint requirements-dev.lock --output-file requirements.lock pyproject.toml
 
 clean:  ## remove the environment and what tools left behind; data directories stay
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache *.egg-info

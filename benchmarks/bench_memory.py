@@ -115,13 +115,14 @@ def ask(server: Server, method: str, path: str, body: Any = None) -> Any:
     return json.loads(data) if "json" in answer.headers["Content-Type"] else data
 
 
-def finish(server: Server, job: dict[str, Any]) -> None:
-    """Wait for a job."""
+def finish(server: Server, job: dict[str, Any]) -> dict[str, Any]:
+    """Wait for a job and return it."""
     while job["status"] in ("queued", "running"):
         time.sleep(0.1)
         job = ask(server, "GET", f"/jobs/{job['id']}")
     if job["status"] != "succeeded":
         raise RuntimeError(f"a job of kind {job['kind']} failed")
+    return job
 
 
 if __name__ == "__main__":

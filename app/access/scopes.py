@@ -28,6 +28,7 @@ _ROUTES: dict[tuple[str, str], frozenset[str]] = {
     ("POST", "/samples/search"): _READ,
     ("POST", "/samples/batch-delete"): _ERASE,
     ("DELETE", "/samples"): _ERASE,
+    ("PUT", "/samples"): _WRITE,
     ("GET", "/samples"): _READ,
     ("GET", "/erasures"): _RECEIPTS,
     ("GET", "/ledger"): _READ,

@@ -30,7 +30,9 @@ def create(
     *,
     scopes: Annotated[
         str,
-        typer.Option(metavar="SCOPES", help=f"What the key allows, with commas: {', '.join(SCOPES)} (all of them)."),
+        typer.Option(  # some versions of Typer take the metavar for the flag of a required option without a name
+            "--scopes", metavar="SCOPES", help=f"What the key allows, with commas: {', '.join(SCOPES)} (all of them)."
+        ),
     ],
     name: Annotated[
         str, typer.Option(metavar="TEXT", help="What the key is for: letters, digits, '.', '_', '-'; no personal data.")

@@ -44,7 +44,9 @@ class Server:
         """GET a file and return its size; the target is written only when all of it has arrived."""
         partial = target.with_name(target.name + ".part")
         try:
-            with self._open("GET", path, None) as answer, partial.open("wb") as file:
+            # It holds samples: for its owner's eyes only, from the first byte on.
+            partial.unlink(missing_ok=True)
+            with self._open("GET", path, None) as answer, os.fdopen(_private(partial), "wb") as file:
                 shutil.copyfileobj(answer, file, 1024 * 1024)
                 file.flush()
                 os.fsync(file.fileno())
@@ -65,10 +67,16 @@ class Server:
         try:
             return urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)  # noqa: S310
         except urllib.error.HTTPError as error:
-            raise StartError(f"{self._url}{path} answered {error.code}: {_detail(error)}") from None
+            with error:
+                raise StartError(f"{self._url}{path} answered {error.code}: {_detail(error)}") from None
         except (urllib.error.URLError, OSError) as error:
             reason = getattr(error, "reason", error)
             raise StartError(f"no server answers at {self._url} ({reason}): start it, or name it with --url") from None
+
+
+def _private(path: Path) -> int:
+    """Create a file that only its owner can read, and return its descriptor."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
 
 def _detail(error: urllib.error.HTTPError) -> str:

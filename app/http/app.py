@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
@@ -19,10 +18,12 @@ from oubli.app.errors import JournalError, ServiceError
 from oubli.app.http.auth import AccessRules, known_hosts
 from oubli.app.http.browsers import CrossOrigin
 from oubli.app.http.context import Context
+from oubli.app.http.document import document
 from oubli.app.http.fastpath import FastPath
 from oubli.app.http.middleware import Middleware
 from oubli.app.http.parsing import Reader
 from oubli.app.http.problems import MEDIA_TYPE, ProblemError, to_problem
+from oubli.app.http.route_table import RouteTable, add_heads
 from oubli.app.http.routes import (
     docs,
     erasures,
@@ -87,6 +88,7 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
         redirect_slashes=False,  # /samples/ is not /samples: a redirected deletion could lose what it names
         docs_url=None,
         redoc_url=None,
+        generate_unique_id_function=lambda route: route.name,
         telemetry=_TELEMETRY,
     )
     new_reader = partial(
@@ -104,9 +106,19 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
     )
     app.state.context = context
     app.state.rules = rules
-    app.state.fast_path = FastPath(context, rules, observer)
+    found = list(app.routes)
     for routes in (predict, influence, samples, erasures, ledger, snapshots, model, model_jobs, jobs, health, docs):
+        add_heads(routes.router)
         app.include_router(routes.router)
+        found += routes.router.routes
+    app.state.routes = RouteTable(found)
+    app.state.fast_path = FastPath(context, rules, observer, app.state.routes.names_in("/samples/"))
+    described = lru_cache(2)(partial(document, app, page_size_max=settings.page_size_max))
+
+    def openapi() -> dict[str, Any]:
+        return described(service.state.model.schema_, asks_for_key=rules.asks_for_key)
+
+    app.openapi = openapi  # type: ignore[method-assign]
     for kind in (ProblemError, ServiceError, OubliError, JournalError):
         app.add_exception_handler(kind, _answer)
     app.add_exception_handler(HTTPException, _answer_http)
@@ -136,19 +148,10 @@ async def _answer_http(request: Request, error: Exception) -> Response:
         raise error
     if error.status_code == 405:
         # Starlette names the methods of one of the routes of this path only.
-        methods = ", ".join(_methods_of(request.app, request.scope["path"]))
+        methods = ", ".join(request.app.state.routes.methods(request.scope["path"]))
         return ProblemError("wrong-method", f"This route takes {methods}.", headers={"Allow": methods}).response()
     slug = _STATUS_KINDS.get(error.status_code, "bad-request" if error.status_code < 500 else "internal-error")
     return ProblemError(slug, headers=error.headers).response()
-
-
-def _methods_of(app: FastAPI, path: str) -> list[str]:
-    """Return the methods of all routes that a path fits."""
-    methods: set[str] = set()
-    for template, operations in app.openapi()["paths"].items():
-        if re.fullmatch(re.sub(r"\\{\w+\\}", "(?s:.+)", re.escape(template)), path):
-            methods.update(method.upper() for method in operations)
-    return sorted(methods)
 
 
 async def _answer_validation(_: Request, error: Exception) -> Response:

@@ -93,7 +93,8 @@ class AccessRules:
         self.access_keys.forget_decisions()
 
     @property
-    def _asks_for_key(self) -> bool:
+    def asks_for_key(self) -> bool:
+        """Whether requests need a key."""
         return self._key is not None or self.access_keys.asked_for
 
     def check(self, method: str, path: str, headers: Headers, scheme: str = "http") -> int | None:
@@ -119,7 +120,7 @@ class AccessRules:
             When it must not pass.
         """
         host = self._check_host(headers, path in HEALTH_PATHS)
-        if path not in OPEN_PATHS and self._asks_for_key:
+        if path not in OPEN_PATHS and self.asks_for_key:
             self._check_key(method, path, headers)
         # A download is noted in the ledger, so that it is no safe method.
         if method not in _SAFE_METHODS or path == UPLOAD_PATH:
@@ -164,7 +165,7 @@ class AccessRules:
             return
         origin: Origin | None = parse_origin(text.decode("latin-1"))
         is_own = host is not None and origin == origin_of(host, scheme)
-        is_known = is_own or origin in self._origins or (self._any_origin and self._asks_for_key)
+        is_known = is_own or origin in self._origins or (self._any_origin and self.asks_for_key)
         if origin is None or not is_known:
             raise ProblemError("foreign-origin")
 

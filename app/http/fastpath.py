@@ -114,6 +114,8 @@ class FastPath:
         Say which requests may pass.
     observer
         Told of each request that was answered here; None: nobody.
+    reserved
+        Names in the folder of samples that are routes, and no ids.
 
     Attributes
     ----------
@@ -123,7 +125,13 @@ class FastPath:
         In bytes, of the requests that are answered here.
     """
 
-    def __init__(self, context: Context, rules: AccessRules, observer: Observer | None = None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        rules: AccessRules,
+        observer: Observer | None = None,
+        reserved: frozenset[str] = frozenset(),
+    ) -> None:
         self._context = context
         self._service = service = context.service
         self._idle = service.idle
@@ -131,6 +139,7 @@ class FastPath:
         self._rules = rules
         self._keys = rules.access_keys
         self._observer = observer
+        self._reserved = reserved
         self._predicting = Handler("POST", "/predict", self._predict)
         self._adding = Handler("POST", "/samples", self._add)
         self.largest_body = min(LARGEST_BODY, rules.max_body_bytes)
@@ -262,7 +271,7 @@ class FastPath:
             name = unquote_to_bytes(target[len(_PREFIX) :]).decode("utf-8")
         except UnicodeDecodeError:
             return None
-        if service.phase == "starting" or not service.state.model.holds(name):
+        if service.phase == "starting" or name in self._reserved or not service.state.model.holds(name):
             return None
         command, reply = DeleteSamples([name]), _Reply(deliver)
 

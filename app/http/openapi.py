@@ -1,10 +1,9 @@
-"""Pieces of the OpenAPI page: request bodies of the routes that parse themselves, and an example of every error."""
+"""Pieces of the OpenAPI document: parameters, bodies and an example of every error, for the routes to name."""
 
 from typing import Any
 
-from pydantic import BaseModel
-
 from oubli.app.http.problems import KINDS, MEDIA_TYPE, ProblemError
+from oubli.app.http.schemas import Problem
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -21,30 +20,13 @@ EVERYWHERE = (
     "internal-error",
 )
 _WITH_BODY = ("foreign-origin", "not-json", "unsupported-encoding", "broken-encoding")
+REF = "#/components/schemas/{model}"
+DEFAULT_PAGE = 100
 
-PROBLEM_SCHEMA: dict[str, Any] = {
-    "title": "Problem",
-    "description": "RFC 9457. Texts name positions, names of the schema and rules, and never repeat what was sent.",
-    "type": "object",
-    "required": ["type", "title", "status", "detail"],
-    "properties": {
-        "type": {"type": "string", "format": "uri"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "errors": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["pointer", "detail"],
-                "properties": {
-                    "pointer": {"type": "string", "description": "JSON pointer into the body, or /name."},
-                    "detail": {"type": "string"},
-                },
-            },
-        },
-    },
-}
+
+def ref_to(shape: Any) -> dict[str, str]:
+    """Return the schema that refers to a shape."""
+    return {"$ref": REF.format(model=shape.__name__)}
 
 
 def problems(*slugs: str) -> Responses:
@@ -53,11 +35,11 @@ def problems(*slugs: str) -> Responses:
     if "broken-json" in slugs:
         named = (*named, *_WITH_BODY)
     responses: Responses = {}
-    for slug in sorted(named, key=lambda slug: KINDS[slug].status):
+    for slug in sorted(dict.fromkeys(named), key=lambda slug: KINDS[slug].status):
         kind = KINDS[slug]
         problem = ProblemError(slug, errors=kind.example)
         answer = responses.setdefault(
-            kind.status, {"description": "", "content": {MEDIA_TYPE: {"schema": PROBLEM_SCHEMA, "examples": {}}}}
+            kind.status, {"description": "", "content": {MEDIA_TYPE: {"schema": ref_to(Problem), "examples": {}}}}
         )
         answer["description"] = " / ".join(filter(None, (answer["description"], kind.title)))
         answer["content"][MEDIA_TYPE]["examples"][slug] = {"summary": kind.title, "value": problem.content()}
@@ -66,25 +48,9 @@ def problems(*slugs: str) -> Responses:
     return responses
 
 
-def body(shape: type[BaseModel]) -> dict[str, Any]:
+def body(shape: Any, *, required: bool = True) -> dict[str, Any]:
     """Return the request body of a route that parses it itself."""
-    schema = shape.model_json_schema(ref_template="#/components/schemas/{model}")
-    definitions = schema.pop("$defs", {})
-    return {
-        "requestBody": {"required": True, "content": {"application/json": {"schema": _inline(schema, definitions)}}}
-    }
-
-
-def _inline(schema: Any, definitions: dict[str, Any]) -> Any:
-    """Put definitions where they are referred to: FastAPI collects only those of models it knows."""
-    if isinstance(schema, dict):
-        name = str(schema.get("$ref", "")).rpartition("/")[2]
-        if name in definitions:
-            return _inline(definitions[name], definitions)
-        return {key: _inline(value, definitions) for key, value in schema.items()}
-    if isinstance(schema, list):
-        return [_inline(value, definitions) for value in schema]
-    return schema
+    return {"requestBody": {"required": required, "content": {"application/json": {"schema": ref_to(shape)}}}}
 
 
 def parameter(name: str, description: str, schema: dict[str, Any], place: str = "query") -> dict[str, Any]:
@@ -93,15 +59,35 @@ def parameter(name: str, description: str, schema: dict[str, Any], place: str = 
 
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 256}
-ID = parameter("id", "The sample's id, percent-encoded; any text, slashes included.", _TEXT, "path")
+_TEXTS = {"type": "array", "items": _TEXT, "minItems": 1}
+_UUID = {"type": "string", "format": "uuid"}
+PATH: dict[str, dict[str, Any]] = {
+    "sample": parameter(
+        "id",
+        "The sample's id, percent-encoded; any text, slashes included. The names of other routes of this folder "
+        "(`search`, `batch-delete`) are no ids here: write `/samples?id=search`.",
+        _TEXT,
+        "path",
+    ),
+    "erasure": parameter("id", "The receipt's id.", _UUID, "path"),
+    "job": parameter("id", "The job's id.", _UUID, "path"),
+    "ranking": parameter("id", "`influence` in the job's result.", _UUID, "path"),
+}
 QUERY: dict[str, dict[str, Any]] = {
+    "id": parameter("id", "The one sample to list; without `subject` and `cursor`.", _TEXT),
+    "replaced": {**parameter("id", "The sample to replace.", _TEXT), "required": True},
     "subject": parameter("subject", "Whose samples to list.", _TEXT),
-    "cursor": parameter("cursor", "`next` of the page before.", {"type": "string"}),
-    "limit": parameter("limit", "Samples on a page.", {"type": "integer", "minimum": 1, "default": 100}),
+    "cursor": parameter(
+        "cursor",
+        "`next` of the page before, as it is. It is refused (422) when a restore has replaced the list meanwhile.",
+        {"type": "string", "pattern": "^[A-Za-z0-9_-]{22}$"},
+    ),
+    "index": parameter("cursor", "`next` of the page before.", {"type": "string", "pattern": "^[0-9]{1,15}$"}),
+    "limit": parameter("limit", "Most entries on a page.", {"type": "integer", "minimum": 1, "default": DEFAULT_PAGE}),
     "format": parameter("format", "Instead of the `Accept` header.", {"type": "string", "enum": ["json", "csv"]}),
-    "ids": parameter("id", "Samples to delete; may be repeated.", {"type": "array", "items": _TEXT}),
-    "subjects": parameter("subject", "Subjects to delete; may be repeated.", {"type": "array", "items": _TEXT}),
-    "ref": parameter("ref", "The caller's case number.", {"type": "string", "format": "uuid"}),
+    "ids": parameter("id", "Samples to delete; may be repeated. Either this or `subject`.", _TEXTS),
+    "subjects": parameter("subject", "Subjects to delete; may be repeated. Either this or `id`.", _TEXTS),
+    "ref": parameter("ref", "The caller's case number.", _UUID),
 }
 KEY_HEADER = "Idempotency-Key"
 IDEMPOTENCY_KEY: dict[str, Any] = {
@@ -112,9 +98,9 @@ IDEMPOTENCY_KEY: dict[str, Any] = {
     "nothing. Kept for a day, as a keyed hash.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255},
 }
-FILE_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-    }
+FILE: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+FILE_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": FILE}}
+CSV: dict[str, Any] = {"text/csv": {"schema": {"type": "string"}}}
+NEXT_CURSOR: dict[str, Any] = {
+    "Next-Cursor": {"description": "With CSV: `next`; left out on the last page.", "schema": {"type": "string"}}
 }

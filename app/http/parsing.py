@@ -5,6 +5,7 @@ would in building one object a row. Every shape is closed: a key that is not kno
 does not pass in silence. What is wrong is named by its JSON pointer; what was sent is not repeated.
 """
 
+import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from oubli.core.samples.store import normalise_id
 
 METHODS = ("leaf-influence", "leaf-refit", "leave-one-out")
 MOST_NAMED = 1000  # samples in an answer about influence
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SAMPLE_KEYS = {"id", "subject", "features", "label", "expires_at", "readd"}
 
 
@@ -104,7 +106,7 @@ class Reader:
     def replacement(self, body: bytes, sample_id: str) -> tuple[Replacement, Any]:
         """Return what a `PUT /samples/{id}` body asks for, and the features as they were sent."""
         content = self._object(body, {"id", "features", "label", "subject", "expires_at"})
-        if "id" in content and _name(content["id"], "/id") != sample_id:
+        if content.get("id") is not None and _name(content["id"], "/id") != sample_id:
             raise invalid("/id", "must be the id in the path: a sample keeps its id; leave it out")
         for key in ("features", "label"):
             if key not in content:
@@ -312,11 +314,8 @@ def parse_id(raw_path: bytes, prefix: bytes) -> str:
 
 def parse_ref(value: Any, place: str) -> str:
     """Return a case number: a UUID, so that it cannot be a person's name."""
-    if isinstance(value, str) and len(value) == 36:
-        try:
-            return str(uuid.UUID(value))
-        except ValueError:
-            pass
+    if isinstance(value, str) and _UUID.fullmatch(value):
+        return str(uuid.UUID(value))
     raise invalid(place, "must be a UUID, as 36 characters with hyphens: no personal data belongs here")
 
 

@@ -15,7 +15,8 @@ from oubli.app.ledger.entries import Receipt
 from oubli.app.service.jobs import Job
 from oubli.app.service.results import Added, Page, Predicted
 from oubli.app.times import to_text
-from oubli.core.data.schema import Schema
+from oubli.core.data.schema import LabelType, Schema
+from oubli.core.data.values import shortest
 from oubli.core.samples.store import HeldSample
 
 # Nothing that answers may keep a copy: it could outlive the sample.
@@ -55,15 +56,27 @@ def receipt_content(receipt: Receipt, *, durable: bool) -> dict[str, Any]:
     return {**receipt.content(), "durable": durable}
 
 
-def sample_content(sample: HeldSample, names: Iterable[str]) -> dict[str, Any]:
+def sample_content(sample: HeldSample, schema: Schema) -> dict[str, Any]:
     """Return a sample as an object."""
+    features, label = values_as_held(sample, schema)
     return {
         "id": sample.id,
         "subject": sample.subject,
-        "features": dict(zip(names, sample.features, strict=True)),
-        "label": sample.label,
+        "features": dict(zip(schema.names, features, strict=True)),
+        "label": label,
         "expires_at": None if sample.expires_ms is None else to_text(sample.expires_ms),
     }
+
+
+def values_as_held(sample: HeldSample, schema: Schema) -> tuple[list[Any], Any]:
+    """Return features and label with every number in the shortest form that reads back as the one held."""
+    columns = zip(sample.features, schema.columns, strict=True)
+    features = [shortest(cell, column.dtype) if type(cell) is float else cell for cell, column in columns]
+    label = sample.label
+    # Among scalars 1, 1.0 and true are three labels: there a float stays one.
+    if schema.label_type is LabelType.NUMBER and type(label) is float:
+        label = shortest(label, "float64")
+    return features, label
 
 
 def job_content(job: Job) -> dict[str, Any]:
@@ -88,8 +101,7 @@ def page_answer(page: Page, schema: Schema, *, csv: bool) -> Response:
     cursor = None if page.next_slot is None else write_cursor(page.epoch, page.next_slot)
     if csv:
         return csv_answer(page.samples, schema, cursor)
-    names = schema.names
-    samples = [sample_content(sample, names) for sample in page.samples]
+    samples = [sample_content(sample, schema) for sample in page.samples]
     return json_answer({"samples": samples, "next": cursor, "model_version": page.model_version})
 
 
@@ -100,7 +112,8 @@ def csv_answer(samples: Iterable[HeldSample], schema: Schema, cursor: str | None
     lines = [_line([*(_free_name(name, columns) for name in ("id", "subject", "expires_at")), *columns])]
     for sample in samples:
         expires = None if sample.expires_ms is None else to_text(sample.expires_ms)
-        lines.append(_line([sample.id, sample.subject, expires, *sample.features, sample.label]))
+        features, label = values_as_held(sample, schema)
+        lines.append(_line([sample.id, sample.subject, expires, *features, label]))
     headers = _HEADERS if cursor is None else {**_HEADERS, "Next-Cursor": cursor}
     return Response("".join(lines), 200, headers, media_type="text/csv")
 

@@ -8,14 +8,23 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypeAliasType
 
 from oubli.app.errors import StopReason
 from oubli.core.registry import PLACES
 
 Changes = Literal["accepted", "stopped"]
-Scalar = str | int | float | bool
+# Named types: in the OpenAPI document each is a component of its own.
+Scalar = TypeAliasType("Scalar", str | int | float | bool)
+FeatureList = TypeAliasType(
+    "FeatureList", Annotated[list[Scalar | None], Field(description="In feature order. A missing value is null.")]
+)
+FeatureObject = TypeAliasType(
+    "FeatureObject",
+    Annotated[dict[str, Scalar | None], Field(description="By feature name. A missing value is null.")],
+)
 Features = Annotated[
-    list[Scalar | None] | dict[str, Scalar | None],
+    FeatureList | FeatureObject,
     Field(description="A list in feature order, or an object by feature name. A missing value is null."),
 ]
 Version = Annotated[
@@ -27,10 +36,17 @@ Version = Annotated[
     ),
 ]
 Durable = Annotated[bool, Field(description="Whether it survives a crash. False only with --ephemeral.")]
-Name = Annotated[str | int, Field(description="Text of 1 to 256 characters; an integer is its decimal text.")]
+Text = Annotated[str, Field(min_length=1, max_length=256)]
+Integer = Annotated[int, Field(ge=-(2**63), le=2**64 - 1)]  # what a JSON parser reads without loss
+Name = TypeAliasType(
+    "Name", Annotated[Text | Integer, Field(description="Text of 1 to 256 characters; an integer is its decimal text.")]
+)
+Uuid = Annotated[str, Field(json_schema_extra={"format": "uuid"})]
+Ref = Annotated[Uuid, Field(description="The caller's case number.")]
 NextCursor = Annotated[
     str | None, Field(description="Pass it as `cursor` for the next page; null when this is the last.")
 ]
+SampleCursor = Annotated[str, Field(pattern="^[A-Za-z0-9_-]{22}$", description="`next` of the page before, as it is.")]
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 in hexadecimal.")]
 if TYPE_CHECKING:
     Kind = str
@@ -43,6 +59,26 @@ class Shape(BaseModel):
     """Base: closed, so that a misspelt key is not ignored."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
+class InputProblem(Shape):
+    """What is wrong at one place of a request."""
+
+    pointer: str
+    """JSON pointer into the body; or a slash and the name of a parameter."""
+    detail: str
+
+
+class Problem(Shape):
+    """RFC 9457. Texts name positions, names of the schema and rules, and never repeat what was sent."""
+
+    type: Annotated[str, Field(json_schema_extra={"format": "uri"}, examples=["urn:oubli:problem:invalid-input"])]
+    """Tells the kind of problem to a program."""
+    title: str
+    status: int
+    detail: str
+    errors: list[InputProblem] = []
+    """What is wrong with the input; left out where it is not the input."""
 
 
 class PredictRequest(Shape):
@@ -146,9 +182,8 @@ class Receipt(Shape):
     Signed is the RFC 8785 form of everything but `signature` and `durable`.
     """
 
-    id: str
-    ref: str | None
-    """The caller's case number."""
+    id: Uuid
+    ref: Ref | None
     kind: Literal["deletion", "rectification", "expiry", "restore"]
     status: Literal["unlearned", "erased"]
     """`unlearned`: no prediction depends on it any more. `erased`: no file in the data directory holds it either."""
@@ -184,7 +219,7 @@ class HeldSample(Shape):
     id: str
     subject: str | None
     features: dict[str, Scalar | None]
-    """By feature name, as stored: a number in a float32 column is the float32 nearest to the one sent."""
+    """By feature name, as held. A number is written in the shortest form that reads back as the one that is held."""
     label: Scalar
     expires_at: datetime | None
     """When it is unlearned and erased by itself."""
@@ -208,17 +243,25 @@ class SearchRequest(Shape):
     """Whose samples to list."""
 
     subject: Name
-    cursor: str | None = None
+    cursor: SampleCursor | None = None
     limit: Annotated[int, Field(ge=1)] | None = None
 
 
-class BatchDeleteRequest(Shape):
-    """What to delete: `ids` or `subjects`, and not both."""
+class DeleteIdsRequest(Shape):
+    """Samples to delete."""
 
-    ids: Annotated[list[Name], Field(min_length=1)] | None = None
-    subjects: Annotated[list[Name], Field(min_length=1)] | None = None
-    ref: Annotated[str, Field(json_schema_extra={"format": "uuid"})] | None = None
-    """The caller's case number."""
+    ids: Annotated[list[Name], Field(min_length=1)]
+    ref: Ref | None = None
+
+
+class DeleteSubjectsRequest(Shape):
+    """Subjects whose samples to delete."""
+
+    subjects: Annotated[list[Name], Field(min_length=1)]
+    ref: Ref | None = None
+
+
+BatchDeleteRequest = TypeAliasType("BatchDeleteRequest", DeleteIdsRequest | DeleteSubjectsRequest)
 
 
 class SnapshotAnswer(Shape):
@@ -335,7 +378,7 @@ class FitRequest(Shape):
 class JobAnswer(Shape):
     """A job as it is now."""
 
-    id: str
+    id: Uuid
     kind: Literal["verify", "scrub", "fit", "influence"]
     status: Literal["queued", "running", "succeeded", "failed"]
     progress: Annotated[float, Field(ge=0, le=1)]

@@ -32,7 +32,7 @@ class RefusedError(Exception):
 
 def load(port: int, requests: Sequence[bytes], n_connections: int, n_requests: int) -> Load:
     """Send requests, from the first on and again, and return what was measured."""
-    connections = [_connect(port) for _ in range(n_connections)]
+    connections = [connect(port) for _ in range(n_connections)]
     try:
         taken, seconds = _run(connections, _repeated(requests, n_requests), n_requests)
     finally:
@@ -41,7 +41,8 @@ def load(port: int, requests: Sequence[bytes], n_connections: int, n_requests: i
     return Load(n_requests / seconds, float(np.quantile(taken, 0.5)), float(np.quantile(taken, 0.99)))
 
 
-def _connect(port: int) -> socket.socket:
+def connect(port: int) -> socket.socket:
+    """Return a connection that sends at once."""
     connection = socket.create_connection(("127.0.0.1", port))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
@@ -74,7 +75,7 @@ def _run(connections: list[socket.socket], requests: Iterator[bytes], n: int) ->
             data = connection.recv(_READ)
             if number in halves:
                 data = halves.pop(number) + data
-            if not _is_whole(data):
+            if not is_whole(data):
                 if not data:
                     raise RefusedError("the server closed the connection")
                 halves[number] = data
@@ -90,7 +91,7 @@ def _run(connections: list[socket.socket], requests: Iterator[bytes], n: int) ->
     return taken, seconds
 
 
-def _is_whole(data: bytes) -> bool:
+def is_whole(data: bytes) -> bool:
     """Whether an answer is there from end to end; raises when it is a refusal."""
     end = data.find(b"\r\n\r\n")
     if end < 0:

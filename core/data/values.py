@@ -131,6 +131,29 @@ def _exact(value: int, dtype: str) -> float:
     return float(value)
 
 
+# From here on the shortest text of a number has an exponent.
+_WHOLE_LIMIT = 1e16
+
+
+def shortest(value: float, dtype: str) -> int | float:
+    """Return a held number as the one with the shortest text that reads back as it; a whole number as an integer.
+
+    Parameters
+    ----------
+    value : float
+        Finite.
+    dtype : {"float32", "float64"}
+        What it is rounded to when it is read.
+    """
+    if value.is_integer() and abs(value) < _WHOLE_LIMIT:
+        return int(value)
+    if dtype == "float32":
+        short = float(str(np.float32(value)))
+        # A decimal is read as a float64 first: rounded twice, it could become a neighbour.
+        return short if np.float32(short) == value else value
+    return value
+
+
 def boolean(value: Any) -> float:
     """Convert a cell of a boolean column to 1.0 or 0.0; NaN when missing."""
     if is_missing(value):

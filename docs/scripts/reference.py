@@ -23,6 +23,7 @@ from typer.main import get_command
 from oubli.app.access.scopes import needed_scopes
 from oubli.app.cli.main import cli
 from oubli.app.http.app import create_app
+from oubli.app.http.document import document
 from oubli.app.http.openapi import EVERYWHERE
 from oubli.app.http.problems import KINDS as PROBLEMS
 from oubli.app.http.problems import TYPE_PREFIX
@@ -115,9 +116,15 @@ def problems() -> Iterator[str]:
 # -- routes -----------------------------------------------------------------------------------------
 
 
+def openapi() -> dict[str, Any]:
+    """The OpenAPI document of a server that asks for keys."""
+    settings = Settings()
+    return document(create_app(settings, Mock()), None, asks_for_key=True, page_size_max=settings.page_size_max)
+
+
 def operations() -> list[tuple[str, str, dict[str, Any]]]:
     """Method, path and description of each route, in the order of the application."""
-    content = create_app(Settings(), Mock()).openapi()
+    content = openapi()
     return [
         (method.upper(), path, operation)
         for path, methods in content["paths"].items()
@@ -129,7 +136,7 @@ def routes() -> Iterator[str]:
     """A table of all routes, then a section for each."""
     found = operations()
     shapes: dict[str, None] = {}
-    components = create_app(Settings(), Mock()).openapi()["components"]["schemas"]
+    components = openapi()["components"]["schemas"]
     links = ", ".join(f"[`{slug}`](problems.md#{slug})" for slug in EVERYWHERE)
     yield f"Every route can answer these problems besides its own: {links}."
     yield ""
@@ -182,11 +189,13 @@ def route(place: str, operation: dict[str, Any], components: dict[str, Any], sha
         ]
         yield from table(("parameter", "in", "required", "meaning"), rows)
     for content in operation.get("requestBody", {}).get("content", {}).values():
-        fields = list(fields_of(content["schema"], components))
-        if fields:
-            yield "Body:"
-            yield ""
-            yield from table(("field", "type", "required", "meaning"), fields)
+        shape = resolved(content["schema"], components)
+        for i, one in enumerate(shape.get("anyOf", [shape])):
+            fields = list(fields_of(one, components))
+            if fields:
+                yield "Or:" if i else "Body:"
+                yield ""
+                yield from table(("field", "type", "required", "meaning"), fields)
     yield from answers(operation["responses"], shapes)
 
 
@@ -225,7 +234,8 @@ def fields_of(
         full = f"{prefix}{name}"
         is_list = inner.get("type") == "array"
         item = resolved(inner["items"], components) if is_list and "items" in inner else inner
-        text = text or inner.get("description", "")
+        nullable = next((one for one in field.get("anyOf", ()) if "description" in one), {})
+        text = text or nullable.get("description", "") or inner.get("description", "")
         yield f"`{full}`", type_of(field, components), "yes" if name in required else "no", text
         if "properties" in item:
             yield from fields_of(item, components, f"{full}{'[]' if is_list else ''}.")

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.oracles.forest import MISSING_CATEGORY, Column, cell, threshold_type
+from tests.oracles.common import MISSING_CATEGORY, Column, cell, threshold_type
 
 DEEPEST = 64  # "no limit"
 

@@ -5,14 +5,13 @@ import uuid
 from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import context_of
-from oubli.app.http.openapi import QUERY, parameter, problems
+from oubli.app.http.openapi import PATH, QUERY, problems
 from oubli.app.http.parsing import one_value, parse_query, parse_ref
 from oubli.app.http.problems import ProblemError, invalid
 from oubli.app.http.responses import json_answer, receipt_content
 from oubli.app.http.schemas import ErasuresAnswer, Receipt
 
 router = APIRouter(tags=["erasures"])
-_ID = parameter("id", "The receipt's id.", {"type": "string", "format": "uuid"}, "path")
 
 
 @router.get(
@@ -22,7 +21,7 @@ _ID = parameter("id", "The receipt's id.", {"type": "string", "format": "uuid"},
     responses=problems("invalid-input"),
     openapi_extra={"parameters": [{**QUERY["ref"], "required": True}]},
 )
-async def list_receipts(request: Request) -> Response:
+async def list_erasures(request: Request) -> Response:
     """Return all receipts with the caller's case number, the oldest first; an empty list when there is none."""
     service = context_of(request).service
     ref = one_value(parse_query(request.scope["query_string"], ("ref",)), "ref")
@@ -37,9 +36,9 @@ async def list_receipts(request: Request) -> Response:
     summary="A receipt",
     response_model=Receipt,
     responses=problems("no-receipt"),
-    openapi_extra={"parameters": [_ID]},
+    openapi_extra={"parameters": [PATH["erasure"]]},
 )
-async def read(request: Request) -> Response:
+async def get_erasure(request: Request) -> Response:
     """Return a receipt as it is now: `unlearned`, and soon after `erased`."""
     service = context_of(request).service
     try:

@@ -10,8 +10,8 @@ from oubli.app.http.schemas import Changes, HealthAnswer, ReadyAnswer
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz", summary="Liveness")
-async def healthz() -> HealthAnswer:
+@router.get("/healthz", summary="Liveness", responses=problems())
+async def get_health() -> HealthAnswer:
     """Say that the process answers, whatever it is busy with."""
     return HealthAnswer(status="alive")
 
@@ -30,7 +30,7 @@ _FOR = parameter(
     responses=problems("invalid-input", "not-ready", "model-unusable", "changes-stopped"),
     openapi_extra={"parameters": [_FOR]},
 )
-async def readyz(request: Request) -> ReadyAnswer:
+async def get_readiness(request: Request) -> ReadyAnswer:
     """Say whether requests are welcome: not before the kernels are compiled, and not after a signal to stop.
 
     Predictions go on when the model cannot be changed any more: the answer stays 200 then and says so.

@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import context_of
-from oubli.app.http.openapi import body, parameter, problems
+from oubli.app.http.openapi import PATH, body, problems
 from oubli.app.http.parsing import explain
 from oubli.app.http.problems import ProblemError, invalid, pointer
 from oubli.app.http.responses import job_content, json_answer
@@ -16,7 +16,6 @@ from oubli.core.data.schema import Schema
 from oubli.core.errors import InputError
 
 router = APIRouter(tags=["influence"])
-_ID = parameter("id", "`influence` in the job's result.", {"type": "string"}, "path")
 
 
 @router.post(
@@ -31,7 +30,7 @@ _ID = parameter("id", "`influence` in the job's result.", {"type": "string"}, "p
     },
     openapi_extra=body(InfluenceRequest),
 )
-async def ask(request: Request) -> Response:
+async def rank_influence(request: Request) -> Response:
     """Rank the samples held by what they do for the predictions of some rows.
 
     A positive score says that a sample helps: without it the loss on these rows would be higher. The loss is log-loss
@@ -61,9 +60,9 @@ async def ask(request: Request) -> Response:
     summary="The ranking of a long question",
     response_model=InfluenceAnswer,
     responses=problems("no-ranking"),
-    openapi_extra={"parameters": [_ID]},
+    openapi_extra={"parameters": [PATH["ranking"]]},
 )
-async def read(request: Request) -> Response:
+async def get_ranking(request: Request) -> Response:
     """Return what a job has ranked. Rankings are forgotten when samples are erased, and when there are many."""
     ranking = context_of(request).service.influence.kept(request.path_params["id"])
     if ranking is None:

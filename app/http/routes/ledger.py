@@ -5,14 +5,13 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import context_of
-from oubli.app.http.openapi import QUERY, problems
+from oubli.app.http.openapi import DEFAULT_PAGE, QUERY, problems
 from oubli.app.http.parsing import one_value, parse_limit, parse_query
 from oubli.app.http.problems import invalid
 from oubli.app.http.responses import json_answer
 from oubli.app.http.schemas import KeysAnswer, LedgerAnswer
 
 router = APIRouter(tags=["erasures"])
-DEFAULT_PAGE = 100
 
 
 @router.get(
@@ -20,9 +19,9 @@ DEFAULT_PAGE = 100
     summary="The audit ledger",
     response_model=LedgerAnswer,
     responses=problems("invalid-input"),
-    openapi_extra={"parameters": [QUERY[name] for name in ("cursor", "limit")]},
+    openapi_extra={"parameters": [QUERY[name] for name in ("index", "limit")]},
 )
-async def read(request: Request) -> Response:
+async def get_ledger(request: Request) -> Response:
     """Return the ledger page by page, from its first entry on; `oubli ledger verify` checks what was downloaded.
 
     It holds keyed hashes instead of ids, and nothing that was submitted but case numbers.
@@ -38,7 +37,7 @@ async def read(request: Request) -> Response:
 
 
 @router.get("/keys", summary="Public keys", response_model=KeysAnswer, responses=problems())
-async def keys(request: Request) -> Response:
+async def get_keys(request: Request) -> Response:
     """Return the public keys that check signatures, current and retired. Keep them: they are what you trust."""
     return json_answer({"keys": context_of(request).service.ledger.public_keys()})
 

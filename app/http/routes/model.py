@@ -13,7 +13,7 @@ _CHANGE = ("changes-stopped", "storage")
 
 
 @router.get("/model", summary="The model", response_model=ModelAnswer, responses=problems())
-async def describe(request: Request) -> Response:
+async def get_model(request: Request) -> Response:
     """Return kind, guarantee, parameters, feature schema and size of the model."""
     return json_answer(context_of(request).service.describe())
 

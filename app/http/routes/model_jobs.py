@@ -28,7 +28,7 @@ _KINDS = sorted({kind for kind, _ in KINDS})
     response_model=JobAnswer,
     responses=problems("queue-full"),
 )
-async def verify(request: Request) -> Response:
+async def verify_model(request: Request) -> Response:
     """Begin to compare the model with a fresh one on the samples held; the result says `ok` and both digests."""
     return _begun(context_of(request).service.verify_job())
 
@@ -40,7 +40,7 @@ async def verify(request: Request) -> Response:
     response_model=JobAnswer,
     responses=problems("queue-full", "ephemeral", "changes-stopped"),
 )
-async def scrub(request: Request) -> Response:
+async def scrub_model(request: Request) -> Response:
     """Begin to erase from all files what was unlearned, without waiting for the deadline."""
     return _begun(context_of(request).service.scrub_job())
 
@@ -51,9 +51,9 @@ async def scrub(request: Request) -> Response:
     status_code=202,
     response_model=JobAnswer,
     responses=problems("broken-json", "body-too-large", "invalid-input", "queue-full", "changes-stopped"),
-    openapi_extra={"parameters": [IDEMPOTENCY_KEY], **body(FitRequest)},
+    openapi_extra={"parameters": [IDEMPOTENCY_KEY], **body(FitRequest, required=False)},
 )
-async def fit(request: Request) -> Response:
+async def fit_model(request: Request) -> Response:
     """Begin to fit anew on the samples held, with other parameters; the new model then takes the place of the old.
 
     Predictions and changes go on meanwhile, and the changes are in the new model as well. A request that comes again

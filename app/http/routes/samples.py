@@ -6,7 +6,17 @@ from fastapi import APIRouter, Request, Response
 from starlette.convertors import Convertor, register_url_convertor
 
 from oubli.app.http.context import Context, context_of
-from oubli.app.http.openapi import ID, IDEMPOTENCY_KEY, KEY_HEADER, QUERY, body, problems
+from oubli.app.http.openapi import (
+    CSV,
+    DEFAULT_PAGE,
+    IDEMPOTENCY_KEY,
+    KEY_HEADER,
+    NEXT_CURSOR,
+    PATH,
+    QUERY,
+    body,
+    problems,
+)
 from oubli.app.http.parsing import explain, one_value, parse_id, parse_limit, parse_names, parse_query, parse_ref
 from oubli.app.http.problems import invalid
 from oubli.app.http.responses import (
@@ -29,15 +39,17 @@ from oubli.app.http.schemas import (
     SamplesAnswer,
     SearchRequest,
 )
+from oubli.app.service.results import Page
 from oubli.core.errors import InputError
 
-DEFAULT_PAGE = 100
+# Routes of the folder of samples: none of the names is an id in a path.
+_SEARCH, _BATCH_DELETE = "/samples/search", "/samples/batch-delete"
 
 
 class IdConvertor(Convertor[str]):
-    """The rest of a path, line breaks included; Starlette's own `path` stops at them."""
+    """The rest of a path but for the names of routes, line breaks included; Starlette's own `path` stops at them."""
 
-    regex = "(?s:.+)"
+    regex = r"(?!(?:search|batch-delete)\Z)(?s:.+)"
 
     def convert(self, value: str) -> str:
         """Return the text as it is; `sample_id` reads the raw path, in which broken UTF-8 can be told."""
@@ -66,7 +78,7 @@ _CHANGE = ("changes-stopped", "storage")
     },
     openapi_extra={"parameters": [IDEMPOTENCY_KEY], **body(AddRequest)},
 )
-async def add(request: Request) -> Response:
+async def add_samples(request: Request) -> Response:
     """Learn samples, all of them or none.
 
     A sample that is held with the same id, content and subject is accepted and changes nothing, so that a request can
@@ -85,13 +97,13 @@ async def add(request: Request) -> Response:
 
 
 @router.post(
-    "/samples/search",
+    _SEARCH,
     summary="List a subject's samples",
     response_model=SamplesAnswer,
     responses=problems(*_INPUT, "not-held"),
     openapi_extra=body(SearchRequest),
 )
-async def search(request: Request) -> Response:
+async def search_samples(request: Request) -> Response:
     """List what is held about a subject, as `GET /samples?subject=` does, without its name in the address."""
     context = context_of(request)
     subject, cursor, limit = context.reader().search(await request.body())
@@ -99,13 +111,13 @@ async def search(request: Request) -> Response:
 
 
 @router.post(
-    "/samples/batch-delete",
+    _BATCH_DELETE,
     summary="Delete many samples",
     response_model=Receipt,
     responses=problems(*_INPUT, "too-many-rows", *_CHANGE),
     openapi_extra={"parameters": [IDEMPOTENCY_KEY], **body(BatchDeleteRequest)},
 )
-async def batch_delete(request: Request) -> Response:
+async def batch_delete_samples(request: Request) -> Response:
     """Unlearn samples by their ids, or all samples of some subjects; what is not held is counted, not refused."""
     context = context_of(request)
     service, sent_body = context.service, await request.body()
@@ -121,17 +133,23 @@ async def batch_delete(request: Request) -> Response:
     "/samples",
     summary="List samples",
     response_model=SamplesAnswer,
-    responses={200: {"content": {"text/csv": {}}}, **problems("not-held", "invalid-input")},
-    openapi_extra={"parameters": [QUERY[name] for name in ("subject", "cursor", "limit", "format")]},
+    responses={200: {"content": CSV, "headers": NEXT_CURSOR}, **problems("not-held", "invalid-input")},
+    openapi_extra={"parameters": [QUERY[name] for name in ("id", "subject", "cursor", "limit", "format")]},
 )
 async def list_samples(request: Request) -> Response:
-    """List the samples held, or those of one subject, page by page."""
-    query = parse_query(request.scope["query_string"], ("subject", "cursor", "limit", "format"))
-    subject = one_value(query, "subject")
-    if subject is not None:
-        subject = parse_names([subject], "subject")[0]
+    """List the samples held, or those of one subject, page by page; or the one with an id."""
+    context = context_of(request)
+    query = parse_query(request.scope["query_string"], ("id", "subject", "cursor", "limit", "format"))
+    sample_id, subject = (_name_of(query, name) for name in ("id", "subject"))
     cursor, limit, chosen = (one_value(query, name) for name in ("cursor", "limit", "format"))
-    return _list(context_of(request), request, subject, cursor, limit, chosen)
+    if sample_id is None:
+        return _list(context, request, subject, cursor, limit, chosen)
+    if subject is not None or cursor is not None:
+        raise invalid("/id", "names one sample: leave out 'subject' and 'cursor'")
+    parse_limit(limit, DEFAULT_PAGE, context.service.limits.page_size_max)
+    csv = wants_csv(request, chosen)
+    sample, version = context.service.get(sample_id)
+    return page_answer(Page([sample], None, 0, version), context.service.state.model.schema_, csv=csv)
 
 
 @router.delete(
@@ -165,10 +183,10 @@ async def delete_samples(request: Request) -> Response:
     _ONE,
     summary="Read one sample",
     response_model=SampleAnswer,
-    responses={200: {"content": {"text/csv": {}}}, **problems("not-held", "invalid-input")},
-    openapi_extra={"parameters": [ID, QUERY["format"]]},
+    responses={200: {"content": CSV}, **problems("not-held", "invalid-input")},
+    openapi_extra={"parameters": [PATH["sample"], QUERY["format"]]},
 )
-async def read(request: Request) -> Response:
+async def get_sample(request: Request) -> Response:
     """Return a sample as it is held."""
     context = context_of(request)
     chosen = one_value(parse_query(request.scope["query_string"], ("format",)), "format")
@@ -177,7 +195,7 @@ async def read(request: Request) -> Response:
     schema = context.service.state.model.schema_
     if csv:
         return csv_answer([sample], schema)
-    return json_answer({**sample_content(sample, schema.names), "model_version": version})
+    return json_answer({**sample_content(sample, schema), "model_version": version})
 
 
 @router.put(
@@ -185,20 +203,27 @@ async def read(request: Request) -> Response:
     summary="Rectify one sample",
     response_model=Receipt,
     responses=problems(*_INPUT, "not-held", "queue-full", "capacity", *_CHANGE),
-    openapi_extra={"parameters": [ID, QUERY["ref"]], **body(ReplaceRequest)},
+    openapi_extra={"parameters": [PATH["sample"], QUERY["ref"]], **body(ReplaceRequest)},
 )
-async def replace(request: Request) -> Response:
+async def replace_sample(request: Request) -> Response:
     """Replace the content of a held sample; the old content is unlearned. Never creates a sample."""
-    context = context_of(request)
-    reader = context.reader()
-    sample_id = _sample_id(request)
-    ref = _ref_of(request)
-    asked, sent = reader.replacement(await request.body(), sample_id)
-    try:
-        receipt = await context.service.replace(asked, ref)
-    except InputError as error:
-        raise explain(error, lambda _: ("features",), [sent], reader.schema) from None
-    return json_answer(receipt_content(receipt, durable=context.service.is_durable))
+    return await _replace(request, _sample_id(request), _ref_of(request))
+
+
+@router.put(
+    "/samples",
+    summary="Rectify the sample with an id",
+    response_model=Receipt,
+    responses=problems(*_INPUT, "not-held", "queue-full", "capacity", *_CHANGE),
+    openapi_extra={"parameters": [QUERY["replaced"], QUERY["ref"]], **body(ReplaceRequest)},
+)
+async def replace_sample_by_id(request: Request) -> Response:
+    """Replace the content of a held sample, as `PUT /samples/{id}` does, for ids that cannot be in a path."""
+    query = parse_query(request.scope["query_string"], ("id", "ref"))
+    sample_id = _name_of(query, "id")
+    if sample_id is None:
+        raise invalid("/id", "is missing: name the sample to replace")
+    return await _replace(request, sample_id, _ref(query))
 
 
 @router.delete(
@@ -206,13 +231,24 @@ async def replace(request: Request) -> Response:
     summary="Delete one sample",
     response_model=Receipt,
     responses=problems("invalid-input", *_CHANGE),
-    openapi_extra={"parameters": [ID, QUERY["ref"]]},
+    openapi_extra={"parameters": [PATH["sample"], QUERY["ref"]]},
 )
-async def delete(request: Request) -> Response:
+async def delete_sample(request: Request) -> Response:
     """Unlearn one sample. One that is not held is counted as absent, so that a request can be repeated."""
     service = context_of(request).service
     receipt = await service.delete(ids=[_sample_id(request)], ref=_ref_of(request))
     return json_answer(receipt_content(receipt, durable=service.is_durable))
+
+
+async def _replace(request: Request, sample_id: str, ref: str | None) -> Response:
+    context = context_of(request)
+    reader = context.reader()
+    asked, sent = reader.replacement(await request.body(), sample_id)
+    try:
+        receipt = await context.service.replace(asked, ref)
+    except InputError as error:
+        raise explain(error, lambda _: ("features",), [sent], reader.schema) from None
+    return json_answer(receipt_content(receipt, durable=context.service.is_durable))
 
 
 def _list(
@@ -223,6 +259,12 @@ def _list(
         subject=subject, after=read_cursor(cursor), limit=parse_limit(limit, DEFAULT_PAGE, most)
     )
     return page_answer(page, context.service.state.model.schema_, csv=wants_csv(request, chosen))
+
+
+def _name_of(query: dict[str, list[str]], key: str) -> str | None:
+    """Return an id or a subject that may be given once."""
+    value = one_value(query, key)
+    return None if value is None else parse_names([value], key)[0]
 
 
 def _ref_of(request: Request) -> str | None:

@@ -9,7 +9,7 @@ from starlette.responses import FileResponse
 from starlette.types import Receive, Scope, Send
 
 from oubli.app.http.context import context_of
-from oubli.app.http.openapi import FILE_BODY, problems
+from oubli.app.http.openapi import FILE, FILE_BODY, problems
 from oubli.app.http.problems import ProblemError
 from oubli.app.http.responses import json_answer
 from oubli.app.http.schemas import RestoreAnswer, SnapshotAnswer
@@ -57,15 +57,23 @@ class _OpenedFile(FileResponse):
     status_code=201,
     responses=problems("ephemeral", "queue-full", "changes-stopped", "storage", "journal"),
 )
-async def write(request: Request) -> SnapshotAnswer:
+async def write_snapshot(request: Request) -> SnapshotAnswer:
     """Write the model to the data directory now. What it holds then survives whatever happens to the process."""
     return _answer(await context_of(request).service.snapshot())
 
 
 @router.get("/snapshot", summary="The newest snapshot", responses=problems("no-snapshot", "ephemeral"))
-async def metadata(request: Request) -> SnapshotAnswer:
+async def get_snapshot(request: Request) -> SnapshotAnswer:
     """Return what is known of the newest snapshot."""
     return _answer(context_of(request).service.storage.snapshots.newest)
+
+
+@router.head("/snapshot/file", include_in_schema=False)
+async def head_of_file(request: Request) -> Response:
+    """Return the head of a download without handing anything out, so that the ledger notes nothing."""
+    snapshot = context_of(request).service.storage.snapshots.newest
+    headers = {"Cache-Control": "no-store", "Content-Length": str(snapshot.bytes)}
+    return Response(headers=headers, media_type=MEDIA_TYPE)
 
 
 @router.get(
@@ -73,11 +81,11 @@ async def metadata(request: Request) -> SnapshotAnswer:
     summary="Download the newest snapshot",
     response_class=FileResponse,
     responses={
-        200: {"content": {MEDIA_TYPE: {}}},
+        200: {"content": FILE},
         **problems("no-snapshot", "ephemeral", "changes-stopped", "storage", "journal"),
     },
 )
-async def download(request: Request) -> Response:
+async def download_snapshot(request: Request) -> Response:
     """Return the newest snapshot's file. It holds every sample: keep it as safe as the data itself.
 
     The ledger notes that it was handed out, and later receipts count it: what is erased here is not erased there.
@@ -108,7 +116,7 @@ async def download(request: Request) -> Response:
     ),
     openapi_extra=FILE_BODY,
 )
-async def restore(request: Request) -> Response:
+async def restore_snapshot(request: Request) -> Response:
     """Replace the model by that of an uploaded snapshot, less the samples that were erased, rectified or expired since.
 
     The ledger says which those are. The model version goes up, never back. `verified` in the answer says how far the

@@ -20,7 +20,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.array_types import Arrays, Bools, Ints, Reals, Slots
+from oubli.core.array_types import Arrays, Bools, Reals, Slots
 from oubli.core.boosting.engine import BoostedEngine
 from oubli.core.boosting.online import labels as scaling
 from oubli.core.boosting.online import serialise
@@ -212,7 +212,7 @@ class OnlineTrees(BoostedEngine):
         self._reserve(slots)
         if groups > self.groups:
             self.changes.undo = None
-        is_new = self._admit_classes(problem, groups)
+        is_new = self._take_classes(problem, groups)
         work = self._make_work(problem, slots, 1, n_after)
         self.changes.undo = None
         self.held[slots] = True
@@ -228,29 +228,20 @@ class OnlineTrees(BoostedEngine):
         with np.errstate(over="ignore"):
             return bool(np.abs(problem.y[slots] - self.scale.base).max() > self.scale.reach)
 
-    def _admit_classes(self, problem: Problem, groups: int) -> Bools:
-        """Make room for the trees of classes that are new (Appendix M); returns which they are."""
+    def _take_classes(self, problem: Problem, groups: int) -> Bools:
+        """Have the trees of the classes that there are now (Appendix M); returns which of them are new."""
         is_new = np.zeros(groups, np.bool_)
-        if groups > self.groups:
-            places = self._places_of_classes(problem.ranks, groups)
+        if groups != self.groups:
+            places = np.full(groups, -1, np.int64)  # among the trees of an iteration that each class has had
+            held = np.flatnonzero(problem.ranks >= 0)
+            known = held[held < len(self.ranks)]
+            places[problem.ranks[known]] = self.ranks[known]
             is_new = places < 0
             self.forest = choose_classes(self.forest, self.groups, places)
-            self._change_groups(groups)
+            self.groups = groups
+            write_values(self.forest, self._rules())  # all change, for (K - 1) / K does
         self.ranks = problem.ranks.copy()
         return is_new
-
-    def _places_of_classes(self, ranks: npt.NDArray[np.int32], groups: int) -> Ints:
-        """The place among the trees of an iteration that each class has had; -1: none."""
-        places = np.full(groups, -1, np.int64)
-        held = np.flatnonzero(ranks >= 0)
-        known = held[held < len(self.ranks)]
-        places[ranks[known]] = self.ranks[known]
-        return places
-
-    def _change_groups(self, groups: int) -> None:
-        """Have so many trees an iteration; all leaf values change, for (K - 1) / K does."""
-        self.groups = groups
-        write_values(self.forest, self._rules())
 
     def leave(self, problem: Problem, slots: Slots) -> None:
         n_after = self.n_held - len(slots)
@@ -288,10 +279,7 @@ class OnlineTrees(BoostedEngine):
         if groups < 3:
             self.fit_anew(problem, slots)
             return
-        places = self._places_of_classes(problem.ranks, groups)
-        self.forest = choose_classes(self.forest, self.groups, places)
-        self._change_groups(groups)
-        self.ranks = problem.ranks.copy()
+        self._take_classes(problem, groups)
 
     def _reserve(self, slots: Slots) -> None:
         """Make room for new slots."""

@@ -28,7 +28,7 @@ from tests.oracles.boosting.online_loss import (
     scale_of,
 )
 from tests.oracles.boosting.trees import Ensemble, Node, Split, sides
-from tests.oracles.forest import Column, cell, hash_bytes
+from tests.oracles.common import Column, cell, hash_bytes
 
 HAIR = 1.0 + 2.0**-40
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from tests.oracles.boosting.trees import Split, bits
-from tests.oracles.forest import MISSING_CATEGORY, Column, combine, mix
+from tests.oracles.common import MISSING_CATEGORY, Column, combine, mix
 
 LARGEST = math.ldexp(1 - 2.0**-53, 1024)
 

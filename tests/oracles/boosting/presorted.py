@@ -17,7 +17,7 @@ import numpy as np
 from tests.oracles.boosting.loss import exp, log, sigmoid
 from tests.oracles.boosting.quantised_parts import Parameters, Sample, validates
 from tests.oracles.boosting.trees import Ensemble, Node, Split, sides
-from tests.oracles.forest import MISSING_CATEGORY, Column, quantised, scale_exponent, threshold_type
+from tests.oracles.common import MISSING_CATEGORY, Column, quantised, scale_exponent, threshold_type
 from tests.oracles.tree import midpoint
 
 __all__ = ["Parameters", "Sample", "fit"]

@@ -29,7 +29,7 @@ from tests.oracles.boosting.quantised_parts import (
     weight_of,
 )
 from tests.oracles.boosting.trees import Ensemble, Node, Split, sides
-from tests.oracles.forest import Column, combine, tree_key, unit
+from tests.oracles.common import Column, combine, tree_key, unit
 
 __all__ = ["Parameters", "Sample", "fit"]
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from tests.oracles.boosting.loss import exp, log, sigmoid
 from tests.oracles.boosting.trees import Split, bits
-from tests.oracles.forest import (
+from tests.oracles.common import (
     MISSING_CATEGORY,
     Column,
     cell,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.oracles.boosting.trees import Ensemble, Node, Split
-from tests.oracles.forest import Column
+from tests.oracles.common import Column
 from tests.oracles.tree import Sample, splits_of
 
 Cells = tuple[Any, ...]

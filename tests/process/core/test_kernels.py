@@ -98,67 +98,6 @@ print(json.dumps({{
     assert kernels <= set(found["loaded"])
 
 
-OPERATIONS = """
-import tempfile
-import numpy as np
-from oubli.core import load
-from oubli.core.registry import KINDS
-
-PARAMETERS = {"forest": {"n_estimators": 3, "max_depth": 9, "random_state": 0}, "tree": {"lazy": True}}
-
-def operations(kind, task, dtype):
-    rng = np.random.default_rng(0)
-    n, scale = 300, 1e200 if dtype == "float64" else 1.0
-    numbers = rng.normal(size=(n, 2)) * scale
-    mixed = [[float(a), "abc"[i % 3], None if i % 7 == 0 else float(b), i % 2 == 0] for i, (a, b) in enumerate(numbers)]
-    y = rng.normal(size=n) if task == "regression" else rng.integers(0, 5, n)
-    for X in (mixed, numbers, numbers if dtype == "float64" else numbers.astype("float32")):
-        model = KINDS[kind, task](**PARAMETERS[kind])
-        yield "fit", lambda: model.fit(X, y)
-        yield "predict", lambda: (model.predict(X), model.predict(X[:1]), model.query(X[:3], frozen=True))
-        yield "add one", lambda: model.add(X[:1], y[:1])
-        yield "delete one", lambda: model.delete("3")
-        yield "predict through tags", lambda: (model.query(X[:3], frozen=True), model.predict(X[:3]))
-        yield "add and delete many", lambda: (model.add(X, y), model.delete([str(i) for i in range(10, 90)]))
-        yield "replace", lambda: model.replace("5", X[7], y[7])
-        yield "resolve", lambda: (model.resolve(2), model.resolve())
-        yield "check", lambda: (model.digest(), model.verify(), model.feature_importances_)
-        yield "copy", lambda: model.copy().delete("7")
-        with tempfile.TemporaryDirectory() as directory:
-            yield "save and load", lambda: (model.save(directory + "/model"), load(directory + "/model").delete("7"))
-"""
-
-
-@compiled
-@pytest.mark.parametrize(
-    ("kind", "task", "dtype"),
-    [
-        ("forest", "classification", "float32"),
-        ("forest", "regression", "float32"),
-        ("tree", "classification", "float32"),
-        pytest.param("forest", "classification", "float64", marks=pytest.mark.long),
-        pytest.param("forest", "regression", "float64", marks=pytest.mark.long),
-        pytest.param("tree", "classification", "float64", marks=pytest.mark.long),
-    ],
-)
-def test_nothing_is_compiled_after_the_warm_up(kind: str, task: str, dtype: str) -> None:
-    script = f"""{DISPATCHERS}{OPERATIONS}
-from oubli.core.warmup import warm_up
-
-def signatures():
-    return {{(name, str(s)) for name, dispatcher in dispatchers().items() for s in dispatcher.signatures}}
-
-warm_up("{task}", np.{dtype}, kind="{kind}")
-known, found = signatures(), []
-for step, operation in operations("{kind}", "{task}", "{dtype}"):
-    operation()
-    found += [(step, name) for name, _ in sorted(signatures() - known)]
-    known = signatures()
-print(json.dumps(found))
-"""
-    assert json.loads(run_python("-c", script)) == []
-
-
 # Ways of running
 
 

@@ -31,11 +31,6 @@ def small_file_system(place: Path, size: str) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
-def make_read_only(place: Path) -> None:
-    """Let nobody write to a mounted file system."""
-    subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
-
-
 def fill(place: Path) -> Path:
     """Use up all room on the file system of a folder; return the file that does."""
     filler = place / "filler"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.process.durability.asking import fetch, send, wait_for, wait_until_erased
+from tests.process.durability.asking import fetch, send, wait_for
 from tests.process.durability.clocks import Clock, add_expiring, expiring
 from tests.process.durability.evidence import check_chain, check_receipt, public_keys, read_ledger
 from tests.process.durability.steps import FLAGS, Plan
@@ -81,13 +81,6 @@ def test_a_leap_forward_expires_nobody_until_it_is_confirmed(begun, clock):
 
 
 @pytest.mark.long
-def test_an_hour_forward_is_believed(begun, clock):
-    with served(begun, clock) as server:
-        add_expiring(server, "soon", clock.after(HOUR / 2))
-        clock.set(HOUR)
-        expired(server, "soon")
-
-
 def test_time_never_runs_back(begun, clock):
     with served(begun, clock) as server:
         first = erase(server, "p0")
@@ -110,48 +103,3 @@ def erase(server: Running, name: str) -> dict[str, Any]:
     status, receipt = send(server, "DELETE", f"/samples/{name}")
     assert status == 200
     return receipt
-
-
-@pytest.mark.long
-def test_too_many_at_once_wait_to_be_confirmed(begun, clock):
-    with served(begun, clock) as server:
-        samples = [expiring(f"many{i:02d}", clock.after(HOUR)) for i in range(60)]
-        assert send(server, "POST", "/samples", {"samples": samples})[0] == 201
-        clock.set(2 * HOUR)
-        assert "max_expiry_share" in paused(server)
-        assert is_held(server, "many00")
-        assert send(server, "POST", "/expiry/confirm", {})[0] == 200
-        for i in (0, 59):
-            expired(server, f"many{i:02d}")
-        assert server.get("/model")[1]["n_samples"] == 300
-
-
-@pytest.mark.long
-def test_erasures_end_in_time_whatever_the_clock_says(begun, clock):
-    with served(begun, clock, "--erasure-deadline", "3") as server:
-        for offset in (-HOUR, -30 * DAY, HOUR, 0):
-            receipt = erase(server, f"p{int(offset) % 97}")
-            clock.set(offset)
-            assert wait_until_erased(server, receipt["id"], 20)["overdue"] is False
-        clock.set(-HOUR)
-        last = erase(server, "p100")
-        server.process.kill()
-    with served(begun, clock, "--erasure-deadline", "600") as server:
-        # An earlier process has acknowledged it: it does not wait for the deadline of this one.
-        wait_until_erased(server, last["id"], 20)
-
-
-@pytest.mark.long
-def test_a_clock_that_was_ahead_leaves_no_snapshot_for_every_change(begun, clock):
-    clock.set(5 * HOUR)
-    with served(begun, clock) as server:
-        erase(server, "p0")
-        assert server.stop() == 0
-    clock.set(0)
-    plan = Plan(begun, clock=clock.path)
-    with serving(*FLAGS, cwd=begun, command=plan.command) as server:
-        for i in range(100):
-            assert send(server, "POST", "/samples", {"samples": [expiring(f"x{i}", clock.after(30 * DAY))]})[0] == 201
-            if i % 10 == 0:
-                time.sleep(0.3)  # upkeep looks every quarter of a second
-        assert plan.steps_taken()["SnapshotStore.write"] == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.process.durability.evidence import check_evidence
-from tests.process.durability.faults import REFUSED, refusal
+from tests.process.durability.faults import REFUSED
 from tests.process.durability.killed import FLAGS, Killed
 from tests.process.durability.reading import fresh_digest, live_digest, read_held, read_schema
 from tests.serving import serving
@@ -59,9 +59,9 @@ def flip(content: bytes, place: int) -> bytes:
 DAMAGES = (cut_in_half, empty, flip_in_a_record, flip_in_the_middle)
 
 
-# Each file in two ways, and each way on some files; the other pairs are long tests.
+# Each file in one way; the other pairs are long tests.
 PAIRS = [
-    pytest.param(file, damage, id=f"{file}-{damage.__name__}", marks=() if (i + j) % 2 else pytest.mark.long)
+    pytest.param(file, damage, id=f"{file}-{damage.__name__}", marks=() if (i + j) % 4 == 2 else pytest.mark.long)
     for i, file in enumerate(FILES)
     for j, damage in enumerate(DAMAGES)
 ]
@@ -98,37 +98,6 @@ def check_explained(said: str) -> None:
     assert "Traceback" not in said
     assert any(word in said for word in ("journal", "snapshot", "ledger")), said
     assert any(word in said for word in ("backup", "--ledger", "restore", "--data-dir")), said
-
-
-def test_the_older_generation_and_the_journal_make_up_for_a_damaged_snapshot(killed, tmp_path):
-    directory = killed.copy(tmp_path / "damaged")
-    path = FILES["snapshot"](directory)
-    path.write_bytes(cut_in_half(path.read_bytes()))
-    with serving(*FLAGS, cwd=tmp_path / "damaged") as server:
-        assert read_held(server)[0] == killed.held
-        assert path.name in server.output
-        check_evidence(server, killed.receipts)
-
-
-def test_without_any_sound_snapshot_it_refuses(killed, tmp_path):
-    directory = killed.copy(tmp_path / "damaged")
-    for path in directory.glob("snapshot-*.safetensors"):
-        path.write_bytes(cut_in_half(path.read_bytes()))
-    check_explained(refusal(tmp_path / "damaged", *FLAGS))
-
-
-def test_where_all_snapshots_are_gone_nobody_is_trained_again(killed, tmp_path):
-    directory = killed.copy(tmp_path / "damaged")
-    for path in directory.glob("snapshot-*.safetensors"):
-        path.unlink()
-    check_explained(refusal(tmp_path / "damaged", *FLAGS))
-
-
-def test_a_missing_segment_is_refused(killed, tmp_path):
-    directory = killed.copy(tmp_path / "damaged")
-    for path in directory.glob("journal-*.sqlite*"):
-        path.unlink()
-    check_explained(refusal(tmp_path / "damaged", *FLAGS))
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ import pytest
 
 from tests.process.durability.asking import send, wait_for, wait_until_erased
 from tests.process.durability.clients import as_json
-from tests.process.durability.faults import fill, make_read_only, refusal, small_file_system, why_no_mounts
+from tests.process.durability.faults import fill, refusal, small_file_system, why_no_mounts
 from tests.process.durability.model_of_truth import Sent
 from tests.process.durability.people import Strangers, flags, people
 from tests.process.durability.reading import fresh_digest, live_digest, read_held, read_schema
@@ -131,19 +131,6 @@ def _erase_all_sorts(server: Running) -> list[dict[str, Any]]:
     return [receipt for _, receipt in asked]
 
 
-@needs_mounts
-def test_a_first_start_without_room_is_refused_and_can_be_repeated(begun, tmp_path):
-    with small_file_system(tmp_path / "empty", "24m") as place:
-        here = flags("--data-dir", str(place / "oubli-data"))
-        filler = fill(place)
-        said = refusal(begun, *here)
-        assert "room" in said or "No space" in said
-        filler.unlink()
-        with serving(*here, cwd=begun) as server:
-            assert read_held(server)[0] == people()
-            assert server.stop() == 0
-
-
 @needs_strace
 def test_a_failed_flush_stops_changes_until_a_restart(begun, strangers):
     with serving(*flags(), cwd=begun) as server:
@@ -167,38 +154,6 @@ def test_a_failed_flush_stops_changes_until_a_restart(begun, strangers):
         assert send(server, "DELETE", "/samples/p0")[0] == 200
 
 
-@needs_strace
-def test_a_disk_that_has_recovered_takes_changes_again(begun, strangers):
-    """Writes, names and lengths fail for a while, no flush does: nothing refused is held, and nothing is stopped."""
-    with serving(*flags("--erasure-deadline", "600"), cwd=begun) as server:
-        held = read_held(server)[0]
-        for i, calls in enumerate(("pwrite64", "rename,renameat,renameat2", "unlink,unlinkat", "ftruncate")):
-            asked: dict[str, int] = {}
-            with _failing(server, calls):
-                asked[f"a{i}"] = add(server, strangers, f"a{i}")[0]
-                erased = send(server, "DELETE", f"/samples/p{i}")[0]
-                written = send(server, "POST", "/snapshot", {})[0]
-                asked[f"b{i}"] = add(server, strangers, f"b{i}")[0]
-            assert {erased, written, *asked.values()} <= {200, 201, 503}, (calls, asked, erased, written)
-            if calls == "pwrite64":
-                assert {*asked.values(), erased} == {503}
-                assert server.get("/readyz")[1]["reason"] == "disk-errors"
-            wait_for(lambda i=i: add(server, strangers, f"c{i}")[0] == 201, f"changes after {calls} have failed")
-            assert server.get("/readyz")[1]["changes"] == "accepted"
-            if erased == 200:
-                del held[f"p{i}"]
-            expected = held.keys() | {name for name, status in asked.items() if status == 201} | {f"c{i}"}
-            now = read_held(server)[0]
-            assert now.keys() == expected, calls
-            held = now
-            assert send(server, "POST", "/snapshot", {})[0] == 201
-        server.process.kill()
-    with serving(*flags("--erasure-deadline", "600"), cwd=begun) as server:
-        assert read_held(server)[0] == held
-        assert live_digest(server, by_snapshot=False) == fresh_digest(read_schema(server), held)
-        assert not [path.name for path in (begun / "oubli-data").glob(".*")]
-
-
 @contextmanager
 def _failing_flushes(server: Running) -> Iterator[None]:
     """Every flush of a server fails until the end of the block."""
@@ -215,14 +170,6 @@ def _failing(server: Running, calls: str) -> Iterator[None]:
     finally:
         tracer.send_signal(signal.SIGTERM)
         tracer.wait(30)
-
-
-@needs_mounts
-def test_a_directory_that_cannot_be_written_is_refused(begun, small):
-    make_read_only(small)
-    said = refusal(begun, *flags("--data-dir", str(small / "oubli-data")))
-    assert "--data-dir" in said
-    assert str(small / "oubli-data") in said
 
 
 def test_two_servers_on_one_directory(begun, strangers):

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from tests.process.durability.asking import fetch, send, wait_for
 from tests.process.durability.clients import as_json
 from tests.process.durability.clocks import Clock, add_expiring
 from tests.process.durability.evidence import check_receipt, public_keys, read_ledger
 from tests.process.durability.model_of_truth import Sent
 from tests.process.durability.people import flags, people
-from tests.process.durability.reading import finish, fresh_digest, live_digest, read_held, read_schema
+from tests.process.durability.reading import fresh_digest, live_digest, read_held, read_schema
 from tests.process.durability.steps import Plan
-from tests.serving import Running, run_cli, serving
+from tests.serving import Running, serving
 
 PEOPLE = people()
 
@@ -86,29 +84,3 @@ def test_receipts_count_the_snapshots_that_were_handed_out(begun):
         after = send(server, "DELETE", "/samples/p2")[1]
         assert after["exported_snapshots"] == 2
         check_receipt(after, keys)
-
-
-def test_generated_ids_are_not_issued_again_after_a_restore(begun):
-    nameless = {"samples": [{"features": list(PEOPLE["p0"].features), "label": ">50K"}]}
-    with serving(*flags(), cwd=begun) as server:
-        exported = download(server)
-        (first,) = send(server, "POST", "/samples", nameless)[1]["ids"]
-        restore(server, exported)
-        (second,) = send(server, "POST", "/samples", nameless)[1]["ids"]
-        assert second != first
-
-
-@pytest.mark.parametrize("tampered", [False, True], ids=["as it is", "changed"])
-def test_a_downloaded_ledger_is_verified_offline(tampered, begun, tmp_path):
-    with serving(*flags("--erasure-deadline", "600"), cwd=begun) as server:
-        receipt = send(server, "DELETE", "/samples/p0")[1]
-        send(server, "DELETE", "/samples/p1")
-        finish(server, "/model/scrub")
-        entries = read_ledger(server)
-        receipt = server.get(f"/erasures/{receipt['id']}")[1]
-    if tampered:
-        del entries[len(entries) // 2]
-    (tmp_path / "ledger.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-    (tmp_path / "receipt.json").write_text(json.dumps(receipt))
-    done = run_cli("ledger", "verify", "ledger.jsonl", "--receipt", "receipt.json", cwd=tmp_path)
-    assert done.returncode == int(tampered), done.stderr

@@ -61,6 +61,7 @@ def test_a_quick_run_never_writes_results(capsys: pytest.CaptureFixture[str]) ->
     assert "--quick" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_measuring_mutations_leaves_the_samples_as_they_were(tmp_path: Path) -> None:
     problem = load_problem("higgs-like", tmp_path, tmp_path, 300)
     forest = problem.fit(problem.forest("fast"))
@@ -107,6 +108,7 @@ def test_waits_are_multiples_of_the_untagged_query() -> None:
     assert waits.times("p99") > 19
 
 
+@pytest.mark.long
 def test_memory_is_that_of_a_fresh_process(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     npz = tmp_path / "rows.npz"

@@ -45,6 +45,7 @@ def test_every_experiment_has_a_table_and_a_plot(
         assert (figures / f"paper-{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.long
 def test_an_unlearned_model_predicts_as_the_retrained_one(few_adults: Path, tmp_path: Path) -> None:
     bench = bench_paper.Bench(few_adults, tmp_path, tmp_path, TINY)
     (found,) = accuracy_after_unlearning.measure(bench.load, ("adult",), 1)

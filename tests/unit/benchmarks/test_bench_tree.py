@@ -61,6 +61,7 @@ def test_every_question_has_a_table_and_a_plot(
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["SEA", "hyperplane"])
 def test_made_streams_drift(name: str) -> None:
     """A tree of the last samples beats one of all samples, though it has far fewer."""

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oubli.core import rng
+from tests.oracles import common
 from tests.oracles import forest as oracle
 
 words = st.one_of(
@@ -21,34 +22,34 @@ def u64(value: int) -> np.uint64:
 
 @given(words)
 def test_mix_is_the_finaliser_of_splitmix64(word: int) -> None:
-    assert int(rng.mix(u64(word))) == oracle.mix(word)
+    assert int(rng.mix(u64(word))) == common.mix(word)
 
 
 def test_mix_gives_the_published_sequence() -> None:
     """splitmix64 seeded with 1234567: the widely published first outputs."""
     state, outputs = 1234567, []
     for _ in range(3):
-        state = (state + oracle.GOLDEN) % 2**64
+        state = (state + common.GOLDEN) % 2**64
         outputs.append(int(rng.mix(u64(state))))
     assert outputs == [6457827717110365317, 3203168211198807973, 9817491932198370423]
 
 
 @given(words, words)
 def test_combine(key: int, value: int) -> None:
-    assert int(rng.combine(u64(key), u64(value))) == oracle.combine(key, value)
+    assert int(rng.combine(u64(key), u64(value))) == common.combine(key, value)
 
 
 @given(words, st.integers(1, 2**31 - 1))
 def test_bounded_stays_below_its_bound(word: int, bound: int) -> None:
     result = int(rng.bounded(u64(word), bound))
-    assert result == oracle.bounded(word, bound)
+    assert result == common.bounded(word, bound)
     assert 0 <= result < bound
 
 
 @given(words)
 def test_unit_is_below_one(word: int) -> None:
     result = float(rng.unit(u64(word)))
-    assert result == oracle.unit(word)
+    assert result == common.unit(word)
     assert 0.0 <= result < 1.0
 
 
@@ -60,14 +61,14 @@ def test_coin_is_the_highest_bit(word: int) -> None:
 @given(words, st.integers(0, 1000))
 def test_tree_key(seed: int, tree: int) -> None:
     seed_key = u64(rng.mix(u64(seed)))
-    assert int(rng.tree_key(seed_key, tree)) == oracle.tree_key(seed, tree)
+    assert int(rng.tree_key(seed_key, tree)) == common.tree_key(seed, tree)
 
 
 @given(st.integers(0, 2**64 - 1), st.text(max_size=20), st.integers(1, 40), st.data())
 def test_draw_trees_and_back(seed: int, text: str, n_trees: int, data: st.DataObject) -> None:
     """The drawn trees are those of the oracle, distinct; the scratch order is the identity again."""
     n_draws = data.draw(st.integers(1, n_trees))
-    id_hash = oracle.hash_bytes(text.encode())
+    id_hash = common.hash_bytes(text.encode())
     order = np.arange(n_trees, dtype=np.int32)
     arguments = (u64(rng.mix(u64(seed))), u64(id_hash), n_trees, n_draws, order)
     rng.draw_trees(*arguments)
@@ -81,14 +82,14 @@ def test_draw_trees_and_back(seed: int, text: str, n_trees: int, data: st.DataOb
 
 @given(st.text(max_size=40))
 def test_hash_text_hashes_utf8(text: str) -> None:
-    assert rng.hash_text(text) == oracle.hash_bytes(text.encode("utf-8"))
+    assert rng.hash_text(text) == common.hash_bytes(text.encode("utf-8"))
 
 
 def test_known_hashes() -> None:
     """Written down once: a snapshot restored elsewhere must see the same words."""
-    assert rng.hash_text("7") == oracle.hash_bytes(b"7")
+    assert rng.hash_text("7") == common.hash_bytes(b"7")
     assert rng.hash_text("7") != rng.hash_text("007")
-    assert int(rng.MISSING_CATEGORY) == oracle.MISSING_CATEGORY
+    assert int(rng.MISSING_CATEGORY) == common.MISSING_CATEGORY
 
 
 def test_draws_spread_evenly() -> None:

@@ -1,4 +1,4 @@
-"""The estimators by scikit-learn's own checks, and at work inside its tools."""
+"""The estimators by scikit-learn's own checks, and by what its users expect."""
 
 from __future__ import annotations
 
@@ -18,24 +18,7 @@ import pandas as pd
 import pytest
 import sklearn.exceptions
 from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import BaggingClassifier, StackingRegressor, VotingClassifier
-from sklearn.feature_selection import RFE, SelectFromModel
-from sklearn.impute import SimpleImputer
-from sklearn.inspection import permutation_importance
-from sklearn.metrics import accuracy_score, make_scorer, r2_score
-from sklearn.model_selection import (
-    GridSearchCV,
-    cross_val_predict,
-    cross_val_score,
-    cross_validate,
-    learning_curve,
-)
-from sklearn.multiclass import OneVsRestClassifier
-from sklearn.multioutput import MultiOutputRegressor
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from sklearn.utils.validation import check_is_fitted
@@ -312,14 +295,6 @@ def test_other_names_are_refused_and_another_order_is_not(task: str) -> None:
     assert np.array_equal(model.predict_proba(X), expected)
 
 
-@pytest.mark.parametrize("task", CLASSIFIERS)
-def test_another_number_of_features_is_refused_by_every_method(task: str) -> None:
-    X, y = samples()
-    for call in calls(make(task).fit(X, y), X[:, :3], y):
-        with pytest.raises(ValueError, match=f"X has 3 features, but {NAMES[task].__name__} is expecting 4 features"):
-            call()
-
-
 # Parameters
 
 
@@ -410,127 +385,6 @@ def test_an_unfitted_model_and_parameters_set_after_the_fit_are_pickled() -> Non
     copy = pickle.loads(pickle.dumps(model))  # noqa: S301 - ours
     assert copy.n_estimators == 9
     assert copy.digest() == model.digest()
-
-
-@pytest.mark.parametrize("task", CLASSIFIERS)
-def test_a_pickle_holds_nothing_of_deleted_samples(task: str) -> None:
-    X, y = samples()
-    model = make(task).fit(
-        np.vstack([X, [[1234.5678] * 4]]), [*y, "vanished class"], ids=[*range(60), "vanished person"]
-    )
-    control = pickle.dumps(model)
-    model.delete("vanished person")
-    written = pickle.dumps(model)
-    for trace in (np.float32(1234.5678).tobytes(), b"vanished person", b"vanished class"):
-        assert trace in control
-        assert trace not in written
-
-
-# scikit-learn's tools
-
-
-def test_pipeline_with_columns_and_pandas_output() -> None:
-    X, y = frame()
-    X["colour"] = np.where(np.arange(len(X)) % 3 == 0, "red", "blue")
-    X.loc[5, "age"] = np.nan
-    columns = ColumnTransformer(
-        [("scaled", StandardScaler(), ["height", "weight"]), ("filled", SimpleImputer(), ["age"])],
-        remainder="passthrough",
-        verbose_feature_names_out=False,
-    )
-    pipeline = make_pipeline(columns, make(n_estimators=10)).set_output(transform="pandas")
-    pipeline.fit(X, y, dynamicforestclassifier__ids=[f"row {i}" for i in range(len(X))])
-    forest = pipeline[-1]
-    assert forest.feature_names_in_.tolist() == ["height", "weight", "age", "pulse", "colour"]
-    assert forest.schema_.columns[-1].type.value == "categorical"
-    forest.delete("row 59")
-    assert forest.n_samples_ == 59
-    assert pipeline.score(X, y) > 0.9
-    assert pipeline.predict_proba(X).shape == (60, 2)
-    assert pipeline.classes_.tolist() == ["no", "yes"]
-    assert "DynamicForestClassifier" in pipeline._repr_html_()
-
-
-def test_pipeline_of_arrays() -> None:
-    X, y = samples("regression")
-    pipeline = make_pipeline(StandardScaler(), make("regression", n_estimators=20)).fit(X, y)
-    assert pipeline.score(X, y) > 0.9
-    assert pipeline.set_params(dynamicforestregressor__n_estimators=3)[-1].n_estimators == 3
-
-
-@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # hashes, when interpreted in a thread
-def test_grid_search_over_numpy_numbers() -> None:
-    X, y = samples()
-    grid = {"n_estimators": np.array([2, 5]), "max_features": np.array([0.5, 1.0]), "criterion": ["gini", "entropy"]}
-    search = GridSearchCV(make(), grid, cv=3, error_score="raise").fit(X, y)
-    assert search.best_score_ > 0.6
-    assert search.predict(X).shape == (60,)
-    assert search.best_estimator_.verify().ok
-    parallel = GridSearchCV(make(), {"max_depth": [1, 4]}, cv=2, n_jobs=2, error_score="raise")
-    with joblib.parallel_backend("threading"):
-        parallel.fit(X, y)
-    assert len(parallel.cv_results_["mean_test_score"]) == 2
-
-
-def test_cross_validation() -> None:
-    X, y = samples()
-    ids = np.array([f"id {i}" for i in range(len(X))])
-    scores = cross_val_score(make(), X, y, cv=3, params={"ids": ids}, error_score="raise")
-    assert scores.shape == (3,)
-    assert scores.mean() > 0.6
-    both = cross_validate(
-        make("regression"), *samples("regression"), cv=3, scoring={"r2": "r2", "mae": make_scorer(mean_error)}
-    )
-    assert both["test_r2"].shape == both["test_mae"].shape == (3,)
-    assert cross_val_predict(make(), X, y, cv=3, method="predict_proba").shape == (60, 2)
-
-
-def mean_error(y: np.ndarray, predicted: np.ndarray) -> float:
-    return float(np.abs(y - predicted).mean())
-
-
-def test_learning_curve_with_partial_fit() -> None:
-    X, y = samples()
-    sizes, _, scores = learning_curve(
-        make(), X, y, cv=3, train_sizes=[10, 20, 40], exploit_incremental_learning=True, error_score="raise"
-    )
-    assert sizes.tolist() == [10, 20, 40]
-    assert np.isfinite(scores).all()
-
-
-@pytest.mark.parametrize(
-    "tool",
-    [
-        CalibratedClassifierCV(make(), cv=3, method="sigmoid"),
-        CalibratedClassifierCV(make(), cv=3, method="isotonic", ensemble=False),
-        VotingClassifier([("a", make()), ("b", make(random_state=1))], voting="soft"),
-        BaggingClassifier(make(), n_estimators=2, random_state=0),
-        OneVsRestClassifier(make()),
-        RFE(make(), n_features_to_select=2),
-        make_pipeline(SelectFromModel(make()), make()),
-        CalibratedClassifierCV(make("tree"), cv=3, method="sigmoid"),
-        BaggingClassifier(make("tree"), n_estimators=2, random_state=0),
-        OneVsRestClassifier(make("tree")),
-        RFE(make("tree"), n_features_to_select=2),
-        make_pipeline(SelectFromModel(make("tree")), make("tree")),
-    ],
-    ids=lambda tool: type(tool).__name__,
-)
-def test_inside_classifiers(tool: Any) -> None:
-    X, y = samples()
-    fitted = tool.fit(X, y)
-    assert fitted.score(X, y) > 0.8
-    assert np.allclose(fitted.predict_proba(X).sum(axis=1), 1.0)
-
-
-def test_inside_regressors() -> None:
-    X, y = samples("regression")
-    stack = StackingRegressor([("forest", make("regression"))], final_estimator=make("regression"), cv=3)
-    assert stack.fit(X, y).score(X, y) > 0.5
-    both = MultiOutputRegressor(make("regression")).fit(X, np.column_stack([y, -y]))
-    assert both.predict(X).shape == (60, 2)
-    importances = permutation_importance(make("regression").fit(X, y), X, y, n_repeats=2, random_state=0)
-    assert int(importances.importances_mean.argmax()) == 1
 
 
 # Scores

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from oubli.core.boosting.state import LEAF, NODE, Trees
+from tests.histories.worlds import World
 from tests.oracles.boosting.quantised_parts import Parameters, sample_of
 from tests.oracles.boosting.trees import Ensemble, Node, Split, difference
-from tests.strategies import World
 
 
 def read(trees: Trees) -> Ensemble:

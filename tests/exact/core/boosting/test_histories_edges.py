@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.exact.core.boosting.player import BoostingPlayer, OnlinePlayer, PresortedPlayer, QuantisedPlayer
-from tests.oracles.forest import Column
-from tests.strategies import World
+from tests.histories.kinds import BY_NAME
+from tests.histories.player import Player
+from tests.histories.worlds import World
+from tests.oracles.common import Column
 
 NUMBER, CATEGORY = Column(), Column("categorical")
 
@@ -28,24 +29,21 @@ ONLINE: dict[str, Any] = {
     "robustness": 0.0,
     "random_state": 5,
 }
-PLAYERS: dict[str, tuple[type[BoostingPlayer], dict[str, Any]]] = {
-    "quantised": (QuantisedPlayer, EXACT),
-    "presorted": (PresortedPlayer, {**EXACT, "quantization": None}),
-    "online": (OnlinePlayer, ONLINE),
-}
+PARAMETERS = {"quantised": EXACT, "presorted": {**EXACT, "quantization": None}, "online": ONLINE}
 
 Rows = list[tuple[tuple[Any, ...], Any]]
 
 
-def start(engine: str, columns: tuple[Column, ...], rows: Rows, label_type: str, **changed: Any) -> BoostingPlayer:
+def start(engine: str, columns: tuple[Column, ...], rows: Rows, label_type: str, **changed: Any) -> Player:
     """A player without samples."""
-    player_type, parameters = PLAYERS[engine]
     task = "regression" if label_type == "number" else "classification"
     queries = tuple(features for features, _ in rows)
-    return player_type(World(columns, task, label_type, {**parameters, **changed}, tuple(rows), queries))
+    return Player(
+        BY_NAME[engine], World(columns, task, label_type, {**PARAMETERS[engine], **changed}, tuple(rows), queries)
+    )
 
 
-def one_by_one(player: BoostingPlayer, rows: Rows, *, backwards: bool = True) -> None:
+def one_by_one(player: Player, rows: Rows, *, backwards: bool = True) -> None:
     """Samples come one by one, and go one by one, the last first or the first first; all is checked in between."""
     names = [f"sample {i}" for i in range(len(rows))]
     player.check()
@@ -57,7 +55,7 @@ def one_by_one(player: BoostingPlayer, rows: Rows, *, backwards: bool = True) ->
         player.check()
 
 
-engines = pytest.mark.parametrize("engine", PLAYERS)
+engines = pytest.mark.parametrize("engine", PARAMETERS)
 both_ways = pytest.mark.parametrize("backwards", [False, True])
 
 
@@ -87,7 +85,7 @@ def test_samples_that_are_all_alike(engine: str, label_type: str) -> None:
     one_by_one(player, rows)
     player.add_rows([f"again {i}" for i in range(9)], rows)
     player.check()
-    assert len({tuple(answer) for answer in player.answers(player.model, [row for row, _ in rows])}) == 1
+    assert len(set(player.model.predict([list(row) for row, _ in rows]).tolist())) == 1
     assert player.model.feature_importances_.tolist() == [0.0, 0.0, 0.0]
 
 

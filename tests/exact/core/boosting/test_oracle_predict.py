@@ -14,8 +14,8 @@ from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from tests.exact.core.boosting.given import GivenClassifier, GivenRegressor
 from tests.exact.core.boosting.reading import random_tree, read, write
 from tests.oracles.boosting.trees import Ensemble, Node, Split, difference
-from tests.oracles.forest import MISSING_CATEGORY, cell, hash_bytes
-from tests.oracles.forest import Column as OracleColumn
+from tests.oracles.common import MISSING_CATEGORY, cell, hash_bytes
+from tests.oracles.common import Column as OracleColumn
 
 COLUMNS = (OracleColumn("numeric"), OracleColumn("categorical"), OracleColumn("boolean"), OracleColumn("numeric"))
 VALUES: tuple[list[Any], ...] = (

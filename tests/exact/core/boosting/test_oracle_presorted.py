@@ -1,57 +1,19 @@
-"""Incremental boosting without quantization against its oracle: the same trees and F_0, bit for bit."""
+"""Incremental boosting without quantization: cases computed by hand, and the textbook."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from numba import config
 
 from oubli.core.boosting.incremental.estimator import IncrementalBoostingClassifier, IncrementalBoostingRegressor
-from tests.exact.core.boosting.player import PresortedPlayer, play
-from tests.exact.core.boosting.reading import assert_same, expected, read
+from tests.exact.core.boosting.reading import read
 from tests.exact.core.boosting.test_oracle_textbook import AGES, TOY
-from tests.exact.core.boosting.worlds import choose_boosted_world, random_history
-from tests.oracles.boosting import presorted as oracle
 from tests.oracles.boosting import textbook
 from tests.oracles.boosting.trees import Node
-from tests.oracles.forest import Column
-from tests.strategies import Chooser
-
-N = 2 if config.DISABLE_JIT else 10
-
-
-class Player(PresortedPlayer):
-    """Of this engine, and the oracle beside it."""
-
-    def check(self) -> None:
-        """Compare with a fresh fit, and both with the oracle."""
-        super().check()
-        if self.held:
-            assert_same(self.model.engine_.trees, expected(oracle, self.world, self.held, self.model))
-
-
-@pytest.mark.parametrize("part", range(2))
-def test_fits(part: int) -> None:
-    """One fit each: more samples than histories have, so that edges and candidates are drawn."""
-    for number in range(N * part, N * part + N):
-        world = choose_boosted_world(Chooser.of_seed(number), "presorted", 40)
-        world = replace(world, parameters={**world.parameters, "max_bins": [2, 9, 40, 255][number % 4]})
-        player = Player(world, number)
-        player.fit(len(world.rows))
-        player.check()
-
-
-@pytest.mark.parametrize("part", range(2))
-def test_random_histories(part: int) -> None:
-    for number in range(N * part, N * part + N):
-        play(Player, random_history("presorted", 10_000 + number, max_operations=6, max_rows=40))
-
-
-# --- cases computed by hand, and the textbook -----------------------------------------------------
+from tests.oracles.common import Column
 
 EXACTLY: dict[str, Any] = {"l2_regularization": 0.0, "min_child_weight": 0.0, "quantization": None, "random_state": 0}
 
@@ -69,18 +31,6 @@ def test_the_toy_example_of_the_paper() -> None:
     assert shape(found.trees()[1], found.unit) == (2, 4500.0, (2, 3500.0, 0.0, 2.0), -2.0)
     assert model.predict([[2.0, 0.8, 3200.0]]).tolist() == [32.0]
     assert model.predict([list(row) for row in TOY]).tolist() == AGES
-
-
-def test_the_toy_example_grows_and_shrinks() -> None:
-    """The last two samples come one after the other, and go again."""
-    model = IncrementalBoostingRegressor(2, learning_rate=1.0, max_depth=2, **EXACTLY)
-    model.fit([list(row) for row in TOY[:2]], AGES[:2])
-    assert model.predict([list(row) for row in TOY[:2]]).tolist() == AGES[:2]
-    before = model.digest()
-    names = model.add([list(TOY[2])], AGES[2:3]) + model.add([list(TOY[3])], AGES[3:])
-    assert model.predict([list(row) for row in TOY]).tolist() == AGES
-    model.delete(names)
-    assert model.digest() == before
 
 
 def shape(node: Node, unit: float) -> Any:

@@ -1,48 +1,18 @@
-"""Incremental boosting on grids against its oracle: the same trees and F_0, bit for bit."""
+"""Incremental boosting on grids against its oracle where sets are large."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import pytest
 from numba import config
 
 from oubli.core.boosting.quantised import steadiness
-from tests.exact.core.boosting.player import QuantisedPlayer, play
-from tests.exact.core.boosting.reading import assert_same, expected
-from tests.exact.core.boosting.worlds import choose_boosted_world, random_history
+from tests.histories.kinds import BY_NAME
+from tests.histories.player import play
 from tests.oracles.boosting import quantised as oracle
 from tests.oracles.boosting import quantised_parts
-from tests.strategies import Chooser
 
+KIND = BY_NAME["quantised oracle"]
 N = 2 if config.DISABLE_JIT else 8
-
-
-class Player(QuantisedPlayer):
-    """Of this engine, and the oracle beside it."""
-
-    def check(self) -> None:
-        """Compare with a fresh fit, and both with the oracle."""
-        super().check()
-        if self.held:
-            assert_same(self.model.engine_.trees, expected(oracle, self.world, self.held, self.model))
-
-
-@pytest.mark.parametrize("part", range(2))
-def test_fits(part: int) -> None:
-    """One fit each: more samples than histories have, so that edges and candidates are drawn."""
-    for number in range(N * part, N * part + N):
-        world = choose_boosted_world(Chooser.of_seed(number), "quantised", 120)
-        world = replace(world, parameters={**world.parameters, "max_bins": [2, 9, 40, 255][number % 4]})
-        player = Player(world, number)
-        player.fit(len(world.rows))
-        player.check()
-
-
-@pytest.mark.parametrize("part", range(2))
-def test_random_histories(part: int) -> None:
-    for number in range(N * part, N * part + N):
-        play(Player, random_history("quantised", 10_000 + number, max_operations=6, max_rows=40))
 
 
 def test_large_sets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +20,7 @@ def test_large_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steadiness, "_LARGE_SIZE", 5)
     monkeypatch.setattr(quantised_parts, "LARGE", 5)
     for number in range(N):
-        play(Player, random_history("quantised", 30_000 + number, max_operations=4, max_rows=60))
+        play(KIND, KIND.random_history(30_000 + number, max_operations=4, max_rows=60))
 
 
 def test_the_size_of_a_set_hardly_matters() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.oracles.boosting import textbook
 from tests.oracles.boosting.textbook import Parameters, Part, all_splits, best_split, gain, grow
 from tests.oracles.boosting.trees import Ensemble, Node, Split
-from tests.oracles.forest import MISSING_CATEGORY, Column, hash_bytes
+from tests.oracles.common import MISSING_CATEGORY, Column, hash_bytes
 
 NUMBER, CATEGORY = Column(), Column("categorical")
 

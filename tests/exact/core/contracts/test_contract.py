@@ -16,53 +16,17 @@ import pytest
 
 import oubli.core
 from oubli.core import load, persistence
-from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.data.schema import LabelType, Schema, Task
 from oubli.core.errors import DuplicateIdError, EmptyModelError, FileError, InputError, UnknownIdError
 from oubli.core.model import Model
 from oubli.core.registry import KINDS
+from tests.histories import cases
 
 N = 70
 
 
 @dataclass(frozen=True)
-class Case:
-    """A kind with parameters, and labels for it."""
-
-    kind: str
-    task: Task
-    parameters: dict[str, Any]
-
-    def make(self) -> Any:
-        return KINDS[self.kind, self.task](**self.parameters)
-
-    def schema(self) -> Schema:
-        columns = (
-            Column("a", ColumnType.NUMERIC),
-            Column("b", ColumnType.CATEGORICAL),
-            Column("c", ColumnType.NUMERIC, "float64"),
-            Column("d", ColumnType.BOOLEAN),
-        )
-        return Schema(columns, self.task, LabelType.STRING if self.task is Task.CLASSIFICATION else LabelType.NUMBER)
-
-    def row(self, rng: random.Random) -> list[Any]:
-        return [
-            rng.choice([None, rng.gauss(0, 1), float(rng.randrange(4))]),
-            rng.choice(["red", "green", "blue", None]),
-            rng.random() * 1e6,
-            rng.choice([True, False, None]),
-        ]
-
-    def samples(self, n: int = N, seed: int = 0) -> tuple[list[list[Any]], list[Any]]:
-        rng = random.Random(seed)
-        rows = [self.row(rng) for _ in range(n)]
-        if self.task is Task.REGRESSION:
-            return rows, [rng.gauss(0, 10) for _ in rows]
-        return rows, [rng.choice("ab") if row[1] == "red" else rng.choice("bc") for row in rows]
-
-    def fitted(self, n: int = N) -> Any:
-        X, y = self.samples(n)
-        return self.make().fit(X, y, ids=[f"id {i}" for i in range(n)], schema=self.schema())
-
+class Case(cases.Case):
     def __str__(self) -> str:
         """Name of a test."""
         special = {**self.parameters}
@@ -84,7 +48,6 @@ MORE: dict[str, list[dict[str, Any]]] = {
     "online-boosting": [{}, {"robustness": 0.0}],
     "incremental-boosting": [{}, {"quantization": None}, {"early_stopping": 2}],
 }
-PREFIXES = {"online-boosting": "boosting", "incremental-boosting": "boosting"}  # of the trees' arrays in files
 CASES = [Case(kind, task, {**PARAMETERS[kind], **more}) for kind, task in KINDS for more in MORE[kind]]
 FEASIBLE = Case(
     "tree",
@@ -389,57 +352,3 @@ def test_a_file_without_its_trees_is_grown_anew(case: Case) -> None:
     grown = type(model).read_parts(document, arrays, regrow="asked for")[0]
     grown.check_invariants()
     same(grown, model, case)
-
-
-def test_files_that_were_written_wrong_are_refused_or_sound(case: Case, tmp_path: Path) -> None:
-    """Every number of the trees' arrays may be another one: kernels must not follow it anywhere."""
-    model = case.fitted()
-    history(model, case)
-    document, arrays = model.to_parts()
-    rng = np.random.default_rng(0)
-    n_refused = 0
-    prefix = PREFIXES.get(case.kind, case.kind)
-    names = [name for name in arrays if name.startswith((f"{prefix}.", "samples.slots", "class_table.codes"))]
-    for name in [*names, *names]:
-        wrong = {key: array.copy() for key, array in arrays.items()}
-        flat = wrong[name].reshape(-1)
-        if flat.size == 0:
-            continue
-        place = rng.integers(flat.size)
-        raw = flat[place : place + 1].view(np.uint8)
-        raw[:] = ~raw if flat.dtype == np.bool_ else rng.integers(0, 256, len(raw), np.uint8)
-        if flat.dtype == np.bool_:
-            raw[:] &= 1
-        persistence.write(tmp_path / "wrong", wrong, {**document, "digest": "", "extra": {}})
-        try:
-            loaded = load(tmp_path / "wrong")
-        except FileError:
-            n_refused += 1
-            continue
-        answers(loaded, case)
-        loaded.add(*case.samples(5, seed=1))
-    assert n_refused > len(names) // 2
-
-
-def test_a_description_that_is_wrong_is_refused(case: Case, tmp_path: Path) -> None:
-    document, arrays = case.fitted().to_parts()
-
-    def edits(value: Any) -> list[Any]:
-        if isinstance(value, bool):
-            return ["yes"]
-        if isinstance(value, int | float):
-            return [-1, "1", 2**70, None]
-        return (
-            [{**value, name: new} for name in value for new in edits(value[name])]
-            if isinstance(value, dict)
-            else ["never"]
-        )
-
-    settings = document["settings"]
-    wrong = [{**document, "settings": {**settings, name: new}} for name in settings for new in edits(settings[name])]
-    wrong += [{**document, name: new} for name in ("n_samples", "task", "kind", "schema") for new in (-1, None, "x")]
-    wrong += [{key: value for key, value in document.items() if key != name} for name in ("settings", "schema", "kind")]
-    for description in wrong:
-        persistence.write(tmp_path / "wrong", arrays, {**description, "digest": "", "extra": {}})
-        with pytest.raises(FileError):
-            load(tmp_path / "wrong")

@@ -1,8 +1,13 @@
-"""Which nodes keep counters."""
+"""Larger forests, with counters where they are by default."""
+
+import random
+from typing import Any
 
 import numpy as np
+import pytest
+from numba import config
 
-from oubli.core import DynamicForestClassifier
+from oubli.core import DynamicForestClassifier, DynamicForestRegressor
 
 
 def test_large_trees_keep_counters_at_their_largest_nodes_only() -> None:
@@ -27,3 +32,35 @@ def test_large_trees_keep_counters_at_their_largest_nodes_only() -> None:
     other.resolve()
     assert fewest_counted(other)[1] < largest // 50
     assert other.verify().ok
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_a_larger_forest_at_the_default_settings(task: str) -> None:
+    """Thousands of samples, counters where they are by default; compared with fresh fits."""
+    rng = random.Random(7)
+
+    def row() -> list[Any]:
+        x = rng.gauss(0, 1)
+        return [x, rng.choice([None, 1, 2, 3]), rng.choice("abcdefgh"), x * x + rng.random(), rng.random() < 0.2]
+
+    def label(features: list[Any]) -> Any:
+        return (
+            int(features[0] > 0) + (features[2] in "ab") if task == "classification" else features[3] * 2 - features[0]
+        )
+
+    estimator = DynamicForestClassifier if task == "classification" else DynamicForestRegressor
+    model = estimator(n_estimators=6, occurrence=0.5, random_state=3)
+    n_samples = 300 if config.DISABLE_JIT else 3000
+    X = [row() for _ in range(n_samples)]
+    model.fit(X, [label(x) for x in X], categorical_features=[2])
+    for step in range(12):
+        model.delete(rng.sample(model.samples_.ids(), rng.choice([1, 7, 60])))
+        new = [row() for _ in range(rng.choice([1, 5, 90]))]
+        model.add(new, [label(x) for x in new])
+        model.predict([row() for _ in range(3)])
+        if step % 4 == 3:
+            report = model.verify()
+            assert report.ok, report
+    model.delete(rng.sample(model.samples_.ids(), n_samples - 100))
+    assert model.verify().ok
+    model.check_invariants()

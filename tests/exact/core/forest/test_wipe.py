@@ -221,17 +221,6 @@ def test_nothing_can_be_reached_after_a_large_batch(task: str, share: str) -> No
     assert model.verify().ok
 
 
-@pytest.mark.parametrize("task", ["classification", "regression"])
-def test_a_copy_holds_nothing_that_was_wiped(task: str) -> None:
-    model = start(task)
-    bring_in(model, GONE)
-    model.resolve()
-    model.delete([one.id for one in GONE])
-    model.wipe()
-    other = model.copy()
-    assert Search(other).any_of(GONE) == set()
-
-
 def test_working_space_holds_values_until_it_is_wiped() -> None:
     """What the tests above would find if `wipe` did no more than resolve."""
     model = start("classification")
@@ -242,16 +231,3 @@ def test_working_space_holds_values_until_it_is_wiped() -> None:
     assert Search(model).any_of(GONE)
     model.wipe()
     assert Search(model).any_of(GONE) == set()
-
-
-def test_wiping_changes_nothing_that_is_held() -> None:
-    model, other = start("classification"), start("classification")
-    for one in (model, other):
-        one.delete([f"sample {i}" for i in range(50, 90)])
-    model.wipe()
-    model.wipe()
-    for one in (model, other):
-        bring_in(one, GONE)
-        one.delete("sample 0")
-    assert model.digest() == other.digest()
-    assert model.verify().ok

@@ -2,49 +2,28 @@
 
 from __future__ import annotations
 
-import random
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
-from oubli.core.registry import KINDS
+from oubli.core.data.schema import Task
+from tests.histories import cases
 
 N = 90
 _BOOSTED: dict[str, Any] = {"n_estimators": 5, "min_child_weight": 0.25, "random_state": 0}
+_SHALLOW = {**_BOOSTED, "max_depth": 3}
 _FOREST: dict[str, Any] = {"n_estimators": 5, "random_state": 0}
+_TREE: dict[str, Any] = {"max_depth": 6, "epsilon": 0.2}
+CLASSES, NUMBERS = Task.CLASSIFICATION, Task.REGRESSION
 
 
 @dataclass(frozen=True)
-class Case:
-    """A kind with parameters."""
+class Case(cases.Case):
+    """A kind with parameters, under a name."""
 
-    name: str
-    kind: str
-    task: Task
-    parameters: dict[str, Any]
-
-    def make(self) -> Any:
-        return KINDS[self.kind, self.task](**self.parameters)
-
-    def schema(self) -> Schema:
-        columns = (
-            Column("a", ColumnType.NUMERIC),
-            Column("b", ColumnType.CATEGORICAL),
-            Column("c", ColumnType.NUMERIC, "float64"),
-        )
-        return Schema(columns, self.task, LabelType.STRING if self.task is Task.CLASSIFICATION else LabelType.NUMBER)
-
-    def samples(self, n: int, seed: int = 0) -> tuple[list[list[Any]], list[Any]]:
-        rng = random.Random(seed)
-        rows = [
-            [rng.choice([None, rng.gauss(0, 1)]), rng.choice(["red", "green", None]), rng.random()] for _ in range(n)
-        ]
-        if self.task is Task.REGRESSION:
-            return rows, [rng.gauss(0, 10) + (5 if row[1] == "red" else 0) for row in rows]
-        return rows, [rng.choice("ab") if row[1] == "red" else rng.choice("bc") for row in rows]
+    name: str = ""
 
     def label(self, kind: str) -> Any:
         """A label that is held often, held once, or new."""
@@ -55,7 +34,7 @@ class Case:
     def fitted(self) -> Any:
         """A model with a history: with tags, free slots, a category and a class of one sample, a subject, an expiry."""
         rows, labels = self.samples(N)
-        rows[7], labels[7] = [0.5, "odd", 0.5], self.label("once")
+        rows[7], labels[7] = [0.5, "odd", 0.5, None], self.label("once")
         model = self.make().fit(rows, labels, ids=[f"id {i}" for i in range(N)], schema=self.schema())
         model.samples_.set_subject("id 3", "somebody")
         model.samples_.set_expiry("id 3", 10**12)
@@ -67,25 +46,20 @@ class Case:
 
 
 CASES = [
-    Case("forest", "forest", Task.CLASSIFICATION, {**_FOREST}),
-    Case("forest eager", "forest", Task.CLASSIFICATION, {**_FOREST, "lazy": False}),
-    Case("forest numbers", "forest", Task.REGRESSION, {**_FOREST}),
-    Case("tree", "tree", Task.CLASSIFICATION, {"max_depth": 6, "epsilon": 0.2}),
-    Case("tree lazy", "tree", Task.CLASSIFICATION, {"max_depth": 6, "epsilon": 0.2, "lazy": True}),
-    Case("tree window", "tree", Task.CLASSIFICATION, {"max_depth": 6, "epsilon": 0.2, "window": N}),
-    Case("tree anew", "tree", Task.CLASSIFICATION, {"max_depth": 6, "epsilon": 0.0}),
-    Case("online", "online-boosting", Task.CLASSIFICATION, {**_BOOSTED, "max_leaf_nodes": 6}),
-    Case("online numbers", "online-boosting", Task.REGRESSION, {**_BOOSTED, "max_leaf_nodes": 6}),
-    Case("quantised", "incremental-boosting", Task.CLASSIFICATION, {**_BOOSTED, "max_depth": 3}),
-    Case("quantised numbers", "incremental-boosting", Task.REGRESSION, {**_BOOSTED, "max_depth": 3}),
-    Case("stopping", "incremental-boosting", Task.REGRESSION, {**_BOOSTED, "max_depth": 3, "early_stopping": 2}),
-    Case("presorted", "incremental-boosting", Task.CLASSIFICATION, {**_BOOSTED, "max_depth": 3, "quantization": None}),
-    Case(
-        "presorted numbers",
-        "incremental-boosting",
-        Task.REGRESSION,
-        {**_BOOSTED, "max_depth": 3, "quantization": None},
-    ),
+    Case("forest", CLASSES, _FOREST, "forest"),
+    Case("forest", CLASSES, {**_FOREST, "lazy": False}, "forest eager"),
+    Case("forest", NUMBERS, _FOREST, "forest numbers"),
+    Case("tree", CLASSES, _TREE, "tree"),
+    Case("tree", CLASSES, {**_TREE, "lazy": True}, "tree lazy"),
+    Case("tree", CLASSES, {**_TREE, "window": N}, "tree window"),
+    Case("tree", CLASSES, {**_TREE, "epsilon": 0.0}, "tree anew"),
+    Case("online-boosting", CLASSES, {**_BOOSTED, "max_leaf_nodes": 6}, "online"),
+    Case("online-boosting", NUMBERS, {**_BOOSTED, "max_leaf_nodes": 6}, "online numbers"),
+    Case("incremental-boosting", CLASSES, _SHALLOW, "quantised"),
+    Case("incremental-boosting", NUMBERS, _SHALLOW, "quantised numbers"),
+    Case("incremental-boosting", NUMBERS, {**_SHALLOW, "early_stopping": 2}, "stopping"),
+    Case("incremental-boosting", CLASSES, {**_SHALLOW, "quantization": None}, "presorted"),
+    Case("incremental-boosting", NUMBERS, {**_SHALLOW, "quantization": None}, "presorted numbers"),
 ]
 BY_NAME = {case.name: case for case in CASES}
 
@@ -123,7 +97,7 @@ def _fit(model: Any, case: Case) -> None:
 
 
 OPERATIONS: dict[str, Callable[[Any, Case], Any]] = {
-    "add one": lambda model, case: model.add([[0.1, "red", 0.2]], [case.label("often")]),
+    "add one": lambda model, case: model.add([[0.1, "red", 0.2, True]], [case.label("often")]),
     "add a few": _add(4),
     "add one of a new class": _add(1, label="new", category="strange"),
     "add some of a new class": _add(5, label="new", category="strange"),
@@ -132,10 +106,10 @@ OPERATIONS: dict[str, Callable[[Any, Case], Any]] = {
     "delete the rare one": _delete("id 7"),
     "delete a few": _delete("id 20", "id 3", "id 7", "x"),
     "delete many": _delete(*_HELD),
-    "replace": lambda model, case: model.replace("id 3", [0.3, "strange", 0.1], case.label("often")),
-    "replace the rare one": lambda model, case: model.replace("id 7", [0.3, "red", 0.1], case.label("often")),
+    "replace": lambda model, case: model.replace("id 3", [0.3, "strange", 0.1, True], case.label("often")),
+    "replace the rare one": lambda model, case: model.replace("id 7", [0.3, "red", 0.1, False], case.label("often")),
     "partial_fit": lambda model, case: model.partial_fit(
-        [[0.1, "red", 0.2], [0.2, "odd", 0.3]], [case.label("often")] * 2
+        [[0.1, "red", 0.2, True], [0.2, "odd", 0.3, None]], [case.label("often")] * 2
     ),
     "fit": _fit,
     "start": lambda model, case: model.start(case.schema()),

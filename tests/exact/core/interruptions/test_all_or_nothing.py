@@ -107,11 +107,11 @@ def test_an_unusable_model_refuses_until_it_is_fitted() -> None:
     model = case.fitted()
     model.samples_.changes.depth = 1  # as an exception leaves it
     with pytest.raises(UnusableModelError, match="'fit' or 'start', or go on with a model from 'load'"):
-        model.predict([[0.0, None, 0.0]])
+        model.predict([[0.0, None, 0.0, None]])
     with pytest.raises(UnusableModelError):
         model.samples_.get("id 1")
     with pytest.raises(UnusableModelError):
-        model.samples_.commit(model.samples_.prepare([[0.0, None, 0.0]], ["b"]))
+        model.samples_.commit(model.samples_.prepare([[0.0, None, 0.0, None]], ["b"]))
     assert not model.is_usable
     model.fit(*case.samples(10), schema=case.schema())
     assert model.is_usable
@@ -214,35 +214,6 @@ def test_ctrl_c_at_random_moments(name: str) -> None:
 
 
 # -- numbers that are next to the largest, and tables that are full ------------------------------------
-
-_LARGEST = float(np.finfo(np.float64).max)
-_TARGETS = {
-    "1e308": [-1e308, 1e308] * 20,
-    "largest": [-_LARGEST, _LARGEST, 0.0, _LARGEST] * 10,
-    "one": [0.0] * 39 + [_LARGEST],
-    "same": [_LARGEST] * 40,
-    "smallest": [5e-324, 0.0, 1e-323, -5e-324] * 10,
-    "mixed": [1e308, 5e-324, -3.0, 0.0, -1e308] * 8,
-}
-
-
-@pytest.mark.parametrize(
-    "name", ["forest numbers", "online numbers", "quantised numbers", "stopping", "presorted numbers"]
-)
-@pytest.mark.parametrize("targets", _TARGETS.values(), ids=_TARGETS)
-def test_targets_next_to_the_largest_numbers(name: str, targets: list[float]) -> None:
-    case = BY_NAME[name]
-    rows = case.samples(40)[0]
-    model = case.make().fit(rows, targets, schema=case.schema())
-    assert np.isfinite(model.predict(rows)).all()
-    assert np.isfinite(model.predict(rows[:1])).all()
-    assert model.verify().ok
-    model = case.make().fit(rows, [float(i) for i in range(40)], schema=case.schema())
-    model.add(rows, targets)
-    model.add(rows[:1], targets[:1])
-    model.delete(["3", "50"])
-    assert np.isfinite(model.predict(rows)).all()
-    assert model.verify().ok
 
 
 def test_verify_refuses_leaves_that_are_no_numbers() -> None:

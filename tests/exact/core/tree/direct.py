@@ -14,8 +14,7 @@ from oubli.core.tree.engine import TreeEngine
 from oubli.core.tree.parameters import TreeParameters, TreeSettings
 from oubli.core.tree.state import MISSING_LEFT, NEXT, NIL, ONE_VS_REST, ROOT, TAGGED, empty_tree
 from oubli.core.tree.update import list_samples
-from tests.oracles import tree as oracle
-from tests.oracles.forest import Column
+from tests.oracles.common import Column
 from tests.oracles.tree import Node, Sample, Split
 
 Slots = npt.NDArray[np.int64]
@@ -146,13 +145,6 @@ def plain(node: Node) -> list[Any]:
     counters = () if node.tagged else (node.s, node.c)
     children = [plain(child) for child in node.children or ()]
     return [node.depth, counters, node.tagged, node.split, sorted(node.samples), children]
-
-
-def build_slowly(data: Data, slots: Slots, tree: Tree) -> oracle.Tree:
-    samples = {str(slot): sample_at(data, slot) for slot in slots.tolist()}
-    settings = tree.settings.tree
-    parameters = oracle.Parameters(settings.max_depth, settings.pruning_size, settings.alpha, 0.0, settings.epsilon)
-    return oracle.Tree(samples, parameters, columns_of(data))
 
 
 KINDS: dict[str, dict[str, Any]] = {

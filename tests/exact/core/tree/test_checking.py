@@ -11,10 +11,10 @@ import pytest
 from oubli.core import DynamicTreeClassifier
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.tree.feasibility import _gains, find_broken_promises
-from tests.exact.core.tree.player import oracle_parameters
 from tests.exact.core.tree.reading import read
+from tests.histories.comparisons import tree_parameters
 from tests.oracles import tree as oracle
-from tests.oracles.forest import Column as OracleColumn
+from tests.oracles.common import Column as OracleColumn
 
 TYPES = (("numeric", "float32"), ("numeric", "float64"), ("categorical", "float32"), ("boolean", "float32"))
 COLUMNS = tuple(OracleColumn(*types) for types in TYPES)
@@ -74,7 +74,7 @@ def test_promises_are_broken_where_the_oracle_says_so(seed: int) -> None:
     model.check_invariants()
     mine = find_broken_promises(model.engine_.tree, model.settings_, model.data(), model.samples_.slots())
     samples = held(model)
-    settings = oracle_parameters({**model.get_params(), "lazy": False})
+    settings = tree_parameters({**model.get_params(), "lazy": False})
     theirs = oracle.violations(read(model, samples), samples, settings, COLUMNS)
     assert len(mine) == len(theirs)
     assert np.all([text.startswith(("a node", "a leaf", "the split")) for text in mine])

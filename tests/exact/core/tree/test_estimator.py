@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections import deque
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oubli.core import DynamicTreeClassifier, load
-from oubli.core.errors import CapacityError, InputError, UnknownIdError
+from oubli.core.errors import CapacityError, InputError
 from oubli.core.tree import engine as module
 from oubli.core.tree.parameters import epsilon_bound
 from oubli.core.tree.state import NIL, ROOT
-
-Array = np.ndarray[Any, Any]
 
 
 def table(n: int = 200, seed: int = 0) -> tuple[list[list[Any]], list[str]]:
@@ -121,33 +118,6 @@ def test_too_many_samples_are_refused_before_anything_changes() -> None:
 # Batches
 
 
-@pytest.mark.parametrize("lazy", [False, True])
-def test_a_batch_that_builds_the_tree_anew_gives_the_fresh_fit(lazy: bool) -> None:
-    rows, labels = table(300)
-    with patch.object(module, "_REBUILD_SIZE", 20):
-        model = DynamicTreeClassifier(lazy=lazy).fit(rows[:100], labels[:100])
-        model.add(rows[100:], labels[100:])
-        assert model.n_lazy_tags_ == lazy
-        assert model.digest() == DynamicTreeClassifier().fit(rows, labels).digest()
-        model.delete([str(i) for i in range(150)])
-        assert model.n_lazy_tags_ == lazy
-        assert model.digest() == DynamicTreeClassifier().fit(rows[150:], labels[150:]).digest()
-        assert model.n_mutations_since_scrub_ == 350
-        assert model.verify().ok
-        model.check_invariants()
-
-
-def test_with_an_epsilon_of_0_a_batch_is_the_fresh_fit_and_so_is_each_sample() -> None:
-    rows, labels = table(120)
-    one, many = (DynamicTreeClassifier(epsilon=0).fit(rows[:80], labels[:80]) for _ in range(2))
-    for row, label in zip(rows[80:], labels[80:], strict=True):
-        one.add([row], [label])
-    many.add(rows[80:], labels[80:])
-    fresh = DynamicTreeClassifier(epsilon=0).fit(rows, labels)
-    assert one.digest() == many.digest() == fresh.digest()
-    assert one.engine_.tree.nodes["touched"].max() == many.engine_.tree.nodes["touched"].max() == 0
-
-
 def test_mutations_are_counted_since_the_last_scrub() -> None:
     model = fitted(100)
     rows, labels = table(5, seed=3)
@@ -165,87 +135,6 @@ def test_mutations_are_counted_since_the_last_scrub() -> None:
 
 
 # The window
-
-
-@settings(max_examples=25)
-@given(
-    st.integers(1, 30), st.lists(st.sampled_from(["add", "batch", "delete", "replace", "copy", "save"]), max_size=25)
-)
-def test_the_oldest_leaves_when_one_too_many_comes(size: int, operations: list[str]) -> None:
-    rows, labels = table(400, seed=1)
-    fresh = iter(zip(rows, labels, strict=True))
-    model = DynamicTreeClassifier(window=size, max_depth=4)
-    first = [next(fresh) for _ in range(12)]
-    model.fit([row for row, _ in first], [label for _, label in first])
-    expected = deque(map(str, range(12)), maxlen=size)
-    assert model.samples_.ids() == list(expected)
-    for operation in operations:
-        if operation in {"add", "batch"}:
-            batch = [next(fresh) for _ in range(1 if operation == "add" else 9)]
-            expected.extend(model.add([row for row, _ in batch], [label for _, label in batch]))
-        elif operation == "delete" and expected:
-            model.delete(expected[len(expected) // 2])
-            del expected[len(expected) // 2]
-        elif operation == "replace" and expected:
-            name = expected[len(expected) // 3]
-            model.replace(name, *next(fresh))
-            expected.remove(name)
-            expected.append(name)
-        elif operation == "copy":
-            model = model.copy()
-        elif operation == "save":
-            document, arrays = model.to_parts()
-            model = type(model).read_parts(document, arrays)[0]
-        assert model.samples_.ids() == list(expected)
-        model.check_invariants()
-    assert model.verify().ok
-
-
-def test_a_window_is_adding_and_deleting_the_oldest_one_by_one() -> None:
-    rows, labels = table(160)
-    model = DynamicTreeClassifier(window=40).fit(rows[:40], labels[:40])
-    batch = model.copy()
-    other = DynamicTreeClassifier().fit(rows[:40], labels[:40])
-    for i in range(40, 160):
-        model.add([rows[i]], [labels[i]])
-        other.add([rows[i]], [labels[i]])
-        other.delete(str(i - 40))
-        assert model.digest() == other.digest()
-    batch.add(rows[40:], labels[40:])
-    assert batch.digest() == model.digest()
-    assert batch.n_mutations_since_scrub_ == model.n_mutations_since_scrub_ == 240
-    with pytest.raises(UnknownIdError):
-        model.delete("119")
-
-
-def test_a_fit_on_more_than_the_window_keeps_the_last() -> None:
-    rows, labels = table(100)
-    model = DynamicTreeClassifier(window=30).fit(rows, labels)
-    assert model.samples_.ids() == [str(i) for i in range(70, 100)]
-    assert model.digest() == DynamicTreeClassifier(window=30).fit(rows[70:], labels[70:]).digest()
-    held = DynamicTreeClassifier().fit(rows, labels).samples_
-    assert DynamicTreeClassifier(window=30).fit_held(held).digest() == model.digest()
-    assert model.add(rows[:1], labels[:1]) == ["100"]
-    assert model.verify().ok
-
-
-@pytest.mark.parametrize("lazy", [False, True])
-def test_a_large_batch_into_a_window(lazy: bool) -> None:
-    rows, labels = table(300)
-    with patch.object(module, "_REBUILD_SIZE", 20):
-        model = DynamicTreeClassifier(window=80, lazy=lazy).fit(rows[:100], labels[:100])
-        model.add(rows[100:], labels[100:])
-    assert model.samples_.ids() == [str(i) for i in range(220, 300)]
-    assert model.digest() == DynamicTreeClassifier().fit(rows[220:], labels[220:]).digest()
-    model.check_invariants()
-
-
-def test_the_window_takes_classes_and_categories_along() -> None:
-    model = DynamicTreeClassifier(window=2).fit([["a"], ["b"]], ["first", "second"])
-    model.add([["c"]], ["third"])
-    assert model.classes_.tolist() == ["second", "third"]
-    assert model.predict([["c"]]).tolist() == ["third"]
-    assert model.samples_.categories.code(0, "a") is None
 
 
 # Verification

@@ -20,18 +20,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from numba import config
 
 from oubli.core import DynamicTreeClassifier
-from tests.exact.core.tree.player import Player, oracle_parameters, play
 from tests.exact.core.tree.reading import read
-from tests.exact.core.tree.streams import MANY, History, World, histories, random_history
-from tests.exact.core.tree.tally import TALLY
+from tests.histories.comparisons import tree_parameters
+from tests.histories.kinds import BY_NAME
+from tests.histories.player import Player
+from tests.histories.worlds import World
 from tests.oracles import tree as oracle
-from tests.oracles.forest import Column
+from tests.oracles.common import Column
 
-N = 2 if config.DISABLE_JIT else 15
 NUMERIC = (Column(), Column())
 FEASIBLE = {
     "max_depth": 10,
@@ -44,33 +42,27 @@ FEASIBLE = {
 }
 
 
-@pytest.mark.parametrize("part", range(2))
-def test_feasible_after_every_step(part: int) -> None:
-    before = TALLY.feasible
-    for number in range(N * part, N * part + N):
-        play(random_history(number, max_operations=25, max_rows=150, feasible=True))
-    assert TALLY.feasible > before + 20 * N
-
-
-@settings(max_examples=30)
-@given(histories(feasible=True))
-def test_feasible_histories_that_shrink(history: History) -> None:
-    play(history)
-
-
 @pytest.mark.parametrize("lazy", [pytest.param(False, marks=pytest.mark.long), True])
 def test_feasible_along_a_stream_that_turns_around(lazy: bool) -> None:
     """A window of 250 samples in which the labels change their mind: the tree has to follow."""
     rng = np.random.default_rng(5)
-    rows = tuple(((float(a), float(b)), (int(a > 0.5), int(b > 0.5), int(a <= 0.5))) for a, b in rng.random((400, 2)))
-    player = Player(World(NUMERIC, "integer", {**FEASIBLE, "lazy": lazy}, MANY, rows, ((0.1, 0.9), (0.9, 0.1))))
+    X = rng.random((400, 2))
+    labels = [tuple(phase.tolist()) for phase in ((X[:, 0] > 0.5).astype(int), (X[:, 1] > 0.5).astype(int))]
+    drifted = (labels[1], tuple(1 - label for label in labels[0]))
+    rows = tuple(zip(map(tuple, X.tolist()), labels[0], strict=True))
+    parameters = {**FEASIBLE, "lazy": lazy}
+    queries = ((0.1, 0.9), (0.9, 0.1))
+    player = Player(
+        BY_NAME["feasible"],
+        World(NUMERIC, "classification", "integer", parameters, rows, queries, drifted),
+    )
     player.play("fit", 250)
     roots = set()
     for _ in range(12):
         player.play("slide", 25)
-        player.play("query", 5)
+        player.play("predict", 5)
         player.phase = len(roots) % 3
-        split = player.tree.root.split
+        split = player.beside.tree.root.split
         assert split is not None
         roots.add((split.attribute, round(split.threshold or 0.0, 1)))
     assert {attribute for attribute, _ in roots} == {0, 1}, "the stream did not drift"
@@ -104,7 +96,7 @@ def test_epsilon_is_by_default_the_largest_below_the_bound() -> None:
     """Built on 125 samples, bound 0.024: the root stays for 2 updates, as 2 < 0.024 * 125, and not for the third."""
     X = np.random.default_rng(0).random((125, 2)).astype(np.float32)
     model = DynamicTreeClassifier(**FEASIBLE).fit(X, X[:, 0] > 0.5)
-    assert oracle_parameters(FEASIBLE).epsilon * 125 < 3
+    assert tree_parameters(FEASIBLE).epsilon * 125 < 3
     for name, touched in [("0", 1), ("1", 2), ("2", 0)]:
         model.delete(name)
         held = {i: oracle.sample_of(X[int(i)].tolist(), True, NUMERIC) for i in model.samples_.ids()}
@@ -131,7 +123,7 @@ def test_a_model_that_may_not_claim_it_is_found_infeasible() -> None:
     held = {name: sample for name, sample in held.items() if int(name) >= 90}
     model.delete([str(i) for i in range(90)])
     assert model.guarantee == "approximate"
-    wrong = oracle.violations(read(model, held), held, oracle_parameters(FEASIBLE), NUMERIC)
+    wrong = oracle.violations(read(model, held), held, tree_parameters(FEASIBLE), NUMERIC)
     assert any(text.startswith("condition 2") for text in wrong), wrong
     model.scrub()
-    assert not oracle.violations(read(model, held), held, oracle_parameters(FEASIBLE), NUMERIC)
+    assert not oracle.violations(read(model, held), held, tree_parameters(FEASIBLE), NUMERIC)

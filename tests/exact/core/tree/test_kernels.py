@@ -13,46 +13,10 @@ from oubli.core.samples.arrays import Data
 from oubli.core.tree import engine as tree_module
 from oubli.core.tree.presort import list_order, presort_column
 from oubli.core.tree.split import midpoint
-from oubli.core.tree.state import MISSING_RIGHT, ROOT
+from oubli.core.tree.state import ROOT
 from oubli.core.tree.workspace import HAS_MISSING, STRIDE, Samples, WorkingSpace, make_room, scratch_of
-from tests.exact.core.tree.direct import KINDS, ORDER, build_slowly, columns_of, make_data, make_tree, plain, read
+from tests.exact.core.tree.direct import ORDER, columns_of, make_data, make_tree, plain, read
 from tests.oracles import tree as oracle
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("n", [0, 1, 2, 3, 9, 60, 230])
-def test_build_is_the_oracles_build(kind: str, n: int) -> None:
-    n_classes = KINDS[kind].get("n_classes", 2)
-    for seed in range(2):
-        data = make_data(seed, max(n, 1), **KINDS[kind])
-        slots = np.arange(n)
-        tree = make_tree(data, n_classes)
-        tree.build(data, slots)
-        tree.check(data, slots)
-        assert plain(read(tree, data)) == plain(build_slowly(data, slots, tree).root)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"max_depth": 0}, {"max_depth": 1}, {"max_depth": 3}, {"max_depth": 64}, {"pruning_size": 12}, {"alpha": 0.5}],
-)
-def test_build_stops_where_the_oracle_does(settings: dict[str, Any]) -> None:
-    data = make_data(5, 150, missing=0.1)
-    tree = make_tree(data, 2, **settings)
-    tree.build(data, np.arange(150))
-    assert plain(read(tree, data)) == plain(build_slowly(data, np.arange(150), tree).root)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_build_depends_on_the_samples_alone(kind: str) -> None:
-    n_classes = KINDS[kind].get("n_classes", 2)
-    data = make_data(7, 300, **KINDS[kind])
-    order = np.random.default_rng(0).permutation(300)
-    other = data._replace(cells=data.cells[order], targets=data.targets[order])
-    trees = [make_tree(data, n_classes) for _ in range(2)]
-    trees[0].build(data, np.arange(0, 300, 2))
-    trees[1].build(other, np.flatnonzero(order % 2 == 0)[::-1].copy())
-    assert trees[0].digest(ORDER[:n_classes]) == trees[1].digest(ORDER[:n_classes])
 
 
 def test_a_large_build_keeps_histograms_and_sorts_by_digits() -> None:
@@ -108,22 +72,6 @@ def test_without_memory_for_the_pool_the_rest_stays_under_tags(monkeypatch: pyte
     assert tree.resolve_some(data) > 0
     tree.check(data, np.arange(2000))
     assert tree.n_tags == 0
-
-
-def test_splits_are_scikit_learns_where_nothing_is_missing_and_nothing_ties() -> None:
-    sklearn_tree = pytest.importorskip("sklearn.tree")
-    rng = np.random.default_rng(2)
-    # A permutation: no two values are equal, or so near that scikit-learn takes them for equal.
-    cells = np.argsort(rng.random((3000, 5)), axis=0).astype(np.float32)
-    targets = (cells[:, 0] * cells[:, 1] + 2e6 * rng.random(3000) > 3e6).astype(np.int64)
-    data = Data(cells, targets, np.zeros(3000, np.uint64), np.zeros(0, np.uint64), np.zeros(5, np.bool_))
-    tree = make_tree(data, 2, max_depth=4)
-    tree.build(data, np.arange(3000))
-    peer = sklearn_tree.DecisionTreeClassifier(max_depth=4, random_state=0).fit(cells, targets)
-    ours = tree.count(data, cells)
-    theirs = np.round(peer.tree_.value[peer.apply(cells)][:, 0] * peer.tree_.n_node_samples[peer.apply(cells)][:, None])
-    assert np.array_equal(ours, theirs)
-    assert tree.n_nodes == peer.tree_.node_count
 
 
 @pytest.mark.long
@@ -221,34 +169,3 @@ def test_two_values_with_one_hash_are_one_category() -> None:
     root = tree.tree.nodes[ROOT]
     assert root["category"] == 2
     assert tree.n_nodes == 3
-
-
-def test_ties_go_to_the_lower_column_threshold_and_category() -> None:
-    cells = np.array([[0, 0, 1], [1, 1, 0], [2, 2, 2]], np.float32)
-    data = Data(
-        cells,
-        np.array([0, 1, 0]),
-        np.zeros(3, np.uint64),
-        np.array([9, 5, 7], np.uint64),
-        np.array([True, False, False]),
-    )
-    tree = make_tree(data, 2)
-    tree.build(data, np.arange(3))
-    assert tree.tree.nodes["attribute"][ROOT] == 0
-    assert tree.tree.nodes["category"][ROOT] == 5  # the only one of class 1
-    data = data._replace(categorical=np.zeros(3, np.bool_), targets=np.array([0, 1, 2]))
-    tree = make_tree(data, 3)
-    tree.build(data, np.arange(3))
-    assert tree.tree.nodes["attribute"][ROOT] == 0
-    assert tree.tree.nodes["threshold"][ROOT] == 0.5
-
-
-def test_missing_values_may_be_all_that_a_split_parts() -> None:
-    cells = np.array([[1], [1], [np.nan], [np.nan]], np.float32)
-    data = Data(cells, np.array([0, 0, 1, 1]), np.zeros(4, np.uint64), np.zeros(0, np.uint64), np.zeros(1, np.bool_))
-    tree = make_tree(data, 2)
-    tree.build(data, np.arange(4))
-    root = tree.tree.nodes[ROOT]
-    assert root["threshold"] == np.inf
-    assert root["kind"] == MISSING_RIGHT
-    assert tree.count(data, cells).tolist() == [[2, 0], [2, 0], [0, 2], [0, 2]]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.oracles.forest import MISSING_CATEGORY, Column, hash_bytes
+from tests.oracles.common import MISSING_CATEGORY, Column, hash_bytes
 from tests.oracles.tree import (
     Node,
     Parameters,
@@ -149,10 +149,6 @@ def chain(*sizes: int) -> Tree:
 def updates(tree: Tree, n: int) -> None:
     for i in range(n):
         tree.insert(str(i), Sample((99.0,), ("int", i % 2)))
-
-
-def depth_of_chain(tree: Tree) -> int:
-    return sum(1 for _ in tree.root.path((99.0,)))
 
 
 def test_c_counts_up_to_epsilon_s() -> None:

@@ -12,20 +12,6 @@ from oubli.core.tree.state import MAX_DEPTH, NIL, ONE_VS_REST, PREVIOUS, ROOT
 from tests.exact.core.tree.direct import KINDS, ORDER, make_data, make_tree, plain, read
 
 
-def test_a_copy_goes_its_own_way() -> None:
-    data = make_data(2, 200)
-    tree = make_tree(data, 2)
-    tree.build(data, np.arange(100))
-    tree.learn(data, np.arange(100, 120), lazy=True)
-    other = tree.copy()
-    expected = plain(read(tree, data))
-    other.resolve_some(data)
-    other.learn(data, np.arange(120, 200))
-    assert plain(read(tree, data)) == expected
-    tree.check(data, np.arange(120))
-    other.check(data, np.arange(200))
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_arrays_and_back(kind: str) -> None:
     n_classes = KINDS[kind].get("n_classes", 2)

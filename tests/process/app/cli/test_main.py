@@ -119,13 +119,6 @@ def test_a_tree_is_another_kind_of_model(cli: Callable[..., tuple[int, str, str]
     assert (code, "--n-estimators is for a model of kind `forest`" in err) == (2, True)
 
 
-def test_a_tree_is_for_classes(cli: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
-    (tmp_path / "n.csv").write_text("a,y\n" + "".join(f"{i},{i * 0.5}\n" for i in range(50)))
-    code, _, err = cli("fit", "--model", "tree", "--data", "n.csv", "--target", "y", "--output", "m.oubli")
-    assert code == 2
-    assert "is for classification, and this is regression" in err
-
-
 def test_predictions_can_go_to_a_file(cli: Callable[..., tuple[int, str, str]], people: Path) -> None:
     assert cli("fit", "--data", str(people), *FIT, "--output", "m.oubli")[0] == 0
     assert cli("predict", "m.oubli", str(people), "--output", "out.csv")[:2] == (0, "")
@@ -159,29 +152,6 @@ def test_influence_names_the_samples_that_help_and_harm(
     assert answer["harmful"] == [{"id": name, "score": score} for name, score in found.harmful(3)]
     assert (answer["method"], answer["n_samples"]) == ("leaf-influence", 60)
     assert "grid" in answer["note"]
-
-
-def test_influence_takes_the_predicted_labels_and_other_methods(
-    cli: Callable[..., tuple[int, str, str]], people: Path, tmp_path: Path
-) -> None:
-    assert cli("fit", "--data", str(people), *BOOSTED, "--output", "m.oubli")[0] == 0
-    assert cli("fit", "--data", str(people), *FIT, "--output", "f.oubli")[0] == 0
-    (tmp_path / "rows.csv").write_text("age;job\n25;cook\n,\n".replace(",", ";"))
-    X: list[Any] = [[25, "cook"], [None, None]]
-    for file, arguments, asked in (
-        ("m.oubli", ("--method", "leaf-refit", "--update-set", "2"), {"method": "leaf-refit", "update_set": 2}),
-        ("m.oubli", ("--update-set", "single"), {"update_set": "single"}),
-        ("f.oubli", (), {"method": "leave-one-out"}),
-    ):
-        model = load(file)
-        found = influence(model, X, model.predict(X), **asked)
-        command = ("influence", file, "rows.csv", "--delimiter", ";", *arguments, "--output", "out.csv", "--force")
-        code, out, err = cli(*command)
-        assert (code, out) == (0, ""), err
-        assert "for the predicted labels of 2 rows" in err
-        with Path("out.csv").open(newline="") as lines:
-            named = [row[1] for row in list(csv.reader(lines))[1:]]
-        assert named == [name for name, _ in found.helpful() + found.harmful()]
 
 
 @pytest.mark.parametrize(
@@ -296,13 +266,6 @@ def test_a_foreign_model_file_is_named(
     assert "m.oubli" in err
 
 
-def test_a_truncated_model_file_is_named(cli: Callable[..., tuple[int, str, str]], people: Path) -> None:
-    cli("fit", "--data", str(people), *FIT, "--output", "m.oubli")
-    whole = Path("m.oubli").read_bytes()
-    Path("m.oubli").write_bytes(whole[: len(whole) // 2])
-    assert cli("verify", "m.oubli")[0] == 2
-
-
 def test_no_server_there(cli: Callable[..., tuple[int, str, str]]) -> None:
     code, _, err = cli("snapshot", "--url", f"http://127.0.0.1:{free_port()}")
     assert code == 2
@@ -337,46 +300,6 @@ def test_what_a_server_says_at_start(adult_server: Running) -> None:
     assert "training the model" in output
     assert output.count("curl") == 3
     assert all(f"{adult_server.url}/{path}" in output for path in ("docs", "predict", "samples", "samples/try-1"))
-
-
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_a_server_stops_in_order_and_starts_where_it_was(people: Path, tmp_path: Path, how: signal.Signals) -> None:
-    command = ("--data", str(people), *FIT)
-    with serving(*command, cwd=tmp_path) as server:
-        assert server.ask("DELETE", "/samples/007")[1]["unlearned"] == 1
-        version = server.get("/model")[1]["model_version"]
-        assert server.stop(how) == 0
-    people.unlink()  # a directory that holds a model wins: the file is not read again
-    with serving(*command, cwd=tmp_path) as server:
-        assert server.get("/samples/007")[0] == 404
-        model = server.get("/model")[1]
-        assert (model["n_samples"], model["model_version"]) == (59, version)
-        assert "is not read again" in server.output
-    done = run_cli("verify", "oubli-data", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-
-
-def test_ids_and_subjects_of_the_file_are_those_of_the_server(people: Path, tmp_path: Path) -> None:
-    with serving("--data", str(people), *FIT, "--ephemeral", cwd=tmp_path) as server:
-        status, sample = server.get("/samples/001")
-        assert status == 200
-        assert sample["subject"] == "p0"
-        assert sample["features"] == {"age": 21, "job": "cook"}
-        assert sample["label"] == "high"
-        assert server.ask("DELETE", "/samples?subject=p0")[1]["unlearned"] == 2
-        assert "brings deleted rows back" in server.output
-        assert not (tmp_path / "oubli-data").exists()
-
-
-def test_a_schema_alone_starts_empty(tmp_path: Path) -> None:
-    (tmp_path / "schema.json").write_text(
-        '{"task": "classification", "label": {"type": "string"}, "columns": [{"name": "a", "type": "numeric"}]}'
-    )
-    with serving("--schema", "schema.json", "--ephemeral", *SMALL, cwd=tmp_path) as server:
-        assert server.ask("POST", "/predict", {"instances": [[1]]})[0] == 409
-        sample = {"features": [1], "label": "x"}
-        assert server.ask("POST", "/samples", {"samples": [sample]})[0] == 201
-        assert server.ask("POST", "/predict", {"instances": [[1]]})[1]["predictions"] == ["x"]
 
 
 def test_the_printed_lines_of_the_example_work(adult_server: Running) -> None:

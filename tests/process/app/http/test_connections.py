@@ -57,20 +57,6 @@ def connect(server: Running) -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.port), timeout=30)
 
 
-def answered(client: socket.socket) -> bytes:
-    """What a client reads until the connection ends."""
-    found = b""
-    with contextlib.suppress(ConnectionError):
-        while piece := client.recv(65536):
-            found += piece
-    return found
-
-
-def resident_mb(server: Running) -> float:
-    status = Path(f"/proc/{server.process.pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
-
-
 def works(server: Running, name: str) -> None:
     """Changes, snapshots (which open files) and predictions are answered."""
     for i in range(6):  # more than a snapshot waits for
@@ -98,60 +84,3 @@ def test_idle_connections_do_not_stop_changes(server: Running) -> None:
     assert server.process.poll() is None
     assert "could not" not in server.output
     assert "no mutation is accepted" not in server.output
-
-
-def test_endless_heads(server: Running) -> None:
-    before = resident_mb(server)
-    for piece in (b"X: 1\r\n" * 10_000, b"x" * 65_536):
-        for _ in range(4):
-            with connect(server) as client:
-                client.sendall(b"GET /model HTTP/1.1\r\nHost: 127.0.0.1\r\nY: ")
-                with contextlib.suppress(ConnectionError):
-                    for _ in range(100):
-                        client.sendall(piece)
-                assert ask(server, "GET", "/healthz")[0] == 200
-        with connect(server) as client:
-            client.sendall(b"GET /model HTTP/1.1\r\nHost: 127.0.0.1\r\nY: " + piece * 4)
-            found = answered(client)
-            assert found.startswith(b"HTTP/1.1 431 ")
-            assert b"application/problem+json" in found
-    assert resident_mb(server) - before < 30
-
-
-def test_slow_heads_and_bodies_end(server: Running) -> None:
-    head = b"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-Key: %b\r\n" % KEY.encode()
-    body = head + b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
-    with contextlib.ExitStack() as stack:
-        clients = [stack.enter_context(connect(server)) for _ in range(20)]
-        for i, client in enumerate(clients):
-            client.sendall(head if i % 2 else body)
-        until = time.monotonic() + 30
-        going = list(clients)
-        while going and time.monotonic() < until:
-            for client in list(going):
-                try:
-                    client.sendall(b"x")
-                except ConnectionError:
-                    going.remove(client)
-            assert ask(server, "POST", "/predict", {"instances": [[1, "a"]]})[0] == 200
-            time.sleep(0.2)
-        assert not going, "they were let go on"
-        # A client that stops sending reads why.
-        stopped = [stack.enter_context(connect(server)) for _ in range(2)]
-        for client, start in zip(stopped, (head, body), strict=True):
-            client.sendall(start)
-        for client in stopped:
-            assert answered(client).startswith(b"HTTP/1.1 408 ")
-
-
-def test_a_slow_upload_that_goes_on_is_not_cut_off(server: Running) -> None:
-    with connect(server) as client:
-        client.sendall(
-            b"PUT /snapshot/file HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-Key: %b\r\nContent-Length: 80000\r\n\r\n"
-            % KEY.encode()
-        )
-        for _ in range(8):
-            client.sendall(b"x" * 10_000)
-            time.sleep(0.5)
-        client.settimeout(30)
-        assert client.recv(20).startswith(b"HTTP/1.1 422 ")

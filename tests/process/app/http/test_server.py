@@ -19,7 +19,7 @@ import pytest
 
 from oubli.app.errors import StartError
 from oubli.app.http.server import SparingFormatter, bind
-from tests.serving import Running, run_cli, serving
+from tests.serving import Running, serving
 
 FLAGS = ("--target", "income", "--id", "name", "--subject", "who", "--n-estimators", "20", "--random-state", "0")
 
@@ -53,29 +53,6 @@ def test_stopped_and_started_again_it_is_the_same_model(folder):
         assert server.stop(signal.SIGINT) == 0
     names = [path.name for path in (folder / "oubli-data").glob("snapshot-*")]
     assert len(names) == 2, "both written after the last deletion"
-
-
-def test_killed_it_goes_on_with_what_was_acknowledged(folder):
-    with serve(folder) as server:
-        server.ask("DELETE", "/samples/p1")
-        server.ask("POST", "/snapshot")
-        last = server.ask("DELETE", "/samples/p2")[1]
-        assert last["durable"] is True
-        (folder / "oubli-data" / ".unfinished.tmp").write_text("")
-        assert server.stop(signal.SIGKILL) == -signal.SIGKILL
-    with serve(folder) as server:
-        model = server.get("/model")[1]
-        assert (model["n_samples"], model["model_version"]) == (1998, last["model_version"])
-        assert server.get("/samples/p2")[0] == 404
-        assert server.get(f"/erasures/{last['id']}")[1] == last
-        assert not (folder / "oubli-data" / ".unfinished.tmp").exists()
-
-
-def test_a_second_server_on_the_directory_is_refused(folder):
-    with serve(folder):
-        second = run_cli("serve", "--data", "people.csv", *FLAGS, "--port", "0", cwd=folder)
-    assert second.returncode == 2
-    assert "in use by another Oubli server" in second.stderr.replace("\n", " ")
 
 
 def test_a_signal_under_load_loses_nothing_that_was_answered(folder):

@@ -67,6 +67,7 @@ def test_a_refusal_is_told_in_the_servers_words(url: str, path: str, part: str) 
 def test_a_download_is_there_as_a_whole_or_not_at_all(url: str, tmp_path: Path) -> None:
     assert Server(url).download("/whole", tmp_path / "file") == 10
     assert (tmp_path / "file").read_bytes() == b"0123456789"
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
     with pytest.raises(StartError, match="cut short"):
         Server(url).download("/short", tmp_path / "other")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -10,7 +10,7 @@ from itertools import pairwise
 SECRET = "SEKRET-Ω"  # in all texts that are sent
 SECRET_NUMBER = "98765432198765"  # in all long numbers
 SECRETS = (b"SEKRET", SECRET_NUMBER.encode())
-_KNOWN_IDS = ("c1", "c2", "c3", "c50", "n1", "n2", "7", f"{SECRET}-1", f"{SECRET}-2")
+_KNOWN_IDS = ("c1", "c2", "c3", "c50", "n1", "n2", "7", "search", f"{SECRET}-1", f"{SECRET}-2")
 _ROUTES = (
     ("POST", "/samples/search"),
     ("POST", "/samples/batch-delete"),
@@ -20,6 +20,10 @@ _ROUTES = (
     ("GET", f"/samples/{SECRET}"),
     ("GET", f"/samples?subject={SECRET}&limit=2"),
     ("GET", "/samples?limit=99999999999999999999"),
+    ("GET", "/samples?id=c1"),
+    ("DELETE", "/samples/search"),
+    ("DELETE", "/samples/batch%2Ddelete"),
+    ("PUT", f"/samples?id={SECRET}"),
     ("GET", f"/samples?cursor={SECRET}"),
     ("GET", "/samples?limit=3&format=csv"),
     ("DELETE", "/samples?id=c9&id=nobody"),

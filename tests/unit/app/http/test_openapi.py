@@ -1,18 +1,21 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from oubli.app.access.scopes import needed_scopes
 from oubli.app.http.app import create_app
+from oubli.app.http.auth import OPEN_PATHS
 from oubli.app.http.problems import KINDS, MEDIA_TYPE
-from tests.unit.app.support import make_service, make_settings
+from tests.unit.app.support import make_service, make_settings, served
 
 ROUTES = {
     "/predict": {"post"},
     "/influence": {"post"},
     "/influence/{id}": {"get"},
-    "/samples": {"get", "post", "delete"},
+    "/samples": {"get", "post", "put", "delete"},
     "/samples/search": {"post"},
     "/samples/batch-delete": {"post"},
     "/samples/{id}": {"get", "put", "delete"},
@@ -71,13 +74,25 @@ def test_every_error_has_an_example(page):
     assert shown == set(KINDS) - {"no-such-route", "wrong-method", "bad-request"}
 
 
+def test_errors_are_shown_where_they_happen(page):
+    def slugs(name: str) -> set[str]:
+        answers = dict(operations(page))[name]["responses"].values()
+        return {slug for answer in answers for slug in answer["content"].get(MEDIA_TYPE, {}).get("examples", ())}
+
+    assert "no-receipt" in slugs("get /erasures/{id}")
+    assert "invalid-input" in slugs("get /erasures") & slugs("get /ledger") & slugs("delete /samples")
+    assert all("key-needed" in slugs(f"get {path}") for path in ("/erasures", "/erasures/{id}", "/ledger", "/keys"))
+
+
 def test_bodies_are_described_where_routes_parse_them_themselves(page):
     for name in ("post /predict", "post /samples", "put /samples/{id}", "post /samples/batch-delete"):
         operation = dict(operations(page))[name]
         schema = operation["requestBody"]["content"]["application/json"]["schema"]
-        assert schema["properties"], name
-        assert schema["additionalProperties"] is False, name
-        assert "$ref" not in str(schema)
+        found = page["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+        for one in found.get("anyOf", [found]):
+            shape = page["components"]["schemas"][one["$ref"].rpartition("/")[2]] if "$ref" in one else one
+            assert shape["properties"], name
+            assert shape["additionalProperties"] is False, name
     assert dict(operations(page))["put /snapshot/file"]["requestBody"]
 
 
@@ -86,8 +101,70 @@ def test_parameters_are_described(page):
         return {(p["in"], p["name"]) for p in dict(operations(page))[operation]["parameters"]}
 
     assert names("delete /samples") == {("query", "id"), ("query", "subject"), ("query", "ref")}
-    assert names("get /samples") == {("query", "subject"), ("query", "cursor"), ("query", "limit"), ("query", "format")}
+    assert names("get /samples") == {("query", name) for name in ("id", "subject", "cursor", "limit", "format")}
     assert names("put /samples/{id}") == {("path", "id"), ("query", "ref")}
+
+
+def references(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        found = {value["$ref"]} if isinstance(value.get("$ref"), str) else set()
+        return found.union(*map(references, value.values()))
+    return set().union(*map(references, value)) if isinstance(value, list) else set()
+
+
+def test_every_shape_is_named_and_every_name_is_used(page):
+    schemas = page["components"]["schemas"]
+    assert {f"#/components/schemas/{name}" for name in schemas} == references(page)
+    for name, operation in operations(page):
+        for answer in operation["responses"].values():
+            for kind, content in answer["content"].items():
+                if kind.endswith("json"):
+                    assert set(content["schema"]) == {"$ref"}, name
+
+
+def test_operations_have_readable_ids(page):
+    ids = [operation["operationId"] for _, operation in operations(page)]
+    assert len(set(ids)) == len(ids)
+    assert {"predict", "add_samples", "get_sample", "delete_sample", "get_erasure"} <= set(ids)
+    assert all(re.fullmatch("[a-z_]+", one) for one in ids)
+
+
+def test_keys_are_described_as_they_are_checked(tmp_path):
+    (tmp_path / "key").write_text("0123456789abcdef-key")
+    for settings, asks in ((make_settings(), False), (make_settings(api_key_file=tmp_path / "key"), True)):
+        page = create_app(settings, make_service()).openapi()
+        schemes = page["components"]["securitySchemes"]
+        for name, operation in operations(page):
+            method, path = name.split()
+            ways = operation["security"]
+            if path in OPEN_PATHS:
+                assert ways == []
+                assert not {"401", "403"} & set(operation["responses"])
+                continue
+            assert ({} in ways) is not asks, name
+            named = [(scheme, frozenset(scopes)) for way in ways for scheme, scopes in way.items()]
+            assert {scheme for scheme, _ in named} == set(schemes)
+            needed = needed_scopes(method.upper(), path)
+            assert {scopes for _, scopes in named} == ({frozenset([one]) for one in needed} or {frozenset()})
+
+
+def test_examples_are_requests_that_the_model_takes():
+    with served() as client:
+        for name, operation in operations(client.app.openapi()):
+            content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+            if "example" in content:
+                method, path = name.split()
+                path = path.replace("{id}", "c1") if "{id}" in path else path
+                query = "?id=c1" if name == "put /samples" else ""
+                answer = client.request(method, path + query, json=content["example"])
+                assert answer.status_code < 300, name
+
+
+def test_limits_in_force_are_described():
+    page = create_app(make_settings(page_size_max=7), make_service()).openapi()
+    [limit] = [one for one in dict(operations(page))["get /ledger"]["parameters"] if one["name"] == "limit"]
+    assert limit["schema"]["maximum"] == limit["schema"]["default"] == 7
+    assert page["components"]["schemas"]["SearchRequest"]["properties"]["limit"]["anyOf"][0]["maximum"] == 7
 
 
 def test_no_operation_shows_frameworks_own_errors(page):

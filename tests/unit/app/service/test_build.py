@@ -151,13 +151,6 @@ def test_a_journal_without_its_model_is_not_begun_upon(tmp_path, data):
         build_service(settings(tmp_path, data))
 
 
-def test_a_second_server_is_refused(tmp_path, data):
-    service = build_service(settings(tmp_path, data))
-    with pytest.raises(StartError, match="in use by another Oubli server"):
-        build_service(settings(tmp_path, data))
-    crash(service)
-
-
 def test_a_start_that_fails_lets_the_directory_go(tmp_path, data):
     with pytest.raises(StartError):
         build_service(settings(tmp_path, data, target="nobody"))

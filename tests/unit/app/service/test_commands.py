@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from oubli.app.errors import ConflictError, ErasedLatelyError, NotHeldError
+from oubli.app.errors import ConflictError, ErasedLatelyError
 from oubli.app.service.commands import (
     AddSamples,
     DeleteSamples,
@@ -14,7 +14,6 @@ from oubli.app.service.commands import (
     with_generated,
 )
 from oubli.app.service.results import NewSamples, Replacement
-from oubli.core.errors import InputError
 from tests.unit.app.support import NUMBERS, forest, rows
 
 
@@ -57,18 +56,6 @@ def batch(*ids, age=1, label="yes", subject=None, expires=None, readd=False):
 def add(model, samples, transaction=None):
     added = made(model, AddSamples(samples), transaction).result()
     return added.ids, added.n_new
-
-
-def replace(model, *asked, **more):
-    """Whether the model had to learn anew, and whether anything changed."""
-    before = model.digest()
-    command = made(model, ReplaceSample(Replacement(*asked, **more)))
-    return model.digest() != before, command.body is not None
-
-
-def delete(model, targets, by="ids"):
-    command = made(model, DeleteSamples(targets, by))
-    return list(command.gone), command.absent
 
 
 def test_generated_ids_lie_above_all_numbers_of_the_request():
@@ -117,23 +104,6 @@ def test_an_expiry_left_out_is_not_compared():
     assert model.samples_.expiry("a") == 8
 
 
-def test_content_is_compared_as_held():
-    model = forest(10)
-    add(model, batch("a", age=0.1))
-    assert add(model, batch("a", age=0.1))[1] == 0
-    assert add(model, batch("a", age=0.10000000149011612))[1] == 0
-
-
-def test_a_wrong_row_is_named_by_its_position_in_the_request():
-    model = forest(10)
-    add(model, batch("a"))
-    samples = batch("a", "b", "c")
-    samples.rows[2] = ["text", "a", True]
-    with pytest.raises(InputError) as caught:
-        plan_addition(model, samples)
-    assert (caught.value.row, caught.value.field) == (2, "age")
-
-
 def test_an_id_erased_lately_comes_back_only_when_that_is_meant():
     model = forest(10)
     ground = given(late=["late"])
@@ -150,37 +120,6 @@ def test_samples_keep_the_number_of_exports_and_their_expiry():
     add(model, batch("b"), ground)
     store = model.samples_
     assert [(store.origin(name), store.expiry(name)) for name in ("a", "b", "c0")] == [(3, 7), (3, 50), (0, None)]
-
-
-def test_rectifies_what_changed():
-    model = forest(10)
-    before = model.digest()
-    assert replace(model, "c1", [7, "b", False], "yes") == (False, False)
-    assert replace(model, "c1", [7, "b", False], "yes", "p") == (False, True)
-    assert replace(model, "c1", [7, "b", False], "yes", expires=70) == (False, True)
-    assert model.digest() == before
-    assert replace(model, "c1", [9, "new", None], "maybe") == (True, True)
-    held = model.samples_.get("c1")
-    assert (held.features, held.label, held.subject, held.expires_ms) == ([9.0, "new", None], "maybe", "p", 70)
-    assert replace(model, "c1", [9, "new", None], "maybe", None, None) == (False, True)
-    assert (model.samples_.subject("c1"), model.samples_.expiry("c1")) == (None, None)
-    with pytest.raises(NotHeldError):
-        replace(model, "nobody", [1, "a", True], "yes")
-
-
-def test_a_wrong_rectification_is_refused():
-    model = forest(10)
-    with pytest.raises(InputError):
-        plan_replacement(model, "c1", [float("inf"), "a", True], "yes", "p")
-    assert model.samples_.subject("c1") == "s1"
-
-
-def test_deletes_what_is_held_and_counts_the_rest():
-    model = forest(10)
-    assert delete(model, ["c1", "nobody", "c2"]) == (["c1", "c2"], 1)
-    assert delete(model, ["c1"]) == ([], 1)
-    assert delete(model, ["s0", "s1", "nobody"], "subjects") == (["c0", "c5", "c6"], 1)
-    assert model.n_samples_ == 5
 
 
 def test_plans_name_all_that_they_touch():

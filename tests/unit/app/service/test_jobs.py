@@ -65,15 +65,6 @@ def test_a_job_runs_and_has_a_result():
     run(test())
 
 
-def test_an_unknown_job():
-    async def test() -> None:
-        board = JobBoard()
-        assert board.get("x") is None
-        assert [state async for state in board.watch("x")] == []
-
-    run(test())
-
-
 def test_one_job_runs_at_a_time_in_their_order():
     async def test() -> None:
         board, gates = JobBoard(), [Gate(), Gate(), Gate()]

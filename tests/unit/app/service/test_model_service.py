@@ -8,10 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
-from oubli.app.errors import BusyError, EphemeralError, NotHeldError, StaleCursorError, StorageError, UnavailableError
+from oubli.app.errors import BusyError, NotHeldError, StaleCursorError, UnavailableError
 from oubli.app.service.commands import AddSamples
 from oubli.app.service.model_service import ModelService
 from oubli.app.service.results import NewSamples, Replacement
@@ -128,25 +127,6 @@ def test_long_work_ends_where_short_work_does(schema):
     fresh = forest(60, schema)
     assert digests[0][2] == 5
     assert digests[0][0] != fresh.digest()
-
-
-def test_a_refused_long_mutation_changes_nothing():
-    service = make_service()
-    service.writer.costs[AddSamples]._seconds = 1.0
-
-    async def work() -> None:
-        before = service.state.model
-        bad = new_samples(40)
-        bad.rows[39] = ["text", "a", True]
-        with pytest.raises(InputError) as caught:
-            await service.add(bad)
-        assert caught.value.row == 39
-        assert service.state.model is before
-        assert service.state.version == 1
-        assert not service.state.failed
-
-    run(service, work)
-    assert service.state.model.digest() == forest().digest()
 
 
 def test_predictions_and_health_go_on_during_a_long_mutation():
@@ -286,28 +266,6 @@ def test_a_full_queue_refuses_additions_but_never_erasures():
     run(service, work)
 
 
-def test_a_queue_that_is_full_is_429_over_http():
-    service = make_service(max_queue=1)
-    service.writer.costs[AddSamples]._seconds = 1.0
-    gate = Gate(service.state.model, "copy")
-
-    async def main() -> None:
-        async with served_here(service) as client:
-            long = asyncio.create_task(client.post("/samples", json=samples(40)))
-            await gate.reached()
-            waiting = asyncio.create_task(client.post("/samples", json=samples(1, "w")))
-            await asyncio.sleep(0.02)
-            refused = await client.post("/samples", json=samples(1, "x"))
-            assert refused.status_code == 429
-            assert int(refused.headers["retry-after"]) > 0
-            erasing = asyncio.create_task(client.delete("/samples/c1"))
-            await asyncio.sleep(0.02)
-            gate.opened.set()
-            assert [(await each).status_code for each in (long, waiting, erasing)] == [201, 201, 200]
-
-    asyncio.run(main())
-
-
 def test_many_requests_at_once_end_in_the_state_of_their_answers():
     """Additions, deletions and predictions together; afterwards the model is a fresh fit on what is held."""
     service = make_service()
@@ -335,22 +293,6 @@ def test_many_requests_at_once_end_in_the_state_of_their_answers():
 # --- idle time
 
 
-def test_tags_are_resolved_in_idle_time():
-    service = make_service(idle_resolve=True)
-
-    async def work() -> None:
-        await service.add(new_samples(20))
-        await service.delete(ids=[f"c{i}" for i in range(10)])
-        assert service.describe()["lazy_tags"] > 0
-        for _ in range(200):
-            await asyncio.sleep(0.005)
-            if not service.describe()["lazy_tags"]:
-                return
-        pytest.fail("there are tags left")
-
-    run(service, work)
-
-
 # --- failures
 
 
@@ -374,26 +316,6 @@ def test_an_error_inside_the_model_stops_changes_but_not_predictions(tmp_path, c
     run(service, work)
     assert "SECRET" not in caplog.text
     assert len(list((tmp_path / "data").glob("snapshot-*"))) == 1, "what is in doubt is not written"
-
-
-def test_a_disk_that_fails_is_told_and_the_model_goes_on(tmp_path):
-    service = make_service(directory=tmp_path / "data")
-
-    def full(path: Any, extra: Any = None) -> None:
-        path.write_bytes(b"half a file")
-        raise OSError(28, "No space left on device")
-
-    on_copies(service, lambda copy: setattr(copy, "save", full))
-
-    async def work() -> None:
-        await service.add(new_samples(1))
-        with pytest.raises(StorageError):
-            await service.snapshot()
-        assert list((tmp_path / "data").glob("*tmp")) == []
-        assert (await service.add(new_samples(1, "m"))).model_version == 3
-
-    run(service, work)
-    assert "could not be written" in (service.stop_error or "")
 
 
 def test_nothing_is_answered_before_it_is_ready():
@@ -429,33 +351,6 @@ def test_a_page_of_a_list_that_is_no_more_is_refused():
         assert service.page(subject=None, after=(page.epoch, 9), limit=10).samples[0].id == "c10"
         with pytest.raises(StaleCursorError):
             service.page(subject=None, after=(page.epoch + 1, 9), limit=10)
-
-    run(service, work)
-
-
-def test_ephemeral_services_write_nothing():
-    service = make_service()
-
-    async def work() -> None:
-        await service.add(new_samples(2))
-        with pytest.raises(EphemeralError):
-            await service.snapshot()
-        with pytest.raises(EphemeralError):
-            _ = service.storage.snapshots.newest
-
-    run(service, work)
-    assert service.stop_error is None
-
-
-def test_probabilities_are_of_the_classes_held():
-    service = make_service()
-
-    async def work() -> None:
-        await service.delete(ids=[f"c{i}" for i in range(60) if i % 4])
-        result = (await service.predict(rows(4))).result
-        assert result.classes is not None
-        assert result.classes.tolist() == ["no"]
-        assert np.array_equal(result.probabilities, np.ones((4, 1)))
 
     run(service, work)
 

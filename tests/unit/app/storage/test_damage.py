@@ -100,13 +100,13 @@ def test_the_sound_one_is_read_whole(sound: Path, tmp_path: Path) -> None:
 
 
 def test_flipped_bits_are_noticed_or_do_no_harm(sound: Path, tmp_path: Path) -> None:
-    n_refused, n_read = flip_everywhere(sound, tmp_path, 101)
+    n_refused, n_read = flip_everywhere(sound, tmp_path, 307)
     assert n_refused > 50
     assert n_read > 0  # there is room that nothing uses
 
 
 def test_truncated_files_are_noticed_or_do_no_harm(sound: Path, tmp_path: Path) -> None:
-    n_refused, _ = truncate_everywhere(sound, tmp_path, 307)
+    n_refused, _ = truncate_everywhere(sound, tmp_path, 997)
     assert n_refused > 50
 
 

@@ -11,78 +11,11 @@ import pytest
 from oubli.app.errors import JournalDamagedError, JournalError, StartError
 from oubli.app.storage import segment as segment_module
 from oubli.app.storage import sqlite_journal as journal_module
-from oubli.app.storage.journal import Journal
 from oubli.app.storage.reserve import RESERVE_NAME
 from oubli.app.storage.sqlite_journal import MARK_NAME, SqliteJournal
 from tests.unit.app.storage.support import RESERVE_BYTES, batch, contents, journal_in, killed, names, seqs
 
 FIRST = "journal-000000000001.sqlite"
-
-
-def test_what_was_appended_is_there_after_a_kill(tmp_path: Path) -> None:
-    journal: Journal = journal_in(tmp_path / "data")
-    assert (journal.is_durable, journal.failed) == (True, False)
-    assert (journal.first_seq, journal.last_seq, journal.n_records, journal.oldest_at) == (1, 0, 0, None)
-    for last in range(1, 20):
-        journal.append(batch(last, last))
-        copy = killed(tmp_path / "data", tmp_path / f"copy{last}")
-        assert contents(copy) == batch(1, last)
-    journal.append(batch(20, 40))
-    assert list(journal.records(0)) == batch(1, 40)
-    assert seqs(journal.records(38)) == [39, 40]
-    assert seqs(journal.records(40)) == seqs(journal.records(99)) == []
-    journal.close()
-    journal.close()
-    assert contents(tmp_path / "data") == batch(1, 40)
-
-
-def test_counts_since_the_newest_rotation_survive_a_restart(tmp_path: Path) -> None:
-    times = iter([100.0, 200.0, 300.5, 400.0])
-
-    def now() -> float:
-        return next(times)
-
-    journal = SqliteJournal(tmp_path, RESERVE_BYTES, now)
-    journal.append(batch(1, 2))
-    journal.append([])
-    journal.append(batch(3, 5))
-    n_bytes = sum(len(one.body) + len(one.notes) for one in batch(1, 5))
-    for _ in range(2):
-        facts = (journal.n_records, journal.n_bytes, journal.oldest_at, journal.first_seq, journal.last_seq)
-        assert facts == (5, n_bytes, 100.0, 1, 5)
-        journal.close()
-        journal = SqliteJournal(tmp_path, RESERVE_BYTES, now)
-    journal.rotate(6)
-    for _ in range(2):
-        facts = (journal.n_records, journal.n_bytes, journal.oldest_at, journal.first_seq, journal.last_seq)
-        assert facts == (0, 0, None, 1, 5)
-        journal.close()
-        journal = SqliteJournal(tmp_path, RESERVE_BYTES, now)
-    journal.append(batch(6, 6))
-    assert (journal.n_records, journal.oldest_at) == (1, 300.5)
-    journal.close()
-
-
-def test_segments_are_read_as_one_and_dropped_from_the_oldest(tmp_path: Path) -> None:
-    journal = journal_in(tmp_path)
-    for first in (1, 11, 21):
-        if first > 1:
-            journal.rotate(first)
-        journal.append(batch(first, first + 9))
-    for after in (0, 5, 9, 10, 11, 20, 29):
-        assert seqs(journal.records(after)) == list(range(after + 1, 31))
-    journal.drop_before(20)  # 20 itself is in the second segment
-    assert journal.first_seq == 11
-    assert FIRST not in names(tmp_path)
-    journal.drop_before(21)
-    journal.drop_before(99)  # the newest stays
-    assert journal.first_seq == 21
-    assert list(journal.records(20)) == batch(21, 30)
-    with pytest.raises(JournalDamagedError, match="record 20 of the journal"):
-        list(journal.records(19))
-    journal.close()
-    assert names(tmp_path) == {"journal-000000000021.sqlite", MARK_NAME, RESERVE_NAME}
-    assert contents(tmp_path) == batch(21, 30)
 
 
 def test_a_rotated_segment_leaves_no_log(tmp_path: Path) -> None:

@@ -94,34 +94,6 @@ def test_missing_labels_of_every_shape(y):
         encode_targets(y, 2, "income")
 
 
-def test_arrays_take_the_fast_way_to_the_same_labels():
-    assert encode(np.array([3, 1], np.int32), INTEGER) == [3, 1]
-    assert encode(np.array([3, 1], np.uint64), INTEGER) == [3, 1]
-    assert encode(np.array([3.0, 1.0]), INTEGER) == [3, 1]
-    assert encode(np.array([3, 1]), STRING) == ["3", "1"]
-    assert encode(np.array([3, 1]), NUMBER) == [3.0, 1.0]
-    assert encode(np.array([True, False]), BOOLEAN) == [True, False]
-    assert encode(np.array([1, 0]), BOOLEAN) == [True, False]
-    assert encode(np.array(["b", "a"]), STRING) == ["b", "a"]
-    assert encode(np.array([0.5, -0.0]), NUMBER) == [0.5, 0.0]
-    assert encode(pd.Series([True, False], dtype="boolean"), BOOLEAN) == [True, False]
-    assert encode(pd.Series(["b", "a"], dtype="category"), STRING) == ["b", "a"]
-    assert encode(pd.Series([1, 2], dtype="Int8"), INTEGER) == [1, 2]
-    with pytest.raises(InputError) as info:
-        encode(np.array([3, 2**63], np.uint64), INTEGER)
-    assert info.value.row == 1
-    with pytest.raises(InputError) as info:
-        encode(np.array([0.5, math.inf]), NUMBER)
-    assert info.value.row == 1
-
-
-def test_an_array_of_booleans_is_an_array_of_0_and_1():
-    y = np.array([True, False])
-    assert encode(y, INTEGER) == [1, 0]
-    assert encode(y, NUMBER) == [1.0, 0.0]
-    assert encode_targets(y, 2).tolist() == [1.0, 0.0]
-
-
 values = st.one_of(
     st.booleans(), st.integers(), st.integers(-3, 3), st.floats(),
         st.text(max_size=3), st.none(), st.integers(0, 9).map(np.int8)
@@ -157,11 +129,6 @@ def test_targets_of_a_regression(y):
     assert not np.shares_memory(targets, y) if isinstance(y, np.ndarray) and y.dtype != object else True
 
 
-@pytest.mark.parametrize("dtype", ["i1", "u4", "i8", "u8", ">i8"])
-def test_integer_targets(dtype):
-    assert encode_targets(np.array([1, 2], dtype), 2).tolist() == [1.0, 2.0]
-
-
 @pytest.mark.parametrize(
     "y",
     [
@@ -176,10 +143,6 @@ def test_targets_that_are_refused(y):
         encode_targets(y, 2, "price")
     assert info.value.field == "price"
     assert info.value.row == (0 if getattr(y, "dtype", None) == np.dtype("<U1") else 1)
-
-
-def test_large_targets_that_float64_holds():
-    assert encode_targets(np.array([2**60, -(2**63)]), 2).tolist() == [2.0**60, -(2.0**63)]
 
 
 class Sparse:

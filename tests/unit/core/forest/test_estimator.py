@@ -1,11 +1,10 @@
 """The estimators as their users call them: what is accepted, refused, answered and left unchanged.
 
-That the model is the right one after all this is for `forest/test_exactness.py`.
+That the model is the right one after all this is for `tests/exact/core/test_histories.py`.
 """
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -19,15 +18,11 @@ from oubli.core import DynamicForestClassifier, DynamicForestRegressor
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.errors import (
     CapacityError,
-    DuplicateIdError,
-    EmptyModelError,
     InputError,
     NotFittedError,
-    UnknownIdError,
 )
 from oubli.core.forest import parameters as limits
 from oubli.core.forest.parameters import count_features, count_occurrences
-from tests.oracles import forest as oracle
 
 TASKS = ["classification", "regression"]
 
@@ -190,15 +185,6 @@ def test_a_generator_goes_on_from_fit_to_fit() -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_fit_gives_back_the_estimator_and_forgets_what_it_held(task: str) -> None:
-    X, y = samples(task)
-    model = fitted(task)
-    assert model.fit(X[:9], y[:9]) is model
-    assert model.samples_.ids() == [str(i) for i in range(9)]
-    assert model.digest() == make(task).fit(X[:9], y[:9]).digest()
-
-
-@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize(
     ("change", "match"),
     [
@@ -225,14 +211,6 @@ def test_a_fit_that_is_refused_leaves_the_model_it_would_have_replaced(
     unchanged(model, lambda: model.fit(X, y), InputError, "n_thresholds")
 
 
-def test_a_schema_for_the_other_task_is_refused() -> None:
-    schema = Schema((Column("x0", ColumnType.NUMERIC),), Task.REGRESSION, LabelType.NUMBER)
-    with pytest.raises(InputError, match="the schema is for regression, DynamicForestClassifier is for classification"):
-        make().start(schema)
-    with pytest.raises(InputError, match="use the other estimator"):
-        make().fit([[1.0]], [1], schema=schema)
-
-
 def test_fractions_are_no_classes_unless_a_schema_says_so() -> None:
     X = [[float(i)] for i in range(4)]
     for y in ([0.5, 1.5, 0.5, 1.5], np.array([0.5, 1.5, 0.5, 1.5]), pd.Series([0.5, 1.5, 0.5, 1.5])):
@@ -247,22 +225,6 @@ def test_progress_is_told_of_every_tree() -> None:
     told: list[tuple[int, int]] = []
     make().fit(X, y, progress=lambda done, total: told.append((done, total)))
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
-
-
-def test_an_interrupted_fit_leaves_the_model_as_it_was() -> None:
-    X, y = samples()
-    model, unfitted = fitted(), make()
-    before = model.digest()
-
-    def interrupt(done: int, total: int) -> None:
-        raise KeyboardInterrupt
-
-    for estimator in (model, unfitted):
-        with pytest.raises(KeyboardInterrupt):
-            estimator.fit(X[:20], y[:20], progress=interrupt)
-    assert model.digest() == before
-    with pytest.raises(NotFittedError):
-        unfitted.predict(X)
 
 
 def test_limits_of_the_data_structures_are_checked_before_anything_changes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,161 +243,13 @@ def test_limits_of_the_data_structures_are_checked_before_anything_changes(monke
 # Add
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_add_gives_back_the_ids(task: str) -> None:
-    X, y = samples(task)
-    model = fitted(task)
-    assert model.add(X[:2], y[:2]) == ["0", "1"]
-    assert model.add(X[:2], y[:2], ids=["eve", 7]) == ["eve", "7"]
-    assert model.add(X[:1], y[:1]) == ["8"]  # past every number that was ever an id
-    model.delete("8")
-    assert model.add(X[:1], y[:1]) == ["9"]
-    assert model.add(X[:1], y[:1], ids=["8"]) == ["8"]  # by name an id may return
-    assert model.n_samples_ == 66
-    assert model.verify().ok
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "match"),
-    [
-        ({"X": np.zeros((2, 3))}, InputError, "X has 3 features, but DynamicForestClassifier is expecting 4 features"),
-        ({"X": [[1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0]]}, InputError, "row 1 of X has 3 features"),
-        ({"X": [[1.0, 2.0, 3.0, 4.0], [1.0, "two", 3.0, 4.0]]}, InputError, "row 1, 'x1': must be a number"),
-        ({"X": [[0.0] * 4, [0.0, 0.0, 0.0, 2**24 + 1]]}, InputError, "row 1, 'x3': .*declare the column float64"),
-        ({"X": np.zeros(4)}, InputError, "Expected 2D array, got 1D array instead"),
-        ({"X": np.zeros((2, 4)) * 1j}, InputError, "Complex data not supported"),
-        ({"X": "text"}, InputError, "X must be a 2-d array"),
-        ({"y": ["yes"]}, InputError, "X has 2 rows, y has 1 labels"),
-        ({"y": ["yes", 1.5]}, InputError, "row 1, 'label': must be text"),
-        ({"y": ["yes", math.nan]}, InputError, "row 1, 'label': must not be missing"),
-        ({"ids": ["new", "s3"]}, DuplicateIdError, "s3"),
-        ({"ids": ["new", "new"]}, DuplicateIdError, "new"),
-        ({"ids": ["7", 7]}, DuplicateIdError, "7"),
-        ({"ids": ["new"]}, InputError, "X has 2 rows, but 1 ids"),
-        ({"ids": "ab"}, InputError, r"pass \[id\] for a single one"),
-        ({"ids": {"a", "b"}}, InputError, "not a set"),
-        ({"ids": ["", "b"]}, InputError, "row 0, 'id': must be text of 1 to 256 characters"),
-    ],
-)
-def test_an_add_that_is_refused_changes_nothing(change: dict[str, Any], error: type[Exception], match: str) -> None:
-    X, y = samples()
-    model = fitted()
-    arguments = {"X": X[:2], "y": y[:2], **change}
-    caught = unchanged(model, lambda: model.add(**arguments), error, match)
-    assert isinstance(caught, ValueError)
-
-
-def test_new_classes_and_categories_come_with_an_add() -> None:
-    model = make().fit([[1.0, "a"], [2.0, "b"], [3.0, "a"]], ["x", "y", "x"])
-    model.add([[9.0, "c"]] * 5, ["w", "z", "v", "u", "t"])
-    assert model.classes_.tolist() == ["t", "u", "v", "w", "x", "y", "z"]
-    assert model.predict_proba([[1.0, "d"]]).shape == (1, 7)
-    assert model.verify().ok
-
-
 # Delete
-
-
-@pytest.mark.parametrize(
-    ("ids", "gone"),
-    [
-        ("3", {3}),
-        (3, {3}),
-        (np.int64(3), {3}),
-        (["3"], {3}),
-        ([3, "4"], {3, 4}),
-        (("3", 4), {3, 4}),
-        ({3, 4}, {3, 4}),
-        (np.array([3, 4]), {3, 4}),
-        (np.array(["3", "4"]), {3, 4}),
-        (range(3, 6), {3, 4, 5}),
-        (iter(["3", "4"]), {3, 4}),
-        (pd.Series([3, 4]), {3, 4}),
-        ([], set()),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_delete_takes_one_id_or_many(ids: Any, gone: set[int]) -> None:
-    X, y = samples()
-    model = make().fit(X, y)
-    assert model.delete(ids) is None
-    assert set(model.samples_.ids()) == {str(i) for i in set(range(60)) - gone}
-    kept = [i for i in range(60) if i not in gone]
-    assert model.digest() == make().fit(X[kept], y[kept], ids=kept).digest()
-
-
-@pytest.mark.parametrize("ids", ["never", ["s1", "never"], ["never", "s1", "nor this"], 5, "s01"])
-def test_unknown_ids_are_key_errors_that_list_them(ids: Any) -> None:
-    model = fitted()
-    error = unchanged(model, lambda: model.delete(ids), KeyError, "no sample with this id is held")
-    assert isinstance(error, UnknownIdError)
-    assert error.ids == [str(i) for i in (ids if isinstance(ids, list) else [ids]) if str(i) != "s1"]
-    assert str(error).endswith("nothing was changed")
-
-
-@pytest.mark.parametrize("ids", [["s1", "s1"], ["s2", "s1", "s2"]])
-def test_an_id_named_twice_is_refused(ids: list[str]) -> None:
-    model = fitted()
-    unchanged(model, lambda: model.delete(ids), DuplicateIdError, "s")
-
-
-@pytest.mark.parametrize("ids", [5.0, None, b"s1", True, [None], [1.5], [["s1"]], "", {"s1": 1}, np.array(3)])
-def test_what_is_no_id_is_refused(ids: Any) -> None:
-    model = fitted()
-    unchanged(model, lambda: model.delete(ids), InputError, "'id'")
-
-
-def test_deleting_twice_is_refused() -> None:
-    model = fitted()
-    model.delete("s1")
-    unchanged(model, lambda: model.delete("s1"), UnknownIdError, "'s1'")
 
 
 # With nothing left
 
 
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("lazy", [True, False])
-def test_a_model_with_no_samples_left_says_so_and_starts_again(task: str, lazy: bool) -> None:
-    X, y = samples(task)
-    model = fitted(task, lazy=lazy)
-    model.delete(model.samples_.ids())
-    assert model.n_samples_ == 0
-    for call in (lambda: model.predict(X), lambda: model.query(X), lambda: model.query(X, frozen=True)):
-        with pytest.raises(EmptyModelError, match="no samples: add some before predicting"):
-            call()
-    with pytest.raises(InputError):  # what is wrong with the input is said first
-        model.predict(X[:, :2])
-    assert model.resolve() >= 0
-    assert model.verify().ok
-    assert model.feature_importances_.tolist() == [0.0] * 4
-    if task == "classification":
-        assert model.classes_.tolist() == []
-    assert model.delete([]) is None
-    started = make(task, lazy=lazy).start(model.schema_)
-    assert started.digest() == model.digest()
-    for empty in (model, started):
-        empty.add(X, y, ids=[f"s{i}" for i in range(60)])
-        assert empty.digest() == fitted(task).digest()
-
-
 # Replace
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_replace_is_a_delete_and_an_add_under_the_same_id(task: str) -> None:
-    X, y = samples(task)
-    model, other = fitted(task), fitted(task)
-    model.samples_.set_subject("s3", "somebody")
-    model.samples_.set_expiry("s3", 1700)
-    model.samples_.set_origins(["s3"], 2)
-    model.replace("s3", X[9], y[9])
-    other.delete("s3")
-    other.add(X[9:10], y[9:10], ids=["s3"])
-    assert model.digest() == other.digest()
-    assert model.samples_.subject("s3") == "somebody"
-    assert (model.samples_.expiry("s3"), model.samples_.origin("s3")) == (1700, 2)
-    assert model.samples_.get("s3").features == [float(x) for x in X[9]]
 
 
 def test_replace_takes_a_row_in_any_shape() -> None:
@@ -449,94 +263,10 @@ def test_replace_takes_a_row_in_any_shape() -> None:
         assert model.digest() == expected.digest()
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "match"),
-    [
-        ([1.0, 2.0, 3.0], "yes", "expecting 4 features"),
-        ([1.0, 2.0, 3.0, "four"], "yes", "'x3': must be a number"),
-        ([1.0, 2.0, 3.0, math.inf], "yes", "'x3': must be a finite number"),
-        ([1.0, 2.0, 3.0, 4.0], None, "'label': must not be missing"),
-        ([1.0, 2.0, 3.0, 4.0], ["yes"], "y should be a 1d array"),
-        (np.zeros((2, 4)), "yes", "X has 2 rows, y has 1 labels"),
-    ],
-)
-def test_replace_with_what_is_refused_changes_nothing(x: Any, y: Any, match: str) -> None:
-    model = fitted()
-    model.samples_.set_subject("s3", "somebody")
-    unchanged(model, lambda: model.replace("s3", x, y), InputError, match)
-    assert model.samples_.subject("s3") == "somebody"
-
-
-def test_replace_of_what_is_not_held_is_refused() -> None:
-    X, y = samples()
-    model = fitted()
-    unchanged(model, lambda: model.replace("never", X[0], y[0]), UnknownIdError, "'never'")
-
-
 # partial_fit
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_partial_fit_fits_and_then_adds(task: str) -> None:
-    X, y = samples(task)
-    model = make(task)
-    for start in range(0, 60, 20):
-        assert model.partial_fit(X[start : start + 20], y[start : start + 20]) is model
-    assert model.digest() == make(task).fit(X, y).digest()
-
-
-def test_partial_fit_checks_labels_against_the_classes_that_are_given() -> None:
-    X, y = samples()
-    model = make().partial_fit(X[:9], y[:9], classes=["no", "yes"])
-    known = np.array(["no", "yes"])
-    error = unchanged(
-        model, lambda: model.partial_fit(X[:2], ["yes", "maybe"], classes=known), InputError, "one of `classes`"
-    )
-    assert (error.row, error.field, error.value) == (1, "label", "maybe")
-    for y_wrong in ([["yes"], ["no"]], None, "yes"):
-        unchanged(model, lambda y=y_wrong: model.partial_fit(X[:2], y, classes=["no", "yes"]), InputError, "y ")
-    with pytest.warns(UserWarning, match="column-vector"):
-        model.partial_fit(X[9:11], y[9:11].reshape(-1, 1), classes=["no", "yes"])
-    assert model.n_samples_ == 11
-    numbers = make().partial_fit(X[:3], np.array([1, 2, 1]), classes=[1, 2, 3])
-    assert numbers.classes_.tolist() == [1, 2]  # the classes follow the samples
-
-
 # Copies
-
-
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("copy_of", [lambda m: m.copy(), copy.copy, copy.deepcopy])
-def test_copies_are_independent(task: str, copy_of: Callable[[Any], Any]) -> None:
-    X, y = samples(task)
-    model = fitted(task)
-    model.delete("s9")
-    expected = fitted(task)
-    expected.delete("s9")
-    tags = model.n_lazy_tags_
-    other = copy_of(model)
-    if copy_of is not copy.copy:  # whose protocol is that of pickles, which have no tags
-        assert other.n_lazy_tags_ == model.n_lazy_tags_ == tags
-    other.delete(["s0", "s1"])
-    other.add(X[:9], y[:9])
-    other.replace("s5", X[8], y[8])
-    other.samples_.set_subject("s7", "somebody")
-    other.set_params(n_estimators=99)
-    assert model.n_estimators == 4
-    assert model.samples_.subject("s7") is None
-    assert model.digest() == expected.digest()
-    digest = other.digest()
-    model.delete(model.samples_.ids())
-    assert other.digest() == digest
-    for changed in (model, other):
-        changed.check_invariants()
-        assert changed.verify().ok
-
-
-def test_a_copy_of_a_model_that_is_not_fitted() -> None:
-    with pytest.raises(NotFittedError):
-        make().copy()
-    assert not copy.deepcopy(make()).__sklearn_is_fitted__()
 
 
 # Answers
@@ -563,23 +293,6 @@ def test_shapes_and_types_of_predictions() -> None:
     assert values.classes is None
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_queries_change_nothing_but_tags(task: str) -> None:
-    X, _ = samples(task)
-    model, other = fitted(task), fitted(task)
-    for changed in (model, other):
-        changed.delete(["s1", "s2"])
-    tags = model.n_lazy_tags_
-    frozen = [model.query(X[i : i + 1], frozen=True).labels[0] for i in range(60)]
-    assert model.n_lazy_tags_ == tags
-    single = [model.predict(X[i : i + 1])[0] for i in range(60)]
-    assert frozen == single == model.predict(X).tolist()
-    before = X.copy()
-    model.predict(X)
-    assert np.array_equal(X, before)
-    assert model.digest() == other.digest()
-
-
 def test_a_model_does_not_change_with_the_array_it_was_fitted_to() -> None:
     X, y = samples()
     model = make().fit(X, y)
@@ -603,74 +316,7 @@ def test_what_a_model_says_of_itself(task: str) -> None:
 # Tags
 
 
-def test_resolve_in_steps_and_at_once() -> None:
-    model = fitted(n_estimators=10)
-    for i in range(9):
-        model.delete(f"s{i}")
-    all_at_once = model.copy()
-    tags = all_at_once.n_lazy_tags_
-    assert tags > 10
-    assert all_at_once.resolve() == tags
-    assert all_at_once.n_lazy_tags_ == 0
-    assert all_at_once.resolve() == 0
-    assert model.resolve(0) == 0
-    assert model.n_lazy_tags_ == tags
-    steps = 0
-    while model.n_lazy_tags_:
-        assert 1 <= model.resolve(2) <= 2
-        model.check_invariants()
-        steps += 1
-    assert steps > 5
-    assert model.resolve(2) == 0
-    assert model.digest() == all_at_once.digest()
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_an_eager_model_never_has_tags(task: str) -> None:
-    X, y = samples(task)
-    model = fitted(task, lazy=False)
-    lazy = fitted(task)
-    for changed in (model, lazy):
-        changed.delete("s1")
-        changed.delete([f"s{i}" for i in range(20, 50)])
-        changed.add(X[:3], y[:3])
-        changed.replace("s9", X[4], y[4])
-    assert lazy.n_lazy_tags_
-    assert model.n_lazy_tags_ == 0
-    assert model.digest() == lazy.digest()
-
-
 # Importances
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_importances_sum_to_one_and_find_the_feature_that_decides(task: str) -> None:
-    model = fitted(task, n_estimators=20, max_features=2)
-    importances = model.feature_importances_
-    assert importances.shape == (4,)
-    assert importances.dtype == np.float64
-    assert (importances >= 0).all()
-    assert importances.sum() == pytest.approx(1.0, abs=1e-12)
-    assert importances.argmax() == 1
-    assert importances[1] > 0.5
-
-
-def test_importances_are_those_of_the_oracle_and_resolve_tags() -> None:
-    X, y = samples()
-    model = fitted(occurrence=0.5, max_features=2, n_thresholds=3, min_samples_split=5)
-    model.delete(["s1", "s2"])
-    assert model.n_lazy_tags_
-    rows = [oracle.Row(f"s{i}", tuple(X[i].tolist()), str(y[i])) for i in range(60) if i not in {1, 2}]
-    parameters = oracle.Parameters(
-        n_estimators=4, occurrence=0.5, min_samples_split=5, n_thresholds=3, n_attributes=2, criterion="gini"
-    )
-    expected = oracle.feature_importances(oracle.fit(rows, parameters, (oracle.Column(),) * 4, "classification"))
-    assert model.feature_importances_.tolist() == list(expected)
-    assert model.n_lazy_tags_ == 0
-
-
-def test_importances_are_zero_without_a_split() -> None:
-    assert make().fit([[1.0, 2.0]] * 3, ["a", "b", "a"]).feature_importances_.tolist() == [0.0, 0.0]
 
 
 # Memory
@@ -700,11 +346,3 @@ def test_memory_does_not_grow_with_the_history(task: str, lazy: bool) -> None:
     assert model.n_samples_ == 150
     assert model.verify().ok
     model.check_invariants()
-
-
-def test_nbytes_counts_samples_and_trees() -> None:
-    small, large = fitted(n=20).nbytes_, fitted(n=60).nbytes_
-    assert small < large
-    model = fitted()
-    arrays = [*model.engine_.trees, model.samples_.cells, model.samples_.id_hashes]
-    assert model.nbytes_ >= sum(array.nbytes for array in arrays)

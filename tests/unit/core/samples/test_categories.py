@@ -124,44 +124,6 @@ value = st.one_of(st.none(), st.sampled_from(["a", "b", "c"]), st.text(max_size=
 row = st.tuples(value, value)
 
 
-@given(st.lists(st.tuples(st.booleans(), st.lists(row, max_size=4), st.randoms(use_true_random=False)), max_size=10))
-def test_histories(operations):
-    """Against a plain list of the values held; saved and loaded, and copied, after every step."""
-    table = CategoryTable([0, 1])
-    held = []  # (cells, values)
-    for add, rows, random in operations:
-        if add:
-            columns = [[values[j] for values in rows] for j in range(2)]
-            table.reserve(table.new_values(dict(enumerate(columns))))
-            if len(rows) == 1:
-                cells = [[cell] for cell in table.acquire_row(dict(enumerate(columns)))]
-            else:
-                cells = [hold(table, j, columns[j]) for j in range(2)]
-            held += zip(zip(*cells, strict=True), rows, strict=True)
-        else:
-            gone = [held.pop(random.randrange(len(held)))[0] for _ in range(min(len(rows), len(held)))]
-            if len(gone) == 1:
-                table.release_row(gone[0])
-            else:
-                for j in range(2):
-                    release(table, np.array([cells[j] for cells in gone], np.float32))
-        matrix = np.array([cells for cells, _ in held], np.float32).reshape(-1, 2)
-        for other in (table, table.copy(), CategoryTable.from_state([0, 1], table.state(), matrix)):
-            other.check_invariants(matrix)
-            assert len(other) == len({(j, v) for _, values in held for j, v in enumerate(values) if v is not None})
-            for cells, values in held:
-                for cell, expected in zip(cells, values, strict=True):
-                    assert (None if np.isnan(cell) else other.value(int(cell))) == expected
-
-
-def test_a_copy_is_independent():
-    table = CategoryTable([0])
-    cells = hold(table, 0, ["a", "b"])
-    other = table.copy()
-    release(table, cells)
-    other.check_invariants(cells.reshape(-1, 1))
-
-
 @pytest.mark.parametrize(
     "changes",
     [

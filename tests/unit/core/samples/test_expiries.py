@@ -55,14 +55,6 @@ def test_a_moment_can_be_moved():
         expiries.check_invariants(np.ones(8, bool))
 
 
-def test_a_copy_is_independent():
-    expiries = index()
-    other = expiries.copy()
-    expiries.forget([1, 4, 7])
-    assert expiries.soonest() is None
-    assert (len(other), other.soonest(), items(other)) == (3, 100, {1: 300, 4: 200, 7: 100})
-
-
 @pytest.mark.parametrize(
     "spoil",
     [

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from oubli.core.data.schema import LabelType
@@ -117,40 +116,6 @@ def test_the_order_given_away_does_not_change_later():
 
 
 label = st.one_of(st.sampled_from(["a", "b", 1, 1.0, True, 0, False]), st.integers(-9, 9), st.text(max_size=2))
-
-
-@given(st.lists(st.tuples(st.booleans(), st.lists(label, max_size=4), st.randoms(use_true_random=False)), max_size=12))
-def test_histories(operations):
-    """Against a plain list of the labels held; saved and loaded, and copied, after every step."""
-    table = ClassTable(LabelType.SCALAR)
-    held = []  # (code, value)
-    for add, labels, random in operations:
-        if add:
-            table.reserve(labels)
-            codes = [table.acquire_one(labels[0])] if len(labels) == 1 else table.acquire(labels).tolist()
-            held += zip(codes, labels, strict=True)
-        else:
-            gone = [held.pop(random.randrange(len(held))) for _ in range(min(len(labels), len(held)))]
-            if len(gone) == 1:
-                table.release(np.array([gone[0][0]]))
-            else:
-                table.release(np.array([code for code, _ in gone], np.int64))
-        codes = np.array([code for code, _ in held], np.int64)
-        for other in (table, table.copy(), ClassTable.from_state(LabelType.SCALAR, table.state(), codes)):
-            other.check_invariants(codes)
-            expected = sorted({(type(v).__name__, v) for _, v in held}, key=lambda pair: pair)
-            assert [(type(v).__name__, v) for v in other.values(other.order())] == expected
-            for code, value in held:
-                assert other.code(value) == code
-                assert other.value(code) == value
-
-
-def test_a_copy_is_independent():
-    table, codes = hold(LabelType.STRING, ["a", "b"])
-    other = table.copy()
-    table.release(codes)
-    assert other.classes_array().tolist() == ["a", "b"]
-    other.check_invariants(codes)
 
 
 def damaged(**changes):

@@ -8,9 +8,8 @@ import pytest
 
 from oubli.core.data.schema import Column, Schema
 from oubli.core.errors import CapacityError, DuplicateIdError, FeatureCountError, InputError, UnknownIdError
-from oubli.core.rng import hash_text
 from oubli.core.samples import slots
-from oubli.core.samples.store import HeldSample, Prepared, SampleStore, normalise_id
+from oubli.core.samples.store import HeldSample, Prepared, SampleStore
 from tests.reach import array_bytes, texts
 
 NAN = math.nan
@@ -76,31 +75,6 @@ def test_what_is_held_is_returned():
     assert [type(v) for v in store.get("a").features] == [float, bool, str, str]
 
 
-def test_the_arrays_by_slot():
-    store = filled()
-    found = store.find(["c", "a"])
-    assert store.cells.dtype == np.float32
-    assert store.cells.flags.c_contiguous
-    assert store.cells[found[1], :2].tolist() == [39.0, 1.0]
-    assert np.isnan(store.cells[found[0], [0, 1, 3]]).all()
-    assert store.categories.value(int(store.cells[found[0], 2])) == "clerk"
-    assert store.id_hashes[found].tolist() == [hash_text("c"), hash_text("a")]
-    assert store.held[found].all()
-    assert store.classes.values(store.class_codes[found]) == ["no", "no"]
-    assert len(store.y) == 0
-    assert store.id_of(int(found[0])) == "c"
-
-
-def test_a_regression_holds_targets():
-    store = SampleStore(numeric_schema(task="regression", dtype="float64"))
-    added = add(store, [[1, 2**24 + 1], [0.1, -0.0]], [1.5, -0.0])
-    assert store.y[added].tolist() == [1.5, 0.0]
-    assert store.cells[added].tolist() == [[1.0, 2.0**24 + 1], [0.1, 0.0]]
-    assert len(store.class_codes) == 0
-    assert store.get("1") == HeldSample("1", [0.1, 0.0], 0.0, None)
-    store.check_invariants()
-
-
 def test_prepare_changes_nothing():
     store = filled()
     before = fingerprint(store)
@@ -109,16 +83,6 @@ def test_prepare_changes_nothing():
     assert prepared.n == 1
     assert prepared.ids == ["new"]
     assert {"new", "new class"}.isdisjoint(texts(store))
-
-
-def test_commit_returns_slots_and_fills_in_generated_ids():
-    store = filled()
-    prepared = store.prepare(ROWS, LABELS)
-    assert prepared.ids is None
-    added = store.commit(prepared)
-    assert added.dtype == np.int64
-    assert prepared.ids == ["0", "1", "2"]
-    assert store.find(prepared.ids).tolist() == added.tolist()
 
 
 def test_capacity_doubles():
@@ -158,15 +122,6 @@ def test_cells_are_copied_at_prepare():
     X[:] = 7
     store.commit(prepared)
     assert store.get("a").features == [1.0, 1.0]
-
-
-def test_two_batches_prepared_before_either_is_committed():
-    store = SampleStore(mixed_schema())
-    first, second = store.prepare(ROWS, LABELS), store.prepare(ROWS, ["maybe", "yes", "no"])
-    store.commit(first)
-    store.commit(second)
-    assert second.ids == ["3", "4", "5"]
-    store.check_invariants()
 
 
 def test_an_id_added_since_prepare_is_refused_before_anything_changes():
@@ -253,22 +208,6 @@ def test_an_id_twice_in_one_call_is_refused(ids):
     assert error.row in {1, 2}
 
 
-def test_an_id_that_is_held_is_refused():
-    store = filled()
-    error = unchanged(store, lambda: store.prepare(ROWS, LABELS, ["x", "b", "y"]), DuplicateIdError)
-    assert (error.row, error.field, error.value) == (1, "id", "b")
-    assert "held already" in error.rule
-
-
-def test_held_ids_can_be_prepared_for_comparison_but_not_committed():
-    store = filled()
-    prepared = store.prepare(ROWS, LABELS, ["x", "b", "y"], allow_held=True)
-    unchanged(store, lambda: store.commit(prepared), DuplicateIdError)
-    store.remove(store.find(["b"]))
-    store.commit(prepared)
-    assert store.ids() == ["a", "c", "x", "b", "y"]
-
-
 def test_the_estimator_is_named_in_messages():
     store = filled()
     assert store.owner == "Model"
@@ -285,19 +224,6 @@ def test_a_frame_with_shuffled_columns():
 
 
 # Ids ----------------------------------------------------------------------------------------------
-
-
-def test_an_integer_is_the_id_of_its_decimal_text():
-    store = SampleStore(numeric_schema())
-    add(store, np.zeros((2, 2)), [0, 1], [7, "007"])
-    assert store.ids() == ["7", "007"]
-    assert store.find([7]).tolist() == store.find(["7"]).tolist() != store.find(["007"]).tolist()
-    assert store.contains(7)
-    assert "007" in store
-    assert 8 not in store
-    assert not store.contains("07")
-    assert store.get(np.int64(7)).id == "7"
-    assert normalise_id(7) == "7"
 
 
 def test_generated_ids_count_from_0_and_are_never_issued_again():
@@ -371,92 +297,7 @@ def test_finding_nothing_and_what_is_no_list():
 # Comparing ----------------------------------------------------------------------------------------
 
 
-def test_the_same_content():
-    store = filled()
-    prepared = store.prepare(ROWS, LABELS, ["a", "b", "c"], allow_held=True)
-    for row, name in enumerate("abc"):
-        for other in range(3):
-            assert store.same_content(name, prepared, other) == (row == other)
-    assert not store.same_content("x", prepared, 0)
-
-
-@pytest.mark.parametrize(
-    ("row", "label", "same"),
-    [
-        ([39, True, "clerk", "Paris"], "no", True),
-        ([39.0, 1, "clerk", "Paris"], "no", True),
-        ([39.0000001, True, "clerk", "Paris"], "no", True),
-        ([39.001, True, "clerk", "Paris"], "no", False),
-        ([39, False, "clerk", "Paris"], "no", False),
-        ([39, None, "clerk", "Paris"], "no", False),
-        ([39, True, "Clerk", "Paris"], "no", False),
-        ([39, True, "unheard of", "Paris"], "no", False),
-        ([39, True, None, "Paris"], "no", False),
-        ([39, True, "clerk", "clerk"], "no", False),
-        ([39, True, "clerk", "Paris"], "yes", False),
-        ([39, True, "clerk", "Paris"], "unheard of", False),
-    ],
-)
-def test_content_is_compared_as_held(row, label, same):
-    store = filled()
-    before = fingerprint(store)
-    assert store.same_content("a", store.prepare([row], [label]), 0) is same
-    assert fingerprint(store) == before
-
-
-def test_labels_of_different_types_differ():
-    store = SampleStore(mixed_schema("scalar"))
-    add(store, ROWS[:1], [1], ["a"])
-    for label, same in ((1, True), (1.0, False), (True, False), ("1", False)):
-        assert store.same_content("a", store.prepare(ROWS[:1], [label]), 0) is same
-
-
-def test_targets_are_compared():
-    store = SampleStore(numeric_schema(task="regression"))
-    add(store, [[1, NAN]], [0.1], ["a"])
-    assert store.same_content("a", store.prepare([[1.0, None]], [0.1]), 0)
-    assert not store.same_content("a", store.prepare([[1.0, None]], [0.2]), 0)
-    assert not store.same_content("a", store.prepare([[1.0, 2.0]], [0.1]), 0)
-
-
 # Removing -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("bulk", [False, True])
-def test_removed_samples_leave_nothing_behind(bulk):
-    """No array, list or dictionary holds bytes of what only removed samples had."""
-    store = SampleStore(mixed_schema())
-    secret = [3141.5, True, "secret job", "secret town"]
-    add(
-        store,
-        [*ROWS, secret, secret],
-        [*LABELS, "secret class", "secret class"],
-        ["a", "b", "c", "secret-1", "secret-2"],
-    )
-    store.set_subject("secret-1", "secret subject")
-    store.set_subject("a", "ann")
-    found = store.find(["secret-1", "secret-2"])
-    hashes = [hash_text(text).to_bytes(8, "little") for text in ("secret-1", "secret-2", "secret job", "secret town")]
-    assert all(h in array_bytes(store) for h in hashes)
-    assert np.float32(3141.5).tobytes() in array_bytes(store)
-    if bulk:
-        store.remove(found)
-    else:
-        for slot in found:
-            store.remove([slot])
-    store.check_invariants()
-    assert not [text for text in texts(store) if "secret" in text]
-    memory = array_bytes(store)
-    assert not any(h in memory for h in hashes)
-    assert np.float32(3141.5).tobytes() not in memory
-    assert not store.cells[found].any()
-    assert not store.class_codes[found].any()
-    assert store.classes.classes_array().tolist() == ["no", "yes"]
-    assert store.ids() == ["a", "b", "c"]
-    assert store.subject("a") == "ann"
-    assert not any(h in array_bytes(store.state()) for h in hashes)
-    assert b"secret" not in array_bytes(store.state())
-    assert b"secret" not in pickle.dumps(store)
 
 
 def test_removed_targets_leave_nothing_behind():
@@ -467,15 +308,6 @@ def test_removed_targets_leave_nothing_behind():
     memory = array_bytes(store)
     for value in (3141.5, 2718.25):
         assert np.float64(value).tobytes() not in memory
-    store.check_invariants()
-
-
-def test_values_that_others_share_stay():
-    store = filled()
-    store.remove(store.find(["a"]))
-    assert store.get("c").features == [None, None, "clerk", None]
-    assert "Paris" not in texts(store)
-    assert store.classes.classes_array().tolist() == ["no", "yes"]
     store.check_invariants()
 
 
@@ -505,47 +337,7 @@ def test_removing_nothing_is_allowed():
     assert fingerprint(store) == before
 
 
-def test_an_emptied_store_starts_again():
-    store = filled()
-    store.remove(store.slots())
-    assert (len(store), len(store.classes), len(store.categories)) == (0, 0, 0)
-    store.check_invariants()
-    add(store, ROWS, LABELS, ["c", "b", "a"])
-    assert store.ids() == ["c", "b", "a"]
-    store.check_invariants()
-
-
 # Subjects -----------------------------------------------------------------------------------------
-
-
-def test_subjects():
-    store = filled()
-    assert store.subject("a") is None
-    store.set_subject("b", "ann")
-    store.set_subject("a", "ann")
-    store.set_subject("c", 7)
-    assert store.ids_of_subject("ann") == ["b", "a"]
-    assert store.ids_of_subject(7) == store.ids_of_subject("7") == ["c"]
-    assert store.get("a").subject == store.subject("a") == "ann"
-    store.set_subject("b", "bob")
-    assert store.ids_of_subject("ann") == ["a"]
-    store.set_subject("a", None)
-    store.set_subject("a", None)
-    assert store.ids_of_subject("ann") == []
-    assert "ann" not in texts(store)
-    store.check_invariants()
-
-
-def test_subjects_leave_with_their_samples():
-    store = filled()
-    for name in "abc":
-        store.set_subject(name, "ann" if name != "c" else "bob")
-    store.remove(store.find(["a", "c"]))
-    assert store.ids_of_subject("ann") == ["b"]
-    assert store.ids_of_subject("bob") == []
-    add(store, ROWS[:1], ["no"], ["a"])
-    assert store.subject("a") is None
-    store.check_invariants()
 
 
 @pytest.mark.parametrize("subject", ["", "x" * 257, 1.0, True, "\ud800"])
@@ -560,22 +352,6 @@ def test_subjects_that_are_refused(subject):
 # Expiries and origins -----------------------------------------------------------------------------
 
 
-def test_expiries():
-    store = filled()
-    assert (store.expiry("a"), store.next_expiry(), store.due(2**62, 10)) == (None, None, [])
-    for name, moment in (("c", 300), ("a", 100), ("b", 200)):
-        store.set_expiry(name, moment)
-    assert (store.expiry("b"), store.get("b").expires_ms, store.next_expiry()) == (200, 200, 100)
-    assert store.due(99, 10) == []
-    assert store.due(250, 10) == ["a", "b"]
-    assert store.due(300, 2) == ["a", "b"]
-    store.set_expiry("a", None)
-    assert (store.expiry("a"), store.get("a").expires_ms, store.next_expiry()) == (None, None, 200)
-    store.set_expiry("c", 150)
-    assert store.due(1000, 10) == ["c", "b"]
-    store.check_invariants()
-
-
 def test_origins():
     store = filled()
     assert store.origin("a") == 0
@@ -585,23 +361,6 @@ def test_origins():
     with pytest.raises(UnknownIdError):
         store.set_origins(["b", "x"], 5)
     assert store.origin("b") == 0
-    store.check_invariants()
-
-
-@pytest.mark.parametrize("bulk", [True, False])
-def test_expiries_and_origins_leave_with_their_samples(bulk):
-    store = filled()
-    for name in "abc":
-        store.set_expiry(name, 4_102_444_800_123)
-    store.set_origins(["a", "b", "c"], 7_654_321_987)
-    store.remove(store.find(["a", "c"] if bulk else ["a"]))
-    add(store, ROWS[:1], ["no"], ["a"])
-    assert (store.expiry("a"), store.origin("a")) == (None, 0)
-    store.remove(store.slots())
-    assert store.next_expiry() is None
-    memory = array_bytes(store)
-    assert np.int64(4_102_444_800_123).tobytes() not in memory
-    assert np.int64(7_654_321_987).tobytes() not in memory
     store.check_invariants()
 
 
@@ -622,51 +381,6 @@ def test_what_is_kept_with_samples_asks_for_their_ids():
 
 
 # Queries ------------------------------------------------------------------------------------------
-
-
-def test_a_clean_matrix_is_handed_through():
-    store = SampleStore(numeric_schema())
-    X = np.array([[1, NAN]], np.float32)
-    cells, hashes = store.encode_queries(X)
-    assert cells is X
-    assert len(hashes) == 0
-
-
-def test_queries_are_encoded_like_samples():
-    store = filled()
-    before = fingerprint(store)
-    cells, hashes = store.encode_queries(ROWS)
-    assert cells.tobytes() == store.cells[store.find(["a", "b", "c"])].tobytes()
-    assert hashes is store.categories.hashes
-    cells, hashes = store.encode_queries([[39, True, "unheard of", "Paris"], [39, True, "Paris", "unheard of"]])
-    assert hashes[int(cells[0, 2])] == hashes[int(cells[1, 3])] == hash_text("unheard of")
-    assert hashes[int(cells[0, 3])] == hashes[int(cells[1, 2])] == hash_text("Paris")
-    assert len(hashes) > store.categories.capacity
-    assert fingerprint(store) == before
-    assert "unheard of" not in texts(store)
-
-
-@pytest.mark.parametrize(
-    "X", [np.zeros((0, 4)), [], np.ones((2, 3)), [[1, True, "a", math.inf]], [["x", True, "a", "b"]]]
-)
-def test_queries_that_are_refused(X):
-    store = filled()
-    unchanged(store, lambda: store.encode_queries(X), InputError)
-
-
-@pytest.mark.parametrize("value", [math.inf, -math.inf])
-def test_infinity_is_refused_on_the_fast_path(value):
-    store = SampleStore(numeric_schema())
-    error = unchanged(store, lambda: store.encode_queries(np.array([[0, value]], np.float32)), InputError)
-    assert (error.row, error.field) == (0, "x1")
-
-
-def test_negative_zero_is_normalised_on_the_fast_path():
-    store = SampleStore(numeric_schema())
-    X = np.array([[-0.0, 1]], np.float32)
-    cells, _ = store.encode_queries(X)
-    assert not np.signbit(cells).any()
-    assert np.signbit(X[0, 0])
 
 
 # Copies -------------------------------------------------------------------------------------------
@@ -707,36 +421,6 @@ def test_copies_are_equal_and_independent(way):
     other.check_invariants()
     add(other, ROWS, LABELS)
     assert len(store) == 1
-
-
-def test_a_copy_can_be_read_and_changed_whatever_was_asked_first():
-    store = filled()
-    store.set_subject("c", "ann")
-    store.remove(store.find(["a"]))
-    add(store, ROWS[:1], ["no"], ["z"])
-    first = {
-        "length": len,
-        "ids": lambda s: s.ids(),
-        "state": lambda s: s.state(),
-        "size": lambda s: s.nbytes,
-        "copy": lambda s: s.copy(),
-        "an id": lambda s: s.contains("b"),
-        "a subject": lambda s: s.ids_of_subject("ann"),
-        "removal": lambda s: s.remove(s.slots()[:1]),
-        "addition": lambda s: add(s, ROWS[:1], ["no"]),
-    }
-    for call in first.values():
-        ours, theirs = store.copy(), saved(store)
-        for other in (ours, theirs):
-            call(other)
-            other.check_invariants()
-        assert ours.ids() == theirs.ids()
-        assert len(ours) == len(ours.ids())
-        assert [ours.get(name) for name in ours.ids()] == [theirs.get(name) for name in theirs.ids()]
-        add(ours, ROWS[:1], ["no"], ["new"])
-        assert ours.ids()[-1] == "new"
-        ours.check_invariants()
-    assert store.ids() == ["b", "c", "z"]
 
 
 def test_memory_is_accounted_for():

@@ -38,21 +38,6 @@ def test_a_subject_leaves_with_its_last_sample():
     assert links(subjects) == [("bob", 2)]
 
 
-def test_a_copy_is_independent():
-    subjects = index()
-    other, unread = subjects.copy(), subjects.copy()
-    assert (len(other), links(other)) == (3, links(subjects))
-    subjects.unlink(3)
-    assert other.slots("ann") == [3, 1]
-    other.check_invariants({1, 2, 3})
-    # A copy of a copy that nobody has looked into.
-    again = unread.copy()
-    again.unlink(3)
-    unread.link(9, "eve")
-    assert (links(again), links(unread)) == ([("ann", 1), ("bob", 2)], [*links(other), ("eve", 9)])
-    unread.check_invariants({1, 2, 3, 9})
-
-
 @pytest.mark.parametrize(
     "spoil",
     [

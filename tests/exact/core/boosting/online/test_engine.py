@@ -46,47 +46,6 @@ def test_every_sum_is_right_after_every_step(kind: dict[str, Any], robustness: f
     assert (retrained == 0) == (robustness == 1.0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_order_of_samples_and_their_slots_do_not_matter(kind: dict[str, Any]) -> None:
-    problem = make_problem(3, N, **kind)
-    order = np.random.default_rng(4).permutation(N)
-    data = problem.data
-    moved = problem._replace(
-        data=data._replace(cells=data.cells[order], targets=data.targets[order], id_hashes=data.id_hashes[order]),
-        y=problem.y[order] if len(problem.y) else problem.y,
-    )
-    assert digest(grown(problem)) == digest(grown(problem, order)) == digest(grown(moved))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_deleting_what_was_added_takes_out_what_it_put_in(kind: dict[str, Any]) -> None:
-    """With every split kept, sums are all there is to an update."""
-    problem = make_problem(5, N, **kind)
-    engine = grown(problem, np.arange(N - 10), robustness=1.0)
-    before, trees = engine.copy(), digest(engine)
-    for _ in range(3):
-        for slots in np.split(np.arange(N - 10, N), 2):
-            engine.add(problem, slots)
-        assert digest(engine) != trees
-        engine.delete(problem, np.arange(N - 10, N))
-        assert digest(engine) == trees
-        for name in ("stats", "values", "states", "nodes"):
-            assert np.array_equal(getattr(engine.forest, name), getattr(before.forest, name))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_growing_again_forgets_the_history(kind: dict[str, Any]) -> None:
-    problem = make_problem(6, N, **kind)
-    engine = grown(problem, np.arange(N // 2))
-    engine.add(problem, np.arange(N // 2, N))
-    engine.delete(problem, np.arange(0, N, 3))
-    rest = np.setdiff1d(np.arange(N), np.arange(0, N, 3))
-    engine.fit(problem, rest)
-    assert engine.last_update.grown
-    assert digest(engine) == digest(grown(problem, rest))
-    engine.check_invariants(problem, rest)
-
-
 def test_sigma_0_keeps_only_the_best_split_and_1_all() -> None:
     problem = make_problem(7, N)
     strict, lax = (grown(problem, np.arange(N - N // 8), robustness=sigma) for sigma in (0.0, 1.0))
@@ -141,69 +100,6 @@ def test_so_is_a_large_model_when_many_samples_come_or_go() -> None:
     engine.delete(problem, np.arange(499, n))
     assert engine.last_update.grown
     assert digest(engine) == digest(grown(problem, np.arange(499)))
-
-
-def test_without_samples_or_with_one_class_there_are_no_trees() -> None:
-    problem = make_problem(9, 30)
-    one = np.flatnonzero(problem.data.targets == 0)
-    engine = make_engine(problem)
-    assert engine.n_trees == 0
-    engine.add(with_classes(problem, one, 2), one[:5])
-    assert engine.n_trees == 0
-    engine.check_invariants(problem, one[:5])
-    engine.add(problem, np.flatnonzero(problem.data.targets == 1))
-    assert engine.n_trees == 6
-    engine.delete(problem, np.flatnonzero(engine.held))
-    assert engine.n_trees == 0
-    assert engine.n_held == 0
-    assert digest(engine) == []
-
-
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_few_samples(n: int) -> None:
-    problem = make_problem(10, 3, n_classes=0)
-    engine = grown(problem, np.arange(n))
-    engine.check_invariants(problem, np.arange(n))
-    assert engine.n_trees == 6
-
-
-def test_classes_come_and_go() -> None:
-    """A few samples at a time, so that trees are kept whenever they can be; the last class is the smallest."""
-    problem = make_problem(11, 60, n_classes=5)
-    targets = problem.data.targets
-    engine = make_engine(problem)
-    held = np.zeros(0, np.int64)
-    trees = []
-    for label in (3, 1, 4, 0, 2):
-        for new in np.array_split(np.flatnonzero(targets == label), 6):
-            held = np.sort(np.concatenate([held, new]))
-            engine.add(with_classes(problem, held, 5), new)
-            sums_by_hand(engine, problem)
-            engine.check_invariants(with_classes(problem, held, 5), held)
-            trees.append(engine.n_trees)
-    assert trees[::6] == [0, 6, 18, 24, 30]
-    assert not engine.last_update.grown
-    for label in (1, 3, 0, 4, 2):
-        for gone in np.array_split(held[targets[held] == label], 6):
-            engine.delete(with_classes(problem, held, 5), gone)
-            held = np.setdiff1d(held, gone)
-            engine.reclass(with_classes(problem, held, 5), held)
-            sums_by_hand(engine, problem)
-            engine.check_invariants(with_classes(problem, held, 5), held)
-            trees.append(engine.n_trees)
-    assert trees[5 + 30 :: 6] == [24, 18, 6, 0, 0]
-
-
-def test_a_batch_can_take_a_class_along() -> None:
-    problem = make_problem(12, 80, n_classes=4)
-    gone = np.flatnonzero(problem.data.targets == 1)
-    engine = grown(problem)
-    engine.delete(problem, gone)
-    assert engine.last_update.grown
-    rest = np.setdiff1d(np.arange(80), gone)
-    remaining = with_classes(problem, rest, 4)
-    engine.reclass(remaining, rest)
-    assert digest(engine) == digest(grown(remaining, rest))
 
 
 def test_a_new_class_is_learned_without_growing_the_others_anew() -> None:
@@ -279,37 +175,6 @@ def test_a_target_out_of_reach_makes_everything_grow_anew() -> None:
     engine.add(problem, np.array([N - 1]))
     assert engine.last_update.grown
     assert digest(engine) == digest(grown(problem))
-
-
-@pytest.mark.parametrize("y", [[5.0] * 8, [0.0] * 8, [1e300, -1e300] * 4, [5e-324, 0.0] * 4, [1e-30] * 7 + [1e30]])
-def test_targets_of_any_size(y: list[float]) -> None:
-    problem = make_problem(16, 8, n_classes=0)._replace(y=np.array(y))
-    engine = grown(problem)
-    engine.check_invariants(problem, np.arange(8))
-    assert np.isfinite(engine.forest.values).all()
-    assert np.isclose(engine.trees.base[0], np.mean(y), rtol=1e-6, atol=1e-9 * max(map(abs, y)))
-
-
-def test_room_is_made_for_new_slots() -> None:
-    problem = make_problem(17, N)
-    engine = grown(problem, np.arange(N // 2 + 1))
-    room = len(engine.held)
-    engine.add(problem, np.arange(room, N))
-    assert len(engine.held) > room
-    held = np.concatenate([np.arange(N // 2 + 1), np.arange(room, N)])
-    sums_by_hand(engine, problem)
-    engine.check_invariants(problem, held)
-
-
-def test_a_copy_is_independent_and_goes_on_in_the_same_way() -> None:
-    problem = make_problem(18, N)
-    engine = grown(problem, np.arange(N - N // 8))
-    other = engine.copy()
-    engine.add(problem, np.arange(N - N // 8, N))
-    other.check_invariants(problem, np.arange(N - N // 8))
-    other.add(problem, np.arange(N - N // 8, N))
-    other.wipe()
-    assert digest(engine) == digest(other)
 
 
 def test_what_a_recount_does_not_confirm_is_named() -> None:

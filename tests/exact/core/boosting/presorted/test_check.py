@@ -40,15 +40,6 @@ def test_arrays_give_the_engine_back(n_codes: int, patience: int | None) -> None
     assert engine.last_update == other.last_update
 
 
-def test_an_empty_model_is_restored() -> None:
-    pool = pool_of()
-    data, none = pool.data, np.zeros(0, np.int64)
-    arrays = pool.grown(settings_of(), none).arrays()
-    columns = data.cells.shape[1], data.cells.dtype, data.categorical, False
-    engine = taken_over(PresortedTrees(settings_of(), *columns), arrays, pool.problem(none), none)
-    assert engine.n_trees == 0
-
-
 def break_one(arrays: dict[str, Any], name: str, place: int, value: Any) -> dict[str, Any]:
     broken = {key: array.copy() for key, array in arrays.items()}
     broken[name][place] = value
@@ -130,23 +121,6 @@ def test_arrays_have_their_types_and_lengths() -> None:
             restored(pool, {**arrays, name: array[np.newaxis]})
     with pytest.raises(ValueError, match="differ in length"):
         restored(pool, {**arrays, "left": arrays["left"][:-1]})
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_bytes_at_random_are_refused_or_walked_safely(seed: int) -> None:
-    """Whatever is accepted is trees that can be walked."""
-    rng = np.random.default_rng(seed)
-    pool = pool_of(int(rng.choice([0, 2, 3])))
-    arrays = {name: array.copy() for name, array in pool.grown(settings_of(), SLOTS).arrays().items()}
-    for _ in range(int(rng.integers(1, 4))):
-        array = arrays[str(rng.choice(list(arrays)))]
-        raw = array.view(np.uint8)
-        raw[rng.integers(0, len(raw))] = rng.integers(0, 256)
-    try:
-        engine = restored(pool, arrays)
-    except ValueError:
-        return
-    engine.check_invariants(pool.problem(SLOTS), SLOTS)
 
 
 def test_what_is_broken_is_named() -> None:

@@ -8,20 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba import config
 
 from oubli.core.boosting.presorted import table as presorted_table
-from oubli.core.boosting.presorted.engine import LastUpdate, PresortedTrees
+from oubli.core.boosting.presorted.engine import LastUpdate
 from oubli.core.boosting.state import LEAF
 from tests.exact.core.boosting.presorted.problems import (
-    Pool,
     are_same,
     numeric_pool,
     random_pool,
     settings_of,
 )
-
-N_HISTORIES = 4 if config.DISABLE_JIT else 60
 
 
 def random_settings(rng: np.random.Generator) -> Any:
@@ -35,58 +31,6 @@ def random_settings(rng: np.random.Generator) -> Any:
         validation_fraction=float(rng.choice([0.1, 0.5])),
         random_state=int(rng.integers(0, 2**31)),
     )
-
-
-def next_held(rng: np.random.Generator, held: Any, n: int) -> Any:
-    """Other samples than before: more, fewer, one more, one fewer, none or all."""
-    free = np.setdiff1d(np.arange(n), held)
-    kind = rng.integers(0, 8)
-    if kind == 0:
-        return np.zeros(0, np.int64)
-    if kind == 1:
-        return np.arange(n)
-    if kind <= 4 and len(free):
-        return np.concatenate([held, rng.permutation(free)[: 1 if kind == 2 else rng.integers(1, len(free) + 1)]])
-    if len(held):
-        return rng.permutation(held)[1 if kind == 5 else rng.integers(1, len(held) + 1) :]
-    return free[:1]
-
-
-@pytest.mark.parametrize("seed", range(N_HISTORIES))
-def test_any_history_is_a_fresh_fit(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    n = int(rng.choice([5, 30, 30, 700]))
-    pool = random_pool(rng, n, int(rng.choice([0, 0, 2, 3, 5])), rng.choice([np.float32, np.float64]))
-    settings = random_settings(rng)
-    held = np.sort(rng.permutation(n)[: n // 2])
-    engine = pool.grown(settings, held)
-    for _ in range(5):
-        after = next_held(rng, held, n)
-        pool.exchange(engine, held, after)
-        held = after
-        assert are_same(engine, pool.grown(settings, rng.permutation(held)))
-        engine.check_invariants(pool.problem(held), rng.permutation(held))
-        engine = engine.copy() if rng.random() < 0.3 else engine
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_slots_do_not_matter(seed: int) -> None:
-    """The same samples in other slots, among others that are not held."""
-    rng = np.random.default_rng(seed)
-    pool = random_pool(rng, 60, [0, 2, 3][seed % 3])
-    settings = random_settings(rng)
-    there = rng.permutation(100)[:60]
-    data = pool.data
-    moved = data._replace(
-        cells=np.full((100, data.cells.shape[1]), np.nan, data.cells.dtype),
-        targets=np.zeros(100, np.int64),
-        id_hashes=np.zeros(100, np.uint64),
-    )
-    moved.cells[there], moved.targets[there], moved.id_hashes[there] = data.cells, data.targets, data.id_hashes
-    y = np.full(100, 1e300)
-    y[there] = pool.y
-    other = Pool(moved, y, pool.n_codes)
-    assert are_same(pool.grown(settings, np.arange(60)), other.grown(settings, rng.permutation(there)))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -147,77 +91,12 @@ def test_the_first_tree_has_the_least_squares_everywhere(seed: int) -> None:
 # -- odd cases --------------------------------------------------------------------------------------
 
 
-def test_no_samples_and_one_class() -> None:
-    pool = numeric_pool([[0.0], [1.0], [2.0]], [1, 1, 0], n_codes=2)
-    for slots in ([], [0], [0, 1]):
-        engine = pool.grown(settings_of(), np.array(slots, np.int64))
-        assert engine.n_trees == 0
-        assert engine.trees.n_groups == 0
-        engine.check_invariants(pool.problem(np.array(slots, np.int64)), np.array(slots, np.int64))
-    assert pool.grown(settings_of(), np.arange(3)).n_trees == 4
-
-
-def test_one_sample_is_predicted_as_it_is() -> None:
-    engine = numeric_pool([[3.0]], [7.25]).grown(settings_of(), np.array([0]))
-    assert engine.trees.base.tolist() == [7.25]
-    assert engine.trees.nodes["feature"].tolist() == [LEAF] * 4
-    assert not engine.trees.nodes["value"].any()
-
-
-def test_the_scale_moves_with_the_largest_target() -> None:
-    pool = numeric_pool([[0.0], [1.0], [2.0], [3.0]], [0.5, 0.25, 1.0, 1e6])
-    engine = pool.grown(settings_of(), np.arange(3))
-    assert engine.trees.unit == 2.0**-38
-    engine.add(pool.problem(np.arange(4)), np.array([3]))
-    assert engine.trees.unit == 2.0 ** (20 - 38)
-    assert are_same(engine, pool.grown(settings_of(), np.arange(4)))
-    engine.delete(pool.problem(np.arange(4)), np.array([3]))
-    assert engine.trees.unit == 2.0**-38
-
-
-@pytest.mark.parametrize("scale", [1e-300, 1.0, 1e300])
-def test_targets_of_any_size(scale: float) -> None:
-    X = [[0.0], [1.0], [2.0], [3.0]]
-    engine = numeric_pool(X, np.array([1.0, 2.0, -4.0, -3.0]) * scale).grown(settings_of(max_depth=1), np.arange(4))
-    root = engine.trees.nodes[0]
-    assert (root["feature"], root["threshold"]) == (0, 1.5)
-    assert np.isfinite(engine.gains()).all()
-
-
 def test_a_pure_node_is_not_split_by_rounding() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, 3))
     y = (X[:, 0] > 0) * 0.1 + 0.1
     trees = numeric_pool(X, y).grown(settings_of(n_estimators=1, max_depth=4), np.arange(1000)).trees
     assert (trees.nodes["feature"] >= 0).sum() == 1
-
-
-def test_both_sides_have_the_least_weight() -> None:
-    X = np.arange(10.0).reshape(-1, 1)
-    y = np.array([100.0] + [0.0] * 9)
-    for least, threshold in ((1.0, 0.5), (2.5, 2.5), (5.0, 4.5)):
-        settings = settings_of(n_estimators=1, max_depth=1, min_child_weight=least)
-        assert numeric_pool(X, y).grown(settings, np.arange(10)).trees.nodes["threshold"][0] == threshold
-    settings = settings_of(n_estimators=1, max_depth=1, min_child_weight=5.5)
-    assert numeric_pool(X, y).grown(settings, np.arange(10)).trees.nodes["feature"].tolist() == [LEAF]
-
-
-def test_missing_values_take_the_better_side() -> None:
-    X = [[0.0], [1.0], [np.nan], [np.nan]]
-    for y, missing_left, threshold in (
-        ([1.0, 5.0, 5.0, 5.0], 0, 0.5),
-        ([1.0, 5.0, 1.0, 1.0], 1, 0.5),
-        ([5.0, 5.0, 1.0, 1.0], 0, np.inf),
-    ):
-        root = numeric_pool(X, y).grown(settings_of(n_estimators=1, max_depth=1), np.arange(4)).trees.nodes[0]
-        assert (root["missing_left"], root["threshold"]) == (missing_left, threshold)
-
-
-def test_equal_gains_go_to_the_lower_column_and_threshold() -> None:
-    X = [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]
-    y = [1.0, 0.0, 0.0, -1.0]  # alike after the first and after the third
-    engine = numeric_pool(X, y).grown(settings_of(n_estimators=1, max_depth=1), np.arange(4))
-    assert (engine.trees.nodes["feature"][0], engine.trees.nodes["threshold"][0]) == (0, 0.5)
 
 
 # -- what an update says ----------------------------------------------------------------------------
@@ -277,23 +156,3 @@ def test_noise_ends_training() -> None:
     assert 0 < engine.n_trees < 20
     fewer = settings_of(n_estimators=engine.n_trees, learning_rate=1.0, early_stopping=50, validation_fraction=0.5)
     assert are_same(engine, pool.grown(fewer, np.arange(200)))
-
-
-def test_when_all_would_validate_all_train() -> None:
-    pool = numeric_pool(np.arange(60.0).reshape(-1, 1), np.arange(60.0))
-    settings = settings_of(early_stopping=2, validation_fraction=0.5)
-    validate = np.flatnonzero(engine_of(pool, settings)._validates(pool.data, np.arange(60)))
-    train = np.setdiff1d(np.arange(60), validate)
-    assert 10 < len(validate) < 50
-    plain = pool.grown(settings_of(), validate)
-    engine = pool.grown(settings, validate)
-    assert are_same(engine, plain)
-    # The first one that trains makes all others validate; without it they train again.
-    engine.add(pool.problem(np.arange(60)), train[:1])
-    assert engine.trees.base.tolist() == [float(train[0])]
-    engine.delete(pool.problem(np.arange(60)), train[:1])
-    assert are_same(engine, plain)
-
-
-def engine_of(pool: Pool, settings: Any) -> PresortedTrees:
-    return pool.engine(settings)

@@ -10,7 +10,10 @@ from benchmarks.boosting.straightforward import StraightforwardTrees
 from oubli.core.boosting.digest import tree_digests
 from tests.exact.core.boosting.presorted.problems import random_pool, settings_of
 
-pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="a peer is compiled; ours is what is tested")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(bool(config.DISABLE_JIT), reason="a peer is compiled; ours is what is tested"),
+]
 
 
 @pytest.mark.parametrize("seed", range(24))

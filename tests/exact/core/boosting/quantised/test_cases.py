@@ -5,7 +5,7 @@ import pytest
 
 from oubli.core.boosting.quantised.engine import LastUpdate, QuantisedTrees
 from oubli.core.boosting.quantised.steadiness import size_step
-from tests.exact.core.boosting.quantised.worlds import World, assert_same_trees, mixed_cells, mixed_labels
+from tests.exact.core.boosting.quantised.worlds import World, assert_same_trees
 from tests.exact.core.boosting.reading import taken_over
 
 
@@ -39,32 +39,6 @@ def test_nothing_changes_but_sums_when_a_sample_hardly_matters() -> None:
     world.check(np.random.default_rng(0))
 
 
-def test_delete_and_add_back_is_the_identity() -> None:
-    rng = np.random.default_rng(5)
-    cells = mixed_cells(300, rng)
-    world = World(cells, mixed_labels(cells, 3, rng), (1, 4))
-    world.grow(list(range(300)))
-    before = world.engine.trees.nodes.tobytes()
-    world.delete([4, 9, 200])
-    world.add([200, 4, 9])
-    assert world.engine.trees.nodes.tobytes() == before
-
-
-def test_a_class_comes_and_goes() -> None:
-    world = coarse_world()
-    world.labels[:2] = 7
-    world.grow(list(range(2, 300)))
-    step_and_check(world, [("add", [0]), ("add", [1]), ("delete", [0]), ("delete", [1])])
-    assert world.engine.trees.n_groups == 1
-
-
-def test_missing_values_come_and_go() -> None:
-    world = coarse_world()
-    world.cells[:4, 1] = np.nan
-    world.grow(list(range(4, 300)))
-    step_and_check(world, [("add", [0]), ("add", [1, 2]), ("delete", [0, 1]), ("delete", [2]), ("add", [3])])
-
-
 def test_a_column_of_missing_values_only() -> None:
     world = coarse_world()
     world.cells[:, 2] = np.nan
@@ -82,15 +56,6 @@ def test_missing_values_go_where_they_gain() -> None:
     nodes = world.engine.trees.nodes
     assert np.isinf(nodes["threshold"]).any() or (nodes["missing_left"] == 0).any()
     step_and_check(world, [("delete", [0]), ("delete", [300]), ("add", [0, 395])])
-
-
-def test_categories_come_and_go() -> None:
-    rng = np.random.default_rng(1)
-    cells = mixed_cells(200, rng)
-    cells[:3, 1] = [50, 51, np.nan]
-    world = World(cells, mixed_labels(cells, 2, rng), (1, 4))
-    world.grow(list(range(3, 200)))
-    step_and_check(world, [("add", [0]), ("add", [1, 2]), ("delete", [1]), ("delete", [0]), ("delete", [2])])
 
 
 def test_edges_come_and_go() -> None:
@@ -137,67 +102,6 @@ def test_the_level_of_the_edges_changes() -> None:
     assert len(levels) >= 3
 
 
-def test_empty_and_back() -> None:
-    world = coarse_world(40)
-    step_and_check(world, [("add", [0]), ("add", [1]), ("add", list(range(2, 40)))])
-    step_and_check(world, [("delete", list(range(1, 40))), ("delete", [0])])
-    assert world.engine.n_trees == 0
-    assert world.engine.trees.n_groups == 0
-    step_and_check(world, [("add", list(range(20)))])
-
-
-def test_one_class_has_no_trees() -> None:
-    world = coarse_world(40)
-    world.labels[:] = 1
-    world.grow(list(range(30)))
-    step_and_check(world, [("add", [30]), ("delete", [3])])
-    assert world.engine.n_trees == 0
-
-
-@pytest.mark.parametrize("n_classes", [0, 2])
-def test_few_samples(n_classes: int) -> None:
-    rng = np.random.default_rng(4)
-    cells = rng.standard_normal((8, 2)).astype(np.float32)
-    labels = np.arange(8) % 2 if n_classes else rng.standard_normal(8)
-    world = World(cells, labels, min_child_weight=0.0)
-    world.grow([0, 1])
-    step_and_check(world, [("add", [2]), ("add", [3, 4]), ("delete", [0]), ("delete", [1, 2]), ("add", [5, 6, 7])])
-
-
-def test_duplicates() -> None:
-    world = coarse_world(200)
-    world.cells[:100] = world.cells[0]
-    world.grow(list(range(190)))
-    step_and_check(world, [("delete", [0]), ("delete", [1, 2, 3]), ("add", [0, 195]), ("add", [1])])
-
-
-def test_constant_columns_have_no_splits() -> None:
-    world = coarse_world(100)
-    world.cells[:] = 3.0
-    world.grow(list(range(90)))
-    step_and_check(world, [("add", [95]), ("delete", [4])])
-    assert (world.engine.trees.nodes["feature"] == -1).all()
-
-
-def test_a_regression_of_equal_targets() -> None:
-    world = World(np.random.default_rng(0).standard_normal((50, 2)).astype(np.float32), np.full(50, 1e6 + 0.1))
-    world.grow(list(range(40)))
-    assert world.engine.trees.base[0] == pytest.approx(1e6 + 0.1, rel=1e-9)
-    assert (world.engine.trees.nodes["value"] == 0).all()
-    world.labels[45] = 3.0
-    step_and_check(world, [("add", [41]), ("add", [45]), ("delete", [45])])
-
-
-def test_the_scale_of_a_regression_moves() -> None:
-    rng = np.random.default_rng(6)
-    cells = rng.integers(0, 6, (300, 3)).astype(np.float32)
-    targets = cells[:, 0] + rng.standard_normal(300)
-    targets[:3] = [1e9, -1e5, 40.0]
-    world = World(cells, targets)
-    world.grow(list(range(3, 290)))
-    step_and_check(world, [("add", [2]), ("add", [1]), ("add", [0]), ("delete", [0]), ("delete", [1, 2])])
-
-
 def test_rows_grow_longer_than_any_before() -> None:
     rng = np.random.default_rng(8)
     cells = (rng.random((300, 30)) < 0.05).astype(np.float32)
@@ -209,14 +113,6 @@ def test_rows_grow_longer_than_any_before() -> None:
     assert width < 30
     step_and_check(world, [("add", [0]), ("delete", [17]), ("add", [1]), ("delete", [0])])
     assert world.engine.bins.rows.shape[1] == 30
-
-
-def test_more_slots() -> None:
-    world = coarse_world(260)
-    big, world.cells, world.labels = (world.cells, world.labels), world.cells[:100], world.labels[:100]
-    world.grow(list(range(100)))
-    world.cells, world.labels = big
-    step_and_check(world, [("add", [100, 101]), ("add", list(range(102, 260))), ("delete", [3, 250])])
 
 
 def test_many_categories_and_wide_codes() -> None:
@@ -247,39 +143,6 @@ def test_samples_that_validate_take_no_part() -> None:
     assert world.engine.forest.nodes["total"][0, 0] != 0
     validating = np.flatnonzero(roles == 2)[:3].tolist()
     step_and_check(world, [("delete", validating), ("add", validating[1:])])
-
-
-def test_all_that_validate_leave() -> None:
-    world = coarse_world(60, patience=2, n_estimators=15)
-    world.grow(list(range(60)))
-    validating = np.flatnonzero(world.engine.roles == 2).tolist()
-    step_and_check(world, [("delete", validating[:-1]), ("delete", validating[-1:]), ("add", validating[:1])])
-
-
-def test_samples_that_would_all_validate_train_all() -> None:
-    world = coarse_world(60, patience=2, n_estimators=5)
-    world.grow(list(range(60)))
-    validating = np.flatnonzero(world.engine.roles == 2).tolist()
-    world.grow(validating)
-    assert world.engine.n_trees == 5
-    training = sorted(set(range(60)) - set(validating))
-    step_and_check(world, [("delete", validating[:1]), ("add", training[:1]), ("add", training[1:30])])
-    step_and_check(world, [("delete", training[:30])])
-    assert (world.engine.roles != 2).all()
-
-
-def test_a_copy_goes_its_own_way() -> None:
-    rng = np.random.default_rng(0)
-    world = coarse_world(300)
-    world.grow(list(range(290)))
-    kept, held = world.engine.copy(), set(world.held)
-    world.delete(list(range(40)))
-    assert kept.trees.nodes.tobytes() != world.engine.trees.nodes.tobytes()
-    world.check(rng)
-    world.engine, world.held = kept, held
-    world.check(rng)
-    world.add([295])
-    world.check(rng)
 
 
 def test_wiped_working_space_is_blank_and_not_missed() -> None:
@@ -342,10 +205,3 @@ def test_the_size_step_is_about_log2() -> None:
     steps = [size_step(float(2**17), np.uint64(seed)) for seed in range(50)]
     assert set(steps) <= {16, 17}
     assert {size_step(3.0 * 2**15, np.uint64(seed)) for seed in range(50)} == {16, 17}
-
-
-def test_progress_is_reported_after_each_iteration() -> None:
-    world = coarse_world(100, n_estimators=4)
-    seen: list[tuple[int, int]] = []
-    world.engine.fit(world.problem(set(range(100))), np.arange(100), lambda done, total: seen.append((done, total)))
-    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]

@@ -125,23 +125,3 @@ def play(world: World, rng: np.random.Generator, n_steps: int, largest: int, fir
         n_local += world.engine.last_update.grown_from != 0
         world.check(rng)
     return n_local
-
-
-def mixed_cells(n: int, rng: np.random.Generator) -> npt.NDArray[np.float32]:
-    """Columns of all kinds: smooth, coarse, two categorical (1 and 4), mostly zero, with missing values, constant."""
-    smooth = rng.standard_normal(n)
-    category = rng.integers(0, 5, n).astype(float)
-    coarse = rng.integers(0, 6, n).astype(float)
-    sparse = np.where(rng.random(n) < 0.9, 0.0, rng.integers(1, 40, n))
-    other = rng.integers(10, 40, n).astype(float)
-    holes = np.where(rng.random(n) < 0.3, np.nan, rng.standard_normal(n))
-    other[rng.random(n) < 0.1] = np.nan
-    return np.column_stack([smooth, category, coarse, sparse, other, holes, np.ones(n)]).astype(np.float32)
-
-
-def mixed_labels(cells: npt.NDArray[np.float32], n_classes: int, rng: np.random.Generator) -> npt.NDArray:
-    """Labels that depend on the columns; numbers when n_classes is 0."""
-    score = cells[:, 0] + (cells[:, 1] == 2) + 0.5 * np.nan_to_num(cells[:, 5]) + 0.3 * rng.standard_normal(len(cells))
-    if n_classes == 0:
-        return score.astype(np.float64)
-    return np.digitize(score, np.quantile(score, np.linspace(0, 1, n_classes + 1)[1:-1])).astype(np.int64)

@@ -153,19 +153,3 @@ def test_the_public_keys(client, kept):
     KeysAnswer.model_validate_json(answer.content)
     assert [key["status"] for key in answer.json()["keys"]] == ["current", "retired"]
     check_receipt(receipt.content(), check_ledger(kept.entries()), read_public_keys(answer.json()))
-
-
-def test_every_error_has_an_example(client):
-    paths = client.get("/openapi.json").json()["paths"]
-    assert set(paths) == {"/erasures", "/erasures/{id}", "/ledger", "/keys"}
-    examples = {
-        path: {
-            name
-            for answer in operations["get"]["responses"].values()
-            for name in answer.get("content", {}).get("application/problem+json", {}).get("examples", ())
-        }
-        for path, operations in paths.items()
-    }
-    assert "no-receipt" in examples["/erasures/{id}"]
-    assert "invalid-input" in examples["/erasures"] & examples["/ledger"]
-    assert all("key-needed" in names for names in examples.values())

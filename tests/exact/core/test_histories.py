@@ -1,0 +1,98 @@
+"""After every operation of any history a model is what goes along with it says (`tests/histories`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import config
+
+from tests.histories.kinds import BY_NAME, ROWS, Kind, histories
+from tests.histories.player import TALLIES, Player, play
+from tests.histories.worlds import Chooser, History
+
+
+class Share(NamedTuple):
+    """How much of a kind is tried."""
+
+    parts: int
+    n: int  # histories a part
+    interpreted: int  # the same where kernels are not compiled
+    max_operations: int
+    max_rows: int
+    shrunk: int  # of Hypothesis
+    first: int = 0  # seed
+
+
+SHARES = {
+    "forest": Share(4, 50, 50, 30, 60, 100),
+    "tree": Share(2, 40, 3, 25, 60, 40),
+    "feasible": Share(2, 15, 2, 25, 150, 30),
+    "quantised": Share(2, 15, 2, 12, 60, 20),
+    "quantised oracle": Share(2, 8, 2, 6, 40, 0, 10_000),
+    "presorted": Share(2, 25, 2, 12, 60, 20),
+    "presorted oracle": Share(2, 10, 2, 6, 40, 0, 10_000),
+    "online": Share(2, 25, 2, 12, 60, 20),
+    "online oracle": Share(2, 12, 2, 8, 40, 10, 10_000),
+}
+
+
+def play_all(kind: Kind, numbers: range, max_operations: int, max_rows: int) -> None:
+    """Play the histories of some seeds to their ends; among their updates there must be some of each kind."""
+    before = TALLIES[kind.name].outcomes.copy()
+    for number in numbers:
+        play(kind, kind.random_history(number, max_operations, max_rows))
+    found = TALLIES[kind.name].outcomes - before
+    if len(numbers) > 12 and "oracle" not in kind.name:
+        assert kind.outcomes <= set(found), "not all kinds of updates were tested"
+    if kind.name == "feasible":
+        assert found["feasible"] > 20 * len(numbers)
+
+
+@pytest.mark.parametrize(
+    ("name", "part"), [(name, part) for name, share in SHARES.items() for part in range(share.parts)]
+)
+def test_random_histories(name: str, part: int) -> None:
+    share = SHARES[name]
+    n = share.interpreted if config.DISABLE_JIT else share.n
+    play_all(BY_NAME[name], range(share.first + n * part, share.first + n * part + n), *share[3:5])
+
+
+@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize(("name", "max_rows"), [("presorted oracle", 40), ("quantised oracle", 120)])
+def test_fits(name: str, max_rows: int, part: int) -> None:
+    """One fit each: more samples than histories have, so that edges and candidates are drawn."""
+    n = SHARES[name].interpreted if config.DISABLE_JIT else 10
+    for number in range(n * part, n * part + n):
+        world = BY_NAME[name].choose_world(Chooser.of_seed(number), max_rows)
+        world = replace(world, parameters={**world.parameters, "max_bins": [2, 9, 40, 255][number % 4]})
+        play(BY_NAME[name], History(world, (("fit", len(world.rows)),), number))
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_long_lives(part: int) -> None:
+    """Many single mutations, nearly all of which leave the trees as they are: are they right to?"""
+    for number in range(10 * part, 10 * part + 10):
+        play(BY_NAME["forest"], BY_NAME["forest"].long_life(number, n_operations=60))
+
+
+@pytest.mark.parametrize("name", [name for name, share in SHARES.items() if share.shrunk])
+def test_histories_that_shrink(name: str) -> None:
+    """Fewer and simpler than the random ones; what fails here comes as its smallest example."""
+
+    @settings(max_examples=SHARES[name].shrunk)
+    @given(st.data())
+    def one(data: st.DataObject) -> None:
+        play(BY_NAME[name], data.draw(histories(BY_NAME[name], 10, 30)))
+
+    one()
+
+
+def test_every_operation_is_known() -> None:
+    """A history names operations by text."""
+    for kind in ROWS:
+        for operation in {"fit"}.union(*kind.mixtures):
+            assert callable(getattr(Player, operation.replace(" ", "_")))

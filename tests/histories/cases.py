@@ -1,0 +1,50 @@
+"""A kind of model with parameters, and samples for it: columns of every type, with missing values."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.registry import KINDS
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kind with parameters."""
+
+    kind: str
+    task: Task
+    parameters: dict[str, Any]
+
+    def make(self) -> Any:
+        return KINDS[self.kind, self.task](**self.parameters)
+
+    def schema(self) -> Schema:
+        columns = (
+            Column("a", ColumnType.NUMERIC),
+            Column("b", ColumnType.CATEGORICAL),
+            Column("c", ColumnType.NUMERIC, "float64"),
+            Column("d", ColumnType.BOOLEAN),
+        )
+        return Schema(columns, self.task, LabelType.STRING if self.task is Task.CLASSIFICATION else LabelType.NUMBER)
+
+    def row(self, rng: random.Random) -> list[Any]:
+        return [
+            rng.choice([None, rng.gauss(0, 1), float(rng.randrange(4))]),
+            rng.choice(["red", "green", "blue", None]),
+            rng.random() * 1e6,
+            rng.choice([True, False, None]),
+        ]
+
+    def samples(self, n: int = 70, seed: int = 0) -> tuple[list[list[Any]], list[Any]]:
+        rng = random.Random(seed)
+        rows = [self.row(rng) for _ in range(n)]
+        if self.task is Task.REGRESSION:
+            return rows, [rng.gauss(0, 10) for _ in rows]
+        return rows, [rng.choice("ab") if row[1] == "red" else rng.choice("bc") for row in rows]
+
+    def fitted(self, n: int = 70) -> Any:
+        X, y = self.samples(n)
+        return self.make().fit(X, y, ids=[f"id {i}" for i in range(n)], schema=self.schema())

@@ -1,0 +1,427 @@
+"""What goes along with a model, and is compared with it: fresh fits, a twin, and the oracles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from oubli.core.tree import engine as tree_engine
+from tests.exact.core.boosting import reading as boosted
+from tests.exact.core.tree import reading
+from tests.oracles import forest as forest_oracle
+from tests.oracles import forest_digest
+from tests.oracles import tree as tree_oracle
+from tests.oracles.boosting import online as online_oracle
+from tests.oracles.boosting import presorted as presorted_oracle
+from tests.oracles.boosting import quantised as quantised_oracle
+from tests.oracles.common import cell
+
+if TYPE_CHECKING:
+    from tests.histories.player import Player
+
+
+class Comparison:
+    """Follows the operations of a player; `player.held` is already what it is afterwards."""
+
+    resolves_in_part = True  # whether the comparison stands when only some tags are resolved
+
+    def __init__(self, player: Player) -> None:
+        self.player = player
+        self.fitted()
+
+    def fitted(self) -> None:
+        """The model was fitted to what is held, or built anew from it."""
+
+    def added(self, names: Sequence[str]) -> None:
+        """Samples came, in one call; a window is not yet enforced."""
+
+    def deleted(self, names: Sequence[str]) -> None:
+        """Samples went, in one call."""
+
+    def replaced(self, name: str) -> None:
+        """A sample has other content."""
+        self.deleted([name])
+        self.added([name])
+
+    def resolved(self) -> None:
+        """All tags are gone."""
+
+    def between(self) -> None:
+        """Compare between two single mutations of an operation."""
+        self.player.check()
+
+    def check(self) -> None:
+        """Compare after any mutation, without changing the model."""
+
+    def ask(self, queries: list[list[Any]], *, frozen: bool) -> None:
+        """Compare predictions; some samples are held."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Compare everything at the end of a history."""
+        self.player.predict(4)
+
+    def together(self, name: str) -> Collection[str]:
+        """Samples that lie in one leaf with this one, or are equal to it."""
+        held = self.player.held
+        return [i for i, (features, _) in held.items() if features == held[name][0]]
+
+
+# --- forests ----------------------------------------------------------------------------------------
+
+
+def bits(values: Any) -> bytes:
+    """The exact bits of an array of floats."""
+    return np.ascontiguousarray(values, dtype=np.float64).tobytes()
+
+
+def plain(labels: Iterable[Any]) -> list[Any]:
+    """Labels as Python's own types."""
+    return [x.item() if isinstance(x, np.generic) else x for x in labels]
+
+
+def assert_labels(got: Any, expected: Sequence[Any]) -> None:
+    """Labels are equal, and of the same Python type."""
+    assert [(type(x), x) for x in plain(got)] == [(type(x), x) for x in expected]
+
+
+class ForestOracle(Comparison):
+    """Trees, digest, answers and importances are those of a fresh fit and of the oracle, bit for bit."""
+
+    def between(self) -> None:
+        """Resolve now and then: only a node without a tag checks its split."""
+        if self.player.rng.random() < 0.5:
+            self.player.model.resolve()
+
+    def expected(self) -> forest_oracle.Forest:
+        """The oracle's forest of what is held."""
+        world, p = self.player.world, self.player.world.parameters
+        parameters = forest_oracle.Parameters(
+            seed=p["random_state"],
+            n_attributes=p["max_features"],
+            **{name: value for name, value in p.items() if name not in ("random_state", "max_features", "lazy")},
+        )
+        rows = [forest_oracle.Row(i, tuple(f), y) for i, (f, y) in self.player.held.items()]
+        return forest_oracle.fit(rows, parameters, world.columns, world.task)
+
+    def ask(self, queries: list[list[Any]], *, frozen: bool) -> None:
+        """Compare answers with the oracle's."""
+        model, expected = self.player.model, self.expected()
+        self.assert_result(model.query(queries, frozen=frozen), queries, expected)
+        if not frozen:
+            labels = forest_oracle.predict(expected, queries)
+            if self.player.world.task == "regression":
+                assert bits(model.predict(queries)) == bits(labels)
+            else:
+                assert bits(model.predict_proba(queries)) == bits(forest_oracle.predict_proba(expected, queries))
+                assert_labels(model.predict(queries), labels)
+
+    def assert_result(self, result: Any, queries: list[list[Any]], expected: forest_oracle.Forest) -> None:
+        """Compare a query's answer with the oracle's."""
+        if self.player.world.task == "regression":
+            assert bits(result.labels) == bits(forest_oracle.predict(expected, queries))
+            return
+        assert bits(result.probabilities) == bits(forest_oracle.predict_proba(expected, queries))
+        assert_labels(result.labels, forest_oracle.predict(expected, queries))
+        assert_labels(result.classes, expected.classes)
+
+    def resolved(self) -> None:
+        """Compare with a fresh fit and with the oracle: trees one by one, then digests."""
+        model, expected = self.player.model, self.expected()
+        digest = model.digest()
+        trees = range(self.player.world.parameters["n_estimators"])
+        assert model.tree_digests() == [forest_digest.tree_digest(expected, t) for t in trees]
+        assert digest == forest_digest.digest(expected) == model.digest()
+        assert model.n_lazy_tags_ == 0
+        assert digest == self.player.fresh().digest(), "digest differs from a fresh fit's"
+
+    def finish(self) -> None:
+        """Predictions through tags, then digest and trees, then predictions."""
+        player, expected = self.player, self.expected()
+        queries = [list(q) for q in (*player.world.queries, *(f for f, _ in player.held.values()))]
+        if player.held:
+            for frozen in (True, False):
+                self.assert_result(player.model.query(queries, frozen=frozen), queries, expected)
+            player.check()
+        self.resolved()
+        player.check()
+        if player.held:
+            self.assert_result(player.model.query(queries, frozen=True), queries, expected)
+            self.assert_result(player.fresh().query(queries), queries, expected)
+            assert bits(player.model.feature_importances_) == bits(forest_oracle.feature_importances(expected))
+
+
+# --- the tree ---------------------------------------------------------------------------------------
+
+
+def tree_parameters(parameters: dict[str, Any]) -> tree_oracle.Parameters:
+    """The estimator's arguments in the words of the oracle; epsilon by Theorem 3.2 when left out."""
+    k, alpha, beta, epsilon = (parameters[name] for name in ("pruning_size", "alpha", "beta", "epsilon"))
+    if epsilon is None:
+        epsilon = float(np.nextafter(min(1 / (k + 1), alpha / 5, beta / 12.5), 0.0))
+    return tree_oracle.Parameters(parameters["max_depth"], k, alpha, beta, epsilon, parameters["lazy"])
+
+
+class TreeOracle(Comparison):
+    """The oracle's tree, which has the same history.
+
+    The two are the same node by node: splits, s(v), c(v), tags, and which samples are in which leaf; Lemma 3.4 holds at
+    every node; a tree that its model calls epsilon-feasible is, by Definition 3.1, for the samples held.
+    """
+
+    resolves_in_part = False
+
+    def fitted(self) -> None:
+        world = self.player.world
+        self.parameters = tree_parameters(world.parameters)
+        self.samples = {name: self.sample(name) for name in self.player.held}
+        self.tree = tree_oracle.Tree(self.samples, self.parameters, world.columns)
+
+    def sample(self, name: str) -> tree_oracle.Sample:
+        return tree_oracle.sample_of(*self.player.held[name], self.player.world.columns)
+
+    def added(self, names: Sequence[str]) -> None:
+        """Insert one by one; then the oldest leaves a window that is too full."""
+        n, window = len(self.samples) + len(names), self.player.world.parameters["window"]
+        for name in names:
+            self.samples[name] = self.sample(name)
+            self.tree.insert(name, self.samples[name])
+            if window is not None and len(self.samples) > window:
+                oldest = next(iter(self.samples))
+                self.tree.delete(oldest, self.samples.pop(oldest))
+        self.build_anew_after(len(names), n)
+
+    def deleted(self, names: Sequence[str]) -> None:
+        n = len(self.samples)
+        for name in names:
+            self.tree.delete(name, self.samples.pop(name))
+        self.build_anew_after(len(names), n)
+
+    def build_anew_after(self, n_changed: int, n_held: int) -> None:
+        """Let go of the tree after a batch that is so large that the model builds its own anew."""
+        if n_changed > max(tree_engine._REBUILD_SIZE, tree_engine._REBUILD_SHARE * n_held):
+            self.tree.root = tree_oracle.Node(0, 0, samples=dict(self.samples), tagged=True)
+            if not self.parameters.lazy:
+                self.tree.resolve()
+
+    def resolved(self) -> None:
+        self.tree.resolve()
+
+    def check(self) -> None:
+        seen = reading.read(self.player.model, self.samples)
+        found = reading.difference(seen, self.tree.root)
+        assert found is None, found
+        assert not tree_oracle.wrong_sizes(seen, self.samples, self.parameters.epsilon)
+        if self.player.model.guarantee == "epsilon-feasible":
+            wrong = tree_oracle.violations(seen, self.samples, self.parameters, self.player.world.columns)
+            assert not wrong, wrong
+            self.player.tally.outcomes["feasible"] += 1
+
+    def ask(self, queries: list[list[Any]], *, frozen: bool) -> None:
+        """Compare the answers with the oracle's, bit for bit, and check condition 3."""
+        columns = self.player.world.columns
+        cells = [[cell(x, c) for x, c in zip(q, columns, strict=True)] for q in queries]
+        result = self.player.model.query(queries, frozen=frozen)
+        before = self.tree.copy() if frozen else None
+        paths = [self.tree.query(row) for row in cells]
+        classes = tree_oracle.classes_of(self.samples)
+        expected = [tree_oracle.shares(path, classes) for path in paths]
+        answers = [tree_oracle.class_of(label) for label in plain(result.labels)]
+        assert [tree_oracle.class_of(label) for label in plain(result.classes)] == list(classes)
+        assert result.probabilities.tolist() == expected
+        assert answers == [classes[shares.index(max(shares))] for shares in expected]
+        wrong = tree_oracle.wrong_labels(self.tree.root, cells, answers, self.samples)
+        assert not wrong, wrong
+        self.tree = before or self.tree
+
+    def finish(self) -> None:
+        """Ask for everything."""
+        if self.player.held:
+            self.ask(
+                [list(q) for q in (*self.player.world.queries, *(f for f, _ in self.player.held.values()))],
+                frozen=False,
+            )
+            self.player.check()
+
+    def together(self, name: str) -> Collection[str]:
+        """The samples of the leaf."""
+        return self.tree.root.path(self.samples[name].cells)[-1].samples
+
+
+# --- boosted trees ----------------------------------------------------------------------------------
+
+
+class Boosted(Comparison):
+    """All that is counted is what a recount says; answers do not depend on what is asked together."""
+
+    @staticmethod
+    def outcome(update: Any) -> str:
+        """What an update came to, in a few words; of the engine's `last_update`."""
+        raise NotImplementedError
+
+    def answers(self, model: Any, queries: Iterable[Sequence[Any]]) -> list[list[float]]:
+        """Probabilities, or values."""
+        rows = [list(query) for query in queries]
+        if self.player.world.task == "regression":
+            return [[value] for value in model.predict(rows).tolist()]
+        result: list[list[float]] = model.predict_proba(rows).tolist()
+        return result
+
+    def ask(self, queries: list[list[Any]], *, frozen: bool) -> None:
+        """Ask together, and one by one."""
+        model = self.player.model
+        digest = model.digest()
+        together, answers = model.query(queries, frozen=frozen).labels.tolist(), self.answers(model, queries)
+        for i, query in enumerate(queries):
+            assert self.answers(model, [query]) == [answers[i]]
+            assert model.predict([query]).tolist() == [together[i]]
+        assert model.digest() == digest
+
+    def check(self) -> None:
+        """Recount; probabilities add up to 1; values are finite, unless the targets themselves hardly are."""
+        player, model = self.player, self.player.model
+        wrong = model.engine_.recount(model.problem(), model.samples_.slots())
+        assert wrong == [], wrong
+        is_classification = player.world.task == "classification"
+        may_overflow = not is_classification and any(abs(y) > 1e300 for _, y in player.held.values())
+        for row in self.answers(model, player.world.queries) if player.held else []:
+            assert not any(math.isnan(value) for value in row), row
+            assert may_overflow or all(math.isfinite(value) for value in row), row
+            assert not is_classification or abs(sum(row) - 1) < 1e-12, row
+        player.tally.outcomes[self.outcome(model.engine_.last_update)] += 1
+
+
+class FreshFit(Boosted):
+    """Incremental boosting: digest, answers and importances are those of a fresh fit, in other slots."""
+
+    oracle: ClassVar[ModuleType | None] = None
+
+    def check(self) -> None:
+        super().check()
+        player, fresh = self.player, self.player.fresh()
+        assert player.model.digest() == fresh.digest(), "the digest differs from a fresh fit's"
+        if player.held:
+            queries = [*player.world.queries, *(f for f, _ in player.held.values())]
+            assert self.answers(player.model, queries) == self.answers(fresh, queries)
+            assert player.model.feature_importances_.tolist() == fresh.feature_importances_.tolist()
+            if self.oracle is not None:
+                trees = boosted.expected(self.oracle, player.world, player.held, player.model)
+                boosted.assert_same(player.model.engine_.trees, trees)
+
+
+class Quantised(FreshFit):
+    """With quantization."""
+
+    @staticmethod
+    def outcome(update: Any) -> str:
+        """What an update came to."""
+        if update.nothing_changed:
+            return "nothing changed"
+        if update.grown_from >= 0:
+            return "all grown anew" if update.grown_from == 0 else "the rest grown anew"
+        return "subtrees grown anew" if update.n_nodes_rebuilt else "leaves changed"
+
+
+class Presorted(FreshFit):
+    """Without quantization."""
+
+    @staticmethod
+    def outcome(update: Any) -> str:
+        """What an update came to."""
+        if update.first_tree_changed >= 0:
+            return "roots changed"
+        return "nodes changed" if update.nodes_changed else "nodes kept" if update.nodes_kept else "nothing kept"
+
+
+class QuantisedOracle(Quantised):
+    """And the oracle's trees."""
+
+    oracle = quantised_oracle
+
+
+class PresortedOracle(Presorted):
+    """And the oracle's trees."""
+
+    oracle = presorted_oracle
+
+
+class Twin(Boosted):
+    """Online boosting: a twin with the same operations, which is never asked nor saved, has the same digest."""
+
+    @staticmethod
+    def outcome(update: Any) -> str:
+        """What an update came to."""
+        if update.grown:
+            return "all grown anew"
+        return "subtrees retrained" if update.nodes_retrained else "splits kept" if update.nodes_checked else "nothing"
+
+    def fitted(self) -> None:
+        """The history is forgotten: begin with a fresh fit."""
+        self.twin = self.player.fresh()
+        assert self.player.model.n_mutations_since_scrub_ == 0
+
+    def added(self, names: Sequence[str]) -> None:
+        rows = [self.player.held[name] for name in names]
+        self.twin.add([list(f) for f, _ in rows], [y for _, y in rows], ids=names)
+
+    def deleted(self, names: Sequence[str]) -> None:
+        self.twin.delete(list(names))
+
+    def replaced(self, name: str) -> None:
+        features, label = self.player.held[name]
+        self.twin.replace(name, list(features), label)
+
+    def check(self) -> None:
+        super().check()
+        assert self.player.model.digest() == self.twin.digest(), "the digest differs from the twin's"
+
+
+class OnlineOracle(Twin):
+    """And the oracle's trees node by node, with what every sample last contributed to each of them."""
+
+    def fitted(self) -> None:
+        super().fitted()
+        world, held = self.player.world, self.player.held
+        self.slow = online_oracle.OnlineBoosting(
+            online_oracle.Parameters(**world.parameters),
+            world.columns,
+            world.task,
+            grows_for_batches=world.tuning.get("replant_share", math.inf) != math.inf,
+        )
+        self.slow.samples = {name: self.sample(name) for name in held}
+        if held:
+            self.slow.grow()
+
+    def sample(self, name: str) -> online_oracle.Sample:
+        world = self.player.world
+        return online_oracle.sample_of(name, *self.player.held[name], world.columns, world.task)
+
+    def added(self, names: Sequence[str]) -> None:
+        super().added(names)
+        self.slow.add({name: self.sample(name) for name in names})
+
+    def deleted(self, names: Sequence[str]) -> None:
+        super().deleted(names)
+        self.slow.delete(names)
+
+    def replaced(self, name: str) -> None:
+        """A replacement is a delete and an add."""
+        super().replaced(name)
+        self.slow.delete([name])
+        self.slow.add({name: self.sample(name)})
+
+    def check(self) -> None:
+        super().check()
+        player, forest = self.player, self.player.model.engine_.forest
+        boosted.assert_same(player.model.engine_.trees, self.slow.ensemble())
+        names = list(player.held)
+        slots = player.model.samples_.find(names)
+        given = [groups for iteration in self.slow.given for groups in iteration]
+        scale = 1 if player.world.task == "regression" else 256
+        for kept, wanted in zip(forest.gh, given, strict=True):
+            hessians = [0 if scale == 1 else wanted[name].h for name in names]
+            assert kept[slots].tolist() == [scale * wanted[n].g + h for n, h in zip(names, hessians, strict=True)]

@@ -1,0 +1,275 @@
+"""The table of kinds: how one is built, what goes along with it, and what its histories are made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+from unittest.mock import patch
+
+from hypothesis import strategies as st
+
+from oubli.core.boosting.online import engine as online_engine
+from oubli.core.boosting.presorted import table as presorted_table
+from oubli.core.forest import engine as forest_engine
+from oubli.core.forest.engine import ForestEngine
+from oubli.core.tree import engine as tree_engine
+from tests.histories import comparisons
+from tests.histories.worlds import Chooser, History, World, awkward_world, learnable_world
+
+MANY = 10**9
+TASKS = ("classification", "classification", "regression")
+
+# What happens: any order at all, and orders that an adversary would choose.
+RANDOM = (
+    *("add", "add", "add", "add batch", "add batch", "delete", "delete", "delete", "delete batch", "delete batch"),
+    *("add again", "replace", "replace", "a class comes and goes"),
+)
+ADVERSARIAL = (
+    *("add sorted", "add one class", "add one row", "add and delete"),
+    *("delete one class", "delete one leaf", "delete oldest", "delete newest", "delete sorted"),
+)
+DRIFTING = ("slide", "slide", "slide", "slide", "drift", "add", "delete oldest")
+LAZY = ("predict", "predict", "predict frozen", "resolve")
+RARE = (
+    *("delete everything", "refuse", "predict", "predict", "predict frozen"),
+    *("save and load", "copy", "scrub", "wipe", "verify", "fit"),
+)
+FOREST = (
+    *(*RANDOM[:5], *RANDOM[5:10], "add batch", "add batch", "delete everything", "add again", "add again"),
+    *("replace", "replace", "refuse", "predict", "predict", "predict frozen", "resolve", "verify"),
+    *("save and load", "copy"),
+)
+ANY = (*RANDOM, *ADVERSARIAL, *DRIFTING)
+
+
+@contextmanager
+def tuned_forest(counters_from: int = 2, replant_share: float = math.inf) -> Iterator[None]:
+    """Let small models work as large ones do.
+
+    Parameters
+    ----------
+    counters_from : samples from which on a node keeps candidate counters; by default far more than
+        small data has, so that its counters would never be tested.
+    replant_share : a batch of a larger share of the samples is not learned or unlearned one by one, but
+        the trees are planted anew; by default so small that all that happens to a few samples does
+        that, and their updating would never be tested.
+
+    Neither may ever show in the model.
+    """
+
+    def block_minimum(engine: ForestEngine) -> int:
+        return counters_from if engine.smallest_block is None else engine.smallest_block
+
+    with (
+        patch.object(ForestEngine, "_block_minimum", block_minimum),
+        patch.object(forest_engine, "_REPLANT_SHARE", replant_share),
+    ):
+        yield
+
+
+def tuned_tree(rebuild_size: int = MANY) -> AbstractContextManager[Any]:
+    """A batch of more samples, and of a tenth of those held, builds the tree anew."""
+    return patch.object(tree_engine, "_REBUILD_SIZE", rebuild_size)
+
+
+def tuned_online(replant_share: float = math.inf) -> AbstractContextManager[Any]:
+    """By default a batch of a fifth of the samples has all trees grown anew, which is any batch of a small set."""
+    if replant_share == math.inf:
+        return patch.object(online_engine, "is_too_much", lambda n_moved, n_held: False)
+    return nullcontext()
+
+
+def tuned_presorted(most_bins: int = presorted_table.MOST_BINS) -> AbstractContextManager[Any]:
+    """Columns of more values are wide: they have no bins."""
+    return patch.object(presorted_table, "MOST_BINS", most_bins)
+
+
+def forest_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, Any]:
+    """Arguments of DynamicForest*."""
+    criteria = ["gini", "entropy"] if world.task == "classification" else ["squared_error"]
+    return {
+        "n_estimators": choose.integer(1, 8),
+        "occurrence": choose.one([1.0, 0.75, 0.5] if deep else [1.0, 0.5, 0.34, 0.2, 0.01]),
+        "max_depth": choose.one([None] if deep else [None, 1, 2, 4]),
+        "min_samples_split": choose.one([2, 2, 3] if deep else [2, 3, 5, 10]),
+        "n_thresholds": choose.integer(1, 6),
+        "max_features": choose.integer(1, choose.one([1, len(world.columns)])),
+        "criterion": choose.one(criteria),
+        "lazy": choose.one([True, True, False]),
+        "random_state": choose.integer(0, 2 ** choose.one([2, 32, 62])),
+    }
+
+
+def tree_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, Any]:
+    """Arguments of DynamicTreeClassifier of all kinds, most of them outside of Theorem 3.2."""
+    return {
+        "max_depth": choose.one([None, 10, 10, 4, 2, 1, 0]),
+        "pruning_size": choose.one([1, 1, 1, 2, 5]),
+        "alpha": choose.one([0.0, 0.0, 0.0, 0.1, 0.4]),
+        "beta": choose.one([0.0, 0.0, 0.2]),
+        "epsilon": choose.one([0.0, 0.05, 0.1, 0.1, 0.3, 1.0, 2.0]),
+        "lazy": choose.one([False, False, True]),
+        "window": choose.one([None, None, None, 1, 8, 30]),
+    }
+
+
+def feasible_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, Any]:
+    """Parameters that meet Theorem 3.2, epsilon as large as it may be or a part of that."""
+    k, alpha, beta = choose.one([1, 1, 2, 5, 20]), choose.one([0.05, 0.1, 0.2, 0.4]), choose.one([0.1, 0.2, 0.3, 0.45])
+    bound = min(1 / (k + 1), alpha / 5, beta / 12.5)
+    return {
+        "max_depth": choose.one([None, 10, 4, 2, 1]),
+        "pruning_size": k,
+        "alpha": alpha,
+        "beta": beta,
+        "epsilon": choose.one([None, None, 0.999 * bound, 0.5 * bound]),
+        "lazy": choose.one([False, False, True]),
+        "window": choose.one([None, None, None, 100]),
+    }
+
+
+def boosted_parameters(choose: Chooser) -> dict[str, Any]:
+    """Arguments that both kinds of boosting have."""
+    return {
+        "n_estimators": choose.integer(1, 6),
+        "learning_rate": choose.one([0.1, 0.3, 1.0]),
+        "max_bins": choose.one([2, 4, 17, 255]),
+        "split_sampling": choose.one([0.1, 0.5, 1.0]),
+        "l2_regularization": choose.one([0.0, 0.5, 1.0]),
+        "min_child_weight": choose.one([0.0, 0.2, 1.0, 3.0]),
+        "random_state": choose.integer(0, 2 ** choose.one([2, 32, 62])),
+    }
+
+
+def quantised_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, Any]:
+    """Arguments of IncrementalBoosting*."""
+    return {
+        **boosted_parameters(choose),
+        "max_depth": choose.one([1, 2, 3, 3, 5, 8]),
+        "quantization": choose.one(["auto", "auto", (0.25, 0.125), (0.00390625, 0.00390625), (1.0, 1.0)]),
+        "early_stopping": choose.one([None, None, None, 1, 2]),
+        "validation_fraction": choose.one([0.1, 0.5]),
+    }
+
+
+def presorted_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, Any]:
+    """The same without quantization."""
+    return {**quantised_parameters(choose, world, deep), "quantization": None}
+
+
+def online_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, Any]:
+    """Arguments of OnlineBoosting*."""
+    return {
+        **boosted_parameters(choose),
+        "max_leaf_nodes": choose.one([2, 3, 5, 20]),
+        "robustness": choose.one([0.0, 0.1, 0.3, 1.0]),
+    }
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of model, and how its histories are chosen.
+
+    Attributes
+    ----------
+    name : of the row.
+    kind : of the registry.
+    comparison : what goes along with the model.
+    parameters : chooses the estimator's arguments.
+    worlds : awkward ones with trees that are "shallow" or "deep", or a "learnable" one, with "many" samples.
+    mixtures : a history is made of the operations of one of them.
+    tuned : lets small sets be treated as large ones are.
+    tuning : values of its arguments to choose from.
+    outcomes : what updates must have come to, in a run of histories.
+    """
+
+    name: str
+    kind: str
+    comparison: type[comparisons.Comparison]
+    parameters: Callable[[Chooser, World, bool], dict[str, Any]]
+    worlds: tuple[str, ...]
+    mixtures: tuple[tuple[str, ...], ...]
+    tuned: Callable[..., AbstractContextManager[Any]] = nullcontext
+    tuning: dict[str, list[Any]] = field(default_factory=dict)
+    tasks: tuple[str, ...] = TASKS
+    outcomes: frozenset[str] = frozenset()
+
+    def choose_world(self, choose: Chooser, max_rows: int, which: str = "") -> World:
+        """Choose a world."""
+        which = which or choose.one(self.worlds)
+        if which in ("learnable", "many"):
+            world = learnable_world(choose, max_rows if which == "learnable" else 4 * max_rows, self.tasks)
+        else:
+            world = awkward_world(choose, max_rows, self.tasks, deep=which == "deep")
+        tuning = {name: choose.one(values) for name, values in self.tuning.items()}
+        return replace(world, parameters=self.parameters(choose, world, which == "deep"), tuning=tuning)
+
+    def choose_history(self, choose: Chooser, max_operations: int, max_rows: int) -> History:
+        """Choose a history; it starts with a fit (of size 0: an empty model)."""
+        world = self.choose_world(choose, max_rows)
+        fit = ("fit", choose.one([0, len(world.rows) // 2, len(world.rows)]))
+        operations = choose.one(self.mixtures)
+        rest = [(choose.one(operations), choose.integer(1, 10)) for _ in range(choose.integer(1, max_operations))]
+        return History(world, (fit, *rest), choose.integer(0, 2**16))
+
+    def random_history(self, seed: int, max_operations: int, max_rows: int) -> History:
+        """Make the history of a seed."""
+        return self.choose_history(Chooser.of_seed(seed), max_operations, max_rows)
+
+    def long_life(self, seed: int, n_operations: int) -> History:
+        """Make a history of single mutations of a model with deep trees."""
+        choose = Chooser.of_seed(seed)
+        world = replace(self.choose_world(choose, 60, "deep"), tuning={"counters_from": choose.one([2, 5, 12, MANY])})
+        operations = [("fit", 40)]
+        operations += [(choose.one(["add", "delete", "replace"]), choose.integer(1, 4)) for _ in range(n_operations)]
+        return History(world, tuple(operations), seed)
+
+
+@st.composite
+def histories(draw: st.DrawFn, kind: Kind, max_operations: int, max_rows: int) -> History:
+    """Draw a history that Hypothesis can shrink."""
+    return kind.choose_history(Chooser.of_hypothesis(draw), max_operations, max_rows)
+
+
+_TREE_MIXTURES = tuple((*one, *more) for one in (RANDOM, ADVERSARIAL, DRIFTING, ANY) for more in (LAZY, (*LAZY, *RARE)))
+_TREE = Kind(
+    "tree", "tree", comparisons.TreeOracle, tree_parameters, ("shallow", "learnable"), _TREE_MIXTURES,
+    tuned_tree, {"rebuild_size": [MANY, MANY, 1, 4]}, ("classification",),
+)  # fmt: skip
+_BOOSTED_WORLDS = ("shallow", "deep", "learnable", "learnable", "many", "many")
+_BOOSTED = (RANDOM, (*RANDOM, *RARE), (*ANY, *RARE))
+_QUANTISED = Kind(
+    "quantised", "incremental-boosting", comparisons.Quantised, quantised_parameters, _BOOSTED_WORLDS, _BOOSTED,
+    outcomes=frozenset(
+        {"nothing changed", "leaves changed", "subtrees grown anew", "the rest grown anew", "all grown anew"}
+    ),
+)  # fmt: skip
+_PRESORTED = Kind(
+    "presorted", "incremental-boosting", comparisons.Presorted, presorted_parameters, _BOOSTED_WORLDS, _BOOSTED,
+    tuned_presorted, {"most_bins": [presorted_table.MOST_BINS, 0, 5]},
+    outcomes=frozenset({"nodes kept", "nodes changed", "roots changed"}),
+)  # fmt: skip
+_ONLINE = Kind(
+    "online", "online-boosting", comparisons.Twin, online_parameters, _BOOSTED_WORLDS, _BOOSTED,
+    tuned_online, {"replant_share": [math.inf, math.inf, 0.2]},
+    outcomes=frozenset({"splits kept", "subtrees retrained", "all grown anew"}),
+)  # fmt: skip
+ROWS = (
+    Kind(
+        "forest", "forest", comparisons.ForestOracle, forest_parameters, ("shallow", "deep"),
+        (FOREST, FOREST, (*FOREST, *ANY, *RARE)), tuned_forest,
+        {"counters_from": [2, 2, 5, 12, MANY], "replant_share": [math.inf, math.inf, 0.3, 0.08]},
+    ),
+    _TREE,
+    replace(_TREE, name="feasible", parameters=feasible_parameters),
+    _QUANTISED,
+    replace(_QUANTISED, name="quantised oracle", comparison=comparisons.QuantisedOracle),
+    _PRESORTED,
+    replace(_PRESORTED, name="presorted oracle", comparison=comparisons.PresortedOracle),
+    _ONLINE,
+    replace(_ONLINE, name="online oracle", comparison=comparisons.OnlineOracle),
+)  # fmt: skip
+BY_NAME = {kind.name: kind for kind in ROWS}

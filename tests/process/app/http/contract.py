@@ -1,0 +1,41 @@
+"""Runs Schemathesis against a live server: whatever the OpenAPI document says must hold, for right and wrong requests.
+
+`schemathesis.toml` lists what OpenAPI cannot say.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.serving import environment, serving
+
+CONFIGURATION = Path(__file__).parent / "schemathesis.toml"
+KEY = "0123456789abcdef-key"
+_FLAGS = ("--data", "data.csv", "--target", "income", "--id", "name", "--subject", "who", "--n-estimators", "3")
+
+
+def check_contract(folder: Path, *options: str, with_key: bool) -> str:
+    """Test all operations with all checks, and return what Schemathesis has said."""
+    rows = [f"n{i},s{i % 9},{i % 7 + i / 10},{'abc'[i % 3]},{i % 2 == 0},{'yes' if i % 4 else 'no'}" for i in range(99)]
+    (folder / "data.csv").write_text("\n".join(["name,who,age,job,member,income", *rows]) + "\n")
+    (folder / "key").write_text(KEY)
+    flags = (*_FLAGS, "--api-key-file", "key") if with_key else _FLAGS
+    # Both schemes: a key that is made up for one of them would hide the one sent by the other.
+    headers = ["-H", f"Authorization: Bearer {KEY}", "-H", f"X-API-Key: {KEY}"] if with_key else []
+    command = [sys.executable, "-m", "schemathesis.cli", f"--config-file={CONFIGURATION}", "run"]
+    with serving(*flags, cwd=folder) as server:
+        done = subprocess.run(
+            [*command, f"{server.url}/openapi.json", "--checks=all", "--no-color", *headers, *options],
+            cwd=folder,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=3000,
+            check=False,
+        )
+        said = done.stdout + done.stderr
+        assert "request failed" not in server.output, server.output
+    assert done.returncode == 0, said[-20_000:]
+    return said

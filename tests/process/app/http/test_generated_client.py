@@ -1,0 +1,173 @@
+"""A client that is generated from the OpenAPI document works against a live server, errors included."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.serving import Running, environment, serving
+
+KEY = "0123456789abcdef-key"
+ROW = {"age": 40.3, "job": "a", "member": True}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("server")
+    rows = [f"{i % 7 + 0.3},{'abc'[i % 3]},{('true', 'false')[i % 2]},{'yes' if i % 4 else 'no'}" for i in range(60)]
+    (folder / "data.csv").write_text("\n".join(["age,job,member,income", *rows]) + "\n")
+    (folder / "key").write_text(KEY)
+    flags = ("--data", "data.csv", "--target", "income", "--n-estimators", "3", "--api-key-file", "key")
+    with serving(*flags, cwd=folder) as running:
+        yield running
+
+
+def fetch(server: Running, path: str) -> bytes:
+    request = urllib.request.Request(server.url + path, headers={"X-API-Key": KEY})  # noqa: S310
+    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+        content: bytes = answer.read()
+    return content
+
+
+@pytest.fixture(scope="module")
+def package(server: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The generated client: its modules by name."""
+    folder = tmp_path_factory.mktemp("client")
+    (folder / "openapi.json").write_bytes(fetch(server, "/openapi.json"))
+    words = ("generate", "--path", "openapi.json", "--output-path", "oubli_client", "--meta", "none")
+    found = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))  # it formats with ruff
+    made = subprocess.run(
+        [sys.executable, "-m", "openapi_python_client", *words, "--fail-on-warning"],
+        cwd=folder,
+        env=environment(PATH=found),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert "arning" not in made.stdout + made.stderr
+    sys.path.insert(0, str(folder))
+    try:
+        yield SimpleNamespace(
+            root=importlib.import_module("oubli_client"),
+            models=importlib.import_module("oubli_client.models"),
+            **{
+                path.stem: importlib.import_module(f"oubli_client.api.{path.parent.name}.{path.stem}")
+                for path in (folder / "oubli_client" / "api").glob("*/*.py")
+                if path.stem != "__init__"
+            },
+        )
+    finally:
+        sys.path.remove(str(folder))
+        for name in [name for name in sys.modules if name.partition(".")[0] == "oubli_client"]:
+            del sys.modules[name]
+
+
+@pytest.fixture
+def client(server: Running, package: Any) -> Iterator[Any]:
+    with package.root.AuthenticatedClient(server.url, token=KEY) as client:
+        yield client
+
+
+def sample(package: Any, sample_id: str, row: dict[str, Any] = ROW, label: str = "yes") -> Any:
+    features = package.models.FeatureObject.from_dict(row)
+    return package.models.Sample(id=sample_id, features=features, label=label)
+
+
+def add(package: Any, client: Any, *samples: Any) -> Any:
+    return package.add_samples.sync_detailed(client=client, body=package.models.AddRequest(samples=list(samples)))
+
+
+def test_predicts(package: Any, client: Any) -> None:
+    models = package.models
+    for instance in (models.FeatureObject.from_dict(ROW), list(ROW.values())):
+        answer = package.predict.sync(client=client, body=models.PredictRequest(instances=[instance]))
+        assert isinstance(answer, models.PredictAnswer)
+        assert len(answer.predictions) == len(answer.probabilities) == 1
+        assert set(answer.classes) == {"yes", "no"}
+
+
+def test_a_sample_comes_out_as_it_went_in_and_is_deleted_with_a_receipt(package: Any, client: Any) -> None:
+    models = package.models
+    added = add(package, client, sample(package, "a/b"))
+    assert added.status_code == 201
+    assert isinstance(added.parsed, models.AddAnswer)
+    assert added.parsed.ids == ["a/b"]
+    assert add(package, client, sample(package, "a/b")).status_code == 200
+
+    read = package.get_sample.sync("a/b", client=client)
+    assert isinstance(read, models.SampleAnswer)
+    assert read.features.to_dict() == ROW
+    page = package.list_samples.sync(client=client, limit=10)
+    assert isinstance(page, models.SamplesAnswer)
+    following = package.list_samples.sync(client=client, limit=100, cursor=page.next_)
+    assert len(page.samples) + len(following.samples) == 61
+
+    content = models.ReplaceRequest(features=[1, None, False], label="no")
+    replaced = package.replace_sample.sync("a/b", client=client, body=content)
+    assert isinstance(replaced, models.Receipt)
+    assert replaced.kind == models.ReceiptKind.RECTIFICATION
+
+    case = UUID("123e4567-e89b-12d3-a456-426614174000")
+    receipt = package.delete_sample.sync("a/b", client=client, ref=case)
+    assert isinstance(receipt, models.Receipt)
+    assert (receipt.unlearned, receipt.absent) == (1, 0)
+    again = package.get_erasure.sync(receipt.id, client=client)
+    assert isinstance(again, models.Receipt)
+    assert again.id == receipt.id
+    assert [one.id for one in package.list_erasures.sync(client=client, ref=case).erasures] == [receipt.id]
+    both = package.delete_samples.sync(client=client, id=["nobody", "no one"])
+    assert (both.requested, both.absent) == (2, 2)
+    many = models.DeleteSubjectsRequest(subjects=["no subject"])
+    assert package.batch_delete_samples.sync(client=client, body=many).absent == 1
+
+
+def test_errors_are_typed(server: Running, package: Any, client: Any) -> None:
+    problem = package.models.Problem
+    add(package, client, sample(package, "held"))
+    refused = {
+        404: package.get_sample.sync_detailed("nobody", client=client),
+        409: add(package, client, sample(package, "held", label="no")),
+        422: add(package, client, sample(package, "new", {**ROW, "age": "text"})),
+    }
+    with package.root.Client(server.url) as anonymous:
+        refused[401] = package.get_model.sync_detailed(client=anonymous)
+    for status, answer in refused.items():
+        assert answer.status_code == status
+        assert isinstance(answer.parsed, problem)
+        assert answer.parsed.status == status
+        assert answer.parsed.type_.startswith("urn:oubli:problem:")
+    assert [one.pointer for one in refused[409].parsed.errors] == ["/samples/0/id"]
+    assert [one.pointer for one in refused[422].parsed.errors] == ["/samples/0/features/age"]
+
+
+def test_long_work_files_and_the_model(package: Any, client: Any) -> None:
+    models = package.models
+    job = package.verify_model.sync(client=client)
+    assert isinstance(job, models.JobAnswer)
+    deadline = time.monotonic() + 60
+    while job.status not in (models.JobAnswerStatus.SUCCEEDED, models.JobAnswerStatus.FAILED):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+        job = package.get_job.sync(job.id, client=client)
+    assert job.result.to_dict()["ok"] is True
+    assert isinstance(package.get_model.sync(client=client), models.ModelAnswer)
+    assert isinstance(package.get_readiness.sync(client=client), models.ReadyAnswer)
+    written = package.write_snapshot.sync(client=client)
+    assert isinstance(written, models.SnapshotAnswer)
+    file = package.download_snapshot.sync(client=client)
+    assert len(file.payload.read()) == written.bytes_
+    request = models.InfluenceRequest(instances=[list(ROW.values())], top=3)
+    assert isinstance(package.rank_influence.sync(client=client, body=request), models.InfluenceAnswer)

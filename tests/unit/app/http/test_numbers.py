@@ -1,0 +1,171 @@
+"""What goes in comes out: numbers in the shortest text that reads back, and a copy of an answer changes nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
+
+from oubli.app.datasets.loading import load_table
+from oubli.core import DynamicForestClassifier, DynamicForestRegressor
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.data.values import shortest
+from tests.unit.app.support import make_service, make_settings, served
+
+COLUMNS = (
+    Column("single", ColumnType.NUMERIC),
+    Column("double", ColumnType.NUMERIC, "float64"),
+    Column("text", ColumnType.CATEGORICAL),
+    Column("flag", ColumnType.BOOLEAN),
+)
+SCHEMAS = {
+    "regression": Schema(COLUMNS, Task.REGRESSION, LabelType.NUMBER, label_name="y", named=True),
+    "numbers": Schema(COLUMNS, Task.CLASSIFICATION, LabelType.NUMBER, label_name="y", named=True),
+    "scalars": Schema(COLUMNS[:1], Task.CLASSIFICATION, LabelType.SCALAR, label_name="y", named=True),
+}
+SINGLES = st.floats(width=32, allow_nan=False, allow_infinity=False)
+DOUBLES = st.floats(allow_nan=False, allow_infinity=False)
+WHOLE = st.integers(-(2**24), 2**24)
+DECIMALS = st.decimals(-1000, 1000, places=2, allow_nan=False).map(float)
+ROWS = st.tuples(
+    st.one_of(st.none(), SINGLES, WHOLE, DECIMALS),
+    st.one_of(st.none(), DOUBLES, st.integers(-(2**53), 2**53), DECIMALS),
+    st.one_of(st.none(), st.sampled_from(["", "a", "1", "40.3", 'a,"b"', "null"])),
+    st.one_of(st.none(), st.booleans()),
+)
+
+
+def client_of(schema: Schema) -> Iterator[TestClient]:
+    kind = DynamicForestRegressor if schema.task is Task.REGRESSION else DynamicForestClassifier
+    with served(make_service(kind(n_estimators=1, random_state=0).start(schema))) as client:
+        yield client
+
+
+@pytest.fixture(scope="module", params=["regression", "numbers"])
+def client(request: pytest.FixtureRequest) -> Iterator[TestClient]:
+    yield from client_of(SCHEMAS[request.param])
+
+
+@pytest.fixture(scope="module")
+def scalars() -> Iterator[TestClient]:
+    yield from client_of(SCHEMAS["scalars"])
+
+
+def add(client: TestClient, **sample: Any) -> Any:
+    return client.post("/samples", json={"samples": [{"id": "x", "readd": True, **sample}]})
+
+
+def refresh(client: TestClient) -> None:
+    client.delete("/samples/x")
+
+
+@settings(max_examples=100, deadline=None)
+@given(row=ROWS, label=st.one_of(DOUBLES, WHOLE, DECIMALS))
+def test_a_copy_of_an_answer_changes_nothing(client: TestClient, row: tuple[Any, ...], label: float) -> None:
+    refresh(client)
+    added = add(client, features=list(row), label=label, subject="s")
+    assert added.status_code == 201
+    answer = client.get("/samples/x")
+    held = answer.json()
+    single, double, text, flag = row
+    for name, sent in (("single", single), ("double", double)):
+        came = held["features"][name]
+        assert (came is None) == (sent is None)
+        if sent is not None:
+            same = np.float32(came) == np.float32(sent) if name == "single" else came == sent
+            assert same
+            assert came == 0 or type(came) is int or not float(came).is_integer() or abs(came) >= 1e16
+            assert type(came) is not int or "e" not in json.dumps(came)
+            assert not (came == 0 and math.copysign(1, came) < 0)
+    assert (held["features"]["text"], held["features"]["flag"]) == (text, flag)
+    assert held["label"] == label
+    version = held.pop("model_version")
+    again = client.post("/samples", json={"samples": [held]})
+    assert again.status_code == 200
+    assert again.json()["model_version"] == version
+    assert client.get("/samples/x").content == answer.content
+
+
+@settings(max_examples=20, deadline=None)
+@given(rows=st.lists(ROWS.filter(lambda row: row[2] != ""), min_size=1, max_size=20))  # in a data file it is missing
+def test_a_csv_answer_is_a_data_file_of_the_same_values(
+    client: TestClient, rows: list[tuple[Any, ...]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("csv")
+    for one in client.get("/samples", params={"limit": 50}).json()["samples"]:
+        client.delete("/samples", params={"id": one["id"]})
+    sent = [{"id": f"r{i}", "features": list(row), "label": i / 7, "readd": True} for i, row in enumerate(rows)]
+    assert client.post("/samples", json={"samples": sent}).status_code == 201
+    (folder / "data.csv").write_bytes(client.get("/samples", params={"limit": 50, "format": "csv"}).content)
+    service = client.app.state.context.service  # type: ignore[attr-defined]
+    (folder / "schema.json").write_text(json.dumps(service.state.model.schema_.to_dict()))
+    table = load_table(
+        make_settings(
+            data=folder / "data.csv",
+            schema_file=folder / "schema.json",
+            id_column="id",
+            subject_column="subject",
+            drop=["expires_at"],
+        )
+    )
+    store = service.state.model.samples_
+    prepared = store.prepare(table.X, table.y, table.ids, allow_held=True)
+    assert len(store) == prepared.n == len(rows)
+    assert all(store.same_content(name, prepared, i) for i, name in enumerate(table.ids or ()))
+
+
+@pytest.mark.parametrize(
+    ("sent", "shown"),
+    [("40.3", "40.3"), ("40", "40"), ("40.0", "40"), ("-0.0", "0"), ("1e-7", "1e-7"), ("16777216", "16777216")],
+)
+def test_numbers_are_written_as_people_write_them(client: TestClient, sent: str, shown: str) -> None:
+    refresh(client)
+    body = f'{{"samples":[{{"id":"x","readd":true,"features":[{sent},{sent},null,null],"label":{sent}}}]}}'
+    assert client.post("/samples", content=body, headers={"Content-Type": "application/json"}).status_code == 201
+    text = client.get("/samples/x").text
+    assert f'"single":{shown},"double":{shown},' in text
+    assert f'"label":{shown},' in text
+    line = client.get("/samples/x?format=csv").text.splitlines()[1].split(",")
+    assert [float(line[k]) for k in (3, 4, 7)] == [float(sent)] * 3
+    assert sent == "1e-7" or [line[k] for k in (3, 4, 7)] == [shown] * 3
+
+
+def test_a_large_number_keeps_its_short_text(client: TestClient) -> None:
+    refresh(client)
+    assert add(client, features=[3.4028234e38, 1e300, None, None], label=1e300).status_code == 201
+    assert '"single":3.4028235e+38,"double":1e+300,' in client.get("/samples/x").text
+
+
+def test_a_single_stays_within_its_range_and_a_scalar_label_keeps_its_type(scalars: TestClient) -> None:
+    for label in (1, 1.0, True, "1"):
+        refresh(scalars)
+        assert add(scalars, features=[40.3], label=label).status_code == 201
+        held = scalars.get("/samples/x").json()
+        assert (held["label"], type(held["label"])) == (label, type(label))
+        assert held["features"] == {"single": 40.3}
+
+
+def test_what_a_file_says_is_what_comes_out(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("a,b,y\n40.3,40,0.1\n-7,1e3,2\n0.1,,3.0\n")
+    table = load_table(make_settings(data=path, target="y", task="regression"))
+    model = DynamicForestRegressor(n_estimators=1, random_state=0)
+    model.fit(table.X, table.y, ids=["p", "q", "r"], schema=table.schema)
+    with served(make_service(model)) as client:
+        lines = client.get("/samples?format=csv").text.splitlines()
+    assert lines[1:] == ["p,,,40.3,40,0.1", "q,,,-7,1000,2", "r,,,0.1,,3"]
+
+
+@given(value=SINGLES)
+def test_the_shortest_form_of_a_single_reads_back(value: float) -> None:
+    short = shortest(value, "float32")
+    assert np.float32(short) == np.float32(value)
+    assert len(repr(short)) <= max(len(repr(value)), 16)

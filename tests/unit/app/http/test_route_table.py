@@ -1,0 +1,161 @@
+"""One table of routes: what a path takes, and which names in the folder of samples are no ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from starlette.testclient import TestClient
+
+from oubli.app.http.app import create_app
+from oubli.app.http.fastpath import FastPath
+from tests.unit.app.support import JSON, make_service, make_settings, served
+
+LITERALS = ("search", "batch-delete")
+EVERY_METHOD = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with served() as client:
+        for name in LITERALS:
+            sample = {"id": name, "features": [1, "a", True], "label": "yes"}
+            assert client.post("/samples", json={"samples": [sample]}).status_code == 201
+        yield client
+
+
+def test_the_names_of_routes_are_those_that_are_no_ids() -> None:
+    assert create_app(make_settings(), make_service()).state.routes.names_in("/samples/") == set(LITERALS)
+
+
+def test_no_path_without_a_parameter_fits_another_route(client: TestClient) -> None:
+    for path, operations in client.app.openapi()["paths"].items():  # type: ignore[attr-defined]
+        if "{" not in path:
+            methods = {method.upper() for method in operations} | ({"HEAD"} if "get" in operations else set())
+            assert set(client.app.state.routes.methods(path)) == methods  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [
+        ("/predict", "POST"),
+        ("/samples", "DELETE, GET, HEAD, POST, PUT"),
+        ("/samples/c1", "DELETE, GET, HEAD, PUT"),
+        ("/samples/search", "POST"),
+        ("/samples/batch-delete", "POST"),
+        ("/samples/search/x", "DELETE, GET, HEAD, PUT"),
+        ("/samples/search%0A", "DELETE, GET, HEAD, POST, PUT"),
+        ("/model", "GET, HEAD"),
+        ("/model/fit", "POST"),
+        ("/snapshot", "GET, HEAD, POST"),
+        ("/snapshot/file", "GET, HEAD, PUT"),
+        ("/docs", "GET, HEAD"),
+        ("/openapi.json", "GET, HEAD"),
+    ],
+)
+def test_a_refused_method_names_those_that_the_path_takes(client: TestClient, path: str, methods: str) -> None:
+    for method in set(EVERY_METHOD) - set(methods.split(", ")):
+        answer = client.request(method, path)
+        assert (answer.status_code, answer.headers["allow"]) == (405, methods), method
+
+
+@pytest.mark.parametrize("name", LITERALS)
+def test_a_route_below_samples_is_no_sample(client: TestClient, name: str) -> None:
+    held = client.get("/model").json()["n_samples"]
+    for path in (f"/samples/{name}", f"/samples/%{ord(name[0]):x}{name[1:]}"):
+        for method in ("GET", "DELETE", "PUT"):
+            answer = client.request(method, path, headers=JSON)
+            assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert client.get("/model").json()["n_samples"] == held
+
+
+def test_the_fast_path_answers_routes_of_the_table(client: TestClient) -> None:
+    fast: FastPath = client.app.state.fast_path  # type: ignore[attr-defined]
+    paths = client.app.openapi()["paths"]  # type: ignore[attr-defined]
+    for method, target in ((b"POST", b"/predict"), (b"POST", b"/samples"), (b"DELETE", b"/samples/c1")):
+        handler = fast.handler(method, target)
+        assert handler is not None
+        assert handler.method.lower() in paths[handler.route]
+
+
+@pytest.mark.parametrize("name", LITERALS)
+def test_the_fast_path_leaves_it_to_the_routes(client: TestClient, name: str) -> None:
+    fast: FastPath = client.app.state.fast_path  # type: ignore[attr-defined]
+    for target in (f"/samples/{name}", f"/samples/%{ord(name[0]):x}{name[1:]}"):
+        handler = fast.handler(b"DELETE", target.encode())
+        assert handler is not None
+        assert fast.answer(handler, b"", lambda _: None) is None
+
+
+@pytest.mark.parametrize("name", LITERALS)
+def test_a_sample_of_that_name_is_reached_by_query_and_body(client: TestClient, name: str) -> None:
+    [read] = client.get("/samples", params={"id": name}).json()["samples"]
+    assert read["id"] == name
+    assert client.get("/samples", params={"id": name, "format": "csv"}).text.splitlines()[1].startswith(name)
+    content = {"features": [2, "b", False], "label": "no"}
+    assert client.put("/samples", params={"id": name}, json=content).json()["kind"] == "rectification"
+    assert client.get("/samples", params={"id": name}).json()["samples"][0]["label"] == "no"
+    assert client.delete("/samples", params={"id": name}).json()["unlearned"] == 1
+    assert client.get("/samples", params={"id": name}).status_code == 404
+    assert client.put("/samples", params={"id": name}, json=content).status_code == 404
+    sample = {"id": name, "readd": True, "features": [1, "a", True], "label": "yes"}
+    assert client.post("/samples", json={"samples": [sample]}).status_code == 201
+    assert client.post("/samples/batch-delete", json={"ids": [name]}).json()["unlearned"] == 1
+    assert client.post("/samples", json={"samples": [sample]}).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("method", "query", "pointer"),
+    [
+        ("GET", "id=c1&id=c2", "/id"),
+        ("GET", "id=c1&subject=s1", "/id"),
+        ("GET", "id=c1&cursor=AAAAAAAAAAAAAAAAAAAAAA", "/id"),
+        ("GET", "id=", "/id/0"),
+        ("GET", "id=c1&limit=0", "/limit"),
+        ("GET", "cursor=", "/cursor"),
+        ("PUT", "", "/id"),
+        ("PUT", "id=c1&id=c2", "/id"),
+        ("DELETE", "ref=b5a6b1c6-0000-4000-8000-000000000000", ""),
+        ("DELETE", "id=c1&ref=b5a6b1c600004000-8000-0000-0000-0000", "/ref"),
+        ("DELETE", "id=c1&subject=s1", ""),
+    ],
+)
+def test_wrong_queries_are_refused(client: TestClient, method: str, query: str, pointer: str) -> None:
+    content = {"features": [2, "b", False], "label": "no"} if method == "PUT" else None
+    answer = client.request(method, f"/samples?{query}", json=content, headers=JSON)
+    assert answer.status_code == 422
+    assert [one["pointer"] for one in answer.json()["errors"]] == [pointer]
+
+
+def test_every_get_answers_head_with_the_same_head(client: TestClient) -> None:
+    for path, operations in client.app.openapi()["paths"].items():  # type: ignore[attr-defined]
+        if "get" not in operations:
+            continue
+        for name in ("c1", quote("a/b", safe="")) if path == "/samples/{id}" else ("c1",):
+            address = path.replace("{id}", name)
+            got, head = client.get(address), client.head(address)
+            assert head.status_code == got.status_code, path
+            assert not head.content
+            assert head.headers == got.headers, path
+    assert client.head("/predict").status_code == 405
+    assert client.head("/openapi.json").status_code == client.head("/docs").status_code == 200
+
+
+def test_a_head_hands_nothing_out_and_waits_for_nothing(tmp_path: Path) -> None:
+    with served(make_service(directory=tmp_path)) as client:
+        assert client.head("/snapshot/file").status_code == client.get("/snapshot").status_code
+        client.post("/snapshot")
+        n_entries = len(client.get("/ledger").json()["entries"])
+        head = client.head("/snapshot/file")
+        assert len(client.get("/ledger").json()["entries"]) == n_entries, "no export is noted"
+        got = client.get("/snapshot/file")
+        assert len(client.get("/ledger").json()["entries"]) == n_entries + 1
+        for name in ("content-length", "content-type", "cache-control"):
+            assert head.headers[name] == got.headers[name]
+        job = client.post("/model/verify").json()["id"]
+        events = client.head(f"/jobs/{job}/events")
+        assert (events.status_code, events.content) == (200, b"")
+        assert events.headers["content-type"] == client.get(f"/jobs/{job}/events").headers["content-type"]
+        assert client.head("/jobs/nobody/events").status_code == 404
