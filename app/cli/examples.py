@@ -72,7 +72,8 @@ def plausible_row(samples: SampleStore) -> list[Any]:
     slots = samples.slots()
     read = slots[:: len(slots) // _MOST_READ + 1].tolist()
     people = list({samples.subjects.get(slot) or slot: slot for slot in read}.values())
-    cells, row = samples.cells[people].astype(np.float64), []
+    cells = samples.cells[people].astype(np.float64)
+    row: list[Any] = []
     for j, column in enumerate(samples.schema.columns):
         known = cells[~np.isnan(cells[:, j]), j]
         if column.type is ColumnType.CATEGORICAL:
