@@ -22,7 +22,7 @@ from oubli.core.data.targets import read_label_column
 from oubli.core.errors import DuplicateIdError, EmptyModelError, InputError
 from oubli.core.keeping import Keepable
 from oubli.core.samples.arrays import Data, Problem
-from oubli.core.samples.ids import ids_of_index
+from oubli.core.samples.slots import ids_of_index
 from oubli.core.samples.store import Prepared, SampleStore
 
 Progress = Callable[[int, int], None]

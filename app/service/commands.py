@@ -22,7 +22,7 @@ import numpy as np
 from oubli.app.errors import ConflictError, ErasedLatelyError, NotHeldError
 from oubli.app.service.bodies import AddBody, Body, DeleteBody, FitBody, ReplaceBody
 from oubli.app.service.results import Added, Keep, NewSamples, Replacement
-from oubli.core.samples.ids import canonical_number
+from oubli.core.samples.slots import canonical_number
 from oubli.core.samples.store import Prepared
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import numpy as np
 from oubli.core.array_types import Array, Ints, Reals
 from oubli.core.data.values import Label
 from oubli.core.samples.categories import Arriving, Leaving
-from oubli.core.samples.ids import refuse_repeated
 from oubli.core.samples.labels import Moving
+from oubli.core.samples.slots import refuse_repeated
 
 
 @dataclass(frozen=True, slots=True)

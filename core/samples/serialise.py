@@ -27,9 +27,8 @@ from oubli.core.data.values import ID_LENGTH, NEVER, ColumnType, RefusedError, T
 from oubli.core.errors import FileError, ensure
 from oubli.core.rng import hash_text
 from oubli.core.samples.categories import CategoryTable, pack_texts, unpack_texts
-from oubli.core.samples.ids import hash_ids
 from oubli.core.samples.labels import ClassTable
-from oubli.core.samples.slots import MAX_SLOTS
+from oubli.core.samples.slots import MAX_SLOTS, hash_ids
 from oubli.core.slices import cut
 
 if TYPE_CHECKING:

@@ -30,11 +30,11 @@ from oubli.core.rng import hash_text
 from oubli.core.samples.admission import admit
 from oubli.core.samples.arrays import Data, Problem
 from oubli.core.samples.categories import CategoryTable
-from oubli.core.samples.ids import end_of_numbers, hash_ids, read_ids, refuse_repeated
 from oubli.core.samples.labels import ClassTable
 from oubli.core.samples.owners import OwnedSlots
 from oubli.core.samples.records import Arrivals, Departures, HeldSample, Prepared
 from oubli.core.samples.serialise import check, dump, fill
+from oubli.core.samples.slots import end_of_numbers, hash_ids, read_ids, refuse_repeated
 
 if TYPE_CHECKING:
     from oubli.core.data.schema import Schema

@@ -171,7 +171,8 @@ steps = st.lists(
 @pytest.mark.filterwarnings("ignore::oubli.core.errors.IndexWarning")
 def test_ids_against_a_dictionary(history: list[tuple[str, list[Any]]], first: list[Any]) -> None:
     """`held` is what has to be held by id; `used` are the ids that there have been."""
-    model = KINDS["forest", FOREST.task](n_estimators=1, max_depth=1, random_state=0)
+    make: Any = KINDS["forest", FOREST.task]
+    model = make(n_estimators=1, max_depth=1, random_state=0)
     held: dict[str, float] = {}
     used: set[str] = set()
     values = iter(range(10**6))

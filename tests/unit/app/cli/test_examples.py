@@ -96,8 +96,7 @@ def test_a_row_is_never_all_null() -> None:
 @given(st.data())
 def test_the_model_accepts_the_row(data: st.DataObject) -> None:
     dtype = data.draw(st.sampled_from(["float32", "float64"]))
-    width = 32 if dtype == "float32" else 64
-    cells = st.none() | st.floats(width=width, allow_nan=False, allow_infinity=False)
+    cells = st.none() | st.floats(width=32 if dtype == "float32" else 64, allow_nan=False, allow_infinity=False)
     values = data.draw(st.lists(cells, min_size=20, max_size=40))
     samples = store([[value] for value in values], NUMBER, dtype=dtype)
     (row,) = json.loads(json.dumps([plausible_row(samples)], allow_nan=False))

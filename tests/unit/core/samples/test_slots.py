@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from oubli.core.errors import InputError
 from oubli.core.rng import hash_text
-from oubli.core.samples.ids import COUNTER_LIMIT, canonical_number, hash_ids, read_ids
+from oubli.core.samples.slots import COUNTER_LIMIT, canonical_number, hash_ids, read_ids
 
 
 @pytest.mark.parametrize(
