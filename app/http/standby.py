@@ -18,6 +18,9 @@ from oubli.app.settings import Settings
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
+_SETTLE = 0.05  # seconds in which accepted connections become known, and closed ones close
+_PATIENCE = 1.0  # seconds for requests that are being answered
+
 log = logging.getLogger("oubli.server")
 
 
@@ -112,10 +115,15 @@ class Standby:
             await self._stop.wait()
         for server in servers:
             server.close()
+        # A connection that was accepted and that nobody closes would keep its client waiting.
+        await asyncio.sleep(_SETTLE)
         for connection in list(state.connections):
             connection.shutdown()
         if state.tasks:
-            await asyncio.wait(state.tasks, timeout=1)
+            await asyncio.wait(state.tasks, timeout=_PATIENCE)
+        for connection in list(state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(_SETTLE)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         from starlette.responses import JSONResponse
