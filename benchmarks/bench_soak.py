@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     body = f"{table(SUMMARY, summary(minutes))}\n\n{table(HEAD, cells)}"
     print(f"{TITLE}\n\n{text}\n\n{body}")
     if options.write_results:
-        write_section("soak", TITLE, text, body)
+        write_section("memory-soak", TITLE, text, body)
 
 
 if __name__ == "__main__":

@@ -100,6 +100,11 @@ class Split:
 Load = Callable[[str, int], Split]
 
 
+def numbered(X: Table) -> Table:
+    """A table whose rows have their positions as ids."""
+    return X.reset_index(drop=True) if isinstance(X, pd.DataFrame) else X
+
+
 def take(X: Table, indices: Indices) -> Table:
     """Some rows of a table."""
     return X.iloc[indices] if isinstance(X, pd.DataFrame) else X[indices]
@@ -138,5 +143,5 @@ def load_split(name: str, data: Path, cache: Path, seed: int = 0, n_rows: int | 
     else:
         classes, y_train = np.unique(y_train, return_inverse=True)
         y_test = np.array([dict(zip(classes, range(len(classes)), strict=True)).get(label, -1) for label in y_test])
-    split = Split(name, source.task, take(X, train), y_train, take(X, test), y_test, categorical)
+    split = Split(name, source.task, numbered(take(X, train)), y_train, take(X, test), y_test, categorical)
     return split.first(n_rows) if n_rows else split

@@ -136,10 +136,13 @@ def test_every_get_answers_head_with_the_same_head(client: TestClient) -> None:
             continue
         for name in ("c1", quote("a/b", safe="")) if path == "/samples/{id}" else ("c1",):
             address = path.replace("{id}", name)
-            got, head = client.get(address), client.head(address)
+            got, head = (client.request(method, address, headers={"X-Request-ID": "h"}) for method in ("GET", "HEAD"))
             assert head.status_code == got.status_code, path
             assert not head.content
-            assert head.headers == got.headers, path
+            changes = {"content-length"} if path == "/metrics" else set()  # it counts these requests, too
+            assert {k: v for k, v in head.headers.items() if k not in changes} == {
+                k: v for k, v in got.headers.items() if k not in changes
+            }, path
     assert client.head("/predict").status_code == 405
     assert client.head("/openapi.json").status_code == client.head("/docs").status_code == 200
 
