@@ -58,7 +58,7 @@ This takes a key with another scope: `oubli keys create` makes one.
 
 403 foreign-origin: The request comes from a page of another origin
 Pages of other origins may not change this server: scheme, host and port in the 'Origin' header must be those of the
-request itself. Set allowed_origins to admit another.
+request itself. Set cors_origins to admit the pages of another, or allowed_origins behind a proxy.
 
 404 no-such-route: No route has this path
 This path is no route: '/docs' lists all of them.
