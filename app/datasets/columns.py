@@ -34,12 +34,12 @@ Array = npt.NDArray[Any]
 # own; that takes a third of a second of a server's start.
 
 
-def _scalar(value: np.generic) -> pa.Scalar:
-    """Return a number as pyarrow has it."""
-    return pa.Array.from_buffers(pa.from_numpy_dtype(value.dtype), 1, [None, pa.py_buffer(value.tobytes())])[0]
+def _to_arrow(values: Array | np.generic) -> pa.Array:
+    """Return numbers as an array of pyarrow."""
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), values.size, [None, pa.py_buffer(values.tobytes())])
 
 
-_NOUGHT, _NO_CODE, _NAN = _scalar(np.int64(0)), _scalar(np.int32(-1)), _scalar(np.float64(np.nan))
+_NOUGHT, _NO_CODE, _NAN = (_to_arrow(number)[0] for number in (np.int64(0), np.int32(-1), np.float64(np.nan)))
 
 
 class ColumnError(Exception):
@@ -244,7 +244,7 @@ def _checked_numbers(name: str, column: pa.ChunkedArray, texts: pa.ChunkedArray 
     wide = bool(np.isinf(narrow).any())
     if texts is not None:
         suspects = np.flatnonzero((np.abs(values) > _EXACT_FLOAT32) & (narrow != values) & (values == np.rint(values)))
-        for row, text in zip(suspects.tolist(), texts.take(pa.array(suspects)).to_pylist(), strict=True):
+        for row, text in zip(suspects.tolist(), texts.take(_to_arrow(suspects)).to_pylist(), strict=True):
             digits = text.strip().lstrip("+-")
             if digits.isdigit():
                 wide = True

@@ -6,6 +6,8 @@ import bz2
 import gzip
 import json
 import lzma
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -418,6 +420,19 @@ def test_a_broken_schema_file_is_named(tmp_path: Path, content: str, part: str) 
     assert str(path) in str(caught.value)
     with pytest.raises(LoadError, match="cannot be read"):
         load_schema(tmp_path / "absent.json")
+
+
+def test_a_file_is_read_without_pandas(tmp_path: Path) -> None:
+    """pyarrow imports it on some conversions, which takes a third of a second of a server's start."""
+    rows = [f"{i}.0625,{i},{2**25 + i},c{i % 3},{i % 2 == 0},{i % 2}" for i in range(40)]
+    (tmp_path / "data.csv").write_text("\n".join(["a,b,c,d,e,y", "16777217.0,,,,,1", *rows]))
+    script = (
+        "import sys; from pathlib import Path; from oubli.app.datasets.loading import load_table; "
+        "from oubli.app.settings import load_settings; "
+        "load_table(load_settings(data='data.csv', target='y')); print('pandas' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "False", done.stderr
 
 
 # --- rows to predict
