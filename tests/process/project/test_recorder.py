@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.deaths import FOLDER, ROOT, describe
-from tests.serving import serving
+from tests.serving import serving, spawned
 
 CRASH = "import faulthandler; faulthandler._sigsegv()"
 KILL = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
@@ -49,7 +49,10 @@ def test_a_worker_that_is_killed_leaves_its_status(tmp_path):
 def test_a_server_that_dies_by_itself_is_a_failure_with_its_stack(tmp_path):
     script = tmp_path / "dies.py"
     script.write_text("import faulthandler, time\ntime.sleep(0.2)\nfaulthandler._sigsegv()\n")
-    with pytest.raises(AssertionError) as caught, serving(cwd=tmp_path, command=(sys.executable, str(script))):
+    with (
+        pytest.raises(AssertionError) as caught,
+        serving(cwd=tmp_path, command=(sys.executable, str(script)), start=spawned),
+    ):
         pass
     assert "the server was killed by SIGSEGV (wait status -11)" in str(caught.value)
     assert 'dies.py", line 3 in <module>' in str(caught.value)

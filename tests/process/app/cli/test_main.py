@@ -24,7 +24,7 @@ from oubli.app.cli.main import main
 from oubli.app.version import VERSION
 from oubli.core import load
 from oubli.core.influence import influence
-from tests.serving import EXAMPLE, Running, environment, free_port, paste, run_cli, serving
+from tests.serving import EXAMPLE, Running, environment, free_port, paste, run_cli, serving, spawned
 
 SMALL = ("--n-estimators", "5", "--random-state", "1")
 
@@ -313,7 +313,7 @@ def test_the_printed_line_works_for_other_data_and_with_a_key(tmp_path: Path) ->
     (tmp_path / "data.csv").write_text("\n".join(["age,job,member,gone,notes,income", *rows]) + "\n")
     (tmp_path / "my key's").write_text("k" * 20)
     flags = ("--data", "data.csv", "--target", "income", "--ephemeral", "--api-key-file", "my key's", *SMALL)
-    with serving(*flags, cwd=tmp_path) as server:
+    with serving(*flags, cwd=tmp_path, start=spawned) as server:
         (answer,) = paste(server.output)
         assert len(answer["predictions"]) == 1
         assert "note" not in server.output.split("Try:")[1]

@@ -20,7 +20,7 @@ import pytest
 from oubli.app.errors import StartError
 from oubli.app.http.server import bind
 from oubli.app.logs import TextFormatter
-from tests.serving import Running, serving
+from tests.serving import Running, serving, spawned
 
 FLAGS = ("--target", "income", "--id", "name", "--subject", "who", "--n-estimators", "20", "--random-state", "0")
 
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def serve(folder: Path, *flags: str) -> Any:
-    return serving("--data", "people.csv", *FLAGS, *flags, cwd=folder)
+    return serving("--data", "people.csv", *FLAGS, *flags, cwd=folder, start=spawned)
 
 
 def predictions(server: Running) -> Any:

@@ -22,7 +22,7 @@ from oubli.app.service.compiling import prepare_kernels
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.jit.policy import NotKeptError
 from oubli.core.registry import KINDS
-from tests.serving import Running, serving
+from tests.serving import Running, serving, spawned
 
 GUARDED = (sys.executable, "-m", "tests.unit.app.http.guarded_server")
 LABELS: dict[str, list[Any]] = {
@@ -120,7 +120,14 @@ def guarded(folder: Path, schema: Schema, *flags: str, **variables: str) -> Iter
     notes = folder / "guard.txt"
     notes.write_text("")
     with serving(
-        "--schema", "schema.json", *flags, cwd=folder, command=GUARDED, GUARD_NOTES=str(notes), **variables
+        "--schema",
+        "schema.json",
+        *flags,
+        cwd=folder,
+        command=GUARDED,
+        start=spawned,
+        GUARD_NOTES=str(notes),
+        **variables,
     ) as server:
         yield server
         assert notes.read_text() == ""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from oubli.app.service.memory import give_back
-from tests.serving import ROOT, serving
+from tests.serving import ROOT, serving, spawned
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks the kernel")
 
@@ -75,6 +75,6 @@ def test_a_server_writes_no_core_file_unless_it_is_asked_to(tmp_path: Path, flag
     arguments = ("--schema", "schema.json", "--ephemeral", "--n-estimators", "2", *flags)
     # In CI the environment of every server asks for core files.
     variables = {} if flags else {"OUBLI_CORE_DUMPS": "false"}
-    with serving(*arguments, cwd=tmp_path, **variables) as server:
+    with serving(*arguments, cwd=tmp_path, start=spawned, **variables) as server:
         limits = resource.prlimit(server.process.pid, resource.RLIMIT_CORE)
         assert limits == (resource.getrlimit(resource.RLIMIT_CORE) if flags else (0, 0))
