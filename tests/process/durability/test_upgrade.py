@@ -18,6 +18,7 @@ SHORT = ("v0.1.0-forest-classification", "journal-forest-classification")
 # Splits are chosen otherwise since: samples and parameters are kept, and the trees are others.
 GROWN_ANEW = ("v0.1.0-", "boosting-")
 SECONDS = 120
+FLAGS = ("--data-dir", "data", "--erasure-deadline", "1")
 
 
 def golden() -> list[Any]:
@@ -80,7 +81,7 @@ def check_everything_is_there(server: Running, notes: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", golden())
 def test_an_earlier_data_directory_opens_is_served_and_changed(name: str, tmp_path: Path) -> None:
     notes = unpack(name, tmp_path)
-    with serving("--data-dir", "data", cwd=tmp_path) as server:
+    with serving(*FLAGS, cwd=tmp_path) as server:
         # At once: a model that is not exact is fitted anew before an erasure says `erased`.
         answered = server.ask("POST", "/predict", {"instances": notes["asked"]})[1]
         if not name.startswith(GROWN_ANEW):
@@ -96,7 +97,7 @@ def test_an_earlier_data_directory_opens_is_served_and_changed(name: str, tmp_pa
         assert server.stop() == 0
     done = run_cli("ledger", "verify", "ledger.jsonl", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    with serving("--data-dir", "data", cwd=tmp_path) as server:
+    with serving(*FLAGS, cwd=tmp_path) as server:
         assert server.get("/samples/sample-20")[0] == 404
         assert server.get("/model")[1]["n_samples"] == len(notes["samples"]) - 1
         assert server.get(f"/erasures/{receipt['id']}")[1]["status"] == "erased"
