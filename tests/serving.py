@@ -15,9 +15,10 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
+from http.client import HTTPException
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from multiprocessing.forkserver import ensure_running
 from pathlib import Path
@@ -82,7 +83,8 @@ class _Forked:
     def send_signal(self, sig: int) -> None:
         self.sent.add(sig)
         if self.poll() is None:
-            os.kill(self.pid, sig)
+            with suppress(ProcessLookupError):  # it ends just now
+                os.kill(self.pid, sig)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
@@ -283,7 +285,7 @@ def _wait_until_ready(server: Running) -> None:
         try:
             if server.get("/readyz")[0] == 200:
                 return
-        except OSError:
+        except (OSError, HTTPException):  # not yet, or it was killed in the middle of an answer
             pass
         time.sleep(0.03)
     raise AssertionError(f"the server was not ready after {START_SECONDS} s:\n{server.output}")
