@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -122,7 +123,8 @@ def kill_traced(server: Running) -> None:
     """Kill a server that strace has started, and wait until all that it did is written down."""
     pid = server.process.pid
     for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split():
-        os.kill(int(child), signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it dies just now, as planned
+            os.kill(int(child), signal.SIGKILL)
     server.process.wait(timeout=60)
 
 
