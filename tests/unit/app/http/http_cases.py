@@ -303,7 +303,7 @@ class Cases:
         return "[" + ", ".join(cells) + "]"
 
     def _inference(self) -> tuple[int | None, bytes]:
-        """A request of the inference protocol, mostly right: the length of its JSON when there is more, and all of it."""
+        """A request of the inference protocol, mostly right: the length of its JSON if there is more, and all."""
         draw = self._random
         if draw.random() < 0.1:
             return None, self._other_body()
