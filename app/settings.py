@@ -204,6 +204,8 @@ class Settings(_ModelSettings):
     """PEM file with the certificate chain of the server, for TLS; it is read again on SIGHUP."""
     tls_key_file: Path | None = None
     """PEM file with the key to the certificate, without a passphrase."""
+    model_name: str = Field(default="oubli", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+    """Name of the model for clients of the Open Inference Protocol: its routes are below `/v2/models/` and the name."""
     workers: int = 1
     """Always 1: one process serves one model."""
 

@@ -19,6 +19,7 @@ from benchmarks import (
     bench_operations,
     bench_paper,
     bench_tree,
+    bench_v2,
     compare,
     higgs_like,
     plots,
@@ -51,6 +52,7 @@ def main() -> None:
     dare = [] if options.dare_python is None else ["--dare-python", str(options.dare_python)]
     bench_operations.main([*cached, *dare])
     bench_http.main(["--cache", str(options.cache), "--write-results"])
+    bench_v2.main(["--environment", str(options.cache / "mlserver"), "--write-results"])
     bench_durability.main(["--cache", str(options.cache), "--write-results"])
     bench_paper.main(cached)
     bench_tree.main(cached)

@@ -1,6 +1,6 @@
 """What keys may be allowed to do, and what each route asks for.
 
-    predict    POST /predict
+    predict    POST /predict and below /v2
     write      add and rectify samples
     erase      delete samples, and see what became of it; no sample can be read with it
     read       samples, snapshots, receipts, the ledger, influence
@@ -43,6 +43,7 @@ _ROUTES: dict[tuple[str, str], frozenset[str]] = {
     ("GET", "/openapi.json"): ANY_KEY,
     ("GET", "/metrics"): ANY_KEY,
     ("GET", "/jobs"): ANY_KEY,
+    ("GET", "/v2"): ANY_KEY,
 }
 _FOLDERS: tuple[tuple[str, str, frozenset[str]], ...] = (
     ("DELETE", "/samples/", _ERASE),
@@ -52,6 +53,8 @@ _FOLDERS: tuple[tuple[str, str, frozenset[str]], ...] = (
     ("GET", "/influence/", _READ),
     ("POST", "/model/", _ADMIN),
     ("GET", "/jobs/", ANY_KEY),
+    ("GET", "/v2/models/", ANY_KEY),
+    ("POST", "/v2/models/", _PREDICT),
 )
 
 

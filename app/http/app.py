@@ -32,6 +32,7 @@ from oubli.app.http.routes import (
     docs,
     erasures,
     health,
+    inference,
     influence,
     jobs,
     ledger,
@@ -55,12 +56,27 @@ DESCRIPTION = """
 A model that learns and forgets single samples, exactly: after every change it is the model that training on the
 samples held would give, bit for bit.
 
-Every error is `application/problem+json` and never repeats what was sent. Changes are on the disk and in every later
-prediction when they are answered. What was deleted is gone from all files soon after; its receipt says when.
+Every error is `application/problem+json` and never repeats what was sent; below `/v2` it is `{"error": "..."}`. Changes
+are on the disk and in every later prediction when they are answered. What was deleted is gone from all files soon
+after; its receipt says when.
 """
 # Spans and log records of FastAPI's telemetry hold paths and exception texts, and paths hold ids.
 _TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False, "operation_spans": False}
-_ROUTES = (predict, influence, samples, erasures, ledger, snapshots, model, model_jobs, jobs, health, metrics, docs)
+_ROUTES = (
+    predict,
+    inference,
+    influence,
+    samples,
+    erasures,
+    ledger,
+    snapshots,
+    model,
+    model_jobs,
+    jobs,
+    health,
+    metrics,
+    docs,
+)
 _LEAST_COMPRESSED = 1024  # bytes; smaller answers gain nothing
 _GZIP_LEVEL, _ZSTD_LEVEL = 2, 1  # the loop waits while an answer is compressed
 for _type in (MEDIA_TYPE, "text/csv"):
@@ -108,7 +124,7 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
     new_reader = partial(
         Reader, max_rows=settings.max_rows, max_depth=settings.max_json_depth, now_ms=lambda: service.clock.now_ms()
     )
-    context = Context(service, new_reader, RequestMetrics())
+    context = Context(service, new_reader, RequestMetrics(), settings.model_name)
     rules = AccessRules(
         allowed_hosts=known_hosts(settings.host, settings.allowed_hosts),
         api_key=settings.read_api_key(),
@@ -129,7 +145,9 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
         found += routes.router.routes
     app.state.routes = RouteTable(found)
     app.state.fast_path = FastPath(context, rules, everyone, app.state.routes.names_in("/samples/"))
-    described = lru_cache(2)(partial(document, app, page_size_max=settings.page_size_max))
+    described = lru_cache(2)(
+        partial(document, app, page_size_max=settings.page_size_max, model_name=settings.model_name)
+    )
 
     def openapi() -> dict[str, Any]:
         return described(service.state.model.schema_, asks_for_key=rules.asks_for_key)
@@ -152,26 +170,27 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
     return app
 
 
-async def _answer(_: Request, error: Exception) -> Response:
+async def _answer(request: Request, error: Exception) -> Response:
     problem = to_problem(error)
     if problem is None:
         raise error
-    return problem.response()
+    return problem.response(request.scope["path"])
 
 
 async def _answer_http(request: Request, error: Exception) -> Response:
     """Give Starlette's own refusals (no such route, wrong method) the one shape; its texts are not passed on."""
     if not isinstance(error, HTTPException):
         raise error
+    path = request.scope["path"]
     if error.status_code == 405:
         # Starlette names the methods of one of the routes of this path only.
-        methods = ", ".join(request.app.state.routes.methods(request.scope["path"]))
-        return ProblemError("wrong-method", f"This route takes {methods}.", headers={"Allow": methods}).response()
+        methods = ", ".join(request.app.state.routes.methods(path))
+        return ProblemError("wrong-method", f"This route takes {methods}.", headers={"Allow": methods}).response(path)
     slug = _STATUS_KINDS.get(error.status_code, "bad-request" if error.status_code < 500 else "internal-error")
-    return ProblemError(slug, headers=error.headers).response()
+    return ProblemError(slug, headers=error.headers).response(path)
 
 
-async def _answer_validation(_: Request, error: Exception) -> Response:
+async def _answer_validation(request: Request, error: Exception) -> Response:
     """FastAPI's own answer would repeat what was sent; no route relies on its validation, this is the safety net."""
     del error
-    return ProblemError("invalid-input").response()
+    return ProblemError("invalid-input").response(request.scope["path"])

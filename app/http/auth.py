@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from oubli.app.access.origins import ANY_ORIGIN, Host, Origin, origin_of, parse_host, parse_origin
 from oubli.app.access.scopes import SCOPES, needed_scopes
-from oubli.app.http.problems import ProblemError, body_too_large
+from oubli.app.http.problems import ProblemError, body_too_large, is_inference
 
 if TYPE_CHECKING:
     from oubli.app.access.keys import AccessKeys
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 # Asked by machines that know the server by its address of the day; they tell nobody anything.
-HEALTH_PATHS = frozenset({"/healthz", "/readyz"})
+HEALTH_PATHS = frozenset({"/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"})
 DOCS_PATHS = frozenset(
     {"/docs", "/docs/page.js", "/docs/page.css", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css"}
 )
@@ -129,7 +129,8 @@ class AccessRules:
             return None
         upload = path == UPLOAD_PATH
         length = content_length(headers)
-        if not upload and (length != 0 or b"content-type" in headers):
+        # Clients of the inference protocol say nothing of the type, or that it is bytes; its routes change nothing.
+        if not upload and (length != 0 or b"content-type" in headers) and not is_inference(path):
             _check_content_type(headers)
         limit = self._max_upload if upload else self.max_body_bytes
         if length is not None and length > limit:

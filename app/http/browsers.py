@@ -10,8 +10,11 @@ from starlette.types import ASGIApp
 from oubli.app.http.problems import ProblemError
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
-REQUEST_HEADERS = ("Authorization", "X-API-Key", "Idempotency-Key", "X-Request-ID", "traceparent", "tracestate")
-ANSWER_HEADERS = ("X-Request-ID", "Retry-After", "Location", "Content-Disposition", "Next-Cursor")
+_LENGTH = "Inference-Header-Content-Length"
+REQUEST_HEADERS = (
+    "Authorization", "X-API-Key", "Idempotency-Key", "X-Request-ID", "traceparent", "tracestate", _LENGTH,
+)  # fmt: skip
+ANSWER_HEADERS = ("X-Request-ID", "Retry-After", "Location", "Content-Disposition", "Next-Cursor", _LENGTH)
 _SECONDS = 600  # that a browser may remember the answer to a preflight request
 
 

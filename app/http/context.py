@@ -27,11 +27,14 @@ class Context:
         Makes the reader for a schema.
     metrics
         Counts the requests.
+    model_name
+        Of the model, in the Open Inference Protocol.
     """
 
     service: ModelService
     new_reader: Callable[[Schema], Reader]
     metrics: RequestMetrics
+    model_name: str
     _reader: Reader | None = None
 
     def reader(self) -> Reader:

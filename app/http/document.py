@@ -10,11 +10,13 @@ from pydantic.json_schema import JsonSchemaMode
 
 from oubli.app.access.scopes import SCOPES, needed_scopes
 from oubli.app.http.auth import OPEN_PATHS
+from oubli.app.http.inference_schemas import InferenceRequest
 from oubli.app.http.openapi import DEFAULT_PAGE, REF
 from oubli.app.http.schemas import (
     AddRequest,
     BatchDeleteRequest,
     FitRequest,
+    InferenceError,
     InfluenceRequest,
     PredictRequest,
     Problem,
@@ -29,6 +31,8 @@ _COLLECTED: tuple[Any, ...] = (
     AddRequest,
     BatchDeleteRequest,
     FitRequest,
+    InferenceError,
+    InferenceRequest,
     InfluenceRequest,
     PredictRequest,
     Problem,
@@ -50,7 +54,9 @@ _EXAMPLE_LABELS = {
 }
 
 
-def document(app: FastAPI, schema: Schema | None, *, asks_for_key: bool, page_size_max: int) -> dict[str, Any]:
+def document(
+    app: FastAPI, schema: Schema | None, *, asks_for_key: bool, page_size_max: int, model_name: str = "oubli"
+) -> dict[str, Any]:
     """Return the OpenAPI document of an application.
 
     Parameters
@@ -63,6 +69,8 @@ def document(app: FastAPI, schema: Schema | None, *, asks_for_key: bool, page_si
         Whether requests need a key.
     page_size_max
         Most entries of one page.
+    model_name
+        Of the model, in the Open Inference Protocol.
     """
     with warnings.catch_warnings(action="ignore"):  # HEAD has the operation id of its GET, and is left out below
         content = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
@@ -88,6 +96,8 @@ def document(app: FastAPI, schema: Schema | None, *, asks_for_key: bool, page_si
                 operation["responses"].pop("401", None)
                 operation["responses"].pop("403", None)
             for parameter in operation.get("parameters", ()):
+                if parameter["name"] == "model_name":
+                    parameter["schema"] = {**parameter["schema"], "enum": [model_name]}
                 if parameter["name"] == "limit":
                     default = min(DEFAULT_PAGE, page_size_max)
                     parameter["schema"] = {**parameter["schema"], "maximum": page_size_max, "default": default}

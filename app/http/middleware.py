@@ -63,7 +63,7 @@ class Middleware:
             problem = error if isinstance(error, ProblemError) else report_mistake(error)
             if has_started:
                 raise ConnectionAbortedError from None  # half an answer is out: all that is left is to cut it off
-            await problem.response()(scope, receive, watch)
+            await problem.response(scope["path"])(scope, receive, watch)
         finally:
             if is_asking:
                 self._idle.request_ends()

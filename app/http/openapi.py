@@ -1,9 +1,10 @@
 """Pieces of the OpenAPI document: parameters, bodies and an example of every error, for the routes to name."""
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from oubli.app.http.problems import KINDS, MEDIA_TYPE, ProblemError
-from oubli.app.http.schemas import Problem
+from oubli.app.http.schemas import InferenceError, Problem
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -20,6 +21,8 @@ EVERYWHERE = (
     "internal-error",
 )
 _WITH_BODY = ("foreign-origin", "not-json", "unsupported-encoding", "broken-encoding")
+_INFERENCE_BODY = ("foreign-origin", "unsupported-encoding", "broken-encoding")
+_INFERENCE_EXAMPLES = {"invalid-input": (("/inputs/0/shape", "must have at least one row"),)}
 REF = "#/components/schemas/{model}"
 DEFAULT_PAGE = 100
 
@@ -31,26 +34,40 @@ def ref_to(shape: Any) -> dict[str, str]:
 
 def problems(*slugs: str) -> Responses:
     """Return the error answers of a route, each with an example, for its `responses`."""
-    named = (*slugs, *EVERYWHERE)
-    if "broken-json" in slugs:
-        named = (*named, *_WITH_BODY)
+    return _errors(
+        (*slugs, *_WITH_BODY) if "broken-json" in slugs else slugs, MEDIA_TYPE, Problem, ProblemError.content
+    )
+
+
+def inference_problems(*slugs: str) -> Responses:
+    """Return the error answers of a route of the Open Inference Protocol."""
+    named = (*slugs, *_INFERENCE_BODY) if "broken-json" in slugs else slugs
+    return _errors(named, "application/json", InferenceError, ProblemError.inference_content)
+
+
+def _errors(
+    slugs: Iterable[str], media_type: str, shape: Any, content: Callable[[ProblemError], dict[str, Any]]
+) -> Responses:
     responses: Responses = {}
-    for slug in sorted(dict.fromkeys(named), key=lambda slug: KINDS[slug].status):
+    for slug in sorted(dict.fromkeys((*slugs, *EVERYWHERE)), key=lambda slug: KINDS[slug].status):
         kind = KINDS[slug]
-        problem = ProblemError(slug, errors=kind.example)
+        problem = ProblemError(
+            slug, errors=_INFERENCE_EXAMPLES.get(slug, ()) if shape is InferenceError else kind.example
+        )
         answer = responses.setdefault(
-            kind.status, {"description": "", "content": {MEDIA_TYPE: {"schema": ref_to(Problem), "examples": {}}}}
+            kind.status, {"description": "", "content": {media_type: {"schema": ref_to(shape), "examples": {}}}}
         )
         answer["description"] = " / ".join(filter(None, (answer["description"], kind.title)))
-        answer["content"][MEDIA_TYPE]["examples"][slug] = {"summary": kind.title, "value": problem.content()}
+        answer["content"][media_type]["examples"][slug] = {"summary": kind.title, "value": content(problem)}
         if kind.headers:
             answer["headers"] = {name: {"schema": {"type": "string"}} for name in kind.headers}
     return responses
 
 
-def body(shape: Any, *, required: bool = True) -> dict[str, Any]:
-    """Return the request body of a route that parses it itself."""
-    return {"requestBody": {"required": required, "content": {"application/json": {"schema": ref_to(shape)}}}}
+def body(shape: Any, others: dict[str, Any] | None = None, *, required: bool = True) -> dict[str, Any]:
+    """Return the request body of a route that parses it itself; `others` are bodies of other types."""
+    content = {"application/json": {"schema": ref_to(shape)}, **(others or {})}
+    return {"requestBody": {"required": required, "content": content}}
 
 
 def parameter(name: str, description: str, schema: dict[str, Any], place: str = "query") -> dict[str, Any]:
@@ -72,6 +89,13 @@ PATH: dict[str, dict[str, Any]] = {
     "erasure": parameter("id", "The receipt's id.", _UUID, "path"),
     "job": parameter("id", "The job's id.", _UUID, "path"),
     "ranking": parameter("id", "`influence` in the job's result.", _UUID, "path"),
+    "model": parameter("model_name", "The model's name: `model_name` in the settings.", {"type": "string"}, "path"),
+    "version": parameter(
+        "model_version",
+        "The model's present version; another one is answered 404, with the version that is served.",
+        {"type": "string", "pattern": "^[0-9]{1,19}$"},
+        "path",
+    ),
 }
 QUERY: dict[str, dict[str, Any]] = {
     "id": parameter("id", "The one sample to list; without `subject` and `cursor`.", _TEXT),

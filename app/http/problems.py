@@ -1,4 +1,4 @@
-"""Errors as HTTP answers: RFC 9457 `application/problem+json`, one shape for all of them.
+"""Errors as HTTP answers: RFC 9457 `application/problem+json`, one shape for all but the Open Inference Protocol's.
 
 Texts are built from positions, names of the schema and rules. Nothing that was submitted is repeated, and no text of
 an exception is passed on: it could hold an id or a value. `KINDS` is the list of all problems there are; the OpenAPI
@@ -23,6 +23,8 @@ log = logging.getLogger("oubli.http")
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:oubli:problem:"
 RETRY_SECONDS = 1
+INFERENCE_PATH = "/v2"
+"""Below it the routes are those of the Open Inference Protocol, whose errors are `{"error": "..."}`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,12 @@ No ranking is kept under this id: samples were erased meanwhile, or it was forgo
 
 404 no-snapshot: There is no snapshot
 No snapshot was written yet: POST /snapshot writes one.
+
+404 no-model: No model has this name
+The server has one model: GET /v2/models/NAME takes the name that model_name in the settings gives it.
+
+404 no-version: This version of the model is not served
+The server has the present version of the model only: ask for that one, or without a version.
 
 405 wrong-method: The route does not have this method
 This route has other methods: '/docs' lists them.
@@ -138,6 +146,10 @@ This is an error of the server, not of the request. The server's log names the p
 
 503 not-ready retry: The server is not ready
 The server is starting, or it is stopping: try again a little later.
+
+503 version-ahead retry: The model has not reached this version
+The request asks for a later version of the model than the server has: try again a little later, or at the server that
+answered with that version.
 
 503 too-many-connections retry: Too many connections are open
 As many connections are open as may be, in all or from this address. Close idle ones, or send more than one request
@@ -231,9 +243,25 @@ class ProblemError(Exception):
             body["errors"] = [{"pointer": pointer, "detail": detail} for pointer, detail in self.errors]
         return body
 
-    def response(self) -> Response:
-        """Return the answer."""
-        return Response(orjson.dumps(self.content()), self.kind.status, self.headers, media_type=MEDIA_TYPE)
+    def inference_content(self) -> dict[str, str]:
+        """Return the body as the Open Inference Protocol has it: one text, which names the wrong places itself."""
+        if not self.errors:
+            return {"error": self.detail}
+        places = "; ".join(f"{pointer} {detail}" if pointer else detail for pointer, detail in self.errors)
+        return {"error": f"{self.kind.title}: {places}."}
+
+    def response(self, path: str = "") -> Response:
+        """Return the answer to a request for a path, which decides its form."""
+        if is_inference(path):
+            content, media_type = orjson.dumps(self.inference_content()), "application/json"
+        else:
+            content, media_type = orjson.dumps(self.content()), MEDIA_TYPE
+        return Response(content, self.kind.status, self.headers, media_type=media_type)
+
+
+def is_inference(path: str) -> bool:
+    """Whether a path belongs to the Open Inference Protocol."""
+    return path.startswith(INFERENCE_PATH) and path[len(INFERENCE_PATH) :][:1] in ("", "/")
 
 
 _STOPPED: dict[StopReason, str] = {

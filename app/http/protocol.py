@@ -483,7 +483,8 @@ class OubliProtocol(HttpToolsProtocol):
 
     def _words(self, problem: ProblemError) -> bytes:
         """Return the answer to what is no whole request; the application sees it only if it has begun with it."""
-        response = problem.response()
+        # What was read before belongs to another request, or to none.
+        response = problem.response(self.url.decode("latin-1").partition("?")[0] if self._reading else "")
         correlation = correlation_of(self.headers) if self._reading else ALONE
         request_id = correlation.request_id or new_request_id()
         if not self._has_cycle:

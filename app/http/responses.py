@@ -20,7 +20,7 @@ from oubli.core.data.values import shortest
 from oubli.core.samples.store import HeldSample
 
 # Nothing that answers may keep a copy: it could outlive the sample.
-_HEADERS = {"Cache-Control": "no-store"}
+HEADERS = {"Cache-Control": "no-store"}
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_UTC_Z
 _CURSOR = struct.Struct(">QQ")
 
@@ -32,7 +32,7 @@ def to_json(content: Any) -> bytes:
 
 def json_answer(content: Any, status: int = 200) -> Response:
     """Return the response with an object as JSON."""
-    return Response(to_json(content), status, _HEADERS, media_type="application/json")
+    return Response(to_json(content), status, HEADERS, media_type="application/json")
 
 
 def prediction_content(predicted: Predicted) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def csv_answer(samples: Iterable[HeldSample], schema: Schema, cursor: str | None
         expires = None if sample.expires_ms is None else to_text(sample.expires_ms)
         features, label = values_as_held(sample, schema)
         lines.append(_line([sample.id, sample.subject, expires, *features, label]))
-    headers = _HEADERS if cursor is None else {**_HEADERS, "Next-Cursor": cursor}
+    headers = HEADERS if cursor is None else {**HEADERS, "Next-Cursor": cursor}
     return Response("".join(lines), 200, headers, media_type="text/csv")
 
 

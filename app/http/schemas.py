@@ -81,6 +81,13 @@ class Problem(Shape):
     """What is wrong with the input; left out where it is not the input."""
 
 
+class InferenceError(Shape):
+    """An error of the Open Inference Protocol."""
+
+    error: str
+    """Names positions, names of the schema and rules, and never repeats what was sent."""
+
+
 class PredictRequest(Shape):
     """Rows to predict for."""
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _SETTLE = 0.05  # seconds in which accepted connections become known, and closed ones close
 _PATIENCE = 1.0  # seconds for requests that are being answered
+_ALIVE: dict[str, dict[str, Any]] = {"/healthz": {"status": "alive"}, "/v2/health/live": {"live": True}}
 
 log = logging.getLogger("oubli.server")
 
@@ -130,10 +131,11 @@ class Standby:
 
         from oubli.app.http.problems import ProblemError
 
-        if scope["path"] == "/healthz" and scope["method"] in ("GET", "HEAD"):
-            response: Any = JSONResponse({"status": "alive"}, headers={"Cache-Control": "no-store"})
+        path = scope["path"]
+        if path in _ALIVE and scope["method"] in ("GET", "HEAD"):
+            response: Any = JSONResponse(_ALIVE[path], headers={"Cache-Control": "no-store"})
         else:
-            response = ProblemError("not-ready", f"The server is {self._phase}.").response()
+            response = ProblemError("not-ready", f"The server is {self._phase}.").response(path)
         # The next request of this client is for the application.
         response.headers["Connection"] = "close"
         await response(scope, receive, send)

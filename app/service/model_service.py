@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -32,7 +32,7 @@ from oubli.app.service.background import TAG_SLICE, TagSlices
 from oubli.app.service.commands import AddSamples, DeleteSamples, ReplaceSample
 from oubli.app.service.jobs import Job
 from oubli.app.service.measurements import Check, Measurements
-from oubli.app.service.results import Added, NewSamples, Page, Predicted, Replacement, Row
+from oubli.app.service.results import Added, NewSamples, Page, Predicted, Replacement
 from oubli.app.service.writer import Cost
 from oubli.core.data.schema import Task
 from oubli.core.errors import UnknownIdError
@@ -217,10 +217,15 @@ class ModelService:
 
     # --- reading
 
-    def predict_now(self, rows: list[Row]) -> Predicted | None:
+    def predict_now(self, rows: Sized) -> Predicted | None:
         """Predict for some rows if that is short; None when it takes a thread: see `predict`.
 
         Resolves the tags it meets unless a thread is reading the model.
+
+        Parameters
+        ----------
+        rows
+            Lists of cells in feature order, a matrix, or columns: what models take as X.
         """
         self._require_started()
         if not self._row_cost.is_short(len(rows)):
@@ -241,7 +246,7 @@ class ModelService:
             state.n_resolved += n_tags - model.n_lazy_tags_
         return Predicted(result, state.version)
 
-    async def predict(self, rows: list[Row]) -> Predicted:
+    async def predict(self, rows: Sized) -> Predicted:
         """Predict for some rows."""
         predicted = self.predict_now(rows)
         return predicted if predicted is not None else await self.threads.finish(self._predict_long(rows))
@@ -465,7 +470,7 @@ class ModelService:
         await self.erasures.wait()
         return {"snapshot": snapshot.id, "model_version": snapshot.model_version, "erasures": n_pending}
 
-    async def _predict_long(self, rows: list[Row]) -> Predicted:
+    async def _predict_long(self, rows: Sized) -> Predicted:
         async with self.lock.long_read():
             # A model without tags is only read: nobody's working space is written, so short predictions go on beside.
             slices = TagSlices(TAG_SLICE, self.state.count_resolved)

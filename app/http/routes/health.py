@@ -6,6 +6,7 @@ from oubli.app.http.context import context_of
 from oubli.app.http.openapi import parameter, problems
 from oubli.app.http.problems import ProblemError, changes_stopped, invalid
 from oubli.app.http.schemas import Changes, HealthAnswer, ReadyAnswer
+from oubli.app.service.model_service import ModelService
 
 router = APIRouter(tags=["health"])
 
@@ -14,6 +15,14 @@ router = APIRouter(tags=["health"])
 async def get_health() -> HealthAnswer:
     """Say that the process answers, whatever it is busy with."""
     return HealthAnswer(status="alive")
+
+
+def require_ready(service: ModelService) -> None:
+    """Refuse a request that asks whether the server is ready for predictions, while it is not."""
+    if service.phase != "ready":
+        raise ProblemError("not-ready", f"The server is {service.phase}.")
+    if not service.state.model.is_usable:
+        raise ProblemError("model-unusable")
 
 
 _FOR = parameter(
@@ -39,10 +48,7 @@ async def get_readiness(request: Request) -> ReadyAnswer:
     wanted = request.query_params.get("for", "predictions")
     if wanted not in ("predictions", "changes"):
         raise invalid("/for", "must be 'predictions' or 'changes'")
-    if service.phase != "ready":
-        raise ProblemError("not-ready", f"The server is {service.phase}.")
-    if not service.state.model.is_usable:
-        raise ProblemError("model-unusable")
+    require_ready(service)
     stopped = service.state.stopped
     if stopped is not None and wanted == "changes":
         raise changes_stopped(stopped)

@@ -161,7 +161,7 @@ def split_answers(data: bytes) -> list[Answered]:
         head, end, data = data.partition(b"\r\n\r\n")
         assert end, "half an answer"
         status, *headers = _MADE_ID.sub(rb"\1made", head).split(b"\r\n")
-        found = re.search(rb"content-length: (\d+)", head)
+        found = re.search(rb"\r\ncontent-length: (\d+)", head)
         length = int(found[1]) if found else 0
         assert len(data) >= length, "half a body"
         body, data = data[:length], data[length:]

@@ -41,6 +41,15 @@ _ROUTES = (
     ("GET", f"/erasures?ref={SECRET}"),
     ("GET", f"/ledger?cursor={SECRET}"),
     ("GET", f"/influence/{SECRET}"),
+    ("GET", "/v2"),
+    ("GET", "/v2/health/live"),
+    ("GET", "/v2/health/ready"),
+    ("GET", "/v2/models/oubli"),
+    ("GET", "/v2/models/oubli/versions/1"),
+    ("GET", f"/v2/models/{SECRET}/ready"),
+    ("GET", f"/v2/models/oubli/versions/{SECRET}/ready"),
+    ("GET", f"/v2/{SECRET}"),
+    ("PUT", "/v2/models/oubli/infer"),
     ("GET", "/readyz"),
     ("GET", "/readyz?for=changes"),
     ("GET", f"/readyz?for={SECRET}"),
@@ -61,6 +70,8 @@ _ROUTES = (
     ("GET", "/%00"),
     ("GET", ""),
 )
+_INFER = ("/v2/models/oubli/infer",) * 6 + ("/v2/models/oubli/versions/1/infer", f"/v2/models/{SECRET}/infer")
+_DATATYPES = ("FP64", "FP32", "FP16", "INT64", "UINT8", "BOOL", "BYTES", "BYTES", SECRET)
 _NUMBERS = ("1", "-3", "2.5", "0", "-0.0", "1e39", "1e999", "1e-400", "16777217", "NaN", "Infinity", "01", "+1", "0x1")
 _TEXTS = ('"a"', '"b"', f'"{SECRET}"', '"\\ud800"', '"\\u0000"', '""', '"' + SECRET * 40 + '"', '"\\x"', "'a'")
 _HOSTS = ("127.0.0.1:8000", "LOCALHOST", "[::1]:80", f"{SECRET}.example", "", "[::1]evil", "a b", "u@127.0.0.1")
@@ -129,12 +140,15 @@ class Cases:
 
     def _request(self) -> bytes:
         draw = self._random
-        kind = draw.random()
+        kind, json_length = draw.random(), None
         if kind < 0.35:
             method, target, body = "POST", "/predict", self._body("instances", self._row)
         elif kind < 0.6:
             method, target, body = "POST", "/samples", self._body("samples", self._sample)
-        elif kind < 0.75:
+        elif kind < 0.7:
+            method, target = "POST", draw.choice(_INFER)
+            json_length, body = self._inference()
+        elif kind < 0.8:
             method, target, body = (
                 "DELETE",
                 "/samples/" + draw.choice((*_KNOWN_IDS, "a%2Fb", "%ff", "%", "x" * 300)),
@@ -149,6 +163,9 @@ class Cases:
             headers.append(draw.choice((("X-API-Key", key), ("Authorization", f"Bearer {key}"))))
         if body or method == "POST":
             headers += [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        if json_length is not None:
+            lengths = (*(json_length,) * 9, 3, len(body) + 1, SECRET)
+            headers.append(("Inference-Header-Content-Length", str(draw.choice(lengths))))
         if draw.random() < 0.5:
             headers, body = self._odd(headers, body)
         version = draw.choice(("1.1",) * 20 + ("1.0", "0.9", "2.0", "1.2", "9"))
@@ -284,6 +301,37 @@ class Cases:
                 "{" + ", ".join(f"{json.dumps(name)}: {cell}" for name, cell in zip(names, cells, strict=False)) + "}"
             )
         return "[" + ", ".join(cells) + "]"
+
+    def _inference(self) -> tuple[int | None, bytes]:
+        """A request of the inference protocol, mostly right: the length of its JSON if there is more, and all."""
+        draw = self._random
+        if draw.random() < 0.1:
+            return None, self._other_body()
+        n = draw.choice((1, 1, 1, 1, 2, 2, 3, 12, 13, int(SECRET_NUMBER)))
+        wrong = 0.05 if draw.random() < 0.5 else 0.0
+        count = min(n, 13)
+        inputs, behind = [], b""
+        is_binary = draw.random() < 0.4
+        for name, datatype in (("age", "FP32"), ("job", "BYTES"), ("member", "BOOL")):
+            if draw.random() < wrong:
+                name, datatype = draw.choice((name, SECRET)), draw.choice(_DATATYPES)
+            shape = f"[{n}, 3]" if draw.random() < wrong else draw.choice((f"[{n}]", f"[{n}, 1]"))
+            head = f'"name": "{name}", "datatype": "{datatype}", "shape": {shape}'
+            if is_binary:
+                data = {"FP32": b"\x00\x00\x80\x3f", "BYTES": b"\x01\x00\x00\x00a"}.get(datatype, b"\x01") * count
+                if draw.random() < wrong:
+                    data = draw.choice((data[:-1], data + b"\xff", SECRET.encode() * count))
+                size = draw.choice((0, -1, 2**40, SECRET_NUMBER)) if draw.random() < wrong else len(data)
+                inputs.append(f'{{{head}, "parameters": {{"binary_data_size": {size}}}}}')
+                behind += data
+            else:
+                right = {"FP32": "1.5", "BYTES": '"a"', "BOOL": "true"}.get(datatype, "1")
+                cells = [self._value() if draw.random() < wrong else right for _ in range(count)]
+                inputs.append(f'{{{head}, "data": [{", ".join(cells)}]}}')
+        more = draw.choice(("", "", f', "id": "{SECRET}"', ', "parameters": {"binary_data_output": true}'))
+        more += draw.choice(("",) * 6 + (f', "outputs": [{{"name": "{SECRET}"}}]', f', "{SECRET}": 1'))
+        header = f'{{"inputs": [{", ".join(inputs)}]{more}}}'.encode("utf-8", "surrogatepass")
+        return (len(header) if is_binary else None), header + behind
 
     def _sample(self) -> str:
         draw = self._random

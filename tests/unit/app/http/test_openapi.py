@@ -33,6 +33,15 @@ ROUTES = {
     "/jobs/{id}": {"get"},
     "/jobs/{id}/events": {"get"},
     "/expiry/confirm": {"post"},
+    "/v2": {"get"},
+    "/v2/health/live": {"get"},
+    "/v2/health/ready": {"get"},
+    "/v2/models/{model_name}": {"get"},
+    "/v2/models/{model_name}/versions/{model_version}": {"get"},
+    "/v2/models/{model_name}/ready": {"get"},
+    "/v2/models/{model_name}/versions/{model_version}/ready": {"get"},
+    "/v2/models/{model_name}/infer": {"post"},
+    "/v2/models/{model_name}/versions/{model_version}/infer": {"post"},
     "/healthz": {"get"},
     "/readyz": {"get"},
     "/metrics": {"get"},
@@ -66,10 +75,16 @@ def test_every_error_has_an_example(page):
         for status, answer in operation["responses"].items():
             if int(status) < 400:
                 continue
-            examples = answer["content"][MEDIA_TYPE]["examples"]
-            assert examples, (name, status)
-            for slug, example in examples.items():
-                assert example["value"]["status"] == int(status)
+            is_inference = name.split()[1].startswith("/v2")
+            [(media_type, content)] = answer["content"].items()
+            assert media_type == ("application/json" if is_inference else MEDIA_TYPE), name
+            assert content["examples"], (name, status)
+            for slug, example in content["examples"].items():
+                assert KINDS[slug].status == int(status)
+                if is_inference:
+                    assert list(example["value"]) == ["error"]
+                else:
+                    assert example["value"]["status"] == int(status)
                 shown.add(slug)
     # These three answer requests that belong to no operation.
     assert shown == set(KINDS) - {"no-such-route", "wrong-method", "bad-request"}

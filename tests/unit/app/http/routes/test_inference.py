@@ -1,0 +1,514 @@
+"""The Open Inference Protocol: the same predictions as elsewhere, bit for bit, and refusals in its own form."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import math
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
+
+from oubli.app.access.key_file import FILE_NAME, create_key
+from oubli.app.http.inference_schemas import InferenceAnswer, InferenceRequest, ModelMetadata, ServerMetadata
+from oubli.app.http.tensors import DTYPES, to_bytes
+from oubli.core import DynamicForestClassifier
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from tests.unit.app.support import NUMBERS, forest, make_service, rows, samples, served
+
+INFER = "/v2/models/oubli/infer"
+LENGTH = "Inference-Header-Content-Length"
+MARK, NUMBER = "XYZZY", 98765.4375
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with served(max_body_bytes=200_000) as client:
+        yield client
+
+
+def tensor(name: str, datatype: str, values: Any, shape: list[int] | None = None, **more: Any) -> dict[str, Any]:
+    return {"name": name, "datatype": datatype, "shape": shape or [len(values)], "data": values, **more}
+
+
+def inputs(instances: list[list[Any]]) -> list[dict[str, Any]]:
+    return [
+        tensor(name, datatype, list(column))
+        for (name, datatype), column in zip(
+            (("age", "FP32"), ("job", "BYTES"), ("member", "BOOL")), zip(*instances, strict=True), strict=True
+        )
+    ]
+
+
+def outputs(answer: Any) -> dict[str, Any]:
+    return {output["name"]: np.reshape(output["data"], output["shape"]) for output in answer.json()["outputs"]}
+
+
+def packed(content: dict[str, Any], *parts: bytes) -> tuple[bytes, dict[str, str]]:
+    """A body with bytes behind the JSON, and the header that says where they begin."""
+    header = orjson.dumps(content)
+    return b"".join((header, *parts)), {LENGTH: str(len(header))}
+
+
+def binary(name: str, datatype: str, values: Any) -> tuple[dict[str, Any], bytes]:
+    raw = to_bytes(values, datatype)
+    sent = {"name": name, "datatype": datatype, "shape": [len(values)], "parameters": {"binary_data_size": len(raw)}}
+    return sent, raw
+
+
+# --- what is told of server and model
+
+
+def test_the_server_and_its_model_are_described(client):
+    assert ServerMetadata.model_validate(client.get("/v2").json()).extensions == ["binary_tensor_data"]
+    for path in ("/v2/models/oubli", "/v2/models/oubli/versions/1"):
+        told = ModelMetadata.model_validate(client.get(path).json())
+        assert (told.name, told.versions, told.platform) == ("oubli", ["1"], "oubli_forest")
+        assert [(one.name, one.datatype, one.shape) for one in told.inputs] == [
+            ("age", "FP32", [-1]),
+            ("job", "BYTES", [-1]),
+            ("member", "BOOL", [-1]),
+        ]
+        assert [one.name for one in told.outputs] == ["predictions", "probabilities", "classes"]
+
+
+def test_the_name_of_the_model_is_a_setting():
+    with served(model_name="adult.v1") as client:
+        assert client.get("/v2/models/adult.v1").json()["name"] == "adult.v1"
+        assert client.get("/v2/models/oubli").status_code == 404
+        parameters = client.get("/openapi.json").json()["paths"]["/v2/models/{model_name}"]["get"]["parameters"]
+        assert parameters[0]["schema"]["enum"] == ["adult.v1"]
+
+
+def test_health_and_readiness(client):
+    assert client.get("/v2/health/live").json() == {"live": True}
+    assert client.get("/v2/health/ready").json() == {"live": True, "ready": True}
+    for path in ("/v2/models/oubli/ready", "/v2/models/oubli/versions/1/ready"):
+        assert client.get(path).json() == {"name": "oubli", "ready": True}
+
+
+def test_a_server_that_is_not_ready_says_503():
+    service = make_service()
+    with served(service) as client:
+        service.phase = "starting"
+        assert client.get("/v2/health/live").status_code == client.get("/v2").status_code == 200
+        for method, path in (
+            ("GET", "/v2/health/ready"),
+            ("GET", "/v2/models/oubli"),
+            ("GET", "/v2/models/oubli/ready"),
+            ("POST", INFER),
+        ):
+            refused = client.request(method, path, content=orjson.dumps({"inputs": inputs(rows(1))}))
+            assert refused.status_code == 503, path
+            assert list(refused.json()) == ["error"]
+            assert int(refused.headers["retry-after"]) > 0
+        service.phase = "ready"
+
+
+# --- predictions
+
+
+def test_predictions_are_those_of_predict_and_of_the_library(client):
+    asked = {"id": "a-b", "inputs": inputs(rows(120))}
+    InferenceRequest.model_validate(asked)
+    answer = client.post(INFER, content=orjson.dumps(asked))
+    found, plain = outputs(answer), client.post("/predict", json={"instances": rows(120)}).json()
+    InferenceAnswer.model_validate(answer.json())
+    assert found["predictions"].tolist() == plain["predictions"]
+    assert np.array_equal(found["probabilities"], forest().predict_proba(rows(120)))
+    assert np.array_equal(found["probabilities"], plain["probabilities"])
+    assert found["classes"].tolist() == plain["classes"]
+    told = answer.json()
+    assert (told["id"], told["model_name"], told["model_version"]) == ("a-b", "oubli", "1")
+    assert told["parameters"] == {"model_version": plain["model_version"]}
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["x-request-id"]
+
+
+def test_bytes_are_read_and_answered(client):
+    columns = list(zip(*rows(40), strict=True))
+    sent, parts = zip(
+        binary("age", "INT16", columns[0]), binary("job", "BYTES", columns[1]), binary("member", "BOOL", columns[2]),
+        strict=True,
+    )  # fmt: skip
+    body, headers = packed({"inputs": sent, "parameters": {"binary_data_output": True}}, *parts)
+    answer = client.post(INFER, content=body, headers=headers)
+    assert answer.headers["content-type"] == "application/octet-stream"
+    length = int(answer.headers[LENGTH])
+    told, raw = orjson.loads(answer.content[:length]), answer.content[length:]
+    sizes = {one["name"]: one["parameters"]["binary_data_size"] for one in told["outputs"]}
+    assert sum(sizes.values()) == len(raw)
+    predictions, probabilities, classes = (
+        raw[start : start + size]
+        for start, size in zip(np.cumsum([0, *sizes.values()])[:-1].tolist(), sizes.values(), strict=True)
+    )
+    assert probabilities == forest().predict_proba(rows(40)).tobytes()
+    assert predictions == to_bytes(forest().predict(rows(40)).tolist(), "BYTES")
+    assert classes == to_bytes(["no", "yes"], "BYTES")
+    zipped = client.post(INFER, content=gzip.compress(body), headers={**headers, "Content-Encoding": "gzip"})
+    assert zipped.content == answer.content
+
+
+def test_outputs_are_chosen_one_by_one(client):
+    chosen = [{"name": "classes"}, {"name": "probabilities", "parameters": {"binary_data": True}}]
+    answer = client.post(INFER, content=orjson.dumps({"inputs": inputs(rows(2)), "outputs": chosen}))
+    told = orjson.loads(answer.content[: int(answer.headers[LENGTH])])
+    assert [(one["name"], "data" in one) for one in told["outputs"]] == [("classes", True), ("probabilities", False)]
+    assert answer.content[int(answer.headers[LENGTH]) :] == forest().predict_proba(rows(2)).tobytes()
+    chosen = [{"name": "predictions", "parameters": {"binary_data": False}}]
+    body = {"inputs": inputs(rows(2)), "outputs": chosen, "parameters": {"binary_data_output": True}}
+    assert list(outputs(client.post(INFER, content=orjson.dumps(body)))) == ["predictions"]
+
+
+def test_many_rows_take_a_thread_and_are_the_same(client):
+    many = outputs(client.post(INFER, content=orjson.dumps({"inputs": inputs(rows(3000))})))
+    assert np.array_equal(many["probabilities"], forest().predict_proba(rows(3000)))
+    refused = client.post(INFER, content=orjson.dumps({"inputs": inputs(rows(3001))}))
+    assert (refused.status_code, list(refused.json())) == (413, ["error"])
+
+
+def test_a_long_prediction_leaves_the_loop_to_others(monkeypatch):
+    service = make_service()
+    begun, go_on = threading.Event(), threading.Event()
+    model, query = service.state.model, service.state.model.query
+
+    def wait(X: Any, *, frozen: bool = False) -> Any:
+        if len(X) > 1:
+            begun.set()
+            assert go_on.wait(30)
+        return query(X, frozen=frozen)
+
+    with served(service) as client:
+        service._row_cost = type(service._row_cost)(1.0)
+        monkeypatch.setattr(model, "query", wait)
+        thread = threading.Thread(
+            target=lambda: client.post(INFER, content=orjson.dumps({"inputs": inputs(rows(500))}))
+        )
+        thread.start()
+        assert begun.wait(30)
+        assert client.get("/v2/health/live").status_code == 200
+        assert client.post(INFER, content=orjson.dumps({"inputs": inputs(rows(1))})).status_code == 200
+        go_on.set()
+        thread.join(30)
+
+
+def test_missing_values_are_null_and_the_literal_nan(client):
+    plain = client.post("/predict", json={"instances": [[None, None, None], [1, "a", None]]}).json()
+    asked = orjson.dumps({"inputs": inputs([[7.5, None, None], [1, "a", None]])})
+    for missing in (b"null", b"NaN"):
+        answer = client.post(INFER, content=asked.replace(b"7.5", missing))
+        assert np.array_equal(outputs(answer)["probabilities"], plain["probabilities"])
+    member = tensor("member", "FP64", [None, math.nan])
+    body = orjson.dumps({"inputs": [*inputs([[None, None, True], [1, "a", True]])[:2], member]})
+    assert np.array_equal(outputs(client.post(INFER, content=body))["probabilities"], plain["probabilities"])
+
+
+def test_regression_has_one_output():
+    with served(make_service(forest(60, NUMBERS))) as client:
+        answer = client.post(INFER, content=orjson.dumps({"inputs": inputs(rows(5))}))
+        assert outputs(answer)["predictions"].tolist() == forest(60, NUMBERS).predict(rows(5)).tolist()
+        assert list(outputs(answer)) == ["predictions"]
+        assert answer.json()["outputs"][0]["datatype"] == "FP64"
+        asked = {"inputs": inputs(rows(5)), "outputs": [{"name": "classes"}]}
+        assert client.post(INFER, content=orjson.dumps(asked)).status_code == 422
+
+
+WIDTHS = ("float32", "float64", "float32")
+WIDE = Schema(
+    tuple(Column(f"f{j}", ColumnType.NUMERIC, width) for j, width in enumerate(WIDTHS)),
+    Task.CLASSIFICATION,
+    LabelType.INTEGER,
+)
+
+
+@pytest.fixture(scope="module")
+def numeric() -> Iterator[tuple[TestClient, Any]]:
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    model = DynamicForestClassifier(n_estimators=7, random_state=1)
+    model.fit(X.tolist(), [int(v) for v in (X.sum(axis=1) > 0) + (X[:, 0] > 1)], schema=WIDE)
+    other = DynamicForestClassifier(n_estimators=7, random_state=1)
+    other.fit(X.tolist(), [int(v) for v in (X.sum(axis=1) > 0) + (X[:, 0] > 1)], schema=WIDE)
+    with served(make_service(model)) as client:
+        yield client, other
+
+
+def test_a_numeric_model_takes_all_features_at_once(numeric):
+    client, model = numeric
+    told = client.get("/v2/models/oubli").json()
+    assert told["inputs"] == [{"name": "features", "datatype": "FP64", "shape": [-1, 3]}]
+    assert [one["datatype"] for one in told["outputs"]] == ["INT64", "FP64", "INT64"]
+    X = np.random.default_rng(1).normal(size=(30, 3))
+    X[3, 1] = np.nan
+    for name in ("features", "input-0", "f1"):
+        for listed in (X.tolist(), X.ravel().tolist()):
+            body = orjson.dumps({"inputs": [tensor(name, "FP64", listed, [30, 3])]}).replace(b"null", b"NaN")
+            found = outputs(client.post(INFER, content=body))
+            assert np.array_equal(found["probabilities"], model.predict_proba(X))
+            assert np.array_equal(found["predictions"], model.predict(X))
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=st.data())
+def test_every_type_of_number_predicts_as_the_library_does(numeric, data):
+    client, model = numeric
+    datatype = data.draw(st.sampled_from(sorted(set(DTYPES) - {"BOOL"})))
+    n = data.draw(st.sampled_from((1, 2, 17)))
+    dtype = DTYPES[datatype]
+    low, high = (-100, 100) if dtype.kind != "u" else (0, 100)
+    drawn = data.draw(st.lists(st.integers(low, high), min_size=3 * n, max_size=3 * n))
+    X = (np.array(drawn) / (7 if dtype.kind == "f" else 1)).astype(dtype).reshape(n, 3)
+    expected = model.predict_proba(X)
+    one = {"name": "x", "datatype": datatype, "shape": [n, 3], "parameters": {"binary_data_size": X.nbytes}}
+    columns = [
+        {**one, "name": f"f{j}", "shape": [n, 1], "parameters": {"binary_data_size": X.nbytes // 3}} for j in range(3)
+    ]
+    for sent, parts in (([one], [X.tobytes()]), (columns[::-1], [X[:, j].tobytes() for j in (2, 1, 0)])):
+        body, headers = packed({"inputs": sent}, *parts)
+        assert np.array_equal(outputs(client.post(INFER, content=body, headers=headers))["probabilities"], expected)
+    body = orjson.dumps({"inputs": [tensor("x", datatype, X.tolist(), [n, 3])]})
+    assert np.array_equal(outputs(client.post(INFER, content=body))["probabilities"], expected)
+
+
+def test_categories_come_as_numbers_as_well(client):
+    for values, datatype, cells in (([3, 4], "INT8", ["3", "4"]), ([0.1, 2.0], "FP32", ["0.1", "2"])):
+        sent = [*inputs([[1, "a", True], [2, "a", False]])]
+        sent[1] = tensor("job", datatype, values)
+        plain = client.post("/predict", json={"instances": [[1, cells[0], True], [2, cells[1], False]]}).json()
+        found = outputs(client.post(INFER, content=orjson.dumps({"inputs": sent})))
+        assert np.array_equal(found["probabilities"], plain["probabilities"])
+
+
+def test_labels_of_every_type_come_back():
+    for label_type, labels, datatype, listed in (
+        (LabelType.BOOLEAN, [True, False], "BOOL", [False, True]),
+        (LabelType.INTEGER, [3, -4], "INT64", [-4, 3]),
+        (LabelType.NUMBER, [0.5, 2.5], "FP64", [0.5, 2.5]),
+        (LabelType.SCALAR, ["1", 1], "BYTES", None),
+    ):
+        schema = Schema((Column("a", ColumnType.NUMERIC),), Task.CLASSIFICATION, label_type, named=True)
+        model = DynamicForestClassifier(n_estimators=3, random_state=0)
+        model.fit([[float(i)] for i in range(40)], [labels[i < 20] for i in range(40)], schema=schema)
+        with served(make_service(model)) as client:
+            sent = {"inputs": [tensor("a", "FP32", [0.0, 39.0])]}
+            told = {one["name"]: one for one in client.post(INFER, content=orjson.dumps(sent)).json()["outputs"]}
+            plain = client.post("/predict", json={"instances": [[0.0], [39.0]]}).json()
+            assert told["classes"]["datatype"] == datatype
+            if listed is None:
+                assert [orjson.loads(text) for text in told["classes"]["data"]] == plain["classes"]
+                assert [orjson.loads(text) for text in told["predictions"]["data"]] == plain["predictions"]
+                assert told["predictions"]["parameters"] == {"content_type": "application/json"}
+            else:
+                assert told["classes"]["data"] == listed == plain["classes"]
+                assert told["predictions"]["data"] == plain["predictions"]
+            sent["parameters"] = {"binary_data_output": True}
+            assert client.post(INFER, content=orjson.dumps(sent)).status_code == 200
+
+
+def test_versions_are_the_models():
+    with served() as client:
+        body = orjson.dumps({"inputs": inputs(rows(1))})
+        assert client.post("/v2/models/oubli/versions/1/infer", content=body).status_code == 200
+        assert client.post("/samples", json=samples(1)).json()["model_version"] == 2
+        for path in ("", "/ready", "/infer"):
+            method = "POST" if path == "/infer" else "GET"
+            refused = client.request(method, f"/v2/models/oubli/versions/1{path}", content=body)
+            assert refused.status_code == 404
+            assert "version 2" in refused.json()["error"]
+            assert client.request(method, f"/v2/models/oubli/versions/2{path}", content=body).status_code == 200
+        for least, status in ((2, 200), (3, 503), (-1, 422), ("2", 422), (True, 422)):
+            asked = orjson.dumps({"inputs": inputs(rows(1)), "parameters": {"min_version": least}})
+            assert client.post(INFER, content=asked).status_code == status, least
+
+
+def test_an_empty_model_says_so():
+    with served(make_service(forest(0))) as client:
+        refused = client.post(INFER, content=orjson.dumps({"inputs": inputs(rows(1))}))
+        assert (refused.status_code, list(refused.json())) == (409, ["error"])
+        assert client.get("/v2/models/oubli/ready").status_code == 200
+
+
+# --- refusals
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A request that must be refused, and what its error must name."""
+
+    name: str
+    status: int
+    names: str
+    body: Any
+    headers: tuple[tuple[str, str], ...] = ()
+    path: str = INFER
+    method: str = "POST"
+
+
+def one(feature: str, **more: Any) -> dict[str, Any]:
+    """Right inputs, but for one."""
+    right = {sent["name"]: sent for sent in inputs(rows(2))}
+    return {"inputs": [{**sent, **(more if key == feature else {})} for key, sent in right.items()]}
+
+
+def raw(content: dict[str, Any], data: bytes, shift: int = 0) -> tuple[bytes, tuple[tuple[str, str], ...]]:
+    body, headers = packed(content, data)
+    return body, ((LENGTH, str(int(headers[LENGTH]) + shift)),)
+
+
+def sized(size: Any, datatype: str = "FP32", shape: Any = (2,)) -> dict[str, Any]:
+    sent = inputs(rows(2))
+    age = {"name": "age", "datatype": datatype, "shape": shape, "parameters": {"binary_data_size": size}}
+    return {"inputs": [age, *sent[1:]]}
+
+
+OVERLAP = {
+    "inputs": [
+        {"name": name, "datatype": datatype, "shape": [2], "parameters": {"binary_data_size": 8}}
+        for name, datatype in (("age", "FP32"), ("job", "BYTES"), ("member", "BOOL"))
+    ]
+}
+LONG = orjson.dumps(one("age")).replace(b"[2]", b"[" + b"9" * 4000 + b"]", 1)
+TOP = {"name": "classes", "parameters": {"classification": 2}}
+CASES = [
+    Bad("no JSON", 400, "JSON", b"XYZZY"),
+    Bad("no UTF-8", 400, "JSON", b'{"id": "\xff"}'),
+    Bad("a lone surrogate", 400, "JSON", b'{"id": "\\ud800"}'),
+    Bad("depth", 400, "JSON", b'{"inputs": ' + b"[" * 5000 + b"]" * 5000 + b"}"),
+    Bad("depth that is JSON", 422, "/inputs/0", b'{"inputs": ' + b"[" * 100 + b"]" * 100 + b"}"),
+    Bad("no object", 422, "object", [MARK]),
+    Bad("an unknown key", 422, "'inputs'", {**one(""), MARK: 1}),
+    Bad("an id that is no text", 422, "/id", {**one(""), "id": NUMBER}),
+    Bad("no inputs", 422, "/inputs", {"id": MARK}),
+    Bad("empty inputs", 422, "/inputs", {"inputs": []}),
+    Bad("too many inputs", 422, "/inputs", {"inputs": [tensor(MARK, "FP32", [1])] * 4}),
+    Bad("an input that is no object", 422, "/inputs/0", {"inputs": [MARK]}),
+    Bad("an unknown key of an input", 422, "/inputs/1", one("job", **{MARK: 1})),
+    Bad("a name that is no feature", 422, "/inputs/0/name", one("age", name=MARK)),
+    Bad("a feature twice", 422, "/inputs/1/name", one("job", name="age", datatype="FP32", data=[1, 2])),
+    Bad("a missing feature", 422, "'member'", {"inputs": inputs(rows(2))[:2]}),
+    Bad("an unknown datatype", 422, "/inputs/0/datatype", one("age", datatype=MARK)),
+    Bad("another datatype", 422, "/inputs/0/data", one("age", datatype="INT32", data=[NUMBER, 1])),
+    Bad("text for a number", 422, "row 0, feature 'age'", one("age", datatype="BYTES", data=["1", MARK])),
+    Bad("infinity", 422, "feature 'age'", b'{"inputs": [{"name":"age","datatype":"FP64","shape":[1],"data":[1e999]},'
+        b'{"name":"job","datatype":"BYTES","shape":[1],"data":["XYZZY"]},'
+        b'{"name":"member","datatype":"BOOL","shape":[1],"data":[true]}]}'),
+    Bad("a number beyond float32", 422, "feature 'age'", one("age", datatype="FP64", data=[1e39, 1])),
+    Bad("an integer beyond float32", 422, "feature 'age'", one("age", datatype="INT64", data=[987654321, 1])),
+    Bad("a number for a boolean", 422, "feature 'member'", one("member", datatype="FP64", data=[NUMBER, 1])),
+    Bad("fewer elements", 422, "/inputs/0/data", one("age", data=[1])),
+    Bad("other rows", 422, "/inputs/1/shape", one("job", shape=[1], data=[MARK])),
+    Bad("nested otherwise", 422, "/inputs/0/data", one("age", shape=[2, 1], data=[[1], 2])),
+    Bad("no data", 422, "/inputs/0", one("age", data=None)),
+    Bad("data that are no list", 422, "/inputs/0/data", one("age", data=MARK)),
+    Bad("a shape of three", 422, "/inputs/0/shape", one("age", shape=[2, 1, 1])),
+    Bad("no shape", 422, "/inputs/0/shape", one("age", shape=None)),
+    Bad("an empty shape", 422, "/inputs/0/shape", one("age", shape=[])),
+    Bad("a negative shape", 422, "/inputs/0/shape", one("age", shape=[-2])),
+    Bad("a shape of fractions", 422, "/inputs/0/shape", one("age", shape=[NUMBER])),
+    Bad("no rows", 422, "/inputs/0/shape", one("age", shape=[0], data=[])),
+    Bad("a huge shape of nothing", 422, "/inputs/0/shape", one("age", shape=[2**40, 0], data=[])),
+    Bad("a huge shape", 413, "3000 rows", one("age", shape=[2**40], data=[1])),
+    Bad("a shape of thousands of digits", 413, "3000 rows", LONG),
+    Bad("all features in a mixed shape", 422, "/inputs/0/shape", {"inputs": [tensor("x", "FP32", [1, 2], [1, 2])]}),
+    Bad("one column for all", 422, "/inputs/0/shape", {"inputs": [tensor("x", "FP32", [1, 2], [2, 1])]}),
+    Bad("no output of this name", 422, "/outputs/0/name", {**one(""), "outputs": [{"name": MARK}]}),
+    Bad("an output twice", 422, "/outputs/1/name", {**one(""), "outputs": [{"name": "classes"}] * 2}),
+    Bad("outputs that are no list", 422, "/outputs", {**one(""), "outputs": MARK}),
+    Bad("a word for a flag", 422, "binary_data_output", {**one(""), "parameters": {"binary_data_output": MARK}}),
+    Bad("parameters that are no scalars", 422, "/parameters", {**one(""), "parameters": {"a": [MARK]}}),
+    Bad("top classes", 422, "classification", {**one(""), "outputs": [TOP]}),
+    Bad("shared memory", 422, "shared_memory_region", one("age", parameters={"shared_memory_region": MARK})),
+    Bad("bytes without the header", 422, LENGTH, sized(8)),
+    Bad("bytes and data", 422, "/inputs/0", *raw(one("age", parameters={"binary_data_size": 8}), bytes(8))),
+    Bad("fewer bytes than announced", 422, "binary_data_size", *raw(sized(8), bytes(7))),
+    Bad("more bytes than announced", 422, "1 bytes behind", *raw(sized(8), bytes(9))),
+    Bad("fewer bytes than the shape takes", 422, "/inputs/0", *raw(sized(7), bytes(7))),
+    Bad("a negative size", 422, "binary_data_size", *raw(sized(-8), bytes(8))),
+    Bad("a size that is no number", 422, "binary_data_size", *raw(sized(MARK), bytes(8))),
+    Bad("a huge size", 422, "binary_data_size", *raw(sized(2**62), bytes(8))),
+    Bad("bytes of a huge shape", 413, "3000 rows", *raw(sized(8, shape=[2**40]), bytes(8))),
+    Bad("bytes of a huge shape of nothing", 422, "/inputs/0/shape", *raw(sized(0, shape=[2**40, 0]), b"")),
+    Bad("bytes that overlap", 422, "binary_data_size", *raw(OVERLAP, bytes(16))),
+    Bad("texts whose lengths lie", 422, "/inputs/0", *raw(sized(8, "BYTES"), b"\xff\xff\xff\xff\x00\x00\x00\x00")),
+    Bad("bytes that are no booleans", 422, "/inputs/0", *raw(sized(2, "BOOL"), b"\x02\x01")),
+    Bad("bytes that are an infinity", 422, "feature 'age'", *raw(sized(16, "FP64"), np.array([1, np.inf]).tobytes())),
+    Bad("the JSON cut short", 400, "JSON", *raw(sized(8), bytes(8), -1)),
+    Bad("the JSON too long", 400, "JSON", *raw(sized(8), bytes(8), 1)),
+    Bad("a length beyond the body", 422, LENGTH, *raw(sized(8), bytes(8), 100_000)),
+    Bad("a length that is no number", 422, LENGTH, one(""), ((LENGTH, MARK),)),
+    Bad("a length of many digits", 422, LENGTH, one(""), ((LENGTH, "9" * 5000),)),
+    Bad("a length twice", 422, LENGTH, one(""), ((LENGTH, "3"), (LENGTH, "3"))),
+    Bad("an encoding that is none", 415, "gzip", one(""), (("Content-Encoding", MARK),)),
+    Bad("a body that does not decode", 400, "Content-Encoding", b"XYZZY", (("Content-Encoding", "gzip"),)),
+    Bad("a body over the limit", 413, "limit", {"id": MARK * 60_000}),
+    Bad("another host", 421, "host", one(""), (("Host", "xyzzy.example"),)),
+    Bad("another origin", 403, "origin", one(""), (("Origin", "http://xyzzy.example"),)),
+    Bad("another model", 404, "'oubli'", one(""), (), f"/v2/models/{MARK}/infer"),
+    Bad("another version", 404, "version 1", one(""), (), f"/v2/models/oubli/versions/{MARK}/infer"),
+    Bad("no such route", 404, "route", one(""), (), f"/v2/{MARK}"),
+    Bad("no such method", 405, "POST", b"", (), INFER, "PUT"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", CASES, ids=lambda bad: bad.name)
+def test_refused(client, bad, caplog):
+    content = bad.body if isinstance(bad.body, bytes) else orjson.dumps(bad.body)
+    with caplog.at_level(logging.INFO, logger="oubli"):
+        answer = client.request(bad.method, bad.path, content=content, headers=list(bad.headers))
+    assert answer.status_code == bad.status, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    assert list(answer.json()) == ["error"]
+    assert bad.names in answer.json()["error"]
+    del answer.headers["x-request-id"]
+    logged = "".join(record.getMessage() for record in caplog.records if record.name.startswith("oubli"))
+    said = (answer.text + str(answer.headers) + logged).lower()
+    for submitted in (MARK.lower(), "98765", "987654321", "1e39", str(2**40), str(2**62)):
+        assert submitted not in said
+
+
+def test_keys_open_what_their_scopes_say(tmp_path):
+    keys = {
+        scope: create_key(tmp_path / FILE_NAME, name="n", scopes=[scope], expires_ms=None)[1]
+        for scope in ("predict", "write")
+    }
+    body = orjson.dumps({"inputs": inputs(rows(1))})
+    with served(data_dir=tmp_path) as client:
+        for path in ("/v2/health/live", "/v2/health/ready"):
+            assert client.get(path, headers={"Host": "probe.example"}).status_code == 200
+        for method, path in (
+            ("GET", "/v2"),
+            ("GET", "/v2/models/oubli/ready"),
+            ("POST", INFER),
+            ("GET", "/v2/nowhere"),
+        ):
+            refused = client.request(method, path, content=body)
+            assert (refused.status_code, list(refused.json())) == (401, ["error"])
+            assert refused.headers["www-authenticate"].startswith("Bearer")
+        right, wrong = ({"Authorization": f"Bearer {keys[scope]}"} for scope in ("predict", "write"))
+        assert client.post(INFER, content=body, headers=right).status_code == 200
+        refused = client.post(INFER, content=body, headers=wrong)
+        assert (refused.status_code, list(refused.json())) == (403, ["error"])
+        assert client.get("/v2/models/oubli", headers=wrong).status_code == 200
+
+
+def test_requests_are_counted_by_their_routes(client):
+    client.post(INFER, content=orjson.dumps({"inputs": inputs(rows(1))}))
+    told = client.get("/metrics").text
+    assert 'route="/v2/models/{model_name}/infer"' in told
+    assert 'route="/v2/models/{model_name}/versions/{model_version}/infer"' in told
+
+
+def test_large_answers_are_compressed_where_that_is_accepted(client):
+    body = orjson.dumps({"inputs": inputs(rows(200))})
+    plain = client.post(INFER, content=body, headers={"Accept-Encoding": "identity"})
+    for encoding in ("gzip", "zstd"):
+        answer = client.post(INFER, content=body, headers={"Accept-Encoding": encoding})
+        assert answer.headers["content-encoding"] == encoding
+        assert answer.json() == plain.json()

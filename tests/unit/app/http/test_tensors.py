@@ -1,0 +1,157 @@
+"""Tensors are what NumPy says they are, in JSON and in bytes; what is no tensor is refused before it costs anything."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as stn
+
+from oubli.app.http.problems import ProblemError
+from oubli.app.http.tensors import DATATYPES, DTYPES, Columns, read_bytes, read_json, to_bytes
+
+NUMBERS = sorted(DTYPES)
+SHAPES = st.one_of(st.tuples(st.integers(1, 9)), st.tuples(st.integers(1, 5), st.integers(1, 4)))
+
+
+def same(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.shape == other.shape and one.dtype == other.dtype and np.array_equal(one, other, equal_nan=True)
+
+
+def outcome(read: Callable[..., np.ndarray], data: Any, datatype: str, shape: tuple[int, ...]) -> np.ndarray | None:
+    """The tensor; None when it was refused for what it is."""
+    try:
+        return read(data, datatype, shape, "/inputs/0")
+    except ProblemError as problem:
+        if problem.kind.slug == "invalid-input" and problem.errors[0][0] == "/inputs/0":
+            return None
+        raise
+
+
+@pytest.mark.parametrize("datatype", NUMBERS)
+@settings(max_examples=25)
+@given(st.data())
+def test_bytes_are_numpys(datatype: str, data: st.DataObject) -> None:
+    sent = data.draw(stn.arrays(DTYPES[datatype], SHAPES))
+    raw = memoryview(b"x" + sent.tobytes())[1:]  # nowhere in particular, as behind JSON
+    read = read_bytes(raw, datatype, sent.shape, "")
+    assert read.tobytes() == sent.tobytes(), "every bit, those of a NaN included"
+    assert read.dtype.isnative
+    assert read.flags.carray
+    assert to_bytes(read, datatype) == sent.tobytes()
+
+
+@pytest.mark.parametrize("datatype", NUMBERS)
+@settings(max_examples=25)
+@given(st.data())
+def test_json_is_numpys_flat_and_nested(datatype: str, data: st.DataObject) -> None:
+    sent = data.draw(stn.arrays(DTYPES[datatype], SHAPES))
+    for listed in (sent.ravel().tolist(), sent.tolist()):
+        assert same(read_json(listed, datatype, sent.shape, ""), sent)
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8")), min_size=1))
+def test_texts_come_back(texts: list[str]) -> None:
+    raw = to_bytes(texts, "BYTES")
+    read = read_bytes(memoryview(raw), "BYTES", (len(texts),), "")
+    assert read.dtype == object
+    assert read.tolist() == texts == read_json(texts, "BYTES", (len(texts),), "").tolist()
+
+
+@given(st.binary(max_size=60), st.sampled_from(DATATYPES), SHAPES)
+def test_any_bytes_are_a_tensor_or_a_problem(raw: bytes, datatype: str, shape: tuple[int, ...]) -> None:
+    read = outcome(read_bytes, memoryview(raw), datatype, shape)
+    if read is not None:
+        assert read.shape == shape
+        assert to_bytes(read.ravel(), datatype) == raw
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner),
+    max_leaves=9,
+)
+
+
+@given(ANYTHING, st.sampled_from(DATATYPES), SHAPES)
+def test_any_json_is_a_tensor_or_a_problem(data: Any, datatype: str, shape: tuple[int, ...]) -> None:
+    read = outcome(read_json, data, datatype, shape)
+    assert read is None or read.shape == shape
+
+
+@pytest.mark.parametrize(
+    ("datatype", "data"),
+    [
+        ("INT8", [128]),
+        ("INT8", [-129, None]),
+        ("UINT8", [-1]),
+        ("UINT64", [2**64]),
+        ("INT64", [None, 2**63]),
+        ("INT32", [1.0]),
+        ("INT32", [True]),
+        ("FP64", [True]),
+        ("FP64", ["1"]),
+        ("FP64", [10**400]),
+        ("BOOL", [1]),
+        ("BYTES", [1]),
+        ("BYTES", [b"a"]),
+    ],
+)
+def test_elements_of_another_type_or_range_are_refused(datatype: str, data: list[Any]) -> None:
+    with pytest.raises(ProblemError):
+        read_json(data, datatype, (len(data),), "")
+
+
+def test_what_is_missing_is_nan_or_none() -> None:
+    assert math.isnan(read_json([None], "FP32", (1,), "")[0])
+    assert math.isnan(read_json([float("nan")], "FP64", (1,), "")[0])
+    for datatype, value in (("INT64", 2**62), ("BOOL", True), ("BYTES", "a")):
+        assert read_json([value, None], datatype, (2,), "").tolist() == [value, None]
+
+
+def test_numbers_beyond_a_type_are_infinities_that_a_column_refuses() -> None:
+    assert read_json([1e39, -1e39], "FP32", (2,), "").tolist() == [math.inf, -math.inf]
+    assert read_json([1e5], "FP16", (1,), "").tolist() == [math.inf]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"\x01\x00\x00",
+        b"\x01\x00\x00\x00",
+        b"\x02\x00\x00\x00a",
+        b"\xff\xff\xff\xffa",
+        b"\x01\x00\x00\x00ab",
+        b"\x01\x00\x00\x00\xff",
+        b"\x00\x00\x00\x00\x00\x00\x00\x00",
+    ],
+)
+def test_texts_whose_lengths_do_not_fit_are_refused(raw: bytes) -> None:
+    with pytest.raises(ProblemError):
+        read_bytes(memoryview(raw), "BYTES", (1,), "")
+
+
+def test_a_claimed_shape_allocates_nothing() -> None:
+    tracemalloc.start()
+    try:
+        for datatype in DATATYPES:
+            for shape in ((2**40,), (2**40, 2**40), (2**62, 1)):
+                for read, data in ((read_bytes, memoryview(b"abcd")), (read_json, [1])):
+                    with pytest.raises(ProblemError):
+                        read(data, datatype, shape, "")
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_columns_are_read_as_a_table() -> None:
+    columns = Columns({"a": np.zeros(3), "b": np.array(["x", "y", None], object)})
+    assert (columns.columns, len(columns), columns["b"].tolist()) == (["a", "b"], 3, ["x", "y", None])
+    assert [str(one) for one in columns.dtypes] == ["float64", "object"]
