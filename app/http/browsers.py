@@ -10,7 +10,15 @@ from starlette.types import ASGIApp
 from oubli.app.http.problems import ProblemError
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
-REQUEST_HEADERS = ("Authorization", "X-API-Key", "Idempotency-Key", "X-Request-ID", "traceparent", "tracestate")
+REQUEST_HEADERS = (
+    "Authorization",
+    "X-API-Key",
+    "Idempotency-Key",
+    "Min-Version",
+    "X-Request-ID",
+    "traceparent",
+    "tracestate",
+)
 ANSWER_HEADERS = ("X-Request-ID", "Retry-After", "Location", "Content-Disposition", "Next-Cursor")
 _SECONDS = 600  # that a browser may remember the answer to a preflight request
 
