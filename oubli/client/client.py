@@ -11,7 +11,7 @@ from oubli.client import operations
 from oubli.client.messages import Emits, Flow
 from oubli.client.results import PublicKey
 from oubli.client.session import Retries, Session
-from oubli.client.transport import DEFAULT_TIMEOUT, AsyncTransport, Transport
+from oubli.client.transport import AsyncTransport, Transport, timeouts
 
 if TYPE_CHECKING:
     import ssl
@@ -104,7 +104,7 @@ class Client(_Shared):
     api_key : str, optional
         Where the server asks for one.
     timeout : float or httpx2.Timeout
-        Seconds to wait for a connection, and for the next bytes of an answer. By default 5 and 60.
+        Seconds to wait for the next bytes of an answer, and for a connection (at most 5).
     retries : Retries or int
         When a request is sent again; an integer is the largest number of repetitions.
     trusted_keys : iterable of PublicKey, optional
@@ -133,7 +133,7 @@ class Client(_Shared):
         url: str,
         api_key: str | None = None,
         *,
-        timeout: float | httpx2.Timeout = DEFAULT_TIMEOUT,
+        timeout: float | httpx2.Timeout = 60.0,
         retries: Retries | int = Retries(),  # noqa: B008 - it is immutable
         trusted_keys: Iterable[PublicKey] | None = None,
         verify: bool | ssl.SSLContext = True,
@@ -143,7 +143,7 @@ class Client(_Shared):
         import httpx2
 
         self.session = _session(retries, trusted_keys)
-        self._owned = None if http_client is not None else httpx2.Client(timeout=timeout, verify=verify)
+        self._owned = None if http_client is not None else httpx2.Client(timeout=timeouts(timeout), verify=verify)
         self.transport = Transport(http_client or self._owned, url, _headers(api_key, headers))  # type: ignore[arg-type]
 
     def close(self) -> None:
@@ -214,7 +214,7 @@ class AsyncClient(_Shared):
         url: str,
         api_key: str | None = None,
         *,
-        timeout: float | httpx2.Timeout = DEFAULT_TIMEOUT,
+        timeout: float | httpx2.Timeout = 60.0,
         retries: Retries | int = Retries(),  # noqa: B008 - it is immutable
         trusted_keys: Iterable[PublicKey] | None = None,
         verify: bool | ssl.SSLContext = True,
@@ -224,7 +224,7 @@ class AsyncClient(_Shared):
         import httpx2
 
         self.session = _session(retries, trusted_keys)
-        self._owned = None if http_client is not None else httpx2.AsyncClient(timeout=timeout, verify=verify)
+        self._owned = None if http_client is not None else httpx2.AsyncClient(timeout=timeouts(timeout), verify=verify)
         self.transport = AsyncTransport(http_client or self._owned, url, _headers(api_key, headers))  # type: ignore[arg-type]
 
     async def close(self) -> None:

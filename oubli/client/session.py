@@ -37,12 +37,15 @@ class Retries:
     most
         Repetitions of one request. 0: none, and requests that change something get no `Idempotency-Key` by themselves.
     first_wait, longest_wait
-        In seconds. A `Retry-After` beyond `longest_wait` is not waited for.
+        In seconds.
+    longest_retry_after
+        In seconds; a server that asks for more is not asked again.
     """
 
     most: int = 8
     first_wait: float = 0.1
     longest_wait: float = 30.0
+    longest_retry_after: float = 60.0
 
     def wait(self, n: int, request: Request, error: ClientError, draw: random.Random) -> float | None:
         """Return the seconds to wait before a request is sent for the n-th time again; None: raise the error.
@@ -61,7 +64,7 @@ class Retries:
         if n > self.most or not request.is_retried or not _may_try_again(request, error):
             return None
         asked = error.retry_after or 0.0 if isinstance(error, ProblemError) else 0.0
-        if asked > self.longest_wait:
+        if asked > self.longest_retry_after:
             return None
         return asked + draw.uniform(0.0, min(self.longest_wait, self.first_wait * 2.0 ** (n - 1)))
 

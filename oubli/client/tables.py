@@ -255,7 +255,7 @@ def _cell(value: Any, row: int, field: Any) -> Scalar | None:
     if isinstance(value, str):
         if not value.isascii():
             _require_utf8(value, row, field)
-        return value
+        return value if kind is str else str(value)
     if _is_missing(value):
         return None
     if isinstance(value, (float, np.floating, Decimal)):

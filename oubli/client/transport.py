@@ -38,11 +38,18 @@ from oubli.client.messages import (
 )
 
 T = TypeVar("T")
-DEFAULT_TIMEOUT = httpx2.Timeout(60.0, connect=5.0)
+_LONGEST_CONNECT = 5.0  # seconds
 _CHUNK = 1 << 20
 _FILE_TYPE = "application/octet-stream"
 # What fails before a byte of the request is on its way.
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
+
+
+def timeouts(timeout: float | httpx2.Timeout) -> httpx2.Timeout:
+    """Return the times to wait: a number is that for bytes of an answer, and for a connection at most 5 seconds."""
+    if isinstance(timeout, httpx2.Timeout):
+        return timeout
+    return httpx2.Timeout(timeout, connect=min(timeout, _LONGEST_CONNECT))
 
 
 class _Common:
