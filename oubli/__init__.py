@@ -3,6 +3,8 @@
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
+    from oubli.client import AsyncClient as AsyncClient
+    from oubli.client import Client as Client
     from oubli.core import (
         DynamicForestClassifier,
         DynamicForestRegressor,
@@ -24,10 +26,16 @@ __all__ = [
     "OnlineBoostingRegressor",
     "load",
 ]
+# Not in `__all__`: they need an extra, without which `from oubli import *` works as well.
+_CLIENTS = ("AsyncClient", "Client")
 
 
 def __getattr__(name: str) -> _typing.Any:
     """Return what is asked for, imported when it is first: most programs use one kind."""
+    if name in _CLIENTS:
+        from oubli import client
+
+        return getattr(client, name)
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from oubli import core
@@ -37,4 +45,4 @@ def __getattr__(name: str) -> _typing.Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_CLIENTS})

@@ -12,28 +12,31 @@ Graph = dict[str, set[str]]
 
 
 def module_of(path: Path) -> str:
-    """The name that a file of `app` or `core` is imported by."""
+    """The name that a file of `app`, `core` or `oubli` is imported by."""
     parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(("oubli", *(parts[:-1] if parts[-1] == "__init__" else parts)))
+    if parts[0] != "oubli":
+        parts = ("oubli", *parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def modules(package: str) -> dict[str, Path]:
-    """The modules of `app` or `core`, by name."""
+    """The modules of `app`, `core` or `oubli/client`, by name."""
     return {module_of(path): path for path in sorted((ROOT / package).rglob("*.py"))}
 
 
-def _outside_type_checking(tree: ast.AST) -> Iterator[ast.AST]:
+def outside_type_checking(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every node of a program but those that only type checkers read."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue
         yield node
-        yield from _outside_type_checking(node)
+        yield from outside_type_checking(node)
 
 
 def imports(path: Path, known: dict[str, Path]) -> set[str]:
     """The modules that a file imports when it runs, inside of functions too; packages themselves left out."""
     found = set()
-    for node in _outside_type_checking(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in outside_type_checking(ast.parse(path.read_text(encoding="utf-8"))):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

@@ -290,17 +290,18 @@ def snapshot(
     ] = None,
 ) -> None:
     """Let a running server write a snapshot now; --output downloads it."""
-    from oubli.app.cli.remote import Server
+    from oubli.app.cli.remote import asking
 
     if output is not None:
         _require_new(output, force)
-    server = Server(url, api_key_file)
-    written = server.post("/snapshot")
-    tell(f"Snapshot {written['id']} of model version {written['model_version']}: {written['bytes']:,} bytes.")
-    typer.echo(written["digest"])
-    if output is not None:
+    with asking(url, api_key_file) as client:
+        written = client.snapshot()
+        tell(f"Snapshot {written.id} of model version {written.model_version}: {written.bytes:,} bytes.")
+        typer.echo(written.digest)
+        if output is None:
+            return
         with _writing(output):
-            size = server.download("/snapshot/file", output)
+            size = client.download_snapshot(output)
         tell(f"Downloaded {size:,} bytes to {output}. It holds the samples: keep it as safe as the data.")
 
 

@@ -158,7 +158,7 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
     app.add_exception_handler(HTTPException, _answer_http)
     app.add_exception_handler(RequestValidationError, _answer_validation)
     # The last one is the outermost: it sees a request first.
-    app.add_middleware(Middleware, idle=service.idle, rules=rules)
+    app.add_middleware(Middleware, idle=service.idle, rules=rules, version=lambda: service.state.version)
     app.add_middleware(
         CompressMiddleware, minimum_size=_LEAST_COMPRESSED, brotli=False, gzip_level=_GZIP_LEVEL, zstd_level=_ZSTD_LEVEL
     )

@@ -12,8 +12,15 @@ from oubli.app.http.problems import ProblemError
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 _LENGTH = "Inference-Header-Content-Length"
 REQUEST_HEADERS = (
-    "Authorization", "X-API-Key", "Idempotency-Key", "X-Request-ID", "traceparent", "tracestate", _LENGTH,
-)  # fmt: skip
+    "Authorization",
+    "X-API-Key",
+    "Idempotency-Key",
+    "Min-Version",
+    "X-Request-ID",
+    "traceparent",
+    "tracestate",
+    _LENGTH,
+)
 ANSWER_HEADERS = ("X-Request-ID", "Retry-After", "Location", "Content-Disposition", "Next-Cursor", _LENGTH)
 _SECONDS = 600  # that a browser may remember the answer to a preflight request
 

@@ -4,11 +4,14 @@ The last line behind the routes: an exception that nobody expected becomes a 500
 because it could hold what was submitted. The log gets its type and the place in the code.
 """
 
+from collections.abc import Callable
+
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from oubli.app.http.auth import AccessRules, first_values
 from oubli.app.http.encodings import decoded
+from oubli.app.http.freshness import HEADER, require_version
 from oubli.app.http.problems import ProblemError, body_too_large, report_mistake
 from oubli.app.service.background import IdleResolver
 
@@ -26,12 +29,15 @@ class Middleware:
         Told when requests begin and end.
     rules
         Say which requests may pass.
+    version
+        Returns the model's.
     """
 
-    def __init__(self, app: ASGIApp, *, idle: IdleResolver, rules: AccessRules) -> None:
+    def __init__(self, app: ASGIApp, *, idle: IdleResolver, rules: AccessRules, version: Callable[[], int]) -> None:
         self._app = app
         self._idle = idle
         self._rules = rules
+        self._version = version
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request, hand it on, and catch what comes out of it."""
@@ -52,6 +58,8 @@ class Middleware:
         try:
             headers = first_values(scope["headers"])
             limit = self._rules.check(scope["method"], scope["path"], headers, scope.get("scheme", "http"))
+            if HEADER in headers:
+                require_version(scope["path"], headers, self._version())
             if limit is not None:
                 receive = _limited(receive, limit)
                 if b"content-encoding" in headers:

@@ -17,6 +17,7 @@ EVERYWHERE = (
     "unknown-host",
     "head-too-large",
     "not-ready",
+    "behind",
     "too-many-connections",
     "internal-error",
 )
@@ -121,6 +122,14 @@ IDEMPOTENCY_KEY: dict[str, Any] = {
     "description": "A repeated request with this key and the same body gets the answer of the first, and changes "
     "nothing. Kept for a day, as a keyed hash.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+}
+MIN_VERSION: dict[str, Any] = {
+    "name": "Min-Version",
+    "in": "header",
+    "required": False,
+    "description": "The newest `model_version` that the client has seen. A server that is behind it answers 503 "
+    "(`behind`), not from an older model.",
+    "schema": {"type": "integer", "minimum": 0},
 }
 FILE: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 FILE_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": FILE}}

@@ -147,9 +147,9 @@ This is an error of the server, not of the request. The server's log names the p
 503 not-ready retry: The server is not ready
 The server is starting, or it is stopping: try again a little later.
 
-503 version-ahead retry: The model has not reached this version
-The request asks for a later version of the model than the server has: try again a little later, or at the server that
-answered with that version.
+503 behind retry: The server is behind
+The request asks for a later version of the model ('Min-Version') than the one served here. Try again a little later, or
+ask another node. A server that was put back to an older state does not get there: leave the header out.
 
 503 too-many-connections retry: Too many connections are open
 As many connections are open as may be, in all or from this address. Close idle ones, or send more than one request

@@ -302,10 +302,12 @@ class ReplaceSample(Erasure):
         The sample and its new content.
     ref
         The caller's case number.
+    key
+        The caller's idempotency key.
     """
 
-    def __init__(self, asked: Replacement, ref: str | None = None) -> None:
-        super().__init__("rectification", [asked.sample_id], ref=ref)
+    def __init__(self, asked: Replacement, ref: str | None = None, key: IdempotencyKey | None = None) -> None:
+        super().__init__("rectification", [asked.sample_id], ref=ref, key=key)
         self._asked = asked
         self.exports: int | None = None  # None: what is learned from stays as it is
 

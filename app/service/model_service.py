@@ -374,10 +374,12 @@ class ModelService:
         self._require_changeable()
         return await self.writer.execute(AddSamples(samples, key))
 
-    async def replace(self, asked: Replacement, ref: str | None = None) -> Receipt:
-        """Rectify one held sample; see `ReplaceSample`."""
+    async def replace(self, asked: Replacement, ref: str | None = None, key: IdempotencyKey | None = None) -> Receipt:
+        """Rectify one held sample; see `ReplaceSample`. What was answered before under the same key is so again."""
         self._require_changeable()
-        return await self.writer.execute(ReplaceSample(asked, ref))
+        if key is not None and key.earlier is not None and key.earlier.receipt is not None:
+            return await self.receipts.get(key.earlier.receipt)
+        return await self.writer.execute(ReplaceSample(asked, ref, key))
 
     async def delete(
         self,

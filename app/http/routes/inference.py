@@ -125,7 +125,7 @@ async def get_model_ready(request: Request) -> Response:
         "too-many-rows",
         "invalid-input",
         "queue-full",
-        "version-ahead",
+        "behind",
     ),
     answers={
         200: {
@@ -145,7 +145,7 @@ async def infer(request: Request) -> Response:
     lengths = request.headers.getlist(HEADER_LENGTH)
     asked = read_inference(await request.body(), lengths, reader.schema, reader.max_rows)
     if asked.min_version is not None and asked.min_version > service.state.version:
-        raise ProblemError("version-ahead")
+        raise ProblemError("behind")
     try:
         predicted = await service.predict(asked.rows)
     except InputError as error:

@@ -203,7 +203,7 @@ async def get_sample(request: Request) -> Response:
     summary="Rectify one sample",
     response_model=Receipt,
     responses=problems(*_INPUT, "not-held", "queue-full", "capacity", *_CHANGE),
-    openapi_extra={"parameters": [PATH["sample"], QUERY["ref"]], **body(ReplaceRequest)},
+    openapi_extra={"parameters": [PATH["sample"], QUERY["ref"], IDEMPOTENCY_KEY], **body(ReplaceRequest)},
 )
 async def replace_sample(request: Request) -> Response:
     """Replace the content of a held sample; the old content is unlearned. Never creates a sample."""
@@ -215,7 +215,7 @@ async def replace_sample(request: Request) -> Response:
     summary="Rectify the sample with an id",
     response_model=Receipt,
     responses=problems(*_INPUT, "not-held", "queue-full", "capacity", *_CHANGE),
-    openapi_extra={"parameters": [QUERY["replaced"], QUERY["ref"]], **body(ReplaceRequest)},
+    openapi_extra={"parameters": [QUERY["replaced"], QUERY["ref"], IDEMPOTENCY_KEY], **body(ReplaceRequest)},
 )
 async def replace_sample_by_id(request: Request) -> Response:
     """Replace the content of a held sample, as `PUT /samples/{id}` does, for ids that cannot be in a path."""
@@ -243,12 +243,16 @@ async def delete_sample(request: Request) -> Response:
 async def _replace(request: Request, sample_id: str, ref: str | None) -> Response:
     context = context_of(request)
     reader = context.reader()
-    asked, sent = reader.replacement(await request.body(), sample_id)
-    try:
-        receipt = await context.service.replace(asked, ref)
-    except InputError as error:
-        raise explain(error, lambda _: ("features",), [sent], reader.schema) from None
-    return json_answer(receipt_content(receipt, durable=context.service.is_durable))
+    service, sent_body = context.service, await request.body()
+    asked, sent = reader.replacement(sent_body, sample_id)
+    # What the address says is a part of the request that a key stands for.
+    whole = b"\0".join((sample_id.encode(), (ref or "").encode(), sent_body))
+    async with service.idempotency_keys.use(request.headers.get(KEY_HEADER), "PUT /samples", whole) as key:
+        try:
+            receipt = await service.replace(asked, ref, key)
+        except InputError as error:
+            raise explain(error, lambda _: ("features",), [sent], reader.schema) from None
+    return json_answer(receipt_content(receipt, durable=service.is_durable))
 
 
 def _list(

@@ -1,4 +1,4 @@
-"""Who may import whom: the layers of `app` and `core`, no circles, and how long a chain of imports may be."""
+"""Who may import whom: the layers of `app`, `core` and the client, no circles, how long a chain of imports may be."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import ast
 
 import pytest
 
-from tests.imports import ROOT, circles, graph, longest_chain, modules
+from tests.imports import ROOT, circles, graph, imports, longest_chain, modules, outside_type_checking
 
 MOST_IN_APP = 7
 MOST_DIRECTLY_IN_APP = 8
+MOST_IN_CLIENT = 8
+SENDERS = {"oubli.client.transport", "oubli.client.client"}
 # Of `app`, the lowest layer first; those of one line do not import each other.
 LAYERS = (
     ("errors", "progress", "version"),
@@ -70,3 +72,35 @@ def test_no_object_asks_another_for_a_private_attribute() -> None:
                 assert owner in ("self", "cls", "type(self)", "super()") or node.attr in named_tuples, (
                     f"{path}: {owner}"
                 )
+
+
+def test_the_client_imports_neither_the_service_nor_the_algorithms() -> None:
+    everything = {name: path for package in ("app", "core") for name, path in modules(package).items()}
+    for module, path in modules("oubli/client").items():
+        assert imports(path, everything) == set(), module
+
+
+def test_only_the_command_line_imports_the_client() -> None:
+    client = modules("oubli/client")
+    for module, path in {**modules("app"), **modules("core")}.items():
+        if not module.startswith("oubli.app.cli."):
+            assert imports(path, client) == set(), module
+
+
+def test_the_client_has_no_circles_and_no_long_chains() -> None:
+    edges = graph("oubli/client")
+    assert circles(edges) == []
+    assert len(longest_chain(edges)) <= MOST_IN_CLIENT
+
+
+def test_only_transports_of_the_client_send() -> None:
+    """The rest of it does no I/O over a network, so that it serves waiting and awaiting programs alike."""
+    for module, path in modules("oubli/client").items():
+        named = {
+            name.partition(".")[0]
+            for node in outside_type_checking(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names])
+        }
+        if module not in SENDERS and not module.startswith("oubli.client.load"):
+            assert named.isdisjoint({"httpx2", "anyio", "asyncio", "socket", "urllib.request"}), module

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from oubli.app.cli.remote import Server
+from oubli.app.cli.remote import asking
 from oubli.app.errors import StartError
 
 SEEN: list[dict[str, str]] = []
+SNAPSHOT = b'{"id": "1", "model_version": 2, "digest": "d", "bytes": 3, "created_at": "2030-01-31T12:00:00Z"}'
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -21,14 +23,14 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         SEEN.append(dict(self.headers))
         if self.path == "/snapshot":
-            self.answer(201, b'{"id": "1"}')
-        elif self.path == "/problem":
+            self.answer(201, SNAPSHOT)
+        elif self.path == "/problem/snapshot":
             self.answer(409, b'{"title": "Nothing is kept", "detail": "Start it with --data-dir."}')
         else:
             self.answer(502, b"<html>")
 
     def do_GET(self) -> None:
-        self.answer(200, b"0123456789", announced=20 if self.path == "/short" else 10)
+        self.answer(200, b"0123456789", announced=20 if self.path.startswith("/short") else 10)
 
     def answer(self, status: int, body: bytes, announced: int | None = None) -> None:
         self.send_response(status)
@@ -53,26 +55,37 @@ def url() -> Iterator[str]:
 def test_an_answer_is_read_and_the_key_is_sent(url: str, tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("0123456789abcdef\n")
-    assert Server(url, key).post("/snapshot") == {"id": "1"}
-    assert SEEN[-1]["Authorization"] == "Bearer 0123456789abcdef"
-    assert SEEN[-1]["Content-Type"] == "application/json"
+    with asking(url, key) as client:
+        assert client.snapshot().digest == "d"
+    sent = {name.lower(): value for name, value in SEEN[-1].items()}
+    assert sent["authorization"] == "Bearer 0123456789abcdef"
+    assert sent["content-type"] == "application/json"
 
 
-@pytest.mark.parametrize(("path", "part"), [("/problem", "409: Start it with --data-dir."), ("/other", "502")])
+@pytest.mark.parametrize(("path", "part"), [("problem", "409: Start it with --data-dir."), ("other", "502")])
 def test_a_refusal_is_told_in_the_servers_words(url: str, path: str, part: str) -> None:
-    with pytest.raises(StartError, match=part):
-        Server(url).post(path)
+    with pytest.raises(StartError, match=part), asking(url + path) as client:
+        client.snapshot()
 
 
 def test_a_download_is_there_as_a_whole_or_not_at_all(url: str, tmp_path: Path) -> None:
-    assert Server(url).download("/whole", tmp_path / "file") == 10
+    with asking(url) as client:
+        assert client.download_snapshot(tmp_path / "file") == 10
     assert (tmp_path / "file").read_bytes() == b"0123456789"
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
-    with pytest.raises(StartError, match="cut short"):
-        Server(url).download("/short", tmp_path / "other")
+    with pytest.raises(StartError, match=r"no whole answer.*try again"), asking(url + "short") as client:
+        client.download_snapshot(tmp_path / "other")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_key_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StartError, match="absent cannot be read"):
-        Server("http://127.0.0.1:1", tmp_path / "absent")
+    with pytest.raises(StartError, match="absent cannot be read"), asking("http://127.0.0.1:1", tmp_path / "absent"):
+        pass
+
+
+def test_the_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in [name for name in sys.modules if name.startswith("oubli.client")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    with pytest.raises(StartError, match=r"pip install 'oubli-server\[client\]'"), asking("http://127.0.0.1:1"):
+        pass

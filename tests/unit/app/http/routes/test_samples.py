@@ -3,6 +3,8 @@ from __future__ import annotations
 import base64
 import csv
 import io
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -319,3 +321,34 @@ def test_integers_are_their_decimal_text():
         assert add(client, id="007").status_code == 201
         assert client.post("/samples/batch-delete", json={"ids": [7, "7"]}).json()["requested"] == 1
         assert client.get("/samples/007").status_code == 200
+
+
+def test_a_rectification_that_comes_again_with_its_key_is_made_once(tmp_path: Path) -> None:
+    with served(make_service(directory=tmp_path / "d")) as client:
+        headers = {"Idempotency-Key": "k1"}
+        first = client.put("/samples/c1", json={"features": [1, "a", True], "label": "yes"}, headers=headers).json()
+        client.put("/samples/c1", json={"features": [2, "b", False], "label": "no"})
+        again = client.put("/samples/c1", json={"features": [1, "a", True], "label": "yes"}, headers=headers)
+        assert again.json()["id"] == first["id"]
+        assert client.get("/samples/c1").json()["features"]["age"] == 2  # what came later was not undone
+        client.delete("/samples/c1")
+        after = client.put("/samples/c1", json={"features": [1, "a", True], "label": "yes"}, headers=headers)
+        assert after.json()["id"] == first["id"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/samples/c2", {"features": [1, "a", True], "label": "yes"}),
+        ("/samples/c1", {"features": [1, "a", True], "label": "no"}),
+        ("/samples?id=c1&ref=123e4567-e89b-12d3-a456-426614174000", {"features": [1, "a", True], "label": "yes"}),
+    ],
+)
+def test_a_key_of_one_rectification_is_none_of_another(path: str, body: dict[str, Any]) -> None:
+    with served() as client:
+        headers = {"Idempotency-Key": "k1"}
+        sent = {"features": [1, "a", True], "label": "yes"}
+        assert client.put("/samples/c1", json=sent, headers=headers).status_code == 200
+        answer = client.put(path, json=body, headers=headers)
+        assert answer.status_code == 422
+        assert answer.json()["errors"][0]["pointer"] == "/Idempotency-Key"

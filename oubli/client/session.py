@@ -1,0 +1,172 @@
+"""What all requests of a client share: when to try again, keys of requests, and the newest version that was seen."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+
+from oubli.client.errors import ClientError, NoAnswerError, ProblemError, problem_of
+from oubli.client.messages import JSON_TYPE, Answer, Flow, Request, Send, Sleep
+
+KEY_HEADER = "Idempotency-Key"
+VERSION_HEADER = "Min-Version"
+_BY_PROXIES = frozenset({502, 503, 504})
+# 503s of the server itself that leave in doubt whether a change is on the disk.
+_IN_DOUBT = frozenset({"changes-stopped"})
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often a request is sent again, and how long the client waits before.
+
+    The wait before the n-th repetition is drawn between 0 and `first_wait` times 2 to the n, at most `longest_wait`
+    (exponential backoff with full jitter). A `Retry-After` of the server comes on top.
+
+    Sent again is what was answered 429 or 503 (and 502 or 504 by a proxy), and what had no answer. A request that
+    changes something and may have been applied is sent again only with an `Idempotency-Key`.
+
+    Attributes
+    ----------
+    most
+        Repetitions of one request. 0: none, and requests that change something get no `Idempotency-Key` by themselves.
+    first_wait, longest_wait
+        In seconds.
+    longest_retry_after
+        In seconds; a server that asks for more is not asked again.
+    """
+
+    most: int = 8
+    first_wait: float = 0.1
+    longest_wait: float = 30.0
+    longest_retry_after: float = 60.0
+
+    def wait(self, n: int, request: Request, error: ClientError, draw: random.Random) -> float | None:
+        """Return the seconds to wait before a request is sent for the n-th time again; None: raise the error.
+
+        Parameters
+        ----------
+        n
+            From 1.
+        request
+            With its key, if it has one.
+        error
+            What came of it.
+        draw
+            Draws the jitter.
+        """
+        if n > self.most or not request.is_retried or not _may_try_again(request, error):
+            return None
+        asked = error.retry_after or 0.0 if isinstance(error, ProblemError) else 0.0
+        if asked > self.longest_retry_after:
+            return None
+        return asked + draw.uniform(0.0, min(self.longest_wait, self.first_wait * 2.0 ** (n - 1)))
+
+
+def _may_try_again(request: Request, error: ClientError) -> bool:
+    if isinstance(error, NoAnswerError):
+        return request.may_repeat or not error.may_have_been_applied
+    if not isinstance(error, ProblemError):
+        return False
+    if error.status == 429:
+        return True
+    if error.kind:  # of the server itself, which names a time where a repetition can help
+        is_temporary = error.status == 503 and error.retry_after is not None
+        return is_temporary and (request.may_repeat or error.kind not in _IN_DOUBT)
+    return error.status in _BY_PROXIES and request.may_repeat
+
+
+@dataclass
+class Session:
+    """What all requests of a client share; safe for threads.
+
+    Attributes
+    ----------
+    retries
+        When to try again.
+    trusted_keys
+        Public keys of receipts by id, in base64; None: those that the server publishes.
+    draw, clock, now
+        Randomness, seconds that never go back, and Unix time; tests replace them.
+    """
+
+    retries: Retries = field(default_factory=Retries)
+    trusted_keys: Mapping[str, str] | None = None
+    draw: random.Random = field(default_factory=random.SystemRandom)
+    clock: Any = time.monotonic
+    now: Any = time.time
+    _min_version: int = 0
+    _lock: Any = field(default_factory=threading.Lock, repr=False)
+
+    @property
+    def min_version(self) -> int:
+        """The newest model version that any answer has told; later requests are answered by this one or a newer."""
+        return self._min_version
+
+    def saw(self, content: Any) -> None:
+        """Remember the version of an answer."""
+        version = content.get("model_version") if isinstance(content, dict) else None
+        if type(version) is int:
+            with self._lock:
+                self._min_version = max(self._min_version, version)
+
+    def forget_version(self) -> None:
+        """Forget which version was seen: for a server whose model was put back on purpose."""
+        with self._lock:
+            self._min_version = 0
+
+    def prepared(self, request: Request) -> Request:
+        """Return a request with the headers that make it repeatable and that make it read this client's writes."""
+        headers = {"Accept": JSON_TYPE, **request.headers}
+        if isinstance(request.body, bytes):
+            headers.setdefault("Content-Type", JSON_TYPE)
+        if self.min_version:
+            headers[VERSION_HEADER] = str(self.min_version)
+        if request.takes_key and self.retries.most and KEY_HEADER not in headers:
+            headers[KEY_HEADER] = uuid.uuid4().hex
+        return replace(request, headers=headers)
+
+    def exchange(self, request: Request) -> Flow[Answer]:
+        """Send a request until it is answered as asked, or until trying again is over.
+
+        Raises
+        ------
+        NoAnswerError, ProblemError
+            What came of the last time.
+        """
+        request = self.prepared(request)
+        n = 0
+        while True:
+            error: ClientError
+            try:
+                answer: Answer = yield Send(request)
+                if answer.is_success:
+                    return answer
+                error = self._refusal(answer)
+            except NoAnswerError as failure:
+                error = failure
+            n += 1
+            wait = self.retries.wait(n, request, error, self.draw)
+            if wait is None:
+                raise error
+            yield Sleep(wait)
+
+    def ask(self, request: Request) -> Flow[Any]:
+        """Exchange a request and return the answer's JSON, whose version is remembered."""
+        answer = yield from self.exchange(request)
+        content = answer.json()
+        self.saw(content)
+        return content
+
+    def _refusal(self, answer: Answer) -> ProblemError:
+        try:
+            content = orjson.loads(answer.body)
+        except orjson.JSONDecodeError:
+            content = None
+        return problem_of(answer.status, content, answer.retry_after(self.now()), answer.headers.get("x-request-id"))

@@ -1,0 +1,188 @@
+"""Clients of a real server: progress as it comes, answers that are lost, and a server that goes and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from oubli.client import AsyncClient, Client, NoAnswerError, Retries
+from tests.serving import Running, free_port, serving
+from tests.unit.client.sockets import received
+
+ROWS = [f"{i % 7},{'abc'[i % 3]},{('true', 'false')[i % 2]},{'yes' if i % 4 else 'no'}" for i in range(60)]
+FLAGS = ("--data", "data.csv", "--target", "income", "--n-estimators", "3")
+PATIENT = Retries(200, first_wait=0.02, longest_wait=0.5)
+BEFORE, AFTER = 20, 10  # additions of each worker
+N_WORKERS = 3
+
+
+def folder_with_data(folder: Path) -> Path:
+    (folder / "data.csv").write_text("\n".join(["age,job,member,income", *ROWS]) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with serving(*FLAGS, cwd=folder_with_data(tmp_path_factory.mktemp("server"))) as running:
+        yield running
+
+
+def test_a_job_tells_its_progress_by_events(server: Running) -> None:
+    with Client(server.url) as client:
+        states = list(client.watch(client.fit(parameters={"n_estimators": 4})))
+        assert [state.status for state in states][-1] == "succeeded"
+        assert [state.progress for state in states] == sorted(state.progress for state in states)
+        told: list[float] = []
+        client.wait(client.verify(), progress=told.append)
+        assert told[-1] == 1.0
+
+    async def run() -> list[str]:
+        async with AsyncClient(server.url) as client:
+            return [state.status async for state in client.watch(await client.verify())]
+
+    assert asyncio.run(run())[-1] == "succeeded"
+
+
+def test_many_threads_share_a_client_and_read_their_writes(server: Running) -> None:
+    with Client(server.url) as client, ThreadPoolExecutor(4) as pool:
+
+        def write_and_read(i: int) -> bool:
+            added = client.add([[i, "a", True]], ["yes"])
+            return client.predict([[i, "a", True]]).model_version >= added.model_version
+
+        assert all(pool.map(write_and_read, range(40)))
+        assert client.min_version == client.model().model_version
+
+
+@contextmanager
+def losing_answers(port: int, every: int) -> Iterator[tuple[str, Counter[str]]]:
+    """A proxy that passes each request on, and closes the connection in place of every n-th answer."""
+    counts: Counter[str] = Counter()
+
+    def serve(connection: socket.socket) -> None:
+        with connection, socket.create_connection(("127.0.0.1", port)) as behind:
+            while request := received(connection):
+                behind.sendall(request)
+                answer = received(behind)
+                counts["asked"] += 1
+                if counts["asked"] % every == 0:
+                    counts["lost"] += 1
+                    return
+                connection.sendall(answer)
+
+    def accept() -> None:
+        while True:
+            connection, _ = listening.accept()
+            if stopping.is_set():
+                connection.close()
+                return
+            serve(connection)
+
+    stopping = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=accept)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}", counts
+        finally:
+            stopping.set()
+            socket.create_connection(listening.getsockname()).close()
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+def test_answers_that_are_lost_double_nothing(server: Running) -> None:
+    with Client(server.url) as direct:
+        before = direct.model().n_samples
+        with losing_answers(server.port, every=3) as (url, counts), Client(url, retries=PATIENT) as client:
+            ids = [client.add([[i, "b", False]], ["no"]).ids[0] for i in range(12)]
+            receipts = [client.delete(ids[i]) for i in range(4)]
+            client.replace(ids[5], [1, "c", True], "yes")
+        assert counts["lost"] >= 4
+        assert len(set(ids)) == 12
+        assert direct.model().n_samples == before + 8
+        assert [receipt.unlearned for receipt in receipts] == [1] * 4
+        assert direct.get(ids[5]).label == "yes"
+
+
+def test_without_repetitions_a_lost_answer_is_told_as_what_it_is(server: Running) -> None:
+    with losing_answers(server.port, every=1) as (url, counts), Client(url, retries=0) as client:
+        with pytest.raises(NoAnswerError) as caught:
+            client.add([[1, "b", False]], ["no"])
+        assert caught.value.may_have_been_applied
+    assert counts["asked"] == 1
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
+def test_a_restart_in_the_middle_of_additions_doubles_nothing_and_loses_nothing(
+    tmp_path: Path, how: signal.Signals
+) -> None:
+    port, cwd = free_port(), folder_with_data(tmp_path)
+    going = Going()
+    with ThreadPoolExecutor(N_WORKERS) as pool:
+        with serving(*FLAGS, cwd=cwd, port=port) as server:
+            url = server.url
+            waiting = [pool.submit(going.add_waiting, url) for _ in range(N_WORKERS - 1)]
+            awaiting = pool.submit(asyncio.run, going.add_awaiting(url))
+            assert going.far.wait(120)
+            server.stop(how)
+        going.is_back.set()
+        with serving(*FLAGS, cwd=cwd, port=port):
+            answered = [name for future in (*waiting, awaiting) for name in future.result(timeout=120)]
+            assert len(set(answered)) == len(answered)
+            with Client(url) as client:
+                held = {sample.id: sample for sample in client.samples()}
+                assert held.keys() >= set(answered)
+                assert len(held) == len(ROWS) + len(answered)
+                assert client.wait(client.verify()).result["ok"]  # type: ignore[index]
+
+
+class Going:
+    """Additions that go on while the server is stopped and started.
+
+    Attributes
+    ----------
+    far, is_back
+        Set when enough were answered, and when the server is being started again.
+    """
+
+    def __init__(self) -> None:
+        self.far = threading.Event()
+        self.is_back = threading.Event()
+        self._n = 0
+
+    def add_waiting(self, url: str) -> list[str]:
+        """Add until some were added after the restart; return the ids."""
+        with Client(url, retries=PATIENT) as client:
+            names: list[str] = []
+            while self._goes_on():
+                names += client.add([[1, "a", True]], ["yes"]).ids
+            return names + [client.add([[1, "a", True]], ["yes"]).ids[0] for _ in range(AFTER)]
+
+    async def add_awaiting(self, url: str) -> list[str]:
+        """Do the same, several at a time."""
+        async with AsyncClient(url, retries=PATIENT) as client:
+            names: list[str] = []
+
+            async def add() -> None:
+                names.extend((await client.add([[2, "b", False]], ["no"])).ids)
+
+            while self._goes_on():
+                await asyncio.gather(*(add() for _ in range(4)))
+            await asyncio.gather(*(add() for _ in range(AFTER)))
+            return names
+
+    def _goes_on(self) -> bool:
+        self._n += 1
+        if self._n >= BEFORE * N_WORKERS:
+            self.far.set()
+        return not self.is_back.is_set()

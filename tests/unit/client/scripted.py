@@ -1,0 +1,106 @@
+"""A transport that answers by a script and only notes how long it was asked to wait: flows without I/O."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from oubli.client.messages import Answer, Close, Emit, NextEvent, Request, Send, Sleep, Work
+from oubli.client.session import Retries, Session
+
+
+def answer(status: int, content: Any = None, **headers: str) -> Answer:
+    """An answer in JSON."""
+    return Answer(
+        status, {name.replace("_", "-"): value for name, value in headers.items()}, json.dumps(content).encode()
+    )
+
+
+def problem(status: int, kind: str, **headers: str) -> Answer:
+    """A refusal of a server of Oubli."""
+    return answer(
+        status, {"type": f"urn:oubli:problem:{kind}", "title": "T", "status": status, "detail": "D."}, **headers
+    )
+
+
+def stream(*events: Any) -> Answer:
+    """A stream of events; an exception is raised in its place."""
+    return Answer(200, {"content-type": "text/event-stream; charset=utf-8"}, stream=iter(events))
+
+
+class HalfOfIt:
+    """Draws the middle of every range."""
+
+    def uniform(self, low: float, high: float) -> float:
+        return (low + high) / 2
+
+
+def session(retries: Retries | None = None) -> Session:
+    """A session that draws the middle of every range, and whose time stands still."""
+    made = Session(Retries() if retries is None else retries)
+    made.draw = HalfOfIt()  # type: ignore[assignment]
+    made.now = lambda: 0.0
+    return made
+
+
+class Scripted:
+    """Carries out flows.
+
+    Attributes
+    ----------
+    sent, slept, emitted
+        Requests, seconds and items, in order.
+    """
+
+    def __init__(self, *script: Answer | Exception) -> None:
+        self._script = list(script)
+        self.sent: list[Request] = []
+        self.slept: list[float] = []
+        self.emitted: list[Any] = []
+        self.closed = 0
+
+    def run(self, flow: Any) -> Any:
+        given: Any = None
+        error: Exception | None = None
+        while True:
+            try:
+                step = flow.send(given) if error is None else flow.throw(error)
+            except StopIteration as end:
+                assert not self._script, "not all of the script was asked for"
+                return end.value
+            given = error = None
+            try:
+                given = self._take(step)
+            except Exception as failure:
+                error = failure
+
+    def _take(self, step: Any) -> Any:
+        match step:
+            case Send(request):
+                self.sent.append(request)
+                return raised(self._script.pop(0))
+            case Sleep(seconds):
+                return self.slept.append(seconds)
+            case NextEvent(events):
+                return raised(next(events, None))
+            case Close():
+                self.closed += 1
+                return None
+            case Work(function):
+                return function()
+            case Emit(item):
+                return self.emitted.append(item)
+        raise AssertionError(step)
+
+
+def raised(found: Any) -> Any:
+    """Raise an exception, return anything else."""
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def keys_of(requests: Iterable[Request]) -> list[str | None]:
+    """The idempotency keys of requests."""
+    return [request.headers.get("Idempotency-Key") for request in requests]

@@ -1,0 +1,257 @@
+"""Both clients against the application in this process: every operation, as a user calls it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import oubli
+from oubli.client import (
+    AccessError,
+    AsyncClient,
+    Client,
+    ErasedLatelyError,
+    IdConflictError,
+    InvalidInputError,
+    NotFoundError,
+    ReceiptError,
+    UnavailableError,
+    operations,
+)
+from oubli.core import DynamicForestClassifier
+from tests.unit.app.support import BASE, CLASSES, forest, make_service, rows, served, served_here
+
+NAMES = ["age", "job", "member"]
+FRAME = pd.DataFrame(
+    {"age": [1.5, None], "job": pd.Categorical(["a", None]), "member": pd.array([True, None], "boolean")},
+    index=["p", "q"],
+)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    service = make_service(directory=tmp_path_factory.mktemp("client") / "d")
+    with served(service) as http, Client(BASE, http_client=http) as made:
+        yield made
+
+
+def test_both_clients_have_every_operation() -> None:
+    public = {
+        name
+        for name, function in vars(operations).items()
+        if inspect.isgeneratorfunction(function)
+        and not name.startswith("_")
+        and function.__module__ == operations.__name__
+    }
+    for kind in (Client, AsyncClient):
+        assert {name for name in public if not callable(getattr(kind, name, None))} == set()
+        assert all(getattr(kind, name).__doc__ for name in public)
+
+
+def test_predictions_are_those_of_the_library_whatever_the_table(client: Client) -> None:
+    model = forest()
+    expected = model.predict_proba(FRAME[NAMES])
+    found = client.predict(FRAME[["member", "age", "job"]])  # by name, whatever the order
+    np.testing.assert_array_equal(found.probabilities, expected)
+    table = found.to_frame()
+    assert list(table.index) == ["p", "q"]
+    assert list(table.columns) == ["prediction", *model.classes_]
+    assert list(table["prediction"]) == list(model.predict(FRAME[NAMES]))
+    listed = [[1.5, "a", True], {"age": None, "job": float("nan"), "member": None}]
+    np.testing.assert_array_equal(client.predict(listed).probabilities, expected)
+    np.testing.assert_array_equal(client.predict(np.array(rows(5), object)).predictions, model.predict(rows(5)))
+
+
+def test_what_a_frame_adds_is_what_the_library_adds(client: Client) -> None:
+    model = DynamicForestClassifier(n_estimators=5, random_state=0).start(CLASSES)
+    model.add(FRAME, ["yes", "no"])
+    with served(make_service(forest(0))) as http:
+        other = Client(BASE, http_client=http)
+        added = other.add(FRAME, pd.Series(["yes", "no"], index=[7, 8]), subjects=["ada", None])
+        assert (added.ids, added.n_samples) == (["p", "q"], 2)
+        assert other.verify().kind == "verify"
+        held = other.samples_frame()
+        assert rows_of_frame(held) == [[1.5, "a", True, "yes"], [None, None, None, "no"]]
+        assert list(held["subject"].isna()) == [False, True]
+        np.testing.assert_array_equal(other.predict(FRAME).probabilities, model.predict_proba(FRAME))
+
+
+def rows_of_frame(held: pd.DataFrame) -> list[list[Any]]:
+    columns = held[[*NAMES, "income"]].astype(object)
+    return [[None if pd.isna(cell) else cell for cell in row] for row in columns.to_numpy().tolist()]
+
+
+def test_the_life_of_a_sample(client: Client) -> None:
+    before = client.min_version
+    added = client.add([[1, "a", True]], ["yes"], ids=["life/1?"], subjects="zoe")
+    assert client.min_version == added.model_version > before
+    assert client.add([[1, "a", True]], ["yes"], ids=["life/1?"], subjects="zoe").n_samples == added.n_samples
+    with pytest.raises(IdConflictError) as caught:
+        client.add([[2, "a", True]], ["yes"], ids=["life/1?"])
+    assert caught.value.pointers == ("/samples/0/id",)
+    receipt = client.replace("life/1?", {"age": 3, "job": None, "member": False}, "no", subject=None)
+    assert (receipt.kind, receipt.unlearned) == ("rectification", 1)
+    held = client.get("life/1?")
+    assert (held.features, held.label, held.subject) == ({"age": 3, "job": None, "member": False}, "no", None)
+    ref = str(uuid.uuid4())
+    deleted = client.delete("life/1?", ref=ref)
+    assert (deleted.status, deleted.unlearned, deleted.ref) == ("unlearned", 1, ref)
+    assert [one.id for one in client.erasures(ref)] == [deleted.id]
+    assert client.erasure(deleted).id == deleted.id
+    with pytest.raises(NotFoundError):
+        client.get("life/1?")
+    with pytest.raises(ErasedLatelyError):
+        client.add([[1, "a", True]], ["yes"], ids=["life/1?"])
+    assert client.add([[1, "a", True]], ["yes"], ids=["life/1?"], subjects="zoe", readd=True).ids == ["life/1?"]
+    assert client.delete(subjects=["zoe", "nobody"]).absent == 1
+
+
+def test_a_key_of_ones_own_makes_two_calls_one(client: Client) -> None:
+    first = client.add([[1, "a", True]], ["yes"], idempotency_key="mine")
+    assert client.add([[1, "a", True]], ["yes"], idempotency_key="mine") == first
+    deleted = client.delete(first.ids, idempotency_key="mine")
+    assert client.delete(first.ids, idempotency_key="mine").id == deleted.id
+
+
+def test_samples_come_page_by_page(client: Client) -> None:
+    by_page = [sample.id for sample in client.samples(page_size=7)]
+    assert by_page == [sample.id for sample in client.samples()]
+    assert len(by_page) == len(set(by_page)) == client.model().n_samples
+    assert {sample.subject for sample in client.samples(subject="s1", page_size=5)} == {"s1"}
+    assert next(client.samples(page_size=1)).id == by_page[0]  # and the rest is never asked for
+    with pytest.raises(NotFoundError):
+        next(client.samples(subject="nobody"))
+
+
+def test_model_schema_jobs_and_influence(client: Client) -> None:
+    model = client.model()
+    assert (model.kind, model.guarantee, model.schema.names) == ("forest", "exact", NAMES)
+    assert client.schema() == model.schema
+    told: list[float] = []
+    job = client.wait(client.verify(), progress=told.append, timeout=60)
+    assert job.result is not None
+    assert (job.result["ok"], told[-1]) == (True, 1.0)
+    fitted = client.wait(client.fit(parameters={"n_estimators": 4}), timeout=60)
+    assert client.model().parameters["n_estimators"] == 4
+    assert fitted.id in [one.id for one in client.jobs()]
+    ranked = client.influence([[1, "a", True]], ["yes"], top=2)
+    assert ranked.helpful[0].score >= ranked.helpful[-1].score
+    assert client.confirm_expiry().expiry_paused is None
+
+
+def test_receipts_snapshots_and_the_ledger(client: Client, tmp_path: Path) -> None:
+    added = client.add([[5, "b", True]], ["no"])
+    receipt = client.delete(added.ids)
+    keys = client.keys()
+    assert client.verify_receipt(receipt, in_ledger=True) == keys[0].key_id
+    kept = json.loads(json.dumps(receipt.content))
+    assert client.verify_receipt(kept, keys=keys) == keys[0].key_id
+    for name, value in {"unlearned": 2, "ledger_index": 1}.items():
+        with pytest.raises(ReceiptError):
+            client.verify_receipt({**kept, name: value}, in_ledger=True)
+    with pytest.raises(ReceiptError, match="trusted"):
+        Client(BASE, http_client=client.transport.http, trusted_keys=[]).verify_receipt(kept)
+    written = client.snapshot()
+    assert client.newest_snapshot().id == written.id
+    client.scrub()
+    assert client.wait_erased(receipt, timeout=60).status == "erased"
+    size = client.download_snapshot(tmp_path / "file")
+    assert size == (tmp_path / "file").stat().st_size
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+    assert client.restore_snapshot(tmp_path / "file").model_version == client.min_version
+    indices = [entry.index for entry in client.ledger(page_size=3)]
+    assert indices == list(range(1, len(indices) + 1))
+    assert [entry.index for entry in client.ledger(after=2)] == indices[2:]
+
+
+def test_refusals_say_where(client: Client) -> None:
+    before = client.model()
+    with pytest.raises(InvalidInputError) as caught:
+        client.add(pd.DataFrame({"age": ["old"], "job": ["a"], "member": [True]}), ["yes"])
+    assert caught.value.pointers == ("/samples/0/features/age",)
+    assert "old" not in str(caught.value)
+    assert client.model() == before
+
+
+def test_health(client: Client) -> None:
+    assert client.is_alive()
+    assert client.ready(for_changes=True).changes == client.wait_ready().changes == "accepted"
+
+
+def test_a_client_that_has_seen_more_than_the_server_holds_is_told(client: Client) -> None:
+    other = Client(BASE, http_client=client.transport.http, retries=0)
+    other.session.saw({"model_version": 10**9})
+    with pytest.raises(UnavailableError) as caught:
+        other.predict([[1, "a", True]])
+    assert caught.value.kind == "behind"
+    other.forget_version()
+    assert other.predict([[1, "a", True]]).model_version == other.min_version
+
+
+def test_a_key_is_sent_and_a_wrong_one_refused(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("k" * 20)
+    with served(api_key_file=tmp_path / "key") as http:
+        assert Client(BASE, "k" * 20 + "\n", http_client=http).model().n_samples == 60
+        with pytest.raises(AccessError):
+            Client(BASE, "wrong", http_client=http).model()
+        with pytest.raises(AccessError):
+            Client(BASE, http_client=http).model()
+
+
+def test_the_awaiting_client_does_the_same() -> None:
+    async def run() -> None:
+        async with (
+            served_here(make_service()) as http,
+            AsyncClient(BASE, http_client=http) as client,
+        ):
+            added = await client.add(FRAME, ["yes", "no"], subjects="zoe")
+            assert client.min_version == added.model_version
+            found = await asyncio.gather(*(client.predict(FRAME) for _ in range(8)))
+            assert {one.model_version for one in found} == {added.model_version}
+            assert [sample.id async for sample in client.samples(subject="zoe", page_size=1)] == ["p", "q"]
+            assert (await client.samples_frame(subject="zoe")).shape == (2, 5)
+            states = [state.status async for state in client.watch(await client.verify())]
+            assert states[-1] == "succeeded"
+            receipt = await client.delete(["p", "q"])
+            assert await client.verify_receipt(receipt) == receipt.key_id
+            with pytest.raises(NotFoundError):
+                await client.get("p")
+
+    asyncio.run(run())
+
+
+def test_importing_oubli_imports_no_client_until_it_is_asked_for() -> None:
+    script = """
+import sys, oubli
+before = "httpx2" in sys.modules
+oubli.Client
+print(before, "httpx2" in sys.modules, any(name.startswith(("oubli.core", "oubli.app")) for name in sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True", "False"]
+    assert {"Client", "AsyncClient"} <= set(dir(oubli))
+
+
+def test_the_extra_that_is_missing_is_named() -> None:
+    script = """
+import sys
+sys.modules["httpx2"] = None
+import oubli
+try:
+    oubli.Client
+except ImportError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "pip install 'oubli-server[client]'" in done.stdout

@@ -1,0 +1,207 @@
+"""Operations by a script: pages, jobs that are watched or asked for, and answers that are not what they should be."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from oubli.client import (
+    DataError,
+    EphemeralError,
+    JobFailedError,
+    NoAnswerError,
+    NotFoundError,
+    ProblemError,
+    UnexpectedAnswerError,
+    WaitTimeoutError,
+    operations,
+)
+from oubli.client.messages import Answer
+from tests.unit.client.scripted import Scripted, answer, keys_of, problem, session, stream
+
+LOST = NoAnswerError("lost", may_have_been_applied=True)
+SAMPLE = {"id": "1", "subject": None, "features": {"a": 1}, "label": "x", "expires_at": None}
+
+
+def state(status: str, progress: float = 0.0, **more: Any) -> dict[str, Any]:
+    return {"id": "j", "kind": "fit", "status": status, "progress": progress, **more}
+
+
+def event(status: str, progress: float = 0.0, **more: Any) -> str:
+    return json.dumps(state(status, progress, **more))
+
+
+# --- pages
+
+
+def test_pages_are_asked_for_until_the_last() -> None:
+    pages = [answer(200, {"samples": [SAMPLE] * n, "next": cursor}) for n, cursor in ((2, "c1"), (0, "c2"), (1, None))]
+    script = Scripted(*pages)
+    script.run(operations.samples(session(), page_size=2))
+    assert [sample.id for sample in script.emitted] == ["1"] * 3
+    assert [dict(one.query) for one in script.sent] == [
+        {"limit": "2"},
+        {"cursor": "c1", "limit": "2"},
+        {"cursor": "c2", "limit": "2"},
+    ]
+
+
+def test_a_subject_is_never_in_an_address() -> None:
+    pages = [answer(200, {"samples": [SAMPLE], "next": cursor}) for cursor in ("c1", None)]
+    listed = Scripted(*pages)
+    listed.run(operations.samples(session(), subject="ada"))
+    deleted = Scripted(problem(422, "invalid-input"))
+    with pytest.raises(ProblemError):
+        deleted.run(operations.delete(session(), subjects="ada"))
+    for sent in (*listed.sent, *deleted.sent):
+        assert "ada" not in sent.path + str(sent.query)
+        assert b"ada" in sent.body  # type: ignore[operator]
+
+
+def test_a_ledger_goes_on_behind_an_entry() -> None:
+    entry = {"index": 8, "previous": "0", "type": "export", "at": "2030-01-31T12:00:00Z", "hash": "h", "n": 1}
+    script = Scripted(answer(200, {"entries": [entry], "next": None}))
+    script.run(operations.ledger(session(), after=7))
+    assert dict(script.sent[0].query) == {"cursor": "7"}
+    assert script.emitted[0].content == entry
+
+
+# --- jobs
+
+
+def test_a_job_is_watched_by_its_events() -> None:
+    states = [event("running", 0.5), event("succeeded", 1.0, result={"model_version": 9})]
+    shared = session()
+    script = Scripted(stream(*states))
+    script.run(operations.watch(shared, "j"))
+    assert [(one.status, one.progress) for one in script.emitted] == [("running", 0.5), ("succeeded", 1.0)]
+    assert (script.closed, shared.min_version) == (1, 9)
+    assert script.sent[0].headers["Accept"] == "text/event-stream"
+
+
+@pytest.mark.parametrize(
+    "broken", [stream(event("running"), LOST), stream(event("running")), stream(event("running"), "{")]
+)
+def test_a_stream_that_breaks_is_made_up_for_by_asking_and_opened_again(broken: Answer) -> None:
+    script = Scripted(broken, answer(200, state("running", 0.6)), stream(event("succeeded", 1.0)))
+    script.run(operations.watch(session(), "j"))
+    assert [one.progress for one in script.emitted] == [0.0, 0.6, 1.0]
+    assert script.closed == 2
+    assert script.slept
+
+
+@pytest.mark.parametrize(
+    "refused", [problem(404, "no-such-route"), answer(406), answer(200, {}, content_type="text/html")]
+)
+def test_without_events_a_job_is_asked_for_again_and_again(refused: Answer) -> None:
+    script = Scripted(refused, *(answer(200, state("running", 0.1)) for _ in range(3)), answer(200, state("succeeded")))
+    script.run(operations.watch(session(), "j"))
+    assert [one.status for one in script.emitted] == ["running"] * 3 + ["succeeded"]
+    assert script.slept == sorted(script.slept)
+
+
+def test_a_job_that_is_forgotten_is_told() -> None:
+    with pytest.raises(NotFoundError):
+        Scripted(problem(404, "no-job")).run(operations.wait(session(), "j"))
+
+
+def test_waiting_tells_the_progress_and_fails_with_the_servers_reason() -> None:
+    told: list[float] = []
+    states = [event("queued"), event("running", 0.5), event("failed", 0.5, error="No room.")]
+    with pytest.raises(JobFailedError, match=r"No room\.") as caught:
+        Scripted(stream(*states)).run(operations.wait(session(), "j", progress=told.append))
+    assert told == [0.0, 0.5, 0.5]
+    assert caught.value.job_id == "j"
+
+
+def test_waiting_ends_when_its_time_is_over() -> None:
+    shared = session()
+    times = iter([0.0, 1.0, 5.0])
+    shared.clock = lambda: next(times)
+    script = Scripted(answer(200, state("running")), answer(200, state("running")))
+    with pytest.raises(WaitTimeoutError):
+        script.run(operations.wait(shared, "j", timeout=3.0))
+
+
+def test_a_long_ranking_is_waited_for() -> None:
+    ranking = {"helpful": [{"id": "1", "score": 2.0}], "harmful": [], "method": "m", "n_samples": 3, "model_version": 4}
+    script = Scripted(
+        answer(202, state("queued")), stream(event("succeeded", 1.0, result={"influence": "r"})), answer(200, ranking)
+    )
+    found = script.run(operations.influence(session(), [[1]], ["x"], top=1))
+    assert (found.helpful[0].id, found.harmful) == ("1", [])
+    assert [one.path for one in script.sent] == ["/influence", "/jobs/j/events", "/influence/r"]
+    assert json.loads(script.sent[0].body) == {  # type: ignore[arg-type]
+        "instances": [[1]],
+        "labels": ["x"],
+        "update_set": "all",
+        "top": 1,
+    }
+
+
+# --- requests and answers
+
+
+def test_what_changes_samples_or_fits_has_a_key() -> None:
+    refused = problem(409, "ephemeral")
+    for flow in (
+        operations.add(session(), [[1]], ["x"]),
+        operations.replace(session(), "1", [1], "x"),
+        operations.delete(session(), "1"),
+        operations.fit(session()),
+    ):
+        script = Scripted(refused)
+        with pytest.raises(EphemeralError):
+            script.run(flow)
+        assert keys_of(script.sent)[0]
+
+
+@pytest.mark.parametrize("given", [{}, {"ids": "1", "subjects": "a"}])
+def test_a_deletion_names_ids_or_subjects(given: dict[str, str]) -> None:
+    with pytest.raises(DataError, match="either ids or subjects"):
+        Scripted().run(operations.delete(session(), **given))
+
+
+@pytest.mark.parametrize("content", [None, [], {}, {"predictions": 3}, {"predictions": ["a"], "classes": ["a"]}])
+def test_an_answer_without_predictions_is_not_believed(content: Any) -> None:
+    with pytest.raises(UnexpectedAnswerError, match="no predictions"):
+        Scripted(answer(200, content)).run(operations.predict(session(), [[1]]))
+
+
+def test_a_wrong_answer_is_told_by_its_fields_and_not_repeated() -> None:
+    with pytest.raises(UnexpectedAnswerError, match="n_samples") as caught:
+        Scripted(answer(201, {"ids": ["SECRET"], "model_version": 1, "n_samples": "SECRET", "durable": True})).run(
+            operations.add(session(), [[1]], ["x"])
+        )
+    assert "SECRET" not in str(caught.value)
+
+
+def test_fields_that_are_new_to_a_client_are_left_out() -> None:
+    content = {"ids": ["1"], "model_version": 1, "n_samples": 1, "durable": True, "later": {"a": 1}}
+    assert Scripted(answer(201, content)).run(operations.add(session(), [[1]], ["x"])).ids == ["1"]
+
+
+def test_an_ephemeral_server_is_not_waited_for() -> None:
+    receipt = {
+        **dict.fromkeys(("id", "kind", "guarantee", "key_id", "signature", "ledger_head"), "x"),
+        **dict.fromkeys(("requested", "unlearned", "absent", "exported_snapshots", "model_version", "ledger_index"), 1),
+        **dict.fromkeys(("received_at", "unlearned_at"), "2030-01-31T12:00:00Z"),
+        "ref": None,
+        "status": "unlearned",
+        "erased_at": None,
+        "overdue": False,
+        "durable": False,
+    }
+    script = Scripted(answer(200, receipt), problem(409, "ephemeral"))
+    with pytest.raises(EphemeralError):
+        script.run(operations.wait_erased(session(), "x"))
+
+
+def test_a_server_that_is_starting_is_waited_for() -> None:
+    starting = problem(503, "not-ready", retry_after="1")
+    ready = answer(200, {"status": "ready", "model_version": 3, "changes": "accepted"})
+    script = Scripted(LOST, starting, ready)
+    assert script.run(operations.wait_ready(session())).model_version == 3
+    assert Scripted(starting).run(operations.is_alive(session())) is False

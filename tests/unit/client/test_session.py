@@ -1,0 +1,187 @@
+"""What is sent again, when, and under which key; and that a client asks for what it has seen."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oubli.client import (
+    BusyError,
+    ClientError,
+    NoAnswerError,
+    ProblemError,
+    Request,
+    Retries,
+    TimedOutError,
+    UnavailableError,
+    UnexpectedAnswerError,
+)
+from oubli.client.messages import Answer
+from tests.unit.client.scripted import Scripted, answer, keys_of, problem, session
+
+READ = Request("GET", "/model", is_safe=True)
+KEYED = Request("POST", "/samples", body=b"{}", takes_key=True)
+CHANGE = Request("POST", "/snapshot", body=b"{}")
+OK = answer(200, {"model_version": 3})
+LOST = NoAnswerError("lost", may_have_been_applied=True)
+NEVER_SENT = NoAnswerError("refused", may_have_been_applied=False)
+LATE = TimedOutError("late", may_have_been_applied=True)
+PROXY = Answer(502, {"content-type": "text/html"}, b"<html>")
+
+
+@pytest.mark.parametrize(
+    ("request_", "first", "is_repeated"),
+    [
+        (READ, LOST, True),
+        (READ, LATE, True),
+        (READ, PROXY, True),
+        (READ, problem(503, "not-ready", retry_after="1"), True),
+        (READ, problem(429, "queue-full", retry_after="1"), True),
+        (READ, problem(503, "capacity"), False),  # without a time: nothing that passes by itself
+        (READ, problem(404, "not-held"), False),
+        (READ, problem(500, "internal-error"), False),
+        (KEYED, LOST, True),
+        (KEYED, LATE, True),
+        (KEYED, PROXY, True),
+        (KEYED, problem(503, "changes-stopped", retry_after="1"), True),
+        (KEYED, problem(409, "id-conflict"), False),
+        (KEYED, problem(422, "invalid-input"), False),
+        (CHANGE, NEVER_SENT, True),
+        (CHANGE, problem(429, "queue-full"), True),
+        (CHANGE, problem(503, "journal", retry_after="1"), True),
+        (CHANGE, LOST, False),
+        (CHANGE, LATE, False),
+        (CHANGE, PROXY, False),
+        (CHANGE, Answer(503, {"retry-after": "1"}, b""), False),  # of a proxy, which may have passed it on
+        (
+            CHANGE,
+            problem(503, "changes-stopped", retry_after="1"),
+            False,
+        ),  # the flush that failed may have been its own
+    ],
+)
+def test_what_is_sent_again(request_: Request, first: Any, is_repeated: bool) -> None:
+    script = Scripted(first, OK) if is_repeated else Scripted(first)
+    if is_repeated:
+        assert script.run(session().exchange(request_)) is OK
+    else:
+        with pytest.raises(ClientError):
+            script.run(session().exchange(request_))
+    assert len(script.sent) == 1 + is_repeated
+    assert len(script.slept) == is_repeated
+
+
+def test_a_repetition_has_the_key_of_the_first_and_another_request_has_another() -> None:
+    shared = session()
+    script = Scripted(LOST, problem(429, "queue-full"), OK, OK)
+    script.run(iter_both(shared))
+    first, again, third, other = keys_of(script.sent)
+    assert first is not None
+    assert first == again == third != other
+
+
+def iter_both(shared: Any) -> Any:
+    yield from shared.exchange(KEYED)
+    yield from shared.exchange(KEYED)
+
+
+def test_a_key_that_is_given_is_sent() -> None:
+    script = Scripted(LOST, OK)
+    script.run(session().exchange(Request("POST", "/samples", body=b"", headers={"Idempotency-Key": "mine"})))
+    assert keys_of(script.sent) == ["mine", "mine"]
+
+
+def test_without_repetitions_there_is_no_key_and_no_second_time() -> None:
+    script = Scripted(LOST)
+    with pytest.raises(NoAnswerError):
+        script.run(session(Retries(0)).exchange(KEYED))
+    assert keys_of(script.sent) == [None]
+
+
+def test_waits_grow_and_are_drawn_and_end() -> None:
+    script = Scripted(*[LOST] * 5)
+    with pytest.raises(NoAnswerError):
+        script.run(session(Retries(4, first_wait=1.0, longest_wait=3.0)).exchange(READ))
+    assert script.slept == [0.5, 1.0, 1.5, 1.5]  # the middle of 1, 2, 3 and 3
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("2", 2.0), ("0", 0.0), ("Thu, 01 Jan 1970 00:00:07 GMT", 7.0), ("soon", 0.0), ("-1", 0.0), ("", 0.0)],
+)
+def test_retry_after_comes_on_top_in_seconds_or_as_a_date(text: str, seconds: float) -> None:
+    script = Scripted(problem(429, "queue-full", retry_after=text), OK)
+    script.run(session(Retries(first_wait=0.5)).exchange(READ))
+    assert script.slept == [seconds + 0.25]
+
+
+def test_a_time_that_is_too_long_is_not_waited_for() -> None:
+    script = Scripted(problem(429, "queue-full", retry_after="3600"))
+    with pytest.raises(BusyError) as caught:
+        script.run(session().exchange(READ))
+    assert caught.value.retry_after == 3600
+    assert script.slept == []
+
+
+@given(st.integers(1, 60), st.floats(0.001, 10), st.floats(0.001, 100))
+def test_a_wait_is_never_longer_than_asked_for(n: int, first: float, longest: float) -> None:
+    retries = Retries(60, first, longest)
+    wait = retries.wait(n, READ, LOST, random.Random(n))
+    assert wait is not None
+    assert 0 <= wait <= longest
+
+
+def test_the_newest_version_is_remembered_and_asked_for() -> None:
+    shared = session()
+
+    def ask_often() -> Any:
+        for _ in range(3):
+            yield from shared.ask(READ)
+
+    script = Scripted(*(answer(200, {"model_version": version}) for version in (7, 5, 6)))
+    script.run(ask_often())
+    assert shared.min_version == 7
+    assert [one.headers.get("Min-Version") for one in script.sent] == [None, "7", "7"]
+    shared.forget_version()
+    script = Scripted(answer(200, [1]))
+    assert script.run(shared.ask(READ)) == [1]
+    assert "Min-Version" not in script.sent[0].headers
+
+
+def test_a_server_that_is_behind_is_asked_again_and_then_told_of() -> None:
+    shared = session(Retries(2))
+    shared.saw({"model_version": 9})
+    script = Scripted(*[problem(503, "behind", retry_after="1")] * 3)
+    with pytest.raises(UnavailableError) as caught:
+        script.run(shared.ask(READ))
+    assert caught.value.kind == "behind"
+    assert [one.headers["Min-Version"] for one in script.sent] == ["9"] * 3
+
+
+def test_what_is_no_json_is_not_taken_for_an_answer() -> None:
+    with pytest.raises(UnexpectedAnswerError, match="not JSON"):
+        Scripted(Answer(200, {}, b"<html>")).run(session().ask(READ))
+
+
+def test_a_refusal_tells_what_is_wrong_where() -> None:
+    content = {
+        "type": "urn:oubli:problem:invalid-input",
+        "title": "The input is not valid",
+        "detail": "Nothing was changed.",
+        "errors": [{"pointer": "/instances/0/age", "detail": "must be a number"}],
+    }
+    with pytest.raises(ProblemError) as caught:
+        Scripted(answer(422, content, x_request_id="r1")).run(session().ask(READ))
+    error = caught.value
+    assert (error.status, error.kind, error.pointers, error.request_id) == (
+        422,
+        "invalid-input",
+        ("/instances/0/age",),
+        "r1",
+    )
+    assert "/instances/0/age must be a number" in str(error)
+    assert error.errors[0].detail == "must be a number"

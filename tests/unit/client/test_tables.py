@@ -1,0 +1,199 @@
+"""Tables on their way out say what the library understands by them, and what cannot be sent is named by its place."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from oubli.client import DataError, IndexWarning
+from oubli.client.messages import to_json
+from oubli.client.results import Feature, HeldSample, Label, Schema
+from oubli.client.tables import frame_of, ids_of_index, labels_of, names_of, rows_of, samples_of
+from oubli.core.samples.slots import ids_of_index as ids_of_the_library
+
+NAN = float("nan")
+DAY = datetime.date(2030, 1, 31)
+
+
+def frame(**columns: Any) -> pd.DataFrame:
+    return pd.DataFrame(columns)
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        ([1.5, NAN], [1.5, None]),
+        (np.array([1, 2], np.int8), [1, 2]),
+        (np.array([0.1, NAN], np.float32), [float(np.float32(0.1)), None]),
+        ([True, False], [True, False]),
+        (pd.array([1, None], "Int64"), [1, None]),
+        (pd.array([0.5, None], "Float32"), [0.5, None]),
+        (pd.array([True, None], "boolean"), [True, None]),
+        (pd.array(["a", None], "string"), ["a", None]),
+        (pd.Categorical(["b", None], categories=["b", "c"]), ["b", None]),
+        (pd.Categorical([7, 8]), [7, 8]),
+        (pd.Series(["a", NAN], dtype=object), ["a", None]),
+        (pd.Series([None, pd.NA], dtype=object), [None, None]),
+        (pd.Series(["é", np.str_("x")], dtype=object), ["é", "x"]),
+        (pd.Series([Decimal("1.5"), np.float64(2)], dtype=object), [1.5, 2.0]),
+    ],
+)
+def test_columns_of_a_frame(column: Any, expected: list[Any]) -> None:
+    rows = rows_of(frame(a=column))
+    assert [row["a"] for row in rows] == expected
+    assert [type(row["a"]) for row in rows] == list(map(type, expected))
+
+
+def test_columns_with_numbers_for_names_mean_positions() -> None:
+    assert rows_of(pd.DataFrame([[1, "a"], [2, "b"]])) == [[1, "a"], [2, "b"]]
+
+
+@pytest.mark.parametrize(
+    ("X", "expected"),
+    [
+        (np.array([[1.5, NAN]]), b"[[1.5,null]]"),
+        (np.array([[0.1]], np.float32), b"[[0.1]]"),
+        (np.array([[0.5]], np.float16), b"[[0.5]]"),
+        (np.array([[0.5]], np.longdouble), b"[[0.5]]"),
+        (np.array([[1, 2]], ">i4"), b"[[1,2]]"),
+        (np.array([[2**64 - 1]], np.uint64), b"[[18446744073709551615]]"),
+        (np.array([[True]]), b"[[true]]"),
+        (np.array([["a", None, 1.5]], object), b'[["a",null,1.5]]'),
+        (np.array([["a", "b"]]), b'[["a","b"]]'),
+        (np.asfortranarray([[1.0, 2.0], [3.0, 4.0]]), b"[[1.0,2.0],[3.0,4.0]]"),
+        (np.ma.masked_array([[1.0, 2.0]], [[False, True]]), b"[[1.0,null]]"),
+        ([[1, "a", None, True], (2, "b", NAN, np.bool_(False))], b'[[1,"a",null,true],[2,"b",null,false]]'),
+        ([{"age": np.int64(3), "job": pd.NA}], b'[{"age":3,"job":null}]'),
+        ([np.array([1, 2])], b"[[1,2]]"),
+    ],
+)
+def test_arrays_and_lists(X: Any, expected: bytes) -> None:
+    assert to_json(rows_of(X)) == expected
+
+
+@pytest.mark.parametrize(
+    ("X", "place", "part"),
+    [
+        (np.array([[1.0], [np.inf]]), (1, 0), "finite"),
+        ([[1.0, -np.inf]], (0, 1), "finite"),
+        (frame(a=[1.0, np.inf]), (1, "a"), "finite"),
+        (frame(a=pd.to_datetime(["2030-01-31"])), (0, "a"), "dates or times"),
+        ([[DAY]], (0, 0), "dates or times"),
+        (np.array([["2030-01-31"]], "M8[D]"), (None, None), "dates or times"),
+        ([["a", b"b"]], (0, 1), "bytes"),
+        ([[2**64]], (0, 0), "64 bits"),
+        ([["\ud800"]], (0, 0), "surrogate"),
+        ([[[1]]], (0, 0), "a number, text"),
+        ([[object()]], (0, 0), "a number, text"),
+        ([1, 2], (0, None), "list of rows"),
+        (np.array([1, 2]), (None, None), "2-d array"),
+        (np.array([[1j]]), (None, None), "complex"),
+        ("ab", (None, None), "list of rows"),
+        ([], (None, None), "no rows"),
+        (frame(a=[]), (None, None), "no rows"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), (None, None), "unique"),
+        (pd.DataFrame([[1, 2]], columns=["a", 1]), (None, None), "all be text"),
+    ],
+)
+def test_what_cannot_be_sent_is_named_by_its_place(X: Any, place: tuple[Any, Any], part: str) -> None:
+    with pytest.raises(DataError, match=part) as caught:
+        rows_of(X)
+    assert (caught.value.row, caught.value.field) == place
+
+
+INDICES = [
+    pd.RangeIndex(2),
+    pd.Index([1, 0]),
+    pd.Index(["a", "b"]),
+    pd.Index(["a", "a"]),
+    pd.Index(["a", None]),
+    pd.Index([0.5, 1.5]),
+    pd.Index([True, False]),
+    pd.to_datetime(["2030-01-31", "2030-02-01"]),
+    pd.Index([DAY, "x"]),
+    pd.MultiIndex.from_tuples([("a", 1), ("b", 2)]),
+    pd.Index(["", "b"]),
+    pd.Index(["x" * 257, "b"]),
+]
+
+
+@pytest.mark.parametrize("index", INDICES, ids=repr)
+@pytest.mark.filterwarnings("ignore::oubli.core.errors.IndexWarning")
+def test_an_index_gives_the_ids_that_the_library_takes_from_it(index: Any) -> None:
+    X = pd.DataFrame({"a": [1, 2]}, index=index)
+    expected = ids_of_the_library(X)
+    if expected is None and list(index) != [0, 1]:
+        with pytest.warns(IndexWarning):
+            assert ids_of_index(X) is None
+    else:
+        assert ids_of_index(X) == expected
+
+
+def test_samples_have_what_was_given_for_them() -> None:
+    end = datetime.datetime(2030, 1, 31, 12, tzinfo=datetime.UTC)
+    X = pd.DataFrame({"a": [1, 2]}, index=["p", "q"])
+    assert samples_of(X, pd.Series(["x", "y"]), subjects=["ada", None], expires_at=end, readd=True) == [
+        {"features": {"a": 1}, "label": "x", "id": "p", "subject": "ada", "expires_at": end.isoformat(), "readd": True},
+        {"features": {"a": 2}, "label": "y", "id": "q", "subject": None, "expires_at": end.isoformat(), "readd": True},
+    ]
+    assert samples_of([[1]], [True], ids=[7], subjects="ada") == [
+        {"features": [1], "label": True, "id": "7", "subject": "ada"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "part"),
+    [
+        ({"y": ["x"]}, "1 labels were passed for 2 rows"),
+        ({"y": "xy"}, "labels must be a list"),
+        ({"ids": ["a"]}, "1 values of 'id'"),
+        ({"ids": [1.5, 2.5]}, "row 0, field 'id': must be text"),
+        ({"ids": ["a", ""]}, "row 1, field 'id'"),
+        ({"ids": [True, False]}, "row 0, field 'id'"),
+        ({"subjects": ["a", "b", "c"]}, "3 values of 'subject'"),
+        ({"expires_at": datetime.datetime(2030, 1, 31)}, "time zone"),  # noqa: DTZ001 - it has none
+        ({"expires_at": [1, 2]}, "must be a datetime"),
+    ],
+)
+def test_what_does_not_go_with_the_rows_is_refused(given: dict[str, Any], part: str) -> None:
+    with pytest.raises(DataError, match=part):
+        samples_of([[1], [2]], **{"y": ["x", "y"], **given})
+
+
+def test_names_and_labels() -> None:
+    assert names_of("ada", "id") == ["ada"]
+    assert names_of(np.int64(7), "id") == names_of([7], "id") == ["7"]
+    assert names_of((str(i) for i in range(2)), "id") == ["0", "1"]
+    assert labels_of(np.array([1.5, 2.0]), 2) == [1.5, 2.0]
+    assert labels_of(pd.Categorical(["a", "b"]), 2) == ["a", "b"]
+    with pytest.raises(DataError, match="1-d array"):
+        labels_of(np.array([[1]]), 1)
+
+
+def test_held_samples_as_a_frame() -> None:
+    features = [
+        Feature("age", "numeric", "float32"),
+        Feature("job", "categorical", "float32"),
+        Feature("member", "boolean", "float32"),
+    ]
+    schema = Schema(features, Label("income", "string"), "classification", ["no", "yes"])
+    held = [
+        HeldSample("p", None, {"age": 1, "job": "a", "member": True}, "yes"),
+        HeldSample("q", "ada", {"age": None, "job": None, "member": None}, "no"),
+    ]
+    made = frame_of(held, schema)
+    assert list(made.index) == ["p", "q"]
+    assert {name: str(dtype) for name, dtype in made.dtypes.items()} == {
+        "age": "float32",
+        "job": "category",
+        "member": "boolean",
+        "income": str(made["income"].dtype),
+        "subject": str(made["subject"].dtype),
+    }
+    assert rows_of(made[["age", "job", "member"]]) == [sample.features for sample in held]
+    assert list(frame_of([], schema).columns) == ["age", "job", "member", "income"]

@@ -1,0 +1,196 @@
+"""Both transports against a server that breaks off: what is half an answer is none, and whether it may have counted."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from oubli.client import AsyncClient, Client, NoAnswerError, Request, Retries, TimedOutError, UnexpectedAnswerError
+from oubli.client.messages import Close, NextChunk, NextEvent, Send, Work
+from tests.unit.client.sockets import received
+
+WHOLE = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n{"model_version": 3'
+EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: hello\n\ndata: one\n\ndata: two\n\n"
+FAST = Retries(3, first_wait=0.001)
+
+
+@contextmanager
+def answering(*answers: bytes) -> Iterator[tuple[str, list[bytes]]]:
+    """A server that sends one of these to each connection, in order, and closes it; empty: it waits for the end."""
+    seen: list[bytes] = []
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            for content in answers:
+                connection, _ = server.accept()
+                with connection:
+                    connection.settimeout(10)
+                    seen.append(received(connection))
+                    if content:
+                        connection.sendall(content)
+                    else:
+                        ended.wait(10)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.getsockname()[1]}", seen
+        finally:
+            ended.set()
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+def ask(kind: str, url: str, flow: Any, **options: Any) -> Any:
+    """Run a flow with one of the clients."""
+    if kind == "waiting":
+        with Client(url, **options) as client:
+            return client.transport.run(flow(client.session))
+
+    async def run() -> Any:
+        async with AsyncClient(url, **options) as client:
+            return await client.transport.run(flow(client.session))
+
+    return asyncio.run(run())
+
+
+both = pytest.mark.parametrize("kind", ["waiting", "awaiting"])
+ADD = Request("POST", "/samples", body=b"{}", takes_key=True)
+SNAPSHOT = Request("POST", "/snapshot", body=b"{}")
+BROKEN = {
+    "closed at once": b"HTTP/1.1",
+    "half a head": WHOLE[:40],
+    "half a body": WHOLE[:-4],
+    "half a chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n{",
+    "no HTTP": b"SSH-2.0-x\r\n\r\n",
+    "not what its encoding says": b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nabcd",
+}
+
+
+@both
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
+def test_half_an_answer_is_none_and_the_request_comes_again_with_its_key(kind: str, broken: bytes) -> None:
+    with answering(broken, broken, WHOLE + b"}") as (url, seen):
+        found = ask(kind, url, lambda session: session.ask(ADD), retries=FAST)
+    assert found == {"model_version": 3}
+    keys = {line for one in seen for line in one.split(b"\r\n") if line.lower().startswith(b"idempotency-key: ")}
+    assert (len(seen), len(keys)) == (3, 1)
+
+
+@both
+def test_half_an_answer_to_what_has_no_key_is_an_error(kind: str) -> None:
+    with answering(BROKEN["half a body"]) as (url, seen), pytest.raises(NoAnswerError) as caught:
+        ask(kind, url, lambda session: session.ask(SNAPSHOT), retries=FAST)
+    assert caught.value.may_have_been_applied
+    assert len(seen) == 1
+
+
+@both
+def test_a_server_that_is_silent_is_not_waited_for_for_ever(kind: str) -> None:
+    with answering(b"") as (url, _), pytest.raises(TimedOutError) as caught:
+        ask(kind, url, lambda session: session.ask(SNAPSHOT), timeout=0.2)
+    assert caught.value.may_have_been_applied
+
+
+@both
+def test_no_server_there(kind: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    with pytest.raises(NoAnswerError, match="no server answers") as caught:
+        ask(kind, url, lambda session: session.ask(SNAPSHOT), retries=FAST)
+    assert not caught.value.may_have_been_applied
+
+
+@both
+def test_a_page_of_something_else_is_not_taken_for_an_answer(kind: str) -> None:
+    page = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>"
+    with answering(page) as (url, _), pytest.raises(UnexpectedAnswerError):
+        ask(kind, url, lambda session: session.ask(SNAPSHOT))
+
+
+@both
+def test_a_redirection_is_not_followed_with_the_key(kind: str) -> None:
+    away = b"HTTP/1.1 307 X\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
+    with answering(away) as (url, _):
+        found = ask(kind, url, lambda _: (yield Send(SNAPSHOT)))
+    assert found.status == 307
+
+
+@both
+def test_key_path_query_and_a_file_arrive(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x" * 3_000_000)
+    request = Request("PUT", "/snapshot/file", (("id", "a/b&c é"),), body=tmp_path / "file")
+    with answering(WHOLE + b"}") as (url, seen):
+        ask(kind, url + "/behind/a/proxy/", lambda session: session.ask(request), api_key="secret")
+    head, _, body = seen[0].partition(b"\r\n\r\n")
+    line, *lines = head.lower().split(b"\r\n")
+    assert line == b"put /behind/a/proxy/snapshot/file?id=a%2fb%26c+%c3%a9 http/1.1"
+    assert {b"authorization: bearer secret", b"content-length: 3000000", b"content-type: application/octet-stream"} <= {
+        *lines
+    }
+    assert body == b"x" * 3_000_000
+
+
+@both
+def test_events_come_one_by_one_and_the_stream_may_end(kind: str) -> None:
+    def flow(_: Any) -> Any:
+        answer = yield Send(Request("GET", "/events", is_streamed=True))
+        found = []
+        while (data := (yield NextEvent(answer.stream))) is not None:
+            found.append(data)
+        yield Close(answer.stream)
+        return found
+
+    with answering(EVENTS) as (url, _):
+        assert ask(kind, url, flow) == ["one", "two"]
+
+
+@both
+def test_a_stream_that_is_cut_is_an_error_inside_the_flow(kind: str) -> None:
+    def flow(_: Any) -> Any:
+        answer = yield Send(Request("GET", "/file", is_streamed=True))
+        try:
+            while (yield NextChunk(answer.stream)) is not None:
+                pass
+        except NoAnswerError as error:
+            return error.may_have_been_applied
+        return None
+
+    with answering(WHOLE[:-4]) as (url, _):
+        assert ask(kind, url, flow) is True
+
+
+@both
+def test_what_a_step_raises_is_raised_in_the_flow(kind: str, tmp_path: Path) -> None:
+    def flow(_: Any) -> Any:
+        try:
+            yield Work((tmp_path / "absent").read_bytes)
+        except FileNotFoundError:
+            return "caught"
+
+    assert ask(kind, "http://127.0.0.1:1", flow) == "caught"
+
+
+@pytest.mark.parametrize("url", ["", "ftp://x", "127.0.0.1:8000", "http://[::1"])
+def test_what_is_no_address(url: str) -> None:
+    with pytest.raises(ValueError, match="the server's address"):
+        Client(url)
+
+
+def test_a_client_of_ones_own_is_used_and_left_open() -> None:
+    def handle(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, json={"key": request.headers["x-own"]})
+
+    with httpx2.Client(transport=httpx2.MockTransport(handle), headers={"x-own": "1"}) as http:
+        with Client("http://a", http_client=http, headers={"x-other": "2"}) as client:
+            assert client.transport.send(Request("GET", "/")).json() == {"key": "1"}
+        assert not http.is_closed
