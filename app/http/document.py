@@ -10,7 +10,7 @@ from pydantic.json_schema import JsonSchemaMode
 
 from oubli.app.access.scopes import SCOPES, needed_scopes
 from oubli.app.http.auth import OPEN_PATHS
-from oubli.app.http.openapi import DEFAULT_PAGE, MIN_VERSION, REF
+from oubli.app.http.openapi import DEFAULT_PAGE, REF
 from oubli.app.http.schemas import (
     AddRequest,
     BatchDeleteRequest,
@@ -87,8 +87,6 @@ def document(app: FastAPI, schema: Schema | None, *, asks_for_key: bool, page_si
             if path in OPEN_PATHS:
                 operation["responses"].pop("401", None)
                 operation["responses"].pop("403", None)
-            else:
-                operation["parameters"] = [*operation.get("parameters", ()), MIN_VERSION]
             for parameter in operation.get("parameters", ()):
                 if parameter["name"] == "limit":
                     default = min(DEFAULT_PAGE, page_size_max)
