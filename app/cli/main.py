@@ -289,7 +289,7 @@ def snapshot(
         typer.Option(metavar="FILE", envvar="OUBLI_API_KEY_FILE", help="File that holds the server's key."),
     ] = None,
 ) -> None:
-    """Let a running server write a snapshot now; --output downloads it."""
+    """Let a running server write a snapshot now; --output downloads it. Needs the extra `oubli-server[client]`."""
     from oubli.app.cli.remote import asking
 
     if output is not None:

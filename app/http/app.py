@@ -59,6 +59,9 @@ samples held would give, bit for bit.
 Every error is `application/problem+json` and never repeats what was sent; below `/v2` it is `{"error": "..."}`. Changes
 are on the disk and in every later prediction when they are answered. What was deleted is gone from all files soon
 after; its receipt says when.
+
+A request with the header `Min-Version` asks for this `model_version` or a later one: a server that is behind it answers
+503 (`behind`), not from an older model.
 """
 # Spans and log records of FastAPI's telemetry hold paths and exception texts, and paths hold ids.
 _TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False, "operation_spans": False}

@@ -1,4 +1,4 @@
-"""What every request must pass before a route sees it: known host, key, origin, content type, announced size.
+"""What every request must pass before a route sees it: known host, key, origin, type and size of the body, version.
 
 Plain functions of method, path and headers, no ASGI: the middleware asks before it hands a request to the application,
 the fast path before it answers one without it. Both ask the same rules.
@@ -27,6 +27,8 @@ DOCS_PATHS = frozenset(
 OPEN_PATHS = HEALTH_PATHS | DOCS_PATHS
 UPLOAD_PATH = "/snapshot/file"
 JSON_TYPE = b"application/json"
+MIN_VERSION = b"min-version"
+_MOST_VERSION_DIGITS = 15
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # Two of them could be read as one by the server and as the other by what is in front of it.
@@ -185,6 +187,28 @@ class AccessRules:
         if needed and needed.isdisjoint(granted):
             names = " or ".join(f"'{scope}'" for scope in SCOPES if scope in needed)
             raise ProblemError("scope-needed", f"This takes a key with the scope {names}.")
+
+
+def require_version(path: str, headers: Headers, version: int) -> None:
+    """Refuse a request that asks, by `Min-Version`, for a later version of the model than the one that is served.
+
+    So a client reads its own writes whichever node it asks, and notices when a server was put back to an older state.
+    As versions never go back, a request that may be answered once may always be.
+
+    Raises
+    ------
+    ProblemError
+        Also when the header is no version.
+    """
+    text = headers.get(MIN_VERSION)
+    if text is None or path in OPEN_PATHS:
+        return
+    if not (text.isdigit() and len(text) <= _MOST_VERSION_DIGITS):
+        raise ProblemError(
+            "bad-request", "The header 'Min-Version' must be a model version: digits, as in the answers."
+        )
+    if int(text) > version:
+        raise ProblemError("behind")
 
 
 def known_hosts(host: str, further: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ from pydantic.json_schema import JsonSchemaMode
 from oubli.app.access.scopes import SCOPES, needed_scopes
 from oubli.app.http.auth import OPEN_PATHS
 from oubli.app.http.inference_schemas import InferenceRequest
-from oubli.app.http.openapi import DEFAULT_PAGE, MIN_VERSION, REF
+from oubli.app.http.openapi import DEFAULT_PAGE, REF
 from oubli.app.http.schemas import (
     AddRequest,
     BatchDeleteRequest,
@@ -95,8 +95,6 @@ def document(
             if path in OPEN_PATHS:
                 operation["responses"].pop("401", None)
                 operation["responses"].pop("403", None)
-            else:
-                operation["parameters"] = [*operation.get("parameters", ()), MIN_VERSION]
             for parameter in operation.get("parameters", ()):
                 if parameter["name"] == "model_name":
                     parameter["schema"] = {**parameter["schema"], "enum": [model_name]}

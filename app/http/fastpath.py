@@ -25,10 +25,9 @@ from starlette.responses import Response
 
 from oubli.app import logs
 from oubli.app.errors import ServiceError
-from oubli.app.http.auth import AccessRules, content_length
+from oubli.app.http.auth import MIN_VERSION, AccessRules, content_length, require_version
 from oubli.app.http.context import Context
 from oubli.app.http.correlation import Correlation
-from oubli.app.http.freshness import HEADER, require_version
 from oubli.app.http.observer import Observer
 from oubli.app.http.parsing import explain_addition
 from oubli.app.http.problems import ProblemError, report_mistake, to_problem
@@ -198,7 +197,7 @@ class FastPath:
             return False
         try:
             self._rules.check(occasion.method.decode("ascii"), occasion.path, values)
-            if HEADER in values:
+            if MIN_VERSION in values:
                 require_version(occasion.path, values, self._service.state.version)
         except ProblemError:
             return False

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from oubli.app.http.auth import AccessRules, first_values
+from oubli.app.http.auth import MIN_VERSION, AccessRules, first_values, require_version
 from oubli.app.http.encodings import decoded
-from oubli.app.http.freshness import HEADER, require_version
 from oubli.app.http.problems import ProblemError, body_too_large, report_mistake
 from oubli.app.service.background import IdleResolver
 
@@ -58,7 +57,7 @@ class Middleware:
         try:
             headers = first_values(scope["headers"])
             limit = self._rules.check(scope["method"], scope["path"], headers, scope.get("scheme", "http"))
-            if HEADER in headers:
+            if MIN_VERSION in headers:
                 require_version(scope["path"], headers, self._version())
             if limit is not None:
                 receive = _limited(receive, limit)

@@ -123,14 +123,6 @@ IDEMPOTENCY_KEY: dict[str, Any] = {
     "nothing. Kept for a day, as a keyed hash.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255},
 }
-MIN_VERSION: dict[str, Any] = {
-    "name": "Min-Version",
-    "in": "header",
-    "required": False,
-    "description": "The newest `model_version` that the client has seen. A server that is behind it answers 503 "
-    "(`behind`), not from an older model.",
-    "schema": {"type": "integer", "minimum": 0},
-}
 FILE: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 FILE_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": FILE}}
 CSV: dict[str, Any] = {"text/csv": {"schema": {"type": "string"}}}

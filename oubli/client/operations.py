@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
 Names = str | int | Iterable[str | int]
 _FIRST_POLL, _LONGEST_POLL = 0.05, 2.0  # seconds
+_LONGEST_KEY = 255
 _KEEP = object()
 
 
@@ -71,6 +72,8 @@ def _get(path: str, **query: Any) -> Request:
 
 
 def _post(path: str, content: Any = None, *, key: str | None = None, **options: Any) -> Request:
+    if key is not None and not (0 < len(key) <= _LONGEST_KEY and key.isascii() and key.isprintable()):
+        raise DataError(f"an idempotency key must be 1 to {_LONGEST_KEY} printable ASCII characters")
     headers = {} if key is None else {KEY_HEADER: key}
     try:
         body = to_json({} if content is None else content)
@@ -318,7 +321,7 @@ def replace(
     ----------
     sample_id : str or int
         Which.
-    features : list, dict, or DataFrame or array of one row
+    features : list, dict, Series, or DataFrame or array of one row
         The new features, all of them.
     label : scalar
         The new label.

@@ -75,6 +75,8 @@ def labels_of(y: Any, n: int, what: str = "labels") -> list[Any]:
 
 def names_of(names: Any, what: str) -> list[str]:
     """Return one id or subject, or several, as texts."""
+    if isinstance(names, bytes):
+        raise DataError(NOT_AN_ID, None, what)
     single = isinstance(names, (str, int, np.integer, date))
     return [_name(name, row, what) for row, name in enumerate([names] if single else list(names))]
 
@@ -204,8 +206,7 @@ def _array_rows(X: np.ndarray[Any, Any]) -> Any:
         if len(infinite):
             row, field = infinite[0].tolist()
             raise DataError(NOT_FINITE, row, field)
-        plain = np.float32 if X.dtype.itemsize < 8 else np.float64
-        return np.ascontiguousarray(X, dtype=plain)
+        return np.ascontiguousarray(X, dtype=np.float64)  # the shortest text of a float32 is another float64
     if X.dtype.kind in "biu":
         return np.ascontiguousarray(X, dtype=X.dtype.newbyteorder("="))
     if X.dtype.kind == "c":
@@ -216,6 +217,8 @@ def _array_rows(X: np.ndarray[Any, Any]) -> Any:
 
 
 def _row(row: Any, i: int) -> Any:
+    if hasattr(row, "to_dict") and hasattr(row, "index"):  # a Series: a row of a DataFrame
+        row = row.to_dict()
     if isinstance(row, Mapping):
         return {name: _cell(value, i, name) for name, value in row.items()}
     if isinstance(row, np.ndarray):

@@ -43,6 +43,7 @@ _CHUNK = 1 << 20
 _FILE_TYPE = "application/octet-stream"
 # What fails before a byte of the request is on its way.
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
+_VISIBLE = frozenset(map(chr, range(33, 127)))
 
 
 def timeouts(timeout: float | httpx2.Timeout) -> httpx2.Timeout:
@@ -72,11 +73,16 @@ class _Common:
         if not url.startswith(("http://", "https://")):
             raise ValueError("the server's address must begin with http:// or https://")
         try:
-            httpx2.URL(url)
+            parts = httpx2.URL(url)
         except httpx2.InvalidURL:
             raise ValueError("the server's address is no valid URL") from None
+        if parts.userinfo or parts.query or parts.fragment:  # errors name the address, and it must hold no secret
+            raise ValueError("the server's address must have no user name, query or fragment: pass the key as api_key")
         self.url = url.rstrip("/")
         self._headers = dict(headers)
+        # The errors of httpx2 would repeat them, and a key is among them.
+        if not all(_VISIBLE.issuperset(value.replace(" ", "")) for value in self._headers.values()):
+            raise ValueError("the API key or another header holds characters that no header may hold")
 
     def _built(self, http: httpx2.Client | httpx2.AsyncClient, request: Request, content: Any) -> httpx2.Request:
         headers = {**self._headers, **request.headers}

@@ -158,6 +158,12 @@ def test_what_changes_samples_or_fits_has_a_key() -> None:
         assert keys_of(script.sent)[0]
 
 
+@pytest.mark.parametrize("key", ["", "x" * 256, "a\nb", "\u00e9"])
+def test_a_key_of_ones_own_can_be_sent(key: str) -> None:
+    with pytest.raises(DataError, match="an idempotency key"):
+        Scripted().run(operations.delete(session(), "1", idempotency_key=key))
+
+
 @pytest.mark.parametrize("given", [{}, {"ids": "1", "subjects": "a"}])
 def test_a_deletion_names_ids_or_subjects(given: dict[str, str]) -> None:
     with pytest.raises(DataError, match="either ids or subjects"):

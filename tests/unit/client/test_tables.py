@@ -57,7 +57,7 @@ def test_columns_with_numbers_for_names_mean_positions() -> None:
     ("X", "expected"),
     [
         (np.array([[1.5, NAN]]), b"[[1.5,null]]"),
-        (np.array([[0.1]], np.float32), b"[[0.1]]"),
+        (np.array([[0.1]], np.float32), b"[[0.10000000149011612]]"),
         (np.array([[0.5]], np.float16), b"[[0.5]]"),
         (np.array([[0.5]], np.longdouble), b"[[0.5]]"),
         (np.array([[1, 2]], ">i4"), b"[[1,2]]"),
@@ -70,6 +70,7 @@ def test_columns_with_numbers_for_names_mean_positions() -> None:
         ([[1, "a", None, True], (2, "b", NAN, np.bool_(False))], b'[[1,"a",null,true],[2,"b",null,false]]'),
         ([{"age": np.int64(3), "job": pd.NA}], b'[{"age":3,"job":null}]'),
         ([np.array([1, 2])], b"[[1,2]]"),
+        ([pd.Series({"age": 1, "job": None}, dtype=object)], b'[{"age":1,"job":null}]'),
     ],
 )
 def test_arrays_and_lists(X: Any, expected: bytes) -> None:
@@ -171,6 +172,8 @@ def test_names_and_labels() -> None:
     assert names_of((str(i) for i in range(2)), "id") == ["0", "1"]
     assert labels_of(np.array([1.5, 2.0]), 2) == [1.5, 2.0]
     assert labels_of(pd.Categorical(["a", "b"]), 2) == ["a", "b"]
+    with pytest.raises(DataError, match="must be text"):
+        names_of(b"ab", "id")
     with pytest.raises(DataError, match="1-d array"):
         labels_of(np.array([[1]]), 1)
 

@@ -180,10 +180,20 @@ def test_what_a_step_raises_is_raised_in_the_flow(kind: str, tmp_path: Path) -> 
     assert ask(kind, "http://127.0.0.1:1", flow) == "caught"
 
 
-@pytest.mark.parametrize("url", ["", "ftp://x", "127.0.0.1:8000", "http://[::1"])
+@pytest.mark.parametrize(
+    "url", ["", "ftp://x", "127.0.0.1:8000", "http://[::1", "http://a:SECRET@b", "http://b/?SECRET"]
+)
 def test_what_is_no_address(url: str) -> None:
-    with pytest.raises(ValueError, match="the server's address"):
+    with pytest.raises(ValueError, match="the server's address") as caught:
         Client(url)
+    assert "SECRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["SECRET\nX-Other: 1", "SECR\u00c9T", "SECRET\0"])
+def test_a_key_that_no_header_may_hold_is_refused_and_not_repeated(key: str) -> None:
+    with pytest.raises(ValueError, match="characters that no header may hold") as caught:
+        Client("http://a", key)
+    assert "SECR" not in str(caught.value)
 
 
 def test_a_client_of_ones_own_is_used_and_left_open() -> None:

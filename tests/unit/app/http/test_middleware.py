@@ -239,6 +239,7 @@ def _guarded(inner) -> TestClient:
     guards = Middleware(
         inner,
         idle=make_service().idle,
+        version=lambda: 1,
         rules=AccessRules(
             allowed_hosts=["127.0.0.1"],
             api_key=None,
