@@ -329,7 +329,17 @@ def _only_row(columns: dict[str, Array], schema: Schema) -> list[list[Any]] | No
 
 
 def inference_answer(asked: Inference, predicted: Predicted, schema: Schema, model_name: str) -> Response:
-    """Return the answer: JSON, and behind it the bytes of the outputs that were asked for as such."""
+    """Return the answer."""
+    content, length = inference_content(asked, predicted, schema, model_name)
+    if length is None:
+        return Response(content, 200, HEADERS, media_type="application/json")
+    return Response(content, 200, {**HEADERS, HEADER_LENGTH: str(length)}, media_type=BINARY_TYPE)
+
+
+def inference_content(
+    asked: Inference, predicted: Predicted, schema: Schema, model_name: str
+) -> tuple[bytes, int | None]:
+    """Return the body of the answer, and how many bytes of it are JSON when there are those of outputs behind it."""
     makers = _makers(predicted, schema)
     outputs: list[dict[str, Any]] = []
     parts: list[bytes] = []
@@ -349,10 +359,7 @@ def inference_answer(asked: Inference, predicted: Predicted, schema: Schema, mod
     if asked.id is not None:
         content["id"] = asked.id
     header = to_json({**content, "parameters": {"model_version": version}, "outputs": outputs})
-    if not parts:
-        return Response(header, 200, HEADERS, media_type="application/json")
-    headers = {**HEADERS, HEADER_LENGTH: str(len(header))}
-    return Response(b"".join((header, *parts)), 200, headers, media_type=BINARY_TYPE)
+    return (b"".join((header, *parts)), len(header)) if parts else (header, None)
 
 
 _Made = tuple[str, list[int], Any, dict[str, Any]]
