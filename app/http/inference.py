@@ -11,7 +11,7 @@ outputs what `/predict` tells.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Mapping, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,6 +46,7 @@ _LABEL_DATATYPES = {
     LabelType.BOOLEAN: "BOOL",
     LabelType.SCALAR: TEXT,  # as JSON, so that 1 and "1" stay two labels
 }
+_DATATYPES_BY_KIND = {"b": "BOOL", "i": "INT64", "f": "FP64"}
 _JSON_LABELS = {"content_type": "application/json"}
 _PLAIN_KINDS = {ColumnType.NUMERIC: "fiuO", ColumnType.BOOLEAN: "bO", ColumnType.CATEGORICAL: "O"}
 
@@ -291,9 +292,10 @@ def _table(tensors: list[Tensor], schema: Schema) -> tuple[Sized, dict[str, str]
         return _matrix(first.values, schema), dict.fromkeys(names, "/inputs/0")
     columns: dict[str, Array] = {}
     places: dict[str, str] = {}
+    known = frozenset(names)
     for i, (name, values) in enumerate(tensors):
         place = pointer("inputs", i)
-        if name not in names or name in columns:
+        if name not in known or name in columns:
             raise invalid(f"{place}/name", "must be the name of a feature, each once: the model's metadata lists them")
         if values.size != len(values):
             raise invalid(f"{place}/shape", "must be [rows] or [rows, 1]: there is a tensor for each feature")
@@ -344,6 +346,8 @@ def inference_content(
     outputs: list[dict[str, Any]] = []
     parts: list[bytes] = []
     for name, is_binary in asked.outputs.items():
+        if name not in makers:  # so can the task have changed
+            continue
         datatype, shape, values, parameters = makers[name]()
         output = _description(name, datatype, shape)
         if is_binary:
@@ -368,11 +372,15 @@ _Made = tuple[str, list[int], Any, dict[str, Any]]
 def _makers(predicted: Predicted, schema: Schema) -> dict[str, Callable[[], _Made]]:
     """Return, by output, what makes its datatype, shape, elements and parameters."""
     result = predicted.result
+    is_json = schema.label_type is LabelType.SCALAR
 
     def labels(values: Array) -> _Made:
-        listed = _texts_of(values.tolist()) if schema.label_type is LabelType.SCALAR else values.tolist()
-        parameters = _JSON_LABELS if schema.label_type is LabelType.SCALAR else {}
-        return _LABEL_DATATYPES[schema.label_type], [len(listed)], listed, parameters
+        listed = values.tolist()
+        if is_json:
+            listed = [json.dumps(label, ensure_ascii=False) for label in listed]
+        # By the array: a restore can have changed the schema while the rows waited.
+        datatype = TEXT if is_json else _DATATYPES_BY_KIND.get(values.dtype.kind, TEXT)
+        return datatype, [len(listed)], listed, _JSON_LABELS if is_json else {}
 
     makers: dict[str, Callable[[], _Made]] = {PREDICTIONS: lambda: labels(result.labels)}
     if result.classes is not None and result.probabilities is not None:
@@ -380,7 +388,3 @@ def _makers(predicted: Predicted, schema: Schema) -> dict[str, Callable[[], _Mad
         makers[CLASSES] = lambda: labels(classes)
         makers[PROBABILITIES] = lambda: ("FP64", list(probabilities.shape), np.ravel(probabilities), {})
     return makers
-
-
-def _texts_of(labels: Iterable[Any]) -> list[str]:
-    return [json.dumps(label, ensure_ascii=False) for label in labels]
