@@ -1,6 +1,6 @@
 """The fast path: the requests that are asked most, answered in one step between two reads from the socket.
 
-    POST /predict        POST /samples        DELETE /samples/{id}
+    POST /predict        POST /samples        DELETE /samples/{id}        POST /v2/models/{model_name}/infer
 
 Without ASGI messages, tasks and request objects in between they cost a fraction of what the HTTP framework takes. Only
 the common case is answered here: a whole small request that may pass and is right in every respect. A prediction
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import partial
 from http import HTTPStatus
@@ -28,10 +28,18 @@ from oubli.app.errors import ServiceError
 from oubli.app.http.auth import MIN_VERSION, AccessRules, content_length, require_version
 from oubli.app.http.context import Context
 from oubli.app.http.correlation import Correlation
+from oubli.app.http.inference import BINARY_TYPE, HEADER_LENGTH, inference_content, read_inference
 from oubli.app.http.observer import Observer
 from oubli.app.http.parsing import explain_addition
 from oubli.app.http.problems import ProblemError, report_mistake, to_problem
-from oubli.app.http.responses import addition_content, json_answer, prediction_content, receipt_content, to_json
+from oubli.app.http.responses import (
+    HEADERS,
+    addition_content,
+    json_answer,
+    prediction_content,
+    receipt_content,
+    to_json,
+)
 from oubli.app.service.commands import AddSamples, DeleteSamples
 from oubli.core.errors import OubliError
 
@@ -103,6 +111,8 @@ def _head(response: Response) -> bytes:
 
 
 _OK, _CREATED = (_head(json_answer(None, status)) for status in (200, 201))
+_OK_BINARY = _head(Response(headers=HEADERS, media_type=BINARY_TYPE))
+_HEADER_LENGTH = HEADER_LENGTH.lower().encode("ascii")
 
 
 class FastPath:
@@ -141,20 +151,26 @@ class FastPath:
         self.observer = observer
         self._reserved = reserved
         self._predicting = Handler("POST", "/predict", self._predict)
+        self._infer_target = f"/v2/models/{context.model_name}/infer".encode("ascii")
         self._adding = Handler("POST", "/samples", self._add)
         self.largest_body = min(LARGEST_BODY, rules.max_body_bytes)
 
-    def handler(self, method: bytes, target: bytes) -> Handler | None:
+    def handler(self, method: bytes, target: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> Handler | None:
         """Return what will make the answer, once the body is there; None for the ordinary path.
 
         Parameters
         ----------
         method, target
             As in the request line.
+        headers
+            Names in lower case.
         """
         if method == b"POST":
             if target == b"/predict":
                 return self._predicting
+            if target == self._infer_target:
+                lengths = [value.decode("latin-1") for name, value in headers if name == _HEADER_LENGTH]
+                return Handler("POST", "/v2/models/{model_name}/infer", partial(self._infer, lengths))
             return self._adding if target == b"/samples" else None
         if method == b"DELETE" and _ONE_SAMPLE.fullmatch(target):
             return Handler("DELETE", "/samples/{id}", partial(self._delete, target))
@@ -162,8 +178,9 @@ class FastPath:
 
     def occasion(self, method: bytes, target: bytes) -> Occasion:
         """Return what `admits` decides about besides the headers; what it said is good for the same occasion."""
-        # The other fast routes differ, to the access rules, in their method only.
-        return Occasion(method, "/predict" if target == b"/predict" else "/samples", self.epoch)
+        # Additions and deletions differ, to the access rules, in their method only.
+        is_named = target in (b"/predict", self._infer_target)
+        return Occasion(method, target.decode("ascii") if is_named else "/samples", self.epoch)
 
     @property
     def epoch(self) -> int:
@@ -255,6 +272,19 @@ class FastPath:
         reader = self._context.reader()
         predicted = self._service.predict_now(reader.rows(reader.instances(body)))
         return None if predicted is None else Answer(200, _OK, to_json(prediction_content(predicted)))
+
+    def _infer(self, lengths: list[str], body: bytes, deliver: Deliver) -> Answer | None:
+        del deliver
+        reader = self._context.reader()
+        asked = read_inference(body, lengths, reader.schema, reader.max_rows)
+        if asked.min_version is not None and asked.min_version > self._service.state.version:
+            return None
+        predicted = self._service.predict_now(asked.rows)
+        if predicted is None:
+            return None
+        content, length = inference_content(asked, predicted, reader.schema, self._context.model_name)
+        head = _OK if length is None else b"%b%b: %d\r\n" % (_OK_BINARY, _HEADER_LENGTH, length)
+        return Answer(200, head, content)
 
     def _add(self, body: bytes, deliver: Deliver) -> Answer | Later | None:
         service = self._service

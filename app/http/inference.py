@@ -11,7 +11,7 @@ outputs what `/predict` tells.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Mapping, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,6 +46,7 @@ _LABEL_DATATYPES = {
     LabelType.BOOLEAN: "BOOL",
     LabelType.SCALAR: TEXT,  # as JSON, so that 1 and "1" stay two labels
 }
+_DATATYPES_BY_KIND = {"b": "BOOL", "i": "INT64", "f": "FP64"}
 _JSON_LABELS = {"content_type": "application/json"}
 _PLAIN_KINDS = {ColumnType.NUMERIC: "fiuO", ColumnType.BOOLEAN: "bO", ColumnType.CATEGORICAL: "O"}
 
@@ -291,9 +292,10 @@ def _table(tensors: list[Tensor], schema: Schema) -> tuple[Sized, dict[str, str]
         return _matrix(first.values, schema), dict.fromkeys(names, "/inputs/0")
     columns: dict[str, Array] = {}
     places: dict[str, str] = {}
+    known = frozenset(names)
     for i, (name, values) in enumerate(tensors):
         place = pointer("inputs", i)
-        if name not in names or name in columns:
+        if name not in known or name in columns:
             raise invalid(f"{place}/name", "must be the name of a feature, each once: the model's metadata lists them")
         if values.size != len(values):
             raise invalid(f"{place}/shape", "must be [rows] or [rows, 1]: there is a tensor for each feature")
@@ -329,11 +331,23 @@ def _only_row(columns: dict[str, Array], schema: Schema) -> list[list[Any]] | No
 
 
 def inference_answer(asked: Inference, predicted: Predicted, schema: Schema, model_name: str) -> Response:
-    """Return the answer: JSON, and behind it the bytes of the outputs that were asked for as such."""
+    """Return the answer."""
+    content, length = inference_content(asked, predicted, schema, model_name)
+    if length is None:
+        return Response(content, 200, HEADERS, media_type="application/json")
+    return Response(content, 200, {**HEADERS, HEADER_LENGTH: str(length)}, media_type=BINARY_TYPE)
+
+
+def inference_content(
+    asked: Inference, predicted: Predicted, schema: Schema, model_name: str
+) -> tuple[bytes, int | None]:
+    """Return the body of the answer, and how many bytes of it are JSON when there are those of outputs behind it."""
     makers = _makers(predicted, schema)
     outputs: list[dict[str, Any]] = []
     parts: list[bytes] = []
     for name, is_binary in asked.outputs.items():
+        if name not in makers:  # so can the task have changed
+            continue
         datatype, shape, values, parameters = makers[name]()
         output = _description(name, datatype, shape)
         if is_binary:
@@ -349,10 +363,7 @@ def inference_answer(asked: Inference, predicted: Predicted, schema: Schema, mod
     if asked.id is not None:
         content["id"] = asked.id
     header = to_json({**content, "parameters": {"model_version": version}, "outputs": outputs})
-    if not parts:
-        return Response(header, 200, HEADERS, media_type="application/json")
-    headers = {**HEADERS, HEADER_LENGTH: str(len(header))}
-    return Response(b"".join((header, *parts)), 200, headers, media_type=BINARY_TYPE)
+    return (b"".join((header, *parts)), len(header)) if parts else (header, None)
 
 
 _Made = tuple[str, list[int], Any, dict[str, Any]]
@@ -361,11 +372,15 @@ _Made = tuple[str, list[int], Any, dict[str, Any]]
 def _makers(predicted: Predicted, schema: Schema) -> dict[str, Callable[[], _Made]]:
     """Return, by output, what makes its datatype, shape, elements and parameters."""
     result = predicted.result
+    is_json = schema.label_type is LabelType.SCALAR
 
     def labels(values: Array) -> _Made:
-        listed = _texts_of(values.tolist()) if schema.label_type is LabelType.SCALAR else values.tolist()
-        parameters = _JSON_LABELS if schema.label_type is LabelType.SCALAR else {}
-        return _LABEL_DATATYPES[schema.label_type], [len(listed)], listed, parameters
+        listed = values.tolist()
+        if is_json:
+            listed = [json.dumps(label, ensure_ascii=False) for label in listed]
+        # By the array: a restore can have changed the schema while the rows waited.
+        datatype = TEXT if is_json else _DATATYPES_BY_KIND.get(values.dtype.kind, TEXT)
+        return datatype, [len(listed)], listed, _JSON_LABELS if is_json else {}
 
     makers: dict[str, Callable[[], _Made]] = {PREDICTIONS: lambda: labels(result.labels)}
     if result.classes is not None and result.probabilities is not None:
@@ -373,7 +388,3 @@ def _makers(predicted: Predicted, schema: Schema) -> dict[str, Callable[[], _Mad
         makers[CLASSES] = lambda: labels(classes)
         makers[PROBABILITIES] = lambda: ("FP64", list(probabilities.shape), np.ravel(probabilities), {})
     return makers
-
-
-def _texts_of(labels: Iterable[Any]) -> list[str]:
-    return [json.dumps(label, ensure_ascii=False) for label in labels]

@@ -306,7 +306,7 @@ class OubliProtocol(HttpToolsProtocol):
         """Whether a request may be fast by its head; sets its handler."""
         parser = self.parser
         method = parser.get_method()
-        self._handler = self.fast_path.handler(method, self.url)
+        self._handler = self.fast_path.handler(method, self.url, self.headers)
         if self._handler is None or parser.get_http_version() != "1.1":
             return False
         occasion = self.fast_path.occasion(method, self.url)
@@ -499,7 +499,7 @@ class OubliProtocol(HttpToolsProtocol):
 class _NoFastPath:
     """Stands where there is no application."""
 
-    def handler(self, method: bytes, target: bytes) -> None:
+    def handler(self, method: bytes, target: bytes, headers: object) -> None:
         """Return None: every request takes the ordinary path."""
 
     def observer(self, *observed: object) -> None:

@@ -7,7 +7,7 @@ import json
 import numbers
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,12 @@ class Canary:
     def texts(self) -> tuple[str, ...]:
         """What it has of text that nobody else has."""
         return self.id, self.subject, self.word
+
+
+def tensors(told: dict[str, Any], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """A request of the inference protocol for some rows, as the metadata of the model ask for it."""
+    inputs = [{**one, "shape": [len(rows)], "data": [row[j] for row in rows]} for j, one in enumerate(told["inputs"])]
+    return {"id": "canaries", "inputs": inputs}
 
 
 def canary(number: int, row: tuple[Any, ...], *, extreme: bool = True) -> Canary:

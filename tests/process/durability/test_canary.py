@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.process.durability.asking import fetch, send, wait_until_erased
-from tests.process.durability.canaries import Canary, canary, files_with, forms, traces
+from tests.process.durability.canaries import Canary, canary, files_with, forms, tensors, traces
 from tests.process.durability.people import flags, people
 from tests.process.durability.reading import finish
 from tests.serving import Running, serving
@@ -47,6 +47,8 @@ def touch_in_passing(server: Running, flock: list[Canary]) -> None:
     first = flock[0]
     instances = {"instances": [list(one.features) for one in flock]}
     assert send(server, "POST", "/predict", instances)[0] == 200
+    asked = tensors(server.get("/v2/models/oubli")[1], [one.features for one in flock])
+    assert send(server, "POST", "/v2/models/oubli/infer", asked)[0] == 200
     assert send(server, "POST", "/samples", {"samples": [first.as_json(label="<=50K")]})[0] == 409
     assert send(server, "POST", "/samples", {"samples": [first.as_json(unknown=first.word)]})[0] == 422
     assert send(server, "POST", "/samples", {"samples": [first.as_json()]})[0] == 200

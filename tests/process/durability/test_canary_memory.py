@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from oubli.app.http.app import create_app
 from oubli.app.service.build import build_service
 from oubli.app.settings import Settings
-from tests.process.durability.canaries import canary, forms, remains
+from tests.process.durability.canaries import canary, forms, remains, tensors
 from tests.process.durability.people import ID_COLUMN, SUBJECT_COLUMN, TARGET, people, write_csv
 
 ROW = people(1)["p0"].features
@@ -81,6 +81,8 @@ def learn(client: TestClient) -> None:
     headers = {"Idempotency-Key": "8a4f0f6e-3a3c-4a56-9d8f-9f0a2e5c1b11"}
     assert client.post("/samples", json=content, headers=headers).status_code == 201
     assert client.post("/predict", json={"instances": [list(one.features) for one in FLOCK]}).status_code == 200
+    asked = tensors(client.get("/v2/models/oubli").json(), [one.features for one in FLOCK])
+    assert client.post("/v2/models/oubli/infer", json=asked).status_code == 200
     assert remains(client.app, FLOCK[0]) == forms(FLOCK[0]).keys(), "the search is blind"
 
 

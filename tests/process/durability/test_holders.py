@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -56,6 +57,10 @@ class Scene:
 
     def receipt(self, name: str) -> dict[str, Any]:
         return dict(self.host.ask("GET", f"/erasures/{name}")[1])
+
+    @property
+    def version(self) -> int:
+        return int(self.host.ask("GET", "/model")[1]["model_version"])
 
     def begin_job(self, path: str, content: Any = None) -> str:
         status, job = self.host.ask("POST", path, {} if content is None else content)
@@ -253,11 +258,28 @@ def downloads(scene: Scene) -> tuple[str, Check]:
     return receipt, check
 
 
+def inference(target: bytes) -> bytes:
+    """A request of the inference protocol about the canary, with bytes behind its JSON."""
+    tensor, size = b'{"name": "%b", "datatype": "%b", "shape": [1], %b}', b'"parameters": {"binary_data_size": %d}'
+    word = BIRD.word.encode()
+    inputs = (
+        tensor % (b"age", b"FP64", size % 8),
+        tensor % (b"job", b"BYTES", size % (4 + len(word))),
+        tensor % (b"member", b"BOOL", b'"data": [true]'),
+    )
+    header = b'{"inputs": [%b, %b, %b]}' % inputs
+    body = header + struct.pack("<dI", BIRD.numbers[0], len(word)) + word
+    lengths = b"Inference-Header-Content-Length: %d\r\nContent-Length: %d" % (len(header), len(body))
+    return b"POST %b HTTP/1.1\r\nHost: 127.0.0.1\r\n%b\r\n\r\n%b" % (target, lengths, body)
+
+
 def connections_idle(scene: Scene) -> tuple[str, Check]:
     """Connections stay open that asked about the canary last, on the short way and on the ordinary one."""
     body = b'{"instances": [[%r, "%s", true]]}' % (BIRD.numbers[0], BIRD.word.replace('"', '\\"').encode())
     head = b"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     asked = [head % len(body) + body, f"GET {PLACE} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()]
+    versions = (b"", b"/versions/%d" % scene.version)  # the short way, and the ordinary one
+    asked += [inference(b"/v2/models/oubli%b/infer" % version) for version in versions]
     asked.append(f"DELETE {PLACE} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
     clients = []
     answer = b""
@@ -265,7 +287,7 @@ def connections_idle(scene: Scene) -> tuple[str, Check]:
         clients.append(scene.host.connect())
         clients[-1].sendall(request)
         answer = clients[-1].recv(2**16)
-    assert answer.startswith(b"HTTP/1.1 200")
+        assert answer.startswith(b"HTTP/1.1 200"), answer
     receipt = answer.partition(b'"id":"')[2][:36].decode()
 
     def check() -> None:

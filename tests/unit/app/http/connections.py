@@ -85,7 +85,7 @@ class Host:
         self.app.openapi_schema = _document()  # made anew for each application it takes longer than all requests
         self.hot = self.app.state.fast_path
         if not hot:
-            self.hot.handler = lambda method, target: None
+            self.hot.handler = lambda *head: None
         self.guard = Connections(limits)
         self.config = uvicorn.Config(
             self.app,

@@ -184,6 +184,47 @@ def test_what_is_not_common_takes_the_ordinary_way(data: bytes) -> None:
     asyncio.run(run())
 
 
+def infer(content: dict[str, Any], behind: bytes = b"", **more: str) -> bytes:
+    """A request of the inference protocol, with bytes behind its JSON or without."""
+    header = json.dumps(content).encode()
+    body = header + behind
+    headers = {"Host": "127.0.0.1", "Content-Length": str(len(body)), **more}
+    if behind:
+        headers["Inference-Header-Content-Length"] = str(len(header))
+    return request(target="/v2/models/oubli/infer", body=body, headers=tuple(headers.items()))
+
+
+TENSORS = [
+    {"name": "age", "datatype": "FP32", "shape": [1], "data": [1.5]},
+    {"name": "job", "datatype": "BYTES", "shape": [1], "data": ["a"]},
+    {"name": "member", "datatype": "BOOL", "shape": [1], "data": [True]},
+]
+AGE = {"name": "age", "datatype": "FP32", "shape": [1], "parameters": {"binary_data_size": 4}}
+
+
+def test_the_inference_protocol_takes_the_short_way() -> None:
+    binary = {"inputs": [AGE, *TENSORS[1:]], "parameters": {"binary_data_output": True}}
+    sent = [
+        infer({"id": "1", "inputs": TENSORS}),
+        infer({"id": "12", "inputs": TENSORS}),  # a known head
+        infer(binary, b"\x00\x00\xc0\x3f"),
+        infer(binary, b"\x00\x00\xc0\x7f"),
+        infer({"id": "1", "inputs": TENSORS, "parameters": {"min_version": 1}}),
+    ]
+    refused = [
+        infer({"inputs": TENSORS, "parameters": {"min_version": 9}}),
+        infer(binary, b"\x00\x00\xc0"),
+        infer({"inputs": TENSORS[:2]}),
+        request(target="/v2/models/oubli/versions/1/infer", body=json.dumps({"inputs": TENSORS}).encode()),
+    ]
+    pieces = [[data] for data in (*sent, *refused)]
+    short, ordinary = (asyncio.run(observe(MODELS["classes"], pieces, hot=hot)) for hot in (True, False))
+    assert short.n_hot == len(sent)
+    assert replace(short, n_hot=0) == ordinary
+    assert [answer.status[9:12] for answer in short.answers] == [b"200"] * 5 + [b"503", b"422", b"422", b"200"]
+    assert b'"id":"12"' in short.answers[1].body
+
+
 @pytest.mark.parametrize("hot", [True, False])
 def test_what_waits_for_the_disk_is_answered_in_its_order(tmp_path: Path, hot: bool) -> None:
     """Requests of one connection behind a mutation wait for it, on either way."""

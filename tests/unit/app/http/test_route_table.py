@@ -75,7 +75,8 @@ def test_a_route_below_samples_is_no_sample(client: TestClient, name: str) -> No
 def test_the_fast_path_answers_routes_of_the_table(client: TestClient) -> None:
     fast: FastPath = client.app.state.fast_path  # type: ignore[attr-defined]
     paths = client.app.openapi()["paths"]  # type: ignore[attr-defined]
-    for method, target in ((b"POST", b"/predict"), (b"POST", b"/samples"), (b"DELETE", b"/samples/c1")):
+    targets = (b"/predict", b"/samples", b"/v2/models/oubli/infer")
+    for method, target in (*((b"POST", target) for target in targets), (b"DELETE", b"/samples/c1")):
         handler = fast.handler(method, target)
         assert handler is not None
         assert handler.method.lower() in paths[handler.route]
