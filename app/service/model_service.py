@@ -31,7 +31,7 @@ from oubli.app.errors import (
 from oubli.app.service.background import TAG_SLICE, TagSlices
 from oubli.app.service.commands import AddSamples, DeleteSamples, ReplaceSample
 from oubli.app.service.jobs import Job
-from oubli.app.service.measurements import Check, Measurements
+from oubli.app.service.measurements import Check, Measurements, Phase
 from oubli.app.service.results import Added, NewSamples, Page, Predicted, Replacement, Row
 from oubli.app.service.writer import Cost
 from oubli.core.data.schema import Task
@@ -63,8 +63,6 @@ if TYPE_CHECKING:
     from oubli.core.samples.store import HeldSample
 
 log = logging.getLogger("oubli.service")
-
-Phase = Literal["starting", "ready", "stopping"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +329,7 @@ class ModelService:
         is_usable = model.is_usable
         newest = None if self.storage.is_ephemeral else self.storage.snapshots.newest_or_none
         return Measurements(
+            phase=self.phase,
             kind=model.kind,
             task=str(model.task),
             guarantee=model.guarantee,
