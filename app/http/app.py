@@ -112,6 +112,7 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
     app.state.context = context
     app.state.rules = rules
     observers = (context.metrics.observe, log_access if settings.access_log else None, tracing, observer)
+    notes_stages = any(getattr(one, "reads_stages", False) for one in observers)
     everyone = all_of([one for one in observers if one is not None])
     found = list(app.routes)
     for routes in _ROUTES:
@@ -119,7 +120,9 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
         app.include_router(routes.router)
         found += routes.router.routes
     app.state.routes = RouteTable(found)
-    app.state.fast_path = FastPath(context, rules, everyone, app.state.routes.names_in("/samples/"))
+    app.state.fast_path = FastPath(
+        context, rules, everyone, app.state.routes.names_in("/samples/"), notes_stages=notes_stages
+    )
     described = lru_cache(2)(partial(document, app, page_size_max=settings.page_size_max))
 
     def openapi() -> dict[str, Any]:
@@ -139,7 +142,7 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
         app.add_middleware(CrossOrigin, origins=settings.cors_origins)
     if settings.trusted_proxies:
         app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.trusted_proxies))
-    app.add_middleware(Observed, observer=everyone)
+    app.add_middleware(Observed, observer=everyone, notes_stages=notes_stages)
     return app
 
 

@@ -33,6 +33,7 @@ from oubli.app.service.commands import AddSamples, DeleteSamples, ReplaceSample
 from oubli.app.service.jobs import Job
 from oubli.app.service.measurements import Check, Measurements, Phase
 from oubli.app.service.results import Added, NewSamples, Page, Predicted, Replacement, Row
+from oubli.app.service.stages import stages
 from oubli.app.service.writer import Cost
 from oubli.core.data.schema import Task
 from oubli.core.errors import UnknownIdError
@@ -221,6 +222,9 @@ class ModelService:
         Resolves the tags it meets unless a thread is reading the model.
         """
         self._require_started()
+        noted = stages.get()
+        if noted is not None:
+            noted.end("parse")
         if not self._row_cost.is_short(len(rows)):
             return None
         state = self.state
@@ -237,6 +241,8 @@ class ModelService:
             self._row_cost.observe(len(rows), time.perf_counter() - started)
         if n_tags:
             state.n_resolved += n_tags - model.n_lazy_tags_
+        if noted is not None:
+            noted.end("model")
         return Predicted(result, state.version)
 
     async def predict(self, rows: list[Row]) -> Predicted:
@@ -475,10 +481,15 @@ class ModelService:
                 await asyncio.sleep(0)
                 await self.lock.pass_turnstile()
             model, version = self.state.model, self.state.version
+            noted = stages.get()
+            if noted is not None:
+                noted.end("wait")
             with self.lock.reading():
                 started = time.perf_counter()
                 result = await self.threads.read(partial(model.query, rows, frozen=True))
                 self._row_cost.observe(len(rows), time.perf_counter() - started)
+            if noted is not None:
+                noted.end("model")
             return Predicted(result, version)
 
     async def _make_ready(self) -> None:
