@@ -81,9 +81,9 @@ _FORMATTERS: dict[LogFormat, type[logging.Formatter]] = {"text": TextFormatter, 
 
 
 @contextmanager
-def about(request: bytes) -> Iterator[None]:
+def about(request: str) -> Iterator[None]:
     """Name the request that log lines inside of the block are about."""
-    token = request_id.set(request.decode("ascii"))
+    token = request_id.set(request)
     try:
         yield
     finally:

@@ -14,10 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette_compress import CompressMiddleware, add_compress_type
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from oubli.app.access.keys import AccessKeys
 from oubli.app.errors import JournalError, ServiceError
 from oubli.app.http.access_log import log_access
-from oubli.app.http.auth import AccessRules, known_hosts
 from oubli.app.http.browsers import CrossOrigin
 from oubli.app.http.context import Context
 from oubli.app.http.document import document
@@ -43,6 +41,7 @@ from oubli.app.http.routes import (
     samples,
     snapshots,
 )
+from oubli.app.http.rules import rules_of
 from oubli.app.version import VERSION
 from oubli.core.errors import OubliError
 
@@ -128,18 +127,11 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
         Reader, max_rows=settings.max_rows, max_depth=settings.max_json_depth, now_ms=lambda: service.clock.now_ms()
     )
     context = Context(service, new_reader, RequestMetrics(), settings.model_name)
-    rules = AccessRules(
-        allowed_hosts=known_hosts(settings.host, settings.allowed_hosts),
-        api_key=settings.read_api_key(),
-        max_body_bytes=settings.max_body_bytes,
-        max_snapshot_bytes=settings.max_snapshot_bytes,
-        access_keys=AccessKeys(settings.access_keys_path, now_ms=lambda: service.clock.latest_ms()),
-        allowed_origins=settings.allowed_origins,
-        cors_origins=settings.cors_origins,
-    )
+    rules = rules_of(settings, lambda: service.clock.latest_ms())
     app.state.context = context
     app.state.rules = rules
     observers = (context.metrics.observe, log_access if settings.access_log else None, tracing, observer)
+    notes_stages = any(getattr(one, "reads_stages", False) for one in observers)
     everyone = all_of([one for one in observers if one is not None])
     found = list(app.routes)
     for routes in _ROUTES:
@@ -147,7 +139,9 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
         app.include_router(routes.router)
         found += routes.router.routes
     app.state.routes = RouteTable(found)
-    app.state.fast_path = FastPath(context, rules, everyone, app.state.routes.names_in("/samples/"))
+    app.state.fast_path = FastPath(
+        context, rules, everyone, app.state.routes.names_in("/samples/"), notes_stages=notes_stages
+    )
     described = lru_cache(2)(
         partial(document, app, page_size_max=settings.page_size_max, model_name=settings.model_name)
     )
@@ -169,7 +163,7 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
         app.add_middleware(CrossOrigin, origins=settings.cors_origins)
     if settings.trusted_proxies:
         app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.trusted_proxies))
-    app.add_middleware(Observed, observer=everyone)
+    app.add_middleware(Observed, observer=everyone, notes_stages=notes_stages)
     return app
 
 

@@ -44,6 +44,21 @@ SECURITY_SCHEMES: dict[str, dict[str, str]] = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "A key, as `oubli keys create` makes them."},
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same key, in this header."},
 }
+_REQUEST_ID = "RequestId"
+REQUEST_ID: dict[str, Any] = {
+    "name": "X-Request-ID",
+    "in": "header",
+    "required": False,
+    "description": "Names the request in the answer, the log and traces. Taken when it is 1 to 64 letters, digits, "
+    "dots, underscores and hyphens; otherwise the server makes one. It appears in the log: "
+    "put nothing personal into it.",
+    "schema": {"type": "string"},
+}
+REQUEST_ID_OF_ANSWER: dict[str, Any] = {
+    "description": "The request's `X-Request-ID`, or one that the server has made.",
+    "required": True,
+    "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"},
+}
 _EXAMPLE_CELLS = {ColumnType.NUMERIC: 1, ColumnType.CATEGORICAL: "text", ColumnType.BOOLEAN: True}
 _EXAMPLE_LABELS = {
     LabelType.STRING: "text",
@@ -83,6 +98,8 @@ def document(
     components["schemas"] = dict(sorted(schemas.items()))
     components["securitySchemes"] = SECURITY_SCHEMES
     examples = {} if schema is None else _examples(schema)
+    components["parameters"] = {_REQUEST_ID: REQUEST_ID}
+    components["headers"] = {_REQUEST_ID: REQUEST_ID_OF_ANSWER}
     limits = schemas["SearchRequest"]["properties"]["limit"]["anyOf"]
     limits[0]["maximum"] = page_size_max
     for path, operations in content["paths"].items():
@@ -101,6 +118,12 @@ def document(
                 if parameter["name"] == "limit":
                     default = min(DEFAULT_PAGE, page_size_max)
                     parameter["schema"] = {**parameter["schema"], "maximum": page_size_max, "default": default}
+            # Lists and headers may be those that routes share: they are not changed.
+            named = {"$ref": f"#/components/parameters/{_REQUEST_ID}"}
+            operation["parameters"] = [*operation.get("parameters", ()), named]
+            for answer in operation["responses"].values():
+                header = {"$ref": f"#/components/headers/{_REQUEST_ID}"}
+                answer["headers"] = {**answer.get("headers", {}), "X-Request-ID": header}
     return content
 
 

@@ -41,6 +41,7 @@ from oubli.app.http.responses import (
     to_json,
 )
 from oubli.app.service.commands import AddSamples, DeleteSamples
+from oubli.app.service.stages import Stages, stages
 from oubli.core.errors import OubliError
 
 if TYPE_CHECKING:
@@ -128,6 +129,8 @@ class FastPath:
         Told of each request that was answered here.
     reserved
         Names in the folder of samples that are routes, and no ids.
+    notes_stages
+        Whether the observer reads the stages of requests.
 
     Attributes
     ----------
@@ -140,7 +143,13 @@ class FastPath:
     """
 
     def __init__(
-        self, context: Context, rules: AccessRules, observer: Observer, reserved: frozenset[str] = frozenset()
+        self,
+        context: Context,
+        rules: AccessRules,
+        observer: Observer,
+        reserved: frozenset[str] = frozenset(),
+        *,
+        notes_stages: bool = False,
     ) -> None:
         self._context = context
         self._service = service = context.service
@@ -150,6 +159,7 @@ class FastPath:
         self._keys = rules.access_keys
         self.observer = observer
         self._reserved = reserved
+        self._notes_stages = notes_stages
         self._predicting = Handler("POST", "/predict", self._predict)
         self._infer_target = f"/v2/models/{context.model_name}/infer".encode("ascii")
         self._adding = Handler("POST", "/samples", self._add)
@@ -238,20 +248,29 @@ class FastPath:
             `LATER` when `deliver` will be called with it; None, and nothing has changed, for the ordinary path.
         """
         started = time.monotonic()
-        if handler is not self._predicting:  # predictions do not wait
+        named = None
+        noted = stages.set(Stages(started)) if self._notes_stages else None
+        if handler is not self._predicting:  # predictions do not wait, and have nothing to log
             deliver = partial(self._deliver_later, deliver, handler, started, request_id, correlation)
+            named = logs.request_id.set(request_id.decode("ascii"))
         try:
-            answer = handler.make(body, deliver)
-        except _REFUSALS:
-            return None
-        except Exception as error:
-            with logs.about(request_id):
-                answer = _problem_answer(report_mistake(error))
-        self._idle.last_request = now = time.monotonic()
-        if type(answer) is Answer:
-            method, route, _ = handler
-            self.observer(method, route, answer.status, now - started, request_id, correlation)
-        return answer
+            try:
+                answer = handler.make(body, deliver)
+            except _REFUSALS:
+                return None
+            except Exception as error:
+                with logs.about(request_id.decode("ascii")):
+                    answer = _problem_answer(report_mistake(error))
+            self._idle.last_request = now = time.monotonic()
+            if type(answer) is Answer:
+                method, route, _ = handler
+                self.observer(method, route, answer.status, now - started, request_id, correlation)
+            return answer
+        finally:
+            if named is not None:
+                logs.request_id.reset(named)
+            if noted is not None:
+                stages.reset(noted)
 
     def _deliver_later(
         self,
@@ -327,15 +346,19 @@ class FastPath:
 class _Reply:
     """An answer that may be there before it is asked for, or after."""
 
-    __slots__ = ("_answer", "_deliver", "_is_late")
+    __slots__ = ("_answer", "_deliver", "_is_given", "_is_late")
 
     def __init__(self, deliver: Deliver) -> None:
         self._deliver = deliver
         self._answer: Answer | None = None
+        self._is_given = False
         self._is_late = False
 
     def give(self, answer: Answer) -> None:
-        """Take the answer, once."""
+        """Take the answer; a second one is not heeded."""
+        if self._is_given:
+            return
+        self._is_given = True
         if self._is_late:
             self._deliver(answer)
         else:

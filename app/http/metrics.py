@@ -11,7 +11,7 @@ import platform
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from prometheus_client import GCCollector, ProcessCollector
 from prometheus_client.core import (
@@ -26,7 +26,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from oubli.app.errors import StopReason
-from oubli.app.service.measurements import BOUNDS, Histogram, Measurements
+from oubli.app.service.measurements import BOUNDS, Histogram, Measurements, Phase
 from oubli.app.version import VERSION
 
 if TYPE_CHECKING:
@@ -62,8 +62,9 @@ class Series(NamedTuple):
     family: type[GaugeMetricFamily | CounterMetricFamily] = GaugeMetricFamily
 
 
+READY = Series("oubli_ready", "1 when predictions are answered.", lambda m: m.is_ready)
 TABLE = (
-    Series("oubli_ready", "1 when predictions are answered.", lambda m: m.is_ready),
+    READY,
     Series("oubli_durable", "1 when what is answered survives the process.", lambda m: m.is_durable),
     Series("oubli_model_version", "Version of the samples, parameters and kind.", lambda m: m.model_version),
     Series("oubli_samples", "Samples that the model holds.", lambda m: m.n_samples),
@@ -106,6 +107,7 @@ TABLE = (
 OTHERS = (
     (REQUESTS, "histogram", "Duration of requests by method, route and status, until the answer is made."),
     (COMMITS, "histogram", "Duration of writing records to the journal, the flush included."),
+    ("oubli_phase", "gauge", "1 for the phase that the server is in: starting, ready or stopping."),
     ("oubli_changes_stopped", "gauge", "1 for the reason for which nothing is changed at present."),
     ("oubli_build_info", "gauge", "1, labelled with the versions of Oubli and Python."),
     ("oubli_model_info", "gauge", "1, labelled with kind, task and guarantee of the model."),
@@ -159,7 +161,8 @@ class Exposition(Collector):
     def collect(self) -> Iterable[Metric]:
         """Return all families."""
         measured = self._measured
-        yield _info("oubli_build", {"version": VERSION, "python": platform.python_version()})
+        yield _build()
+        yield _phase(measured.phase)
         names = {"kind": measured.kind, "task": measured.task, "guarantee": measured.guarantee}
         yield _info("oubli_model", names)
         for series in TABLE:
@@ -175,7 +178,27 @@ class Exposition(Collector):
         yield from _PROCESS.collect()
 
 
-def encode(exposition: Exposition, accept: str) -> tuple[bytes, str]:
+class BareExposition(Collector):
+    """What there is to tell while no model is served: the phase and the process.
+
+    Parameters
+    ----------
+    phase
+        That the server is in.
+    """
+
+    def __init__(self, phase: Phase) -> None:
+        self._phase = phase
+
+    def collect(self) -> Iterable[Metric]:
+        """Return all families."""
+        yield _build()
+        yield _phase(self._phase)
+        yield GaugeMetricFamily(READY.name, READY.text, 0)
+        yield from _PROCESS.collect()
+
+
+def encode(exposition: Collector, accept: str) -> tuple[bytes, str]:
     """Return all series in the format that a caller accepts, and its media type; takes milliseconds.
 
     Parameters
@@ -189,6 +212,17 @@ def encode(exposition: Exposition, accept: str) -> tuple[bytes, str]:
         written = openmetrics.generate_latest(exposition)  # type: ignore[no-untyped-call]
         return written, openmetrics.CONTENT_TYPE_LATEST
     return generate_latest(exposition), CONTENT_TYPE_PLAIN_0_0_4
+
+
+def _build() -> Metric:
+    return _info("oubli_build", {"version": VERSION, "python": platform.python_version()})
+
+
+def _phase(phase: Phase) -> Metric:
+    family = GaugeMetricFamily("oubli_phase", _TEXTS["oubli_phase"], labels=("phase",))
+    for each in get_args(Phase):
+        family.add_metric((each,), each == phase)
+    return family
 
 
 def _info(name: str, labels: dict[str, str]) -> Metric:

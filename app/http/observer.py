@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from oubli.app import logs
 from oubli.app.http.correlation import REQUEST_ID, Correlation, correlation_of, new_request_id
+from oubli.app.service.stages import Stages, stages
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -70,11 +71,14 @@ class Observed:
         The application inside.
     observer
         Told of each request that was answered; None: nobody.
+    notes_stages
+        Whether the observer reads the stages of requests.
     """
 
-    def __init__(self, app: ASGIApp, observer: Observer | None = None) -> None:
+    def __init__(self, app: ASGIApp, observer: Observer | None = None, *, notes_stages: bool = False) -> None:
         self._app = app
         self._observer = observer
+        self._notes_stages = notes_stages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand a request on, and put its id into the answer."""
@@ -87,6 +91,8 @@ class Observed:
         request_id = correlation.request_id or new_request_id()
         # Log lines of this request have it, and those of what it begins in the background.
         logs.request_id.set(request_id.decode("ascii"))
+        if self._notes_stages:
+            stages.set(Stages(started))
 
         async def named(message: Message) -> None:
             nonlocal status

@@ -58,6 +58,7 @@ class OubliProtocol(HttpToolsProtocol):
     fast_path: ClassVar[FastPath]
     guard: ClassVar[Connections]
     all_open: ClassVar[set[Any]] = set()  # as the server has them
+    is_stopping: ClassVar[bool] = False  # a connection that is made now is closed by nobody else
     _batch: ClassVar[Batch]
     _rendered: ClassVar[tuple[object, bytes]] = (None, b"")  # uvicorn's own headers, and their text
 
@@ -142,6 +143,10 @@ class OubliProtocol(HttpToolsProtocol):
             self._is_over = True
             transport.write(self._words(ProblemError("too-many-connections", headers={"Connection": "close"})))
             transport.close()
+        elif self.is_stopping:  # its handshake began before the sockets were closed
+            self._is_over = True
+            stopping = ProblemError("not-ready", "The server is stopping.", headers={"Connection": "close"})
+            self._say(self._words(stopping))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""

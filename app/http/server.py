@@ -106,6 +106,8 @@ class Server(uvicorn.Server):
         """Answer what is in flight and stop the service; health checks are answered until the end."""
         if self._standby is not None:
             self._standby.start("stopping")
+        protocol: Any = self.config.http_protocol_class
+        protocol.is_stopping = True
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -4,9 +4,12 @@ import socket
 
 from oubli.app.errors import StartError
 
+BACKLOG = 2048
+"""Connections that may wait to be accepted."""
+
 
 def bind(host: str, port: int) -> list[socket.socket]:
-    """Return bound sockets for every address of a host; port 0 takes a free one.
+    """Return listening sockets for every address of a host; port 0 takes a free one.
 
     Raises
     ------
@@ -23,6 +26,8 @@ def bind(host: str, port: int) -> list[socket.socket]:
             if family == socket.AF_INET6:
                 bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             bound.bind(address)
+            # Before that, another program that reuses addresses could bind it as well.
+            bound.listen(BACKLOG)
     except OSError as error:
         for bound in sockets:
             bound.close()

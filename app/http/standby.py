@@ -1,7 +1,8 @@
-"""What answers while there is no application: health checks, and "not ready" for everything else.
+"""What answers while there is no application: health checks, metrics of the process, and "not ready" for the rest.
 
 Training and recovery take minutes, and so may the last snapshot. Meanwhile a thread with a loop of its own serves the
-same sockets, with the same limits of connections, so that probes learn that the process is alive.
+same sockets, with the same limits of connections, so that probes learn that the process is alive and Prometheus what
+it is doing. Metrics take a key where the server asks for keys.
 """
 
 from __future__ import annotations
@@ -11,16 +12,23 @@ import logging
 import socket
 import ssl
 import threading
+import time
+from collections.abc import Callable
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Self
 
-from oubli.app.settings import Settings
+from oubli.app.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
+    from oubli.app.http.auth import AccessRules
+    from oubli.app.service.measurements import Phase
+
 _SETTLE = 0.05  # seconds in which accepted connections become known, and closed ones close
 _PATIENCE = 1.0  # seconds for requests that are being answered
 _ALIVE: dict[str, dict[str, Any]] = {"/healthz": {"status": "alive"}, "/v2/health/live": {"live": True}}
+_SAFE = ("GET", "HEAD")
 
 log = logging.getLogger("oubli.server")
 
@@ -33,7 +41,7 @@ class Standby:
     sockets
         Bound to the addresses of the server.
     settings
-        Limits of connections.
+        Limits of connections, and who may ask for metrics.
     tls
         For connections; None for plain HTTP.
 
@@ -48,10 +56,8 @@ class Standby:
         self._copies = [one.dup() for one in sockets]  # a server closes those that it is given
         self._settings = settings
         self._tls = tls
-        self._phase = ""
-        self._is_over = threading.Event()
-        self._stop: asyncio.Event | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._rules = cache(partial(_rules, settings))  # one that has seen a key goes on asking for keys
+        self._answering: _Answering | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -66,14 +72,54 @@ class Standby:
         """The port that the sockets are bound to."""
         return int(self._copies[0].getsockname()[1])
 
-    def start(self, phase: str) -> None:
-        """Begin to answer, as soon as the HTTP layer is imported; `/readyz` tells the phase."""
-        self._phase = phase
-        self._is_over.clear()
-        threading.Thread(target=self._run, name="standby", daemon=True).start()
+    def start(self, phase: Phase) -> None:
+        """Begin to answer, as soon as the HTTP layer is imported; `/readyz` and `/metrics` tell the phase."""
+        self.stop()
+        self._answering = answering = _Answering(self._copies, self._settings, self._tls, phase, self._rules)
+        threading.Thread(target=answering.run, name="standby", daemon=True).start()
 
     def stop(self) -> None:
         """Accept no more connections. Requests that are being answered end by themselves."""
+        if self._answering is not None:
+            self._answering.stop()
+
+
+def _rules(settings: Settings) -> AccessRules:
+    from oubli.app.http.rules import rules_of
+
+    return rules_of(settings, lambda: time.time_ns() // 1_000_000)
+
+
+class _Answering:
+    """Answers in a thread, once.
+
+    Parameters
+    ----------
+    sockets, settings, tls, phase
+        As `Standby` has them.
+    rules
+        Returns who may ask for metrics; called when somebody does.
+    """
+
+    def __init__(
+        self,
+        sockets: list[socket.socket],
+        settings: Settings,
+        tls: ssl.SSLContext | None,
+        phase: Phase,
+        rules: Callable[[], AccessRules],
+    ) -> None:
+        self._sockets = sockets
+        self._settings = settings
+        self._tls = tls
+        self._phase = phase
+        self._rules = rules
+        self._is_over = threading.Event()
+        self._stop: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def stop(self) -> None:
+        """End it; from any thread, at any time."""
         self._is_over.set()
         if self._loop is not None and self._stop is not None:
             try:
@@ -81,7 +127,8 @@ class Standby:
             except RuntimeError:
                 log.debug("the loop has ended")
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Answer until `stop` is called."""
         try:
             asyncio.run(self._serve())
         except Exception as error:  # nothing depends on it
@@ -92,7 +139,8 @@ class Standby:
 
         from oubli.app.http.observer import Observed
         from oubli.app.http.protocol import protocol_for
-        from oubli.app.http.uvicorn_config import BACKLOG, connections_of, server_config
+        from oubli.app.http.sockets import BACKLOG
+        from oubli.app.http.uvicorn_config import connections_of, server_config
 
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         guard = connections_of(self._settings)
@@ -105,19 +153,26 @@ class Standby:
             return make(config=config, server_state=state, app_state={})
 
         timeout = None if self._tls is None else self._settings.head_timeout
+        sockets = [] if self._is_over.is_set() else [one.dup() for one in self._sockets]
         servers = [
             await self._loop.create_server(
-                new_connection, sock=one.dup(), ssl=self._tls, backlog=BACKLOG, ssl_handshake_timeout=timeout
+                new_connection, sock=one, ssl=self._tls, backlog=BACKLOG, ssl_handshake_timeout=timeout
             )
-            for one in self._copies
-            if not self._is_over.is_set()
+            for one in sockets
         ]
         if not self._is_over.is_set():
             await self._stop.wait()
+        # A server that is closed between the acceptance of a connection and its first step would lose it.
+        for one in sockets:
+            self._loop.remove_reader(one)
+        await asyncio.sleep(_SETTLE)
         for server in servers:
             server.close()
-        # A connection that was accepted and that nobody closes would keep its client waiting.
-        await asyncio.sleep(_SETTLE)
+        # Each connection that was accepted is answered and closed, if it asks soon. Handshakes are not known before
+        # they have ended.
+        deadline = self._loop.time() + _PATIENCE
+        while (state.connections or self._tls is not None) and self._loop.time() < deadline:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(_SETTLE)
         for connection in list(state.connections):
             connection.shutdown()
         if state.tasks:
@@ -127,15 +182,36 @@ class Standby:
         await asyncio.sleep(_SETTLE)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        from starlette.responses import JSONResponse
-
         from oubli.app.http.problems import ProblemError
 
-        path = scope["path"]
-        if path in _ALIVE and scope["method"] in ("GET", "HEAD"):
-            response: Any = JSONResponse(_ALIVE[path], headers={"Cache-Control": "no-store"})
-        else:
-            response = ProblemError("not-ready", f"The server is {self._phase}.").response(path)
+        try:
+            response = self._response(scope)
+        except ProblemError as error:
+            response = error.response(scope["path"])
         # The next request of this client is for the application.
         response.headers["Connection"] = "close"
         await response(scope, receive, send)
+
+    def _response(self, scope: Scope) -> Any:
+        from starlette.responses import JSONResponse, Response
+
+        from oubli.app.http.auth import first_values
+        from oubli.app.http.metrics import BareExposition, encode
+        from oubli.app.http.problems import ProblemError
+
+        method, path, no_store = scope["method"], scope["path"], {"Cache-Control": "no-store"}
+        if path in _ALIVE and method in _SAFE:
+            return JSONResponse(_ALIVE[path], headers=no_store)
+        if path == "/metrics" and method in _SAFE:
+            headers = first_values(scope["headers"])
+            try:
+                rules = self._rules()
+                rules.set_api_key(self._settings.read_api_key())  # it may have been changed since the last phase
+                rules.check(method, path, headers, scope["scheme"])
+            except SettingsError as error:  # the start will fail for it, and say so
+                log.debug("metrics are not answered: %s", type(error).__name__)
+            else:
+                accepted = headers.get(b"accept", b"").decode("latin-1")
+                content, media_type = encode(BareExposition(self._phase), accepted)
+                return Response(content, headers={**no_store, "Content-Type": media_type})
+        raise ProblemError("not-ready", f"The server is {self._phase}.")

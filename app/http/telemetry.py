@@ -2,6 +2,7 @@
 
 A span is made when the request is answered, from what every observer is told, so that both paths have it and a request
 that is not traced costs nothing. It holds method, route and status: no path, no query, no header, no text of an error.
+Below it are spans of its stages, see `oubli.app.service.stages`: names of this program and times.
 The SDK reads the usual variables: OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER, OTEL_EXPORTER_OTLP_HEADERS and so on.
 """
 
@@ -16,10 +17,11 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.trace import SpanKind, Status, StatusCode
+from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from oubli.app.http.observer import UNKNOWN_ROUTE
+from oubli.app.service.stages import stages
 from oubli.app.version import VERSION
 
 if TYPE_CHECKING:
@@ -33,13 +35,20 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 class Tracing:
-    """Makes a span of each request; an observer.
+    """Makes a span of each request, with one below it for each of its stages; an observer.
 
     Parameters
     ----------
     provider
         Makes spans and passes them on.
+
+    Attributes
+    ----------
+    reads_stages
+        That stages are to be noted for it.
     """
+
+    reads_stages = True
 
     def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
@@ -65,6 +74,14 @@ class Tracing:
         if status >= _SERVER_ERROR:
             span.set_attribute("error.type", str(status))
             span.set_status(Status(StatusCode.ERROR))
+        noted = stages.get()
+        if noted is not None and noted.found and span.is_recording():
+            noted.end("answer")
+            zero = now - round(time.monotonic() * 1e9)
+            below = set_span_in_context(span)
+            for stage in noted.found:
+                child = self._tracer.start_span(stage.name, below, start_time=zero + round(stage.started * 1e9))
+                child.end(zero + round(stage.ended * 1e9))
         span.end(now)
 
     def close(self) -> None:

@@ -8,10 +8,9 @@ from typing import Any, Literal
 import uvicorn
 
 from oubli.app.http.connections import ConnectionLimits, Connections, parse_networks
+from oubli.app.http.sockets import BACKLOG
 from oubli.app.settings import Settings
 from oubli.app.storage.descriptors import connections_allowed
-
-BACKLOG = 2048
 
 
 def server_config(

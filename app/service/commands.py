@@ -14,14 +14,17 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeGuard, TypeVar
 
 import numpy as np
 
+from oubli.app import logs
 from oubli.app.errors import ConflictError, ErasedLatelyError, NotHeldError
 from oubli.app.service.bodies import AddBody, Body, DeleteBody, FitBody, ReplaceBody
 from oubli.app.service.results import Added, Keep, NewSamples, Replacement
+from oubli.app.service.stages import Stages, stages
 from oubli.core.samples.slots import canonical_number
 from oubli.core.samples.store import Prepared
 
@@ -67,6 +70,10 @@ class Command(ABC, Generic[R]):
         The first number that is free as an id afterwards.
     first_generated
         The first id that was generated; None when none was.
+    request_id
+        Of the request that asks for it, for log lines; empty outside of requests.
+    stages
+        Of the same request; None when nobody reads them.
     version, n_samples
         Of the model after it; known when it is committed.
     """
@@ -79,6 +86,8 @@ class Command(ABC, Generic[R]):
     def __init__(self, key: IdempotencyKey | None = None) -> None:
         self.key = key
         self.done: Callable[[BaseException | None], None] = _nobody
+        self.request_id = ""
+        self.stages: Stages | None = None
         self.body: Body | None = None
         self.encoded = b""
         self.names: set[tuple[str, str]] = set()
@@ -122,10 +131,17 @@ class Command(ABC, Generic[R]):
     def tell(self, error: BaseException | None = None) -> None:
         """Tell who asked, once; a mistake in an answer must not keep others from theirs."""
         done, self.done = self.done, _nobody
+        # It is the writer's task that tells.
+        token, noted = logs.request_id.set(self.request_id), stages.set(self.stages)
         try:
             done(error)
         except Exception as mistake:
             log.error("an answer could not be made (%s)", type(mistake).__name__)
+            with suppress(Exception):
+                done(mistake)  # or who asked would wait for ever
+        finally:
+            logs.request_id.reset(token)
+            stages.reset(noted)
 
     def tell_unchanged(self, state: ModelState) -> None:
         """Tell who asked that nothing had to be changed."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from oubli.app.errors import StopReason
 
-
+Phase = Literal["starting", "ready", "stopping"]
+"""What a server is doing, from its first moment to its last."""
 BOUNDS = (50e-6, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Upper ends of the buckets that durations are counted in, in seconds; one without an end follows."""
 
@@ -54,6 +55,8 @@ class Measurements(NamedTuple):
 
     Attributes
     ----------
+    phase
+        Of the server.
     kind, task, guarantee
         Of the model.
     model_version, n_samples
@@ -90,6 +93,7 @@ class Measurements(NamedTuple):
         The last comparison with a fresh fit.
     """
 
+    phase: Phase
     kind: str
     task: str
     guarantee: str

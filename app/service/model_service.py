@@ -31,8 +31,9 @@ from oubli.app.errors import (
 from oubli.app.service.background import TAG_SLICE, TagSlices
 from oubli.app.service.commands import AddSamples, DeleteSamples, ReplaceSample
 from oubli.app.service.jobs import Job
-from oubli.app.service.measurements import Check, Measurements
+from oubli.app.service.measurements import Check, Measurements, Phase
 from oubli.app.service.results import Added, NewSamples, Page, Predicted, Replacement
+from oubli.app.service.stages import stages
 from oubli.app.service.writer import Cost
 from oubli.core.data.schema import Task
 from oubli.core.errors import UnknownIdError
@@ -63,8 +64,6 @@ if TYPE_CHECKING:
     from oubli.core.samples.store import HeldSample
 
 log = logging.getLogger("oubli.service")
-
-Phase = Literal["starting", "ready", "stopping"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +227,9 @@ class ModelService:
             Lists of cells in feature order, a matrix, or columns: what models take as X.
         """
         self._require_started()
+        noted = stages.get()
+        if noted is not None:
+            noted.end("parse")
         if not self._row_cost.is_short(len(rows)):
             return None
         state = self.state
@@ -244,6 +246,8 @@ class ModelService:
             self._row_cost.observe(len(rows), time.perf_counter() - started)
         if n_tags:
             state.n_resolved += n_tags - model.n_lazy_tags_
+        if noted is not None:
+            noted.end("model")
         return Predicted(result, state.version)
 
     async def predict(self, rows: Sized) -> Predicted:
@@ -336,6 +340,7 @@ class ModelService:
         is_usable = model.is_usable
         newest = None if self.storage.is_ephemeral else self.storage.snapshots.newest_or_none
         return Measurements(
+            phase=self.phase,
             kind=model.kind,
             task=str(model.task),
             guarantee=model.guarantee,
@@ -483,10 +488,15 @@ class ModelService:
                 await asyncio.sleep(0)
                 await self.lock.pass_turnstile()
             model, version = self.state.model, self.state.version
+            noted = stages.get()
+            if noted is not None:
+                noted.end("wait")
             with self.lock.reading():
                 started = time.perf_counter()
                 result = await self.threads.read(partial(model.query, rows, frozen=True))
                 self._row_cost.observe(len(rows), time.perf_counter() - started)
+            if noted is not None:
+                noted.end("model")
             return Predicted(result, version)
 
     async def _make_ready(self) -> None:

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 import orjson
 
+from oubli.app import logs
 from oubli.app.errors import (
     BusyError,
     JournalError,
@@ -49,6 +50,7 @@ from oubli.app.service.commands import (
 from oubli.app.service.lock import ModelLock
 from oubli.app.service.measurements import Histogram
 from oubli.app.service.memory import let_go_of
+from oubli.app.service.stages import Name, Stages, stages
 from oubli.app.service.state import ModelState, Pending
 from oubli.app.storage.journal import Journal, Record
 from oubli.app.threads import Threads
@@ -138,6 +140,7 @@ class Transaction:
     _head: Head = field(init=False)
     _names: set[tuple[str, str]] = field(default_factory=set, init=False)
     _n_more: int = field(default=0, init=False)
+    _stages: list[Stages] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self.next_id = self._state.next_id
@@ -175,6 +178,8 @@ class Transaction:
     def add(self, command: Command[Any]) -> None:
         """Take a planned command in: write its record, and its receipt."""
         state = self._state
+        if command.stages is not None:
+            self._stages.append(command.stages)
         changes = int(command.body is not None)
         command.version = state.version + self.n_changes + changes
         notes = self._receipt_notes(command) if is_erasure(command) else b""
@@ -220,6 +225,17 @@ class Transaction:
         """Answer all that they were not made."""
         for command in self.commands:
             command.tell(error)
+
+    def end_stage(self, name: Name) -> None:
+        """Note for the traces of all commands that a stage has ended."""
+        for noted in self._stages:
+            noted.end(name)
+
+    def log_error(self, text: str) -> None:
+        """Log what has happened to each command, with the id of its request."""
+        for command in self.commands:
+            with logs.about(command.request_id):
+                log.error(text)
 
     def rewind(self) -> None:
         """Have the ledger forget the entries: the journal does not have them."""
@@ -347,6 +363,10 @@ class Writer:
             raise UnavailableError("failed")
         command.n_items = command.count(state.model)
         command.done = done
+        command.request_id = logs.request_id.get()
+        command.stages = noted = stages.get()
+        if noted is not None:
+            noted.end("parse")
         if is_erasure(command):
             command.received_ms = self._now_ms()
         if not self.costs[type(command)].is_short(command.n_items):
@@ -460,7 +480,9 @@ class Writer:
     def _commit_now(self, command: Command[Any]) -> None:
         transaction = self._begin()
         if self._take(transaction, command):
+            transaction.end_stage("plan")
             self._journal.append(transaction.records)
+            transaction.end_stage("journal")
             self._apply(transaction)
         else:
             self._waiting.append(command)
@@ -473,6 +495,7 @@ class Writer:
             if long is not None:
                 await self._commit_long(self._waiting.popleft(), transaction)
             return
+        transaction.end_stage("plan")
         try:
             await self._append(transaction.records, reserve=self._use_reserve)
         except JournalFullError as error:
@@ -484,6 +507,7 @@ class Writer:
             transaction.rewind()
             self._fail(transaction, error)
             return
+        transaction.end_stage("journal")
         if not self._use_reserve:
             self._state.hindered = None
         self._use_reserve = False
@@ -515,6 +539,8 @@ class Writer:
     def _take(self, transaction: Transaction, command: Command[Any]) -> bool:
         """Plan a command and take it into a transaction; false when it has to wait for the next one, or takes long."""
         state = self._state
+        if command.stages is not None:
+            command.stages.end("wait")
         try:
             self._require_sound()
             is_accepted = transaction.accepts(command)
@@ -542,6 +568,8 @@ class Writer:
         """Apply a long command to a copy in a thread; then the copy replaces the model in one step."""
         async with self._lock.mutation(refusable=command.is_refusable):
             self._require_sound()
+            if command.stages is not None:
+                command.stages.end("wait")
             transaction = self._begin()
             with self._lock.reading():
                 copy = await self._threads.save(partial(_planned_copy, self._state.model, transaction, command))
@@ -554,6 +582,7 @@ class Writer:
             command.tell_unchanged(state)
             return
         transaction.add(command)
+        transaction.end_stage("model")  # the copy was changed before
         try:
             await self._append(transaction.records, reserve=not command.is_refusable)
         except JournalFullError as error:
@@ -565,6 +594,7 @@ class Writer:
             transaction.rewind()
             self._fail(transaction, error)
             return
+        transaction.end_stage("journal")
         old = state.model
         if copy is not None:
             state.model = copy
@@ -580,11 +610,12 @@ class Writer:
             transaction.apply()
         except BaseException as mistake:
             # Nobody knows how far it got: a snapshot or a further change could make it worse.
-            log.error("a mutation failed inside the model: no further mutation is accepted until a restart")
+            transaction.log_error("a mutation failed inside the model: no further mutation is accepted until a restart")
             self._fail(transaction, mistake)
             if not isinstance(mistake, Exception):
                 raise
             return
+        transaction.end_stage("model")
         if len(transaction.commands) == 1:
             (command,) = transaction.commands
             self.costs[type(command)].observe(command.n_items, time.perf_counter() - started)
@@ -625,7 +656,7 @@ class Writer:
         self._state.halt(StopReason.DISK_FAILED if is_known else StopReason.MODEL_UNUSABLE)
         transaction.refuse(UnavailableError("failed") if is_known else error)
         if is_known:
-            log.error("the journal could not be written: no mutation is accepted until a restart")
+            transaction.log_error("the journal could not be written: no mutation is accepted until a restart")
 
     def _require_sound(self) -> None:
         if self._state.halted is not None or not self._state.model.is_usable:

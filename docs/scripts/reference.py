@@ -179,7 +179,7 @@ def route(place: str, operation: dict[str, Any], components: dict[str, Any], sha
     yield ""
     yield operation["description"].strip()
     yield ""
-    parameters = operation.get("parameters", [])
+    parameters = [one for one in operation.get("parameters", []) if "$ref" not in one]  # the others are everywhere
     if parameters:
         rows = [
             (

@@ -28,7 +28,8 @@ _TEXT = {"schema": {"type": "string"}}
 async def metrics(request: Request) -> Response:
     """Return what the server can be measured by: durations of requests, the model, files, erasures, the process.
 
-    No series holds a path, a key, an id, a class or a category.
+    While the server trains, recovers or stops there are the series of the process only, and `oubli_phase`. No series
+    holds a path, a key, an id, a class or a category.
     """
     context = context_of(request)
     exposition = Exposition(context.service.measure(), context.metrics.copy())

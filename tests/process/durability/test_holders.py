@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import http.client
+import json
+import socket
 import struct
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -13,6 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+import zstandard
 
 import oubli.app.service.influence
 import oubli.app.service.rebuild
@@ -319,14 +325,116 @@ def connections_stalled(scene: Scene) -> tuple[str, Check]:
     return receipt, check
 
 
+def _begin_gzip(content: bytes) -> bytes:
+    encoder = zlib.compressobj(wbits=31)
+    return encoder.compress(content) + encoder.flush(zlib.Z_SYNC_FLUSH)
+
+
+def _begin_zstd(content: bytes) -> bytes:
+    encoder = zstandard.ZstdCompressor().compressobj()
+    return encoder.compress(content) + encoder.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+
+
+# Whole bodies, and beginnings of bodies from which all that they hold can be decoded.
+ENCODE = {"gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}
+BEGIN = {"gzip": _begin_gzip, "zstd": _begin_zstd}
+
+
+def _encoded(method: str, target: str, name: str, body: bytes, length: int | None = None) -> bytes:
+    """Return a request whose body is encoded, and whose answer may be."""
+    fields = f"Content-Type: application/json\r\nContent-Encoding: {name}\r\nAccept-Encoding: {name}\r\n"
+    length = len(body) if length is None else length
+    return f"{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n{fields}Content-Length: {length}\r\n\r\n".encode() + body
+
+
+def _answer(client: socket.socket) -> http.client.HTTPResponse:
+    """Read the whole answer to the only request that was sent."""
+    with http.client.HTTPResponse(client) as answer:
+        answer.begin()
+        answer.read()
+        return answer
+
+
+def connections_encoded_idle(scene: Scene) -> tuple[str, Check]:
+    """Connections stay open whose last request, or the answer to it, came compressed and held the canary."""
+    features = list(BIRD.features)
+    instances = json.dumps({"instances": [features] * 200}).encode()
+    subject = json.dumps({"subject": BIRD.subject}).encode()
+    refused = json.dumps({"samples": [BIRD.as_json(features=features, label=None)]}).encode()
+    asked = [("POST", "/predict", instances, 200), ("POST", "/samples/search", subject, 200)]
+    asked.append(("POST", "/samples", refused, 422))
+    status, page = scene.host.ask("GET", "/samples?limit=50")
+    assert status == 200
+    clients = []
+    for name, encode in ENCODE.items():
+        for method, target, body, expected in asked:
+            clients.append(scene.host.connect())
+            clients[-1].sendall(_encoded(method, target, name, encode(body)))
+            assert _answer(clients[-1]).status == expected
+        clients.append(scene.host.connect())
+        clients[-1].sendall(_encoded("GET", f"/samples?limit=50&cursor={page['next']}", name, b""))
+        assert _answer(clients[-1]).headers["Content-Encoding"] == name
+    receipt = scene.unlearn()
+
+    def check() -> None:
+        for client in clients:  # they were not closed for it
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert _answer(client).status == 200
+            client.close()
+
+    return receipt, check
+
+
+def connections_encoded_stalled(scene: Scene) -> tuple[str, Check]:
+    """The beginning of a compressed body that nothing follows; what it decodes to is known already."""
+    clients = []
+    begun = f'{{"subject": "{BIRD.subject}", "more": "'.encode()
+    for name, begin in BEGIN.items():
+        for target in ("/samples", "/samples/search", "/predict"):
+            client = scene.host.connect()
+            client.sendall(_encoded("POST", target, name, begin(begun), 500))
+            clients.append(client)
+    time.sleep(0.1)
+    receipt = scene.unlearn()
+
+    def check() -> None:
+        for client in clients:
+            with suppress(ConnectionError):
+                assert client.recv(100) == b""
+            client.close()
+
+    return receipt, check
+
+
+def uploads_encoded(scene: Scene) -> tuple[str, Check]:
+    """An older snapshot comes in compressed, and then nothing more of it."""
+    clients = []
+    for name, begin in BEGIN.items():
+        client = scene.host.connect()
+        begun = begin(scene.older)
+        client.sendall(_encoded("PUT", "/snapshot/file", name, begun, len(begun) + 9))
+        clients.append(client)
+        wait_until(lambda: len(scene.host.service.holders._holds) == len(clients))
+    receipt = scene.unlearn()
+
+    def check() -> None:
+        for client in clients:
+            answer = client.recv(4096)
+            client.close()
+            assert answer.startswith(b"HTTP/1.1 503"), answer[:200]
+            assert b"upload-dropped" in answer
+
+    return receipt, check
+
+
 SITUATIONS: dict[str, tuple[Callable[[Scene], tuple[str, Check]], ...]] = {
     "rankings": (rankings, influence_ended_after),
     "influence": (influence_running, influence_queued),
     "verify": (verify,),
     "fit": (fit,),
-    "uploads": (uploads,),
+    "uploads": (uploads, uploads_encoded),
     "downloads": (downloads,),
-    "connections": (connections_idle, connections_stalled),
+    "connections": (connections_idle, connections_stalled, connections_encoded_idle, connections_encoded_stalled),
 }
 
 

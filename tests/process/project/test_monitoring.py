@@ -17,6 +17,9 @@ from typing import Any
 import pytest
 import yaml
 
+from oubli.app.http.sockets import bind
+from oubli.app.http.standby import Standby
+from oubli.app.settings import Settings
 from tests.serving import ROOT, Running, free_port, serving
 
 FILES = ROOT / "docker" / "prometheus"
@@ -125,26 +128,26 @@ class Prometheus:
 
 
 @contextmanager
-def scraping(server: Running, folder: Path) -> Iterator[Prometheus]:
+def scraping(port: int, folder: Path) -> Iterator[Prometheus]:
     """Run Prometheus with our configuration, but for the address of the server and the pace."""
     config = yaml.safe_load((FILES / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": "250ms", "scrape_timeout": "250ms", "evaluation_interval": "500ms"}
-    config["scrape_configs"][0]["static_configs"] = [{"targets": [f"127.0.0.1:{server.port}"]}]
+    config["scrape_configs"][0]["static_configs"] = [{"targets": [f"127.0.0.1:{port}"]}]
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
     shutil.copy(FILES / "alerts.yml", folder)
-    port = free_port()
+    own = free_port()
     command = [
         "prometheus",
         f"--config.file={folder / 'prometheus.yml'}",
         f"--storage.tsdb.path={folder / 'series'}",
-        f"--web.listen-address=127.0.0.1:{port}",
+        f"--web.listen-address=127.0.0.1:{own}",
     ]
     with (
         (folder / "prometheus.txt").open("w") as output,
         subprocess.Popen(command, stdout=output, stderr=output) as run,
     ):
         try:
-            yield Prometheus(port)
+            yield Prometheus(own)
         finally:
             run.terminate()
             run.wait(timeout=60)
@@ -182,7 +185,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
     folder = tmp_path_factory.mktemp("monitored")
     (folder / "small.csv").write_text("a,y\n" + "".join(f"{i},{'pq'[i % 2]}\n" for i in range(200)))
     flags = ("--data", "small.csv", "--target", "y", "--n-estimators", "5")
-    with serving(*flags, cwd=folder) as server, scraping(server, folder) as running:
+    with serving(*flags, cwd=folder) as server, scraping(server.port, folder) as running:
         wait_for(lambda: running.series("oubli_ready"), "Prometheus has scraped nothing")
         job(server, "/model/verify")
         job(server, "/model/scrub")
@@ -234,3 +237,20 @@ def test_scrapes_are_sound(prometheus: Prometheus) -> None:
     (target,) = prometheus.ask("/targets")["activeTargets"]
     assert target["health"] == "up"
     assert target["lastError"] == ""
+
+
+@needs("prometheus")
+def test_prometheus_sees_a_server_that_trains(tmp_path: Path) -> None:
+    rules = {rule["alert"]: rule["expr"] for rule in RULES}
+    with Standby(bind("127.0.0.1", 0), Settings(data_dir=tmp_path)) as standby:
+        standby.start("starting")
+        with scraping(standby.port, tmp_path) as running:
+            wait_for(lambda: running.series('oubli_phase{phase="starting"} == 1'), "it is not seen to start")
+            assert running.series('up{job="oubli"} == 1')
+            assert running.series("oubli_ready == 0")
+            assert running.series("process_resident_memory_bytes > 0")
+            assert running.series(rules["OubliStartsLong"])
+            assert not running.series(rules["OubliNotReady"])
+            standby.start("stopping")
+            wait_for(lambda: running.series('oubli_phase{phase="stopping"} == 1'), "it is not seen to stop")
+            assert running.series(rules["OubliNotReady"])

@@ -21,6 +21,7 @@ from oubli.app.service.uploads import UploadPolicy
 from oubli.app.settings import Settings
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from tests.closing import closed_at_the_end
 
 COLUMNS = (
     Column("age", ColumnType.NUMERIC),
@@ -62,6 +63,7 @@ def make_service(
     warm_up: Callable[[], object] | None = None,
 ) -> ModelService:
     opened = open_nothing() if directory is None else open_directory(directory)
+    closed_at_the_end(opened.database)
     limits = Limits(max_queue=max_queue, page_size_max=50)
     return compose(
         opened.begin(model or forest()),

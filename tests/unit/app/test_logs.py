@@ -41,7 +41,7 @@ def fail(name: str = "oubli.test") -> None:
 
 def test_a_json_line_says_what_a_record_says(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging("json")
-    with about(b"abc-1"):
+    with about("abc-1"):
         logging.getLogger("oubli.test").warning("%d things", 3, extra=fields(n=3))
     (line,) = lines_of(capsys)
     content = json.loads(line)
@@ -52,7 +52,7 @@ def test_a_json_line_says_what_a_record_says(capsys: pytest.CaptureFixture[str])
 
 def test_a_text_line_ends_with_its_request(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging()
-    with about(b"abc-1"):
+    with about("abc-1"):
         logging.getLogger("oubli.test").info("begun")
     logging.getLogger("oubli.test").info("alone")
     begun, alone = lines_of(capsys)

@@ -1,23 +1,22 @@
-"""Faults on demand: the n-th allocation of NumPy fails, the n-th line of `core` raises, Ctrl-C comes at some moment."""
+"""Faults on demand: the n-th allocation of NumPy fails, Ctrl-C comes at some moment; `failing_line` is one more."""
 
 from __future__ import annotations
 
 import ctypes
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import numpy as np
 from numba import carray, cfunc, types
 
-import oubli.core
+from tests.lines import Count, failing_line
 
-_CORE = str(Path(oubli.core.__file__).parent)
+__all__ = ["Count", "ctrl_c_after", "failing_allocation", "failing_line"]
+
 _NEVER = 2**62
 
 # -- allocations ------------------------------------------------------------------------------------
@@ -112,12 +111,6 @@ _NAME = ctypes.c_char_p(b"mem_handler")  # a capsule does not copy its name
 _set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(_api(_SET_HANDLER))
 
 
-class Count:
-    """How many chances for a fault there were."""
-
-    n = 0
-
-
 @contextmanager
 def failing_allocation(which: int | None, least: int = 0) -> Iterator[Count]:
     """Let an allocation of NumPy, counted from 0 among those of `least` bytes or more, fail; None: count them only."""
@@ -133,32 +126,6 @@ def failing_allocation(which: int | None, least: int = 0) -> Iterator[Count]:
         seen, _control[_LEFT] = int(_control[_SEEN]), _NEVER
         _set_handler(old)
         count.n = seen - start
-
-
-# -- lines ------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def failing_line(which: int | None, error: type[BaseException] = KeyboardInterrupt) -> Iterator[Count]:
-    """Raise at a line of `core`, counted from 0; None: count lines only."""
-    count = Count()
-
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(_CORE):
-            return None
-        if event == "line":
-            if count.n == which:
-                sys.settrace(None)
-                raise error
-            count.n += 1
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        yield count
-    finally:
-        sys.settrace(before)
 
 
 # -- Ctrl-C -----------------------------------------------------------------------------------------

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
+
+import zstandard
 
 SECRET = "SEKRET-Ω"  # in all texts that are sent
 SECRET_NUMBER = "98765432198765"  # in all long numbers
@@ -88,6 +92,8 @@ _LINES = (
     ("Connection", "upgrade"),
     ("Upgrade", "h2c"),
     ("Content-Encoding", "gzip"),
+    ("Content-Encoding", "zstd"),
+    ("Content-Encoding", f"{SECRET}, gzip"),
     ("Sec-Fetch-Site", "cross-site"),
     ("Sec-Fetch-Site", "same-origin"),
     ("Idempotency-Key", f"{SECRET}-1"),
@@ -109,6 +115,9 @@ _LINES = (
     ("", "a"),
     ("X-\u00e9", SECRET),
 )
+
+_gzip = partial(gzip.compress, mtime=0)
+_ZSTD = zstandard.ZstdCompressor().compress
 
 
 class Cases:
@@ -169,6 +178,8 @@ class Cases:
         if json_length is not None:
             lengths = (*(json_length,) * 9, 3, len(body) + 1, SECRET)
             headers.append(("Inference-Header-Content-Length", str(draw.choice(lengths))))
+        if draw.random() < 0.2:
+            headers, body = self._encoded(headers, body)
         if draw.random() < 0.5:
             headers, body = self._odd(headers, body)
         version = draw.choice(("1.1",) * 20 + ("1.0", "0.9", "2.0", "1.2", "9"))
@@ -205,6 +216,34 @@ class Cases:
             headers.append(("Transfer-Encoding", "chunked"))
             body = self._chunks(body)
         return headers, body
+
+    def _encoded(self, headers: list[tuple[str, str]], body: bytes) -> tuple[list[tuple[str, str]], bytes]:
+        """Compress a body, at times not as its header says, cut short, damaged, or in several members."""
+        draw = self._random
+        name = draw.choice(("gzip", "zstd", "x-gzip", "GZIP"))
+        encode = _ZSTD if name == "zstd" else _gzip
+        cut = draw.randrange(len(body) + 1)
+        encoded = draw.choice(
+            (
+                encode(body),
+                encode(body),
+                encode(body),
+                encode(body[:cut]) + encode(body[cut:]),
+                encode(body)[:-1],
+                encode(body) + SECRET.encode(),
+                encode(body) + encode(b" " * 30_000),  # above the limit when it is decoded
+                encode(b"") + encode(body),
+                self._mutated(encode(body)),
+                body,
+            )
+        )
+        wrong = {"gzip": "zstd", "zstd": "gzip"}
+        name = wrong.get(name, name) if draw.random() < 0.05 else name
+        headers = [header for header in headers if header[0] != "Content-Length"]
+        more = [("Content-Encoding", name), ("Content-Length", str(len(encoded)))]
+        if draw.random() < 0.5:
+            more.append(("Accept-Encoding", draw.choice(("gzip", "zstd", "zstd, gzip;q=0", SECRET))))
+        return [*headers, *more], encoded
 
     def _chunks(self, body: bytes) -> bytes:
         draw = self._random

@@ -422,3 +422,22 @@ def test_what_a_refusal_says() -> None:
         assert b"SECRET" not in connection.transport.written
 
     served(work)
+
+
+def test_a_connection_that_is_made_while_the_server_stops_is_refused_and_closed() -> None:
+    """Its handshake has taken until then; nobody else would close it, and the server would wait for it."""
+
+    async def work(host: Host) -> None:
+        early = host.connect()
+        host.config.http_protocol_class.is_stopping = True  # type: ignore[attr-defined]
+        late = host.connect()
+        late.send(MODEL)
+        early.send(MODEL)
+        await host.settle()
+        assert late.transport.closed
+        (answer,) = late.answers
+        assert answer.status[9:12] == b"503"
+        assert b"The server is stopping." in answer.body
+        assert statuses(early) == [b"200"]
+
+    served(work)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from oubli.app.errors import JournalError
 from oubli.app.http.correlation import ALONE, correlation_of, new_request_id
+from oubli.app.logs import request_id
+from oubli.app.service.commands import AddSamples
+from oubli.app.service.writer import Transaction
+from oubli.app.storage.sqlite_journal import SqliteJournal
 from tests.unit.app.http.connections import Host, hosting, request
 from tests.unit.app.support import make_service, samples, served
 
@@ -120,3 +127,50 @@ def test_made_ids_are_all_different() -> None:
     made = {new_request_id() for _ in range(2000)}
     assert len(made) == 2000
     assert all(MADE.fullmatch(one) and len(one) <= 64 for one in made)
+
+
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """Records, each with the request in whose context it was written."""
+
+    def note(record: logging.LogRecord) -> bool:
+        record.request_id = request_id.get()
+        return True
+
+    caplog.handler.addFilter(note)
+    yield caplog
+    caplog.handler.removeFilter(note)
+
+
+@pytest.mark.parametrize("hot", [True, False])
+@pytest.mark.parametrize("failure", ["journal", "model", "answer"])
+def test_a_failure_of_a_change_is_logged_with_its_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture, hot: bool, failure: str
+) -> None:
+    """It is a task of the service that writes the line, for several requests at once."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise JournalError("SECRET") if failure == "journal" else RuntimeError("SECRET")
+
+    owner, method, text = {
+        "journal": (SqliteJournal, "append", "the journal could not be written"),
+        "model": (Transaction, "apply", "a mutation failed inside the model"),
+        "answer": (AddSamples, "result", "an answer could not be made"),
+    }[failure]
+
+    async def work() -> None:
+        async with hosting(make_service(directory=tmp_path / "data"), hot=hot) as host:
+            monkeypatch.setattr(owner, method, fail)
+            connections = [host.connect() for _ in range(3)]
+            for i, connection in enumerate(connections):
+                body = json.dumps(samples(1, prefix=f"p{i}-")).encode()
+                connection.send(named("POST", "/samples", body, f"id-{i}"))
+            await host.settle()
+            monkeypatch.undo()
+            status = b"HTTP/1.1 503" if failure == "journal" else b"HTTP/1.1 500"
+            assert all(connection.transport.written.startswith(status) for connection in connections)
+
+    asyncio.run(work())
+    found = [record.request_id for record in logged.records if text in record.getMessage()]
+    assert found == ["id-0", "id-1", "id-2"]
+    assert "SECRET" not in logged.text

@@ -13,9 +13,12 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+import oubli.app.http.encodings
 from oubli.app.http.encodings import decoded
 from oubli.app.http.problems import ProblemError
-from tests.unit.app.support import JSON, samples, served
+from tests.lines import failing_line
+from tests.unit.app.http.connections import Host, hosting, request
+from tests.unit.app.support import JSON, make_service, samples, served
 
 ZSTD = zstandard.ZstdCompressor().compress
 ENCODE: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": ZSTD}
@@ -121,3 +124,42 @@ def test_requests_and_answers_are_encoded_over_http() -> None:
         assert refused.status_code == 415
         assert refused.json()["type"].endswith("unsupported-encoding")
         assert "gzip" in refused.json()["detail"]
+
+
+@pytest.mark.parametrize("name", ENCODE)
+@pytest.mark.parametrize("error", [MemoryError, ValueError])
+def test_an_exception_anywhere_while_a_body_is_decoded_changes_nothing(
+    name: str, error: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    """At each line of the decoder in turn; the body comes in two pieces."""
+    where = oubli.app.http.encodings.__file__
+    body = ENCODE[name](json.dumps(samples(1, "SECRET")).encode())
+    fields = (("Host", "127.0.0.1"), ("Content-Encoding", name), ("Content-Type", "application/json"))
+    sent = request("POST", "/samples", body, headers=(*fields, ("Content-Length", str(len(body)))))
+
+    async def ask(host: Host) -> bytes:
+        connection = host.connect()
+        for piece in (sent[:-20], sent[-20:]):
+            connection.send(piece)
+            await host.settle(20)
+        await host.settle()
+        host.forget(connection)
+        return connection.transport.written
+
+    async def work() -> None:
+        async with hosting(make_service()) as host:
+            before = host.service.state.version, host.service.state.model.n_samples_
+            for line in range(1000):
+                with failing_line(line, error, where):
+                    answer = await ask(host)
+                if answer.startswith(b"HTTP/1.1 201"):
+                    break  # there is no such line
+                assert answer.startswith(b"HTTP/1.1 500"), (line, answer[:300])
+                assert b"SECRET" not in answer
+                assert (host.service.state.version, host.service.state.model.n_samples_) == before
+                assert host.service.idle._in_flight == 0
+            assert line > 20
+            assert host.service.state.model.n_samples_ == before[1] + 1
+
+    asyncio.run(work())
+    assert "SECRET" not in caplog.text

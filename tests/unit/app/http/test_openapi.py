@@ -8,6 +8,7 @@ import pytest
 from oubli.app.access.scopes import needed_scopes
 from oubli.app.http.app import create_app
 from oubli.app.http.auth import OPEN_PATHS
+from oubli.app.http.correlation import new_request_id
 from oubli.app.http.problems import KINDS, MEDIA_TYPE
 from tests.unit.app.support import make_service, make_settings, served
 
@@ -114,11 +115,21 @@ def test_bodies_are_described_where_routes_parse_them_themselves(page):
 
 def test_parameters_are_described(page):
     def names(operation: str) -> set[tuple[str, str]]:
-        return {(p["in"], p["name"]) for p in dict(operations(page))[operation]["parameters"]}
+        return {(p["in"], p["name"]) for p in dict(operations(page))[operation]["parameters"] if "$ref" not in p}
 
     assert names("delete /samples") == {("query", "id"), ("query", "subject"), ("query", "ref")}
     assert names("get /samples") == {("query", name) for name in ("id", "subject", "cursor", "limit", "format")}
     assert names("put /samples/{id}") == {("path", "id"), ("query", "ref"), ("header", "Idempotency-Key")}
+
+
+def test_every_request_may_name_itself_and_every_answer_does(page):
+    parameter, header = page["components"]["parameters"]["RequestId"], page["components"]["headers"]["RequestId"]
+    assert (parameter["name"], parameter["in"], parameter["required"]) == ("X-Request-ID", "header", False)
+    assert re.fullmatch(header["schema"]["pattern"], new_request_id().decode())
+    for name, operation in operations(page):
+        assert operation["parameters"].count({"$ref": "#/components/parameters/RequestId"}) == 1, name
+        for answer in operation["responses"].values():
+            assert answer["headers"]["X-Request-ID"] == {"$ref": "#/components/headers/RequestId"}, name
 
 
 def references(value: Any) -> set[str]:
@@ -129,8 +140,11 @@ def references(value: Any) -> set[str]:
 
 
 def test_every_shape_is_named_and_every_name_is_used(page):
-    schemas = page["components"]["schemas"]
-    assert {f"#/components/schemas/{name}" for name in schemas} == references(page)
+    components = page["components"]
+    named = {
+        f"#/components/{kind}/{name}" for kind in ("schemas", "parameters", "headers") for name in components[kind]
+    }
+    assert named == references(page)
     for name, operation in operations(page):
         for answer in operation["responses"].values():
             for kind, content in answer["content"].items():
@@ -178,7 +192,7 @@ def test_examples_are_requests_that_the_model_takes():
 
 def test_limits_in_force_are_described():
     page = create_app(make_settings(page_size_max=7), make_service()).openapi()
-    [limit] = [one for one in dict(operations(page))["get /ledger"]["parameters"] if one["name"] == "limit"]
+    [limit] = [one for one in dict(operations(page))["get /ledger"]["parameters"] if one.get("name") == "limit"]
     assert limit["schema"]["maximum"] == limit["schema"]["default"] == 7
     assert page["components"]["schemas"]["SearchRequest"]["properties"]["limit"]["anyOf"][0]["maximum"] == 7
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +22,10 @@ from opentelemetry.trace import SpanKind, StatusCode
 from oubli.app.http import telemetry
 from oubli.app.http.correlation import ALONE, Correlation
 from oubli.app.http.telemetry import Tracing
+from oubli.app.service.stages import Stages
+from oubli.app.service.writer import Cost
 from tests.unit.app.http.connections import hosting, request
-from tests.unit.app.support import make_service
+from tests.unit.app.support import make_service, samples
 
 ONE_ROW = json.dumps({"instances": [[1, "a", True]]}).encode()
 TRACE, PARENT = 0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331
@@ -37,8 +42,22 @@ class Traced:
         self.observe = Tracing(provider)
 
     @property
-    def spans(self) -> tuple[ReadableSpan, ...]:
+    def all_spans(self) -> tuple[ReadableSpan, ...]:
         return self._exporter.get_finished_spans()
+
+    @property
+    def spans(self) -> tuple[ReadableSpan, ...]:
+        """Those of requests."""
+        return tuple(span for span in self.all_spans if span.kind is SpanKind.SERVER)
+
+    def below(self, parent: ReadableSpan) -> list[ReadableSpan]:
+        """Those of the stages of a request."""
+        assert parent.context is not None
+        found = [
+            one for one in self.all_spans if one.parent is not None and one.parent.span_id == parent.context.span_id
+        ]
+        assert all(one.context is not None and one.context.trace_id == parent.context.trace_id for one in found)
+        return found
 
 
 def with_parent(method: str, target: str, body: bytes, traceparent: str) -> bytes:
@@ -138,7 +157,7 @@ def test_spans_hold_nothing_that_was_sent() -> None:
                 connection.send(with_parent(method, target, body, TRACEPARENT))
                 await host.settle()
         assert len(traced.spans) == 5
-        found: Any = "".join(span.to_json() for span in traced.spans)
+        found: Any = "".join(span.to_json() for span in traced.all_spans)
         assert "SECRET" not in found
 
     asyncio.run(work())
@@ -152,3 +171,94 @@ def test_a_collector_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.
     Tracing(provider).close()
     assert not answered.is_set()
     answered.set()
+
+
+def stages_of(
+    directory: Path | None, *sent: bytes, hot: bool = True, change: Callable[[Any], None] | None = None
+) -> list[list[str]]:
+    """The names of the stages of some requests, which must follow each other and fill the time of the request."""
+
+    async def work() -> list[list[str]]:
+        traced = Traced()
+        async with hosting(make_service(directory=directory), hot=hot, observer=traced.observe) as host:
+            if change is not None:
+                change(host.service)
+            connection = host.connect()
+            for one in sent:
+                connection.send(one)
+                await host.settle()
+        names = []
+        for span in traced.spans:
+            ends: Any = [(one.start_time, one.end_time) for one in traced.below(span)]
+            for (_, before), (after, _) in pairwise(ends):
+                assert before == after
+            if ends:
+                # Two clocks are read one after the other.
+                assert abs(ends[0][0] - (span.start_time or 0)) < 50e6
+                assert abs(ends[-1][1] - (span.end_time or 0)) < 50e6
+            assert all(not one.attributes for one in traced.below(span))
+            names.append([one.name for one in traced.below(span)])
+        return names
+
+    return asyncio.run(work())
+
+
+SAMPLE = json.dumps(samples(1)).encode()
+PREDICTED = ["parse", "model", "answer"]
+CHANGED = ["parse", "wait", "plan", "journal", "model", "answer"]
+
+
+@pytest.mark.parametrize("hot", [True, False])
+@pytest.mark.parametrize("durable", [True, False])
+def test_stages_of_a_request_are_spans_below_its_own(tmp_path: Path, hot: bool, durable: bool) -> None:
+    sent = (
+        request("POST", "/predict", ONE_ROW),
+        request("POST", "/predict", ONE_ROW),
+        request("POST", "/samples", SAMPLE),
+        request("POST", "/samples", SAMPLE),  # again: nothing is written
+        request("DELETE", "/samples/n0", headers=(("Host", "127.0.0.1"),)),
+        request("GET", "/model", headers=(("Host", "127.0.0.1"),)),
+        request("POST", "/predict", b'{"instances": [[1]]}'),
+    )
+    unchanged = ["parse", "wait", "answer"]
+    found = stages_of(tmp_path / "data" if durable else None, *sent, hot=hot)
+    assert found == [PREDICTED, PREDICTED, CHANGED, unchanged, CHANGED, [], []]
+
+
+def test_long_work_waits_and_is_done_on_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(service: Any) -> None:
+        monkeypatch.setattr(Cost, "is_short", lambda cost, n_items: False)
+
+    sent = (request("POST", "/predict", ONE_ROW), request("POST", "/samples", SAMPLE))
+    predicted, added = stages_of(None, *sent, change=slow)
+    assert predicted == ["parse", "wait", "model", "answer"]
+    assert added == ["parse", "wait", "model", "journal", "answer"]
+
+
+def test_requests_that_are_not_sampled_have_no_spans_at_all() -> None:
+    async def work() -> None:
+        traced = Traced()
+        async with hosting(make_service(), observer=traced.observe) as host:
+            connection = host.connect()
+            connection.send(with_parent("POST", "/predict", ONE_ROW, f"{TRACEPARENT[:-2]}00"))
+            await host.settle()
+        assert traced.all_spans == ()
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("hot", [True, False])
+def test_without_traces_no_stage_is_noted(monkeypatch: pytest.MonkeyPatch, hot: bool) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a stage is noted")
+
+    async def work() -> None:
+        async with hosting(make_service(), hot=hot) as host:
+            connection = host.connect()
+            for sent in (request("POST", "/predict", ONE_ROW), request("POST", "/samples", SAMPLE)):
+                connection.send(sent)
+                await host.settle()
+            assert [answer.status[9:12] for answer in connection.answers] == [b"200", b"201"]
+
+    monkeypatch.setattr(Stages, "__init__", refuse)
+    asyncio.run(work())

@@ -13,6 +13,7 @@ from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.entries import Receipt
 from oubli.app.ledger.keys import LedgerKeys
 from oubli.app.ledger.ledger import Ledger
+from tests.closing import closed_at_the_end
 
 START = 1_763_700_000_000  # in November 2025
 DEADLINE = 60_000
@@ -32,7 +33,7 @@ class WholeLedger:
         self.open()
 
     def open(self) -> None:
-        self.store = LedgerDatabase(self.path, self.keys)
+        self.store = closed_at_the_end(LedgerDatabase(self.path, self.keys))
         self.auditor = Ledger(self.store, self.keys, lambda: self.now)
 
     def reopen(self) -> None:

@@ -16,6 +16,7 @@ from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.entries import EMPTY
 from oubli.app.ledger.file import LedgerDamagedError
 from oubli.app.ledger.keys import LedgerKeys
+from tests.closing import closed_at_the_end
 from tests.unit.app.ledger.support import WholeLedger, in_time, make_ledger
 
 NAMES = ("ledger.sqlite", "ledger.sqlite-wal")
@@ -66,7 +67,7 @@ def test_a_log_that_was_cut_off_is_made_up_for_by_the_journal(cut, tmp_path):
     path = copied(ledger, tmp_path / "copy")
     log = path.with_name("ledger.sqlite-wal")
     log.write_bytes(log.read_bytes()[:cut])
-    store = LedgerDatabase(path, ledger.keys)
+    store = closed_at_the_end(LedgerDatabase(path, ledger.keys))
     assert flushed <= store.applied_seq() <= ledger.store.applied_seq()
     store.fold_many(ledger.records)
     assert list(store._connection.iterdump()) == list(ledger.store._connection.iterdump())
@@ -152,7 +153,7 @@ def test_the_log_of_an_earlier_ledger_is_not_taken_for_the_new_ones(tmp_path):
     path = copied(ledger, tmp_path / "copy")
     path.unlink()
     assert path.with_name("ledger.sqlite-wal").stat().st_size > 0
-    store = LedgerDatabase(path, ledger.keys)
+    store = closed_at_the_end(LedgerDatabase(path, ledger.keys))
     assert (store.head(), store.applied_seq(), store.pending()) == (EMPTY, 0, [])
 
 

@@ -15,6 +15,7 @@ from oubli.app.ledger.entries import IdempotencyRecord, with_idempotency
 from oubli.app.ledger.key_files import is_signed
 from oubli.app.times import to_text
 from oubli.core.errors import FileError
+from tests.closing import closed_at_the_end
 from tests.unit.app.ledger.support import DEADLINE, START, WholeLedger, in_time, make_ledger
 
 
@@ -227,7 +228,7 @@ def test_folding_the_journal_gives_the_same_bytes(tmp_path):
     ledger = make_ledger(tmp_path)
     for i in range(5):
         ledger.erased(ledger.unlearned(str(i)), ledger.unlearned(f"{i}x", kind="expiry"))
-    again = LedgerDatabase(None, ledger.keys)
+    again = closed_at_the_end(LedgerDatabase(None, ledger.keys))
     again.fold_many(ledger.records)
     dumped = [list(store._connection.iterdump()) for store in (ledger.store, again)]
     assert dumped[0] == dumped[1]

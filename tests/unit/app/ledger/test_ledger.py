@@ -11,6 +11,7 @@ from oubli.app.ledger.key_files import is_signed
 from oubli.app.ledger.keys import LedgerKeys
 from oubli.app.ledger.ledger import Ledger
 from oubli.app.times import to_text
+from tests.closing import closed_at_the_end
 from tests.unit.app.ledger.support import START, make_ledger
 
 
@@ -93,7 +94,7 @@ def test_what_was_taken_back_never_was():
 
 def test_hashes_are_keyed_and_do_not_depend_on_the_order():
     both = [LedgerKeys(None) for _ in range(2)]
-    one, other = (Ledger(LedgerDatabase(None, keys), keys, lambda: START) for keys in both)
+    one, other = (Ledger(closed_at_the_end(LedgerDatabase(None, keys)), keys, lambda: START) for keys in both)
     assert one.hashes_of("7") != other.hashes_of("7")
     assert one.hashes_of("7") != one.hashes_of("007")
     assert one.target_hashes(["a", "b", "a"], "ids") == one.target_hashes(["b", "a"], "ids")

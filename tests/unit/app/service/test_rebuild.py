@@ -211,7 +211,7 @@ def test_another_kind_of_model_can_take_over(tmp_path, first, second):
         service = recovered(tmp_path / "data")
         assert service.state.model.kind == second
         assert service.state.model.verify().ok
-        service.storage.close()
+        service.close()
 
     asyncio.run(work())
 
@@ -262,7 +262,7 @@ def test_building_that_takes_long_is_done_on_a_copy(tmp_path, monkeypatch, durab
     if durable:
         service = recovered(tmp_path / "data")
         assert service.state.model.digest() == expected.digest()
-        service.storage.close()
+        service.close()
 
 
 def test_no_change_of_a_small_model_takes_long():
@@ -295,7 +295,7 @@ def test_what_slides_out_of_a_window_and_is_deleted_at_the_same_time(tmp_path):
     held = asyncio.run(before())
     service = recovered(tmp_path / "data")
     assert service.state.model.samples_.ids() == held
-    service.storage.close()
+    service.close()
 
 
 def test_a_smaller_window_is_fitted_while_what_it_leaves_out_is_deleted(tmp_path, held_up):

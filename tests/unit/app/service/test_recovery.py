@@ -20,6 +20,7 @@ from oubli.app.storage.snapshots import Facts, SnapshotStore
 from oubli.core.data.schema import Task
 from oubli.core.persistence import load_foreign, load_own
 from oubli.core.registry import KINDS
+from tests.closing import closed_at_the_end
 from tests.unit.app.support import CLASSES, forest, make_service, rows, samples, served
 from tests.unit.core.mutated import Parts, Tensor
 
@@ -259,7 +260,7 @@ def test_a_ledger_that_is_given_says_what_is_wrong_with_it(tmp_path: Path) -> No
     for text in ("[" * 100_000, '{"index":' + "9" * 5000 + "}", '{"entries":[{"index":NaN}]}'):
         path.write_text(text)
         with pytest.raises(StartError):
-            LedgerDatabase(None, LedgerKeys(None)).adopt(path)
+            closed_at_the_end(LedgerDatabase(None, LedgerKeys(None))).adopt(path)
 
 
 def rechained(entries: list[dict[str, Any]], number: int, fields: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,0 +1,92 @@
+"""Run the command line as it is, and end or hold it where two hand the sockets to each other.
+
+python tests/process/app/http/handing.py STEP serve --port 8000 ...
+
+told          the standby was told to stop, and the application does not listen yet
+listening     the application listens, and the standby may still answer
+again         a signal has come, and the standby was told to begin again
+closed        the application has closed its sockets; the last snapshot was not begun
+written       the last snapshot is written
+hold          not an end: the last snapshot waits until there is a file named `go`
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def die() -> None:
+    """End at once, as the machine might."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def wrap(owner: Any, name: str, before: Any = None, after: Any = None) -> None:
+    """Do something before or after each call of a coroutine function."""
+    function = getattr(owner, name)
+
+    @functools.wraps(function)
+    async def wrapped(*arguments: Any, **options: Any) -> Any:
+        if before is not None:
+            await before()
+        result = await function(*arguments, **options)
+        if after is not None:
+            await after()
+        return result
+
+    setattr(owner, name, wrapped)
+
+
+async def dying() -> None:
+    die()
+
+
+async def waiting() -> None:
+    while not Path("go").exists():  # noqa: ASYNC110, ASYNC240 - a file, because another process makes it
+        await asyncio.sleep(0.01)
+
+
+def main() -> None:
+    """Prepare the step, then run the command line."""
+    step = sys.argv[1]
+    from oubli.app.cli.main import main as run
+    from oubli.app.service.kernel_cache import use_kernel_cache
+
+    use_kernel_cache()
+    from oubli.app.http.server import Server
+    from oubli.app.http.standby import Standby
+    from oubli.app.service.checkpoint import Checkpointer
+    from oubli.app.service.model_service import ModelService
+
+    start = Standby.start
+
+    def start_and_die(standby: Standby, phase: Any) -> None:
+        start(standby, phase)
+        if phase == "stopping":
+            die()
+
+    if step == "told":
+        wrap(Server, "startup", before=dying)
+    elif step == "listening":
+        wrap(Server, "startup", after=dying)
+    elif step == "again":
+        Standby.start = start_and_die  # type: ignore[method-assign]
+    elif step == "closed":
+        wrap(ModelService, "stop", before=dying)
+    elif step == "written":
+        wrap(Checkpointer, "write_snapshot", after=dying)
+    elif step == "hold":
+        wrap(Checkpointer, "write_snapshot", before=waiting)
+    else:
+        raise SystemExit(f"no step is named {step}")
+    sys.argv = [sys.argv[0], *sys.argv[2:]]
+    run()
+
+
+if __name__ == "__main__":
+    main()

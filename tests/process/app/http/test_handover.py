@@ -1,0 +1,157 @@
+"""The sockets go from the standby to the application and back: kills in between, and late connections."""
+
+from __future__ import annotations
+
+import http.client
+import signal
+import socket
+import ssl
+import sys
+import threading
+from collections.abc import Iterable
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.process.app.http.test_tls import Tls, make_certificate
+from tests.serving import Running, free_port, run_cli, serving
+
+HANDING = str(Path(__file__).with_name("handing.py"))
+DATA = ("--data", "data.csv", "--target", "income", "--n-estimators", "3")
+TLS = ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")
+AT_START, AT_STOP = ("told", "listening"), ("again", "closed", "written")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rows = [f"{i % 7},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(60)]
+    (tmp_path / "data.csv").write_text("\n".join(["age,job,income", *rows]) + "\n")
+    make_certificate(tmp_path, "it")
+    return tmp_path
+
+
+def start(folder: Path, port: int, step: str | None, *, tls: bool) -> Any:
+    """A server with TLS or without that ends at a step; None for one as it is."""
+    flags = (*DATA, *(TLS if tls else ()))
+    command = (sys.executable, "-m", "oubli") if step is None else (sys.executable, HANDING, step)
+    return serving(*flags, cwd=folder, port=port, command=command, running=Tls if tls else Running)
+
+
+def add(server: Running, name: str) -> None:
+    sample = {"id": name, "features": [1, "a"], "label": "yes"}
+    assert server.ask("POST", "/samples", {"samples": [sample]})[0] == 201
+
+
+class Callers:
+    """Clients that ask for something without end, each time on a new connection."""
+
+    def __init__(self, port: int, *, tls: bool) -> None:
+        self._port = port
+        self._context = ssl._create_unverified_context() if tls else None  # noqa: S323 - any certificate will do
+        self._is_over = threading.Event()
+        self._threads = [threading.Thread(target=self._call, daemon=True) for _ in range(2)]
+
+    def __enter__(self) -> Callers:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def _call(self) -> None:
+        while not self._is_over.wait(0.05):
+            connection = (
+                http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
+                if self._context is None
+                else http.client.HTTPSConnection("127.0.0.1", self._port, timeout=30, context=self._context)
+            )
+            with closing(connection):
+                try:
+                    connection.request("GET", "/healthz")
+                    connection.getresponse().read()
+                except (OSError, http.client.HTTPException):
+                    pass  # the server was killed, or is not there yet
+
+
+def survive(folder: Path, steps: Iterable[str], *, tls: bool) -> int:
+    """Kill a server at each step while it is asked; start it again on the same port. Return how many were killed."""
+    port, added, n_killed = free_port(), [], 0
+    with Callers(port, tls=tls):
+        for step in steps:
+            if step in AT_START:
+                with (
+                    pytest.raises(AssertionError, match="the server ended with -9"),
+                    start(folder, port, step, tls=tls),
+                ):
+                    pass
+            else:
+                with start(folder, port, step, tls=tls) as server:
+                    add(server, step)
+                    added.append(step)
+                    server.process.send_signal(signal.SIGTERM)
+                    assert server.process.wait(60) == -signal.SIGKILL
+            n_killed += 1
+        with start(folder, port, None, tls=tls) as server:
+            assert server.ask("GET", "/model")[1]["n_samples"] == 60 + len(added)
+            for name in added:
+                assert server.ask("GET", f"/samples/{name}")[0] == 200
+            refused = run_cli("serve", "--port", str(port), "--ephemeral", *DATA, *(TLS if tls else ()), cwd=folder)
+            assert refused.returncode == 2
+            assert f"cannot listen on 127.0.0.1 port {port}" in " ".join(refused.stderr.split())
+            assert server.ask("GET", "/readyz")[0] == 200
+            assert server.stop() == 0
+    return n_killed
+
+
+@pytest.mark.parametrize(("tls", "steps"), [(False, ("listening", "again")), (True, ("told", "closed"))])
+def test_a_kill_at_a_hand_over_loses_nothing_and_leaves_the_port_free(folder, tls, steps):
+    assert survive(folder, steps, tls=tls) == 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("tls", [False, True])
+def test_kills_at_every_step_of_a_hand_over(folder, tls):
+    steps = [*AT_START, *AT_STOP] * 3
+    assert survive(folder, steps, tls=tls) == 15
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_late_connection_is_told_that_the_server_stops(folder, tls):
+    """The last snapshot is held back, so that there is time enough."""
+    with ExitStack() as stack:
+        server = stack.enter_context(start(folder, free_port(), "hold", tls=tls))
+        add(server, "x")
+        early = stack.enter_context(closing(socket.create_connection(("127.0.0.1", server.port), timeout=60)))
+        server.process.send_signal(signal.SIGTERM)
+        # For a moment it answers as before, so that load balancers can take notice. A connection on which nothing was
+        # asked when the application closes its own is closed with them.
+        status, content = 200, None
+        while status == 200:
+            with suppress(OSError):
+                status, content = server.ask("GET", "/model")
+        late = {"samples": [{"id": "late", "features": [1, "a"], "label": "yes"}]}
+        asked = [(status, content), server.ask("POST", "/samples", late), server.ask("GET", "/readyz")]
+        for status, problem in asked:
+            assert (status, problem["type"]) == (503, "urn:oubli:problem:not-ready")
+            assert problem["detail"] == "The server is stopping."
+        assert server.ask("GET", "/healthz") == (200, {"status": "alive"})
+        if tls:  # it was accepted in time, and its handshake comes late
+            context = ssl.create_default_context(cadata=(folder / "cert.pem").read_text())
+            early = stack.enter_context(closing(context.wrap_socket(early, server_hostname="127.0.0.1")))
+            with early.makefile("rb") as answer:
+                assert answer.readline() == b"HTTP/1.1 503 Service Unavailable\r\n"
+                assert b"urn:oubli:problem:not-ready" in answer.read()
+        else:
+            assert early.recv(1) == b""
+        assert server.process.poll() is None
+        (folder / "go").touch()
+        assert server.process.wait(60) == 0
+        assert "snapshot written" in server.output
+    with start(folder, free_port(), None, tls=tls) as server:
+        assert server.ask("GET", "/samples/x")[0] == 200
+        assert server.ask("GET", "/samples/late")[0] == 404

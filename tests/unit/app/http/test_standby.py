@@ -1,0 +1,116 @@
+"""What is answered while there is no application, and by whom a port is taken."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse
+
+from oubli.app.access.key_file import FILE_NAME, create_key
+from oubli.app.errors import StartError
+from oubli.app.http.sockets import bind
+from oubli.app.http.standby import Standby
+from oubli.app.settings import Settings
+
+OPENMETRICS = "application/openmetrics-text"
+
+
+@contextmanager
+def standing_by(directory: Path, phase: Any = "starting", **settings: Any) -> Iterator[Standby]:
+    with Standby(bind("127.0.0.1", 0), Settings(data_dir=directory, **settings)) as standby:
+        standby.start(phase)
+        yield standby
+
+
+def ask(standby: Standby, path: str, method: str = "GET", **headers: str) -> tuple[int, Any, bytes]:
+    """Ask on a new connection; it waits until somebody answers. One that has asked too late is closed: ask again."""
+    while True:
+        with (
+            closing(http.client.HTTPConnection("127.0.0.1", standby.port, timeout=60)) as connection,
+            suppress(OSError),
+        ):
+            connection.request(method, path, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read()
+
+
+def samples_of(text: str, parser: Any = parse) -> dict[tuple[str, ...], float]:
+    return {(one.name, *one.labels.values()): one.value for family in parser(text) for one in family.samples}
+
+
+def test_metrics_tell_the_phase_and_the_process(tmp_path: Path) -> None:
+    with standing_by(tmp_path) as standby:
+        for accept, parser in (("*/*", parse), (OPENMETRICS, parse_openmetrics)):
+            status, headers, content = ask(standby, "/metrics", Accept=accept)
+            assert (status, headers["Connection"], headers["Cache-Control"]) == (200, "close", "no-store")
+            found = samples_of(content.decode(), parser)
+            assert found["oubli_ready",] == 0
+            assert [found["oubli_phase", phase] for phase in ("starting", "ready", "stopping")] == [1, 0, 0]
+            assert found["process_resident_memory_bytes",] > 0
+            assert not any("samples" in name for name, *_ in found)
+        assert ask(standby, "/metrics", "HEAD")[::2] == (200, b"")
+        for method, path in (("POST", "/metrics"), ("GET", "/model"), ("GET", "/readyz"), ("DELETE", "/samples/a")):
+            status, headers, content = ask(standby, path, method)
+            assert (status, headers["Retry-After"]) == (503, "1")
+            assert json.loads(content)["detail"] == "The server is starting."
+        standby.start("stopping")
+        found = samples_of(ask(standby, "/metrics")[2].decode())
+        while found["oubli_phase", "starting"]:  # a connection may have come before
+            found = samples_of(ask(standby, "/metrics")[2].decode())
+        assert found["oubli_phase", "stopping"] == 1
+
+
+def test_metrics_take_a_key_where_there_are_keys_and_health_does_not(tmp_path: Path) -> None:
+    key = create_key(tmp_path / FILE_NAME, name="n", scopes=["predict"], expires_ms=None)[1]
+    with standing_by(tmp_path) as standby:
+        status, _, content = ask(standby, "/metrics")
+        assert (status, json.loads(content)["type"]) == (401, "urn:oubli:problem:key-needed")
+        assert b"oubli_" not in content
+        assert ask(standby, "/metrics", Authorization=f"Bearer {key}")[0] == 200
+        assert ask(standby, "/metrics", Host="evil.example", Authorization=f"Bearer {key}")[0] == 421
+        assert ask(standby, "/healthz")[0] == 200
+        (tmp_path / FILE_NAME).unlink()
+        standby.start("stopping")
+        assert ask(standby, "/metrics")[0] == 401, "a server that has asked for keys goes on to"
+
+
+def test_the_key_of_the_settings_may_change_between_two_phases(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text("first-key-0123456789\n")
+    with standing_by(tmp_path / "data", api_key_file=path) as standby:
+        assert ask(standby, "/metrics", Authorization="Bearer first-key-0123456789")[0] == 200
+        path.write_text("second-key-0123456789\n")
+        standby.start("stopping")
+        assert ask(standby, "/metrics", Authorization="Bearer first-key-0123456789")[0] == 401
+        assert ask(standby, "/metrics", Authorization="Bearer second-key-0123456789")[0] == 200
+        path.unlink()
+        assert ask(standby, "/metrics", Authorization="Bearer second-key-0123456789")[0] == 503
+        assert ask(standby, "/healthz")[0] == 200
+
+
+def test_a_start_right_after_a_stop_answers_with_the_new_phase(tmp_path: Path) -> None:
+    with standing_by(tmp_path) as standby:
+        for _ in range(5):
+            standby.stop()
+            standby.start("stopping")
+        details = set()
+        while "The server is stopping." not in details:
+            details.add(json.loads(ask(standby, "/readyz")[2])["detail"])
+        assert details <= {"The server is starting.", "The server is stopping."}
+
+
+def test_a_port_belongs_to_one_server_from_the_beginning() -> None:
+    (first,) = bind("127.0.0.1", 0)
+    with first:
+        port = first.getsockname()[1]
+        with pytest.raises(StartError, match=f"cannot listen on 127.0.0.1 port {port}"):
+            bind("127.0.0.1", port)
+    (again,) = bind("127.0.0.1", port)
+    again.close()
