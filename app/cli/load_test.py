@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
+from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
@@ -109,7 +110,7 @@ def load_test(
         steps = steps_of(rate or (), closed, connections=connections, seconds=duration, warm_up=warm_up)
         plan = Plan(steps, shares, processes, timeout, seed)
         key = None if api_key_file is None else _read_key(api_key_file)
-        with View(plan.n_processes) as view:
+        with View() as view:
             test = LoadTest(Target(url, key, ca_file), plan, rows, observe=view.show, tell=tell)
             result = _run(test, key, ca_file)
         found = report(result, plan, thresholds, url)
@@ -186,16 +187,12 @@ def _read_key(file: Path) -> str:
 class View:
     """What is measured, on the terminal while it is; without a terminal, a line for each step.
 
-    Parameters
-    ----------
-    n_processes
-        That send.
+    Used as ``with View() as view: ...``.
     """
 
-    def __init__(self, n_processes: int) -> None:
-        self._n_processes = n_processes
-        self._live = Live(console=messages, transient=True, auto_refresh=False)
-        self._draws = messages.is_terminal and not messages.quiet
+    def __init__(self, console: Console = messages) -> None:
+        self._live = Live(console=console, transient=True, auto_refresh=False)
+        self._draws = console.is_terminal and not console.quiet
         self._number = -1
 
     def __enter__(self) -> Self:

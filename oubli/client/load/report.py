@@ -217,7 +217,7 @@ def _notes(step: dict[str, Any]) -> Iterator[str]:
         )
     client = step["client"]
     if client["is_limit"]:
-        yield f"THE CLIENT IS THE LIMIT, not the server: {'; '.join(client['reasons'])}."
+        yield f"The client is the limit, not the server: {'; '.join(client['reasons'])}."
     else:
         busy = max(one["cpu_share"] + one["waiting_share"] for one in client["processes"])
         yield f"The client is not the limit: its processes were busy at most {busy:.0%} of the time."
