@@ -128,7 +128,7 @@ def load_test(
 
 
 def _run(test: LoadTest, key: str | None, ca_file: Path | None) -> Result:
-    """Run a test; Ctrl-C ends it in order, and a second time at once."""
+    """Run a test; Ctrl-C ends it in order, a second one waits for no answers, a third one for no deletions."""
 
     async def run() -> Result:
         loop = asyncio.get_running_loop()
@@ -138,7 +138,9 @@ def _run(test: LoadTest, key: str | None, ca_file: Path | None) -> Result:
             if test.result.interrupted:
                 task.cancel()
             else:
-                tell("Stopping: waiting for answers, and taking away what was added. Ctrl-C again does not wait.")
+                tell(
+                    "Stopping: waiting for answers, then taking away what was added. Ctrl-C again waits for no answers."
+                )
                 test.stop()
 
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from oubli.client.load.http import Target, ask, explain
-from oubli.client.load.plan import PREDICT, LoadTestError, Plan, Step
+from oubli.client.load.plan import ADD, PREDICT, LoadTestError, Plan, Step
 from oubli.client.load.records import REFUSED, Effort, Record
 from oubli.client.load.rows import Rows, Schema, from_csv, from_held, from_schema
 from oubli.client.load.worker import Floor
@@ -27,6 +26,7 @@ HELD, MADE_UP = "held", "schema"
 _LONGEST_LINE = 2**26  # bytes of a message
 _SHORT = 0.5  # seconds
 _PATIENCE = 60.0  # seconds that a worker may take to start, and to add what it will delete
+_DOUBT = 1.0  # seconds in which a server does what it was sent before a connection broke
 _CLEAN_UP_SECONDS = 120.0  # that a server may refuse to delete, because it is busy or starts
 
 
@@ -132,6 +132,10 @@ class Workers:
                 for number in range(self._plan.n_processes):
                     await self._start(number, floor)
                 yield
+            except asyncio.CancelledError:
+                for process in self._processes:
+                    process.kill()
+                raise
             finally:
                 self.stop()
                 for process in self._processes:
@@ -153,7 +157,6 @@ class Workers:
             stdout=subprocess.PIPE,
             limit=_LONGEST_LINE,
             start_new_session=True,  # Ctrl-C is for the controller, which lets them end in order
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         self._processes.append(process)
         self._events.append(asyncio.Queue())
@@ -248,6 +251,7 @@ class LoadTest:
         self._workers: Workers | None = None
         self._lost: list[str] = []
         self._has_added = False
+        self._in_doubt = False  # whether additions may be under way that nobody waits for
         self.result = Result(f"oubli-load-test-{uuid.uuid4().hex[:12]}")
 
     def stop(self) -> None:
@@ -298,9 +302,13 @@ class LoadTest:
                 await self._try_changes(*samples[0])
             await self._run_steps(Workers(self._plan, task))
         except LoadTestError as error:
+            self._in_doubt = True
             if not result.steps:
                 raise
             result.failed = str(error)
+        except asyncio.CancelledError:
+            self._in_doubt = True
+            raise
         finally:
             if self._has_added:
                 await self._take_away()
@@ -396,6 +404,8 @@ class LoadTest:
                     if not receipt["unlearned"] or receipt["id"] == before:
                         return
                     before = receipt["id"]
+                    if self._in_doubt or self.result.promises.of(ADD).unanswered:
+                        await asyncio.sleep(_DOUBT)
                     continue
                 why = explain("POST /samples/batch-delete", status, receipt)
                 if status not in REFUSED:

@@ -48,8 +48,9 @@ def draw(steps: list[Measured], found: dict[str, Any], path: Path) -> None:
     left, right, by_percentile = places["times"], places["rates"], places["percentiles"]
     start = 0.0
     for step in found["steps"]:
-        _draw_seconds(left, right, step, start)
-        start += step["seconds"]
+        if not step["is_warm_up"]:
+            _draw_seconds(left, right, step, start)
+            start += step["seconds"]
     left.set(title="p99 (line) and p50 (dotted) of each second", xlabel="seconds", ylabel="milliseconds", yscale="log")
     right.set(title="answers a second", xlabel="seconds", ylim=(0, None))
     counted = [one for one in steps if not one.step.is_warm_up]
@@ -71,11 +72,10 @@ def _draw_seconds(left: Any, right: Any, step: dict[str, Any], start: float) -> 
         parts = [part for part in step["timeline"] if (part["operations"].get(name) or {}).get("latency_ms")]
         at = [start + part["begin"] for part in parts]
         figures = [part["operations"][name] for part in parts]
-        alpha = 0.35 if step["is_warm_up"] else 1.0
         label = name if name not in left.get_legend_handles_labels()[1] else None
-        left.plot(at, [one["latency_ms"]["p99"] for one in figures], color=_COLOURS[name], alpha=alpha, label=label)
-        left.plot(at, [one["latency_ms"]["p50"] for one in figures], ":", color=_COLOURS[name], alpha=alpha)
-        right.plot(at, [one["rate"] for one in figures], color=_COLOURS[name], alpha=alpha, label=label)
+        left.plot(at, [one["latency_ms"]["p99"] for one in figures], ".-", color=_COLOURS[name], label=label)
+        left.plot(at, [one["latency_ms"]["p50"] for one in figures], ":", color=_COLOURS[name])
+        right.plot(at, [one["rate"] for one in figures], ".-", color=_COLOURS[name], label=label)
 
 
 def _draw_percentiles(axes: Any, measured: Measured, alpha: float, *, with_load: bool) -> None:

@@ -180,7 +180,8 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
             continue
         asked = step["rate_asked"]
         loop = "closed loop" if asked is None else f"open loop, up to {step['connections']} connections"
-        yield f"{step['load']} ({loop}), {step['seconds']:.1f} s, {found['processes']} processes; times in ms"
+        processes = f"{found['processes']} process{'es' if found['processes'] > 1 else ''}"
+        yield f"{step['load']} ({loop}), {step['seconds']:.1f} s, {processes}; times in ms"
         names = list(step["operations"])
         shown = names if len(names) > 2 else names[:1]  # all of one operation are the operation
         table = [HEADINGS, *(cells(name, step["operations"][name]) for name in shown)]

@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -28,6 +29,15 @@ def subject_of(output: str) -> str:
     return found[0]
 
 
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a load test in this process says that cannot be done."""
+    with pytest.raises(SystemExit) as ended:
+        main(["load-test", *arguments])
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out) == (2, "")
+    return said.err.replace("\n", " ")
+
+
 def held_of(server: Running, subject: str) -> int:
     status, page = server.ask("POST", "/samples/search", {"subject": subject})
     return len(page["samples"]) if status == 200 else 0
@@ -37,7 +47,8 @@ def test_both_loops_by_two_processes(adult_server: Running, tmp_path: Path) -> N
     n_before = adult_server.get("/model")[1]["n_samples"]
     loops = {"open": ("--rate", "40", "--rate", "60"), "closed": ("--concurrency", "4")}
     for name, flags in loops.items():
-        arguments = (*SHORT, *CHANGING, *flags, "--processes", "2", "--json", f"{name}.json", "--plot", f"{name}.png")
+        arguments = (*SHORT, *CHANGING, *flags, "--processes", "2", "--json", f"{name}.json")
+        arguments += ("--plot", f"{name}.png") if name == "open" else ()
         done = run_cli("load-test", adult_server.url, *arguments, "--fail-if", "errors>0", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert "Read-your-writes held" in done.stdout
@@ -61,20 +72,13 @@ def test_both_loops_by_two_processes(adult_server: Running, tmp_path: Path) -> N
             assert len(step["client"]["processes"]) == 2
             if step["rate_asked"] is not None:
                 assert operations["all"]["requests"] == step["rate_asked"] * 1.0
-        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG\r\n")
+    assert (tmp_path / "open.png").read_bytes().startswith(b"\x89PNG\r\n")
     assert adult_server.get("/model")[1]["n_samples"] == n_before
-
-
-def test_rows_from_a_file_and_made_up(adult_server: Running, tmp_path: Path) -> None:
-    for rows in (str(EXAMPLE), "schema"):
-        done = run_cli("load-test", adult_server.url, *SHORT, *CHANGING, "--rate", "40", "--rows", rows, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        assert "Not answered as it should be" not in done.stdout
 
 
 def test_conditions_decide_the_exit_code(adult_server: Running, tmp_path: Path) -> None:
     conditions = ("--fail-if", "predict.p99>1us", "--fail-if", "errors>0", "--fail-if", "rate<1")
-    done = run_cli("load-test", adult_server.url, *SHORT, *conditions, cwd=tmp_path)
+    done = run_cli("load-test", adult_server.url, *SHORT, *conditions, "--rows", str(EXAMPLE), cwd=tmp_path)
     assert done.returncode == 1
     assert "the condition 'predict.p99>1us' is met (measured: " in done.stderr
     assert done.stderr.count("is met") == 1
@@ -105,18 +109,14 @@ def test_what_cannot_be_done(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there.txt").touch()
     url = adult_server.url.replace("http:", "https:") if "--ca-file" in flags else adult_server.url
-    with pytest.raises(SystemExit) as ended:
-        main(["load-test", url, *flags])
-    said = capsys.readouterr()
-    assert (ended.value.code, said.out) == (2, "")
-    assert part in said.err.replace("\n", " ")
+    assert part in refusal(capsys, url, *flags)
 
 
-def start(server: Running, folder: Path, *flags: str) -> Process:
+def start(url: str, folder: Path, *flags: str) -> Process:
     """Begin a long load test; it sends when this returns."""
     with (folder / "err.txt").open("w") as err, (folder / "out.txt").open("w") as out:
         process = Process(
-            [sys.executable, "-m", "oubli", "load-test", server.url, "--duration", "120", "--warm-up", "0", *flags],
+            [sys.executable, "-m", "oubli", "load-test", url, "--duration", "120", "--warm-up", "0", *flags],
             cwd=folder,
             env=environment(),
             stdout=out,
@@ -137,11 +137,10 @@ def children_of(process: subprocess.Popen[str]) -> list[int]:
     return [int(pid) for pid, parent in pairs if int(parent) == process.pid]
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_leaves_nothing_behind(adult_server: Running, tmp_path: Path, how: signal.Signals) -> None:
-    process = start(adult_server, tmp_path, *CHANGING, "--rate", "50", "--processes", "2")
+def test_ctrl_c_leaves_nothing_behind(adult_server: Running, tmp_path: Path) -> None:
+    process = start(adult_server.url, tmp_path, *CHANGING, "--rate", "50", "--processes", "2", "--rows", "schema")
     workers = children_of(process)
-    process.send_signal(how)
+    process.send_signal(signal.SIGINT)
     assert process.wait(timeout=120) == 130
     err = (tmp_path / "err.txt").read_text()
     assert held_of(adult_server, subject_of(err)) == 0
@@ -153,7 +152,7 @@ def test_ctrl_c_leaves_nothing_behind(adult_server: Running, tmp_path: Path, how
 
 
 def test_a_worker_that_dies_is_told_and_leaves_nothing_behind(adult_server: Running, tmp_path: Path) -> None:
-    process = start(adult_server, tmp_path, *CHANGING, "--rate", "50", "--processes", "2")
+    process = start(adult_server.url, tmp_path, *CHANGING, "--rate", "50", "--processes", "2")
     os.kill(children_of(process)[0], signal.SIGKILL)
     assert process.wait(timeout=120) == 2
     err = (tmp_path / "err.txt").read_text()
@@ -161,53 +160,56 @@ def test_a_worker_that_dies_is_told_and_leaves_nothing_behind(adult_server: Runn
     assert held_of(adult_server, subject_of(err)) == 0
 
 
-@pytest.fixture
-def own_data(tmp_path: Path) -> Path:
+class Secured(Running):
+    """A server that is asked by TLS and with a key."""
+
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        certificate = (self.folder / "cert.pem").read_bytes()
+        data = None if body is None else json.dumps(body)
+        return ask(self.port, certificate, method, path, data, **{"X-API-Key": "k" * 20})
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("secured")
     rows = [f"{i % 7},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(60)]
-    (tmp_path / "data.csv").write_text("\n".join(["age,job,income", *rows]) + "\n")
-    return tmp_path
+    (folder / "data.csv").write_text("\n".join(["age,job,income", *rows]) + "\n")
+    (folder / "key").write_text("k" * 20)
+    make_certificate(folder, "127.0.0.1")
+    flags = ("--data", "data.csv", "--target", "income", "--n-estimators", "5", "--ephemeral")
+    flags += ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem", "--api-key-file", "key")
+    with serving(*flags, cwd=folder, running=Secured) as server:
+        yield cast("Secured", server)
 
 
-OWN = ("--data", "data.csv", "--target", "income", "--n-estimators", "5", "--ephemeral")
+TRUSTING = ("--ca-file", "cert.pem")
+WITH_KEY = ("--api-key-file", "key")
 
 
-def test_a_server_that_is_killed_is_told(own_data: Path) -> None:
-    with serving(*OWN, cwd=own_data) as server:
-        process = start(server, own_data, *CHANGING, "--concurrency", "4", "--timeout", "1")
-        server.process.kill()
-        server.process.wait()
-        assert process.wait(timeout=120) == 2
-    err = (own_data / "err.txt").read_text().replace("\n", " ")
+def test_tls_and_a_key(secured: Secured, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(secured.folder)
+    url = f"https://127.0.0.1:{secured.port}"
+    flags = (*SHORT, *CHANGING, *TRUSTING, *WITH_KEY, "--rate", "40", "--fail-if", "errors>0")
+    done = run_cli("load-test", url, *flags, cwd=secured.folder)
+    assert done.returncode == 0, done.stderr
+    assert secured.get("/model")[1]["n_samples"] == 60
+    assert "k" * 20 not in done.stdout + done.stderr
+    for part, arguments in {"GET /model answered 401": TRUSTING, "no server answers": WITH_KEY}.items():
+        assert part in refusal(capsys, url, *arguments)
+
+
+def test_a_server_that_is_killed_is_told(secured: Secured) -> None:
+    flags = (*CHANGING, *TRUSTING, *WITH_KEY, "--concurrency", "4", "--timeout", "1")
+    process = start(f"https://127.0.0.1:{secured.port}", secured.folder, *flags)
+    secured.process.kill()
+    secured.process.wait()
+    assert process.wait(timeout=120) == 2
+    err = (secured.folder / "err.txt").read_text().replace("\n", " ")
     assert "the test was not done to its end: the server at" in err
     assert "is gone" in err
     assert f"Delete the subject {subject_of(err)}" in err
     assert "Traceback" not in err
-    assert "never answered" in (own_data / "out.txt").read_text() or "predict" in (own_data / "out.txt").read_text()
-
-
-def test_tls_and_a_key(own_data: Path) -> None:
-    certificate = make_certificate(own_data, "127.0.0.1")
-    (own_data / "key").write_text("k" * 20)
-
-    class Secured(Running):
-        def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-            data = None if body is None else json.dumps(body)
-            return ask(self.port, certificate, method, path, data, **{"X-API-Key": "k" * 20})
-
-    flags = ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem", "--api-key-file", "key")
-    with serving(*OWN, *flags, cwd=own_data, running=Secured) as server:
-        url = f"https://127.0.0.1:{server.port}"
-        trusted = (*SHORT, *CHANGING, "--rate", "40", "--ca-file", "cert.pem")
-        done = run_cli("load-test", url, *trusted, "--api-key-file", "key", "--fail-if", "errors>0", cwd=own_data)
-        assert done.returncode == 0, done.stderr
-        assert server.get("/model")[1]["n_samples"] == 60
-        assert "k" * 20 not in done.stdout + done.stderr
-        done = run_cli("load-test", url, *trusted, cwd=own_data)
-        assert done.returncode == 2
-        assert "GET /model answered 401" in done.stderr.replace("\n", " ")
-        done = run_cli("load-test", url, *SHORT, "--api-key-file", "key", cwd=own_data)
-        assert done.returncode == 2
-        assert "no server answers" in done.stderr.replace("\n", " ")
+    assert "Read-your-writes held" in (secured.folder / "out.txt").read_text()
 
 
 def test_the_example_is_short_and_works(adult_server: Running, tmp_path: Path) -> None:
