@@ -16,6 +16,8 @@ from benchmarks import (
     bench_http,
     bench_igbdt,
     bench_influence,
+    bench_load,
+    bench_load_client,
     bench_operations,
     bench_paper,
     bench_tree,
@@ -25,6 +27,7 @@ from benchmarks import (
     plots,
 )
 from benchmarks.results import copy_sections
+from benchmarks.serving import wrk
 
 
 def main() -> None:
@@ -53,6 +56,9 @@ def main() -> None:
     bench_operations.main([*cached, *dare])
     bench_http.main(["--cache", str(options.cache), "--write-results"])
     bench_v2.main(["--environment", str(options.cache / "mlserver"), "--write-results"])
+    bench_load.main(["--write-results"])
+    if wrk.is_installed():
+        bench_load_client.main(["--write-results"])
     bench_durability.main(["--cache", str(options.cache), "--write-results"])
     bench_paper.main(cached)
     bench_tree.main(cached)

@@ -22,6 +22,7 @@ import typer
 from oubli.app.cli.console import Bars, complain, log_messages, tell, warn
 from oubli.app.cli.keys import keys_cli
 from oubli.app.cli.ledger import ledger_cli
+from oubli.app.cli.load_test import load_test
 from oubli.app.cli.options import takes
 from oubli.app.errors import StartError, StorageError
 from oubli.app.logs import configure_logging
@@ -43,6 +44,7 @@ cli = typer.Typer(
 
 cli.add_typer(ledger_cli)
 cli.add_typer(keys_cli)
+cli.command("load-test")(load_test)
 
 _MODEL_SETTINGS = (*GROUPS["Settings file"], *GROUPS["Data"], *GROUPS["Model"])
 _ALL_SETTINGS = tuple(field for group in GROUPS.values() for field in group)

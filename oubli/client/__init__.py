@@ -3,7 +3,8 @@
 `Client` waits and `AsyncClient` awaits; both are made from the same operations. `errors` has the tree of exceptions.
 """
 
-from oubli.client.client import AsyncClient, Client
+import typing as _typing
+
 from oubli.client.errors import (
     AccessError,
     BusyError,
@@ -49,6 +50,9 @@ from oubli.client.results import (
 )
 from oubli.client.session import Retries
 from oubli.client.tables import IndexWarning
+
+if _typing.TYPE_CHECKING:
+    from oubli.client.client import AsyncClient, Client
 
 __all__ = [
     "AccessError",
@@ -96,3 +100,12 @@ __all__ = [
     "UnexpectedAnswerError",
     "WaitTimeoutError",
 ]
+
+
+def __getattr__(name: str) -> _typing.Any:
+    """Import the clients when they are asked for: `oubli.client.load` needs nothing of the extra."""
+    if name not in ("AsyncClient", "Client"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from oubli.client import client
+
+    return getattr(client, name)

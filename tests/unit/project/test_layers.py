@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +52,42 @@ def test_the_http_framework_is_imported_in_its_room_only() -> None:
         }
         if not module.startswith("oubli.app.http"):
             assert names.isdisjoint({"starlette", "fastapi", "uvicorn", "httptools"}), module
+
+
+CLIENT = sorted((ROOT / "oubli" / "client").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", CLIENT, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_the_client_imports_neither_app_nor_core(path: Path) -> None:
+    names = {
+        name
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names])
+    }
+    assert {name for name in names if f"{name}.".startswith("oubli.") and not name.startswith("oubli.client")} == set()
+
+
+# Of the load test, the lowest first; those of one line do not import each other.
+LOAD_LAYERS = (
+    ("alarm", "histogram", "plan"),
+    ("http", "records", "thresholds"),
+    ("rows", "worker"),
+    ("controller",),
+    ("plot", "report"),
+)
+
+
+def test_a_module_of_the_load_test_imports_only_from_those_below() -> None:
+    prefix = "oubli.client.load."
+    heights = {prefix + module: height for height, modules in enumerate(LOAD_LAYERS) for module in modules}
+    for path in CLIENT:
+        if path.parent.name == "load" and path.stem != "__init__":
+            nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            others = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+            for other in others & heights.keys():
+                assert heights[other] < heights[prefix + path.stem], f"{path.stem} imports {other}"
+            assert prefix + path.stem in heights
 
 
 def test_app_has_no_circles_and_no_long_chains() -> None:

@@ -1,0 +1,224 @@
+"""`oubli load-test` against real servers: what it says, how it ends, and that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from oubli.app.cli.main import main
+from tests.process.app.http.test_tls import ask, make_certificate
+from tests.serving import EXAMPLE, ROOT, Process, Running, environment, run_cli, serving
+
+SHORT = ("--duration", "1", "--warm-up", "0.3")
+CHANGING = ("--mix", "predict=80,add=10,delete=10")
+
+
+def subject_of(output: str) -> str:
+    found = re.search(r"oubli-load-test-[0-9a-f]{12}", output)
+    assert found is not None, output
+    return found[0]
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a load test in this process says that cannot be done."""
+    with pytest.raises(SystemExit) as ended:
+        main(["load-test", *arguments])
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out) == (2, "")
+    return said.err.replace("\n", " ")
+
+
+def held_of(server: Running, subject: str) -> int:
+    status, page = server.ask("POST", "/samples/search", {"subject": subject})
+    return len(page["samples"]) if status == 200 else 0
+
+
+def test_both_loops_by_two_processes(adult_server: Running, tmp_path: Path) -> None:
+    n_before = adult_server.get("/model")[1]["n_samples"]
+    loops = {"open": ("--rate", "40", "--rate", "60"), "closed": ("--concurrency", "4")}
+    for name, flags in loops.items():
+        arguments = (*SHORT, *CHANGING, *flags, "--processes", "2", "--json", f"{name}.json")
+        arguments += ("--plot", f"{name}.png") if name == "open" else ()
+        done = run_cli("load-test", adult_server.url, *arguments, "--fail-if", "errors>0", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "Read-your-writes held" in done.stdout
+        assert "p99.9" in done.stdout
+        found = json.loads((tmp_path / f"{name}.json").read_text())
+        subject = subject_of(done.stderr)
+        assert (found["subject"], found["left_behind"], held_of(adult_server, subject)) == (subject, None, 0)
+        assert found["read_your_writes"]["violations"] == {}
+        assert found["read_your_writes"]["samples_read_back"] > 0
+        measured = [step for step in found["steps"] if not step["is_warm_up"]]
+        assert len(measured) == len(flags) // 2
+        for step in measured:
+            operations = step["operations"]
+            assert set(operations) == {"predict", "add", "delete", "all"}
+            assert operations["all"]["statuses"].keys() <= {"200", "201"}
+            assert operations["all"]["requests"] == sum(
+                operations[one]["requests"] for one in ("predict", "add", "delete")
+            )
+            times = operations["predict"]["latency_ms"]
+            assert 0 < times["p50"] <= times["p90"] <= times["p99"] <= times["p99.9"] <= times["max"]
+            assert len(step["client"]["processes"]) == 2
+            if step["rate_asked"] is not None:
+                assert operations["all"]["requests"] == step["rate_asked"] * 1.0
+    assert (tmp_path / "open.png").read_bytes().startswith(b"\x89PNG\r\n")
+    assert adult_server.get("/model")[1]["n_samples"] == n_before
+
+
+def test_conditions_decide_the_exit_code(adult_server: Running, tmp_path: Path) -> None:
+    conditions = ("--fail-if", "predict.p99>1us", "--fail-if", "errors>0", "--fail-if", "rate<1")
+    done = run_cli("load-test", adult_server.url, *SHORT, *conditions, "--rows", str(EXAMPLE), cwd=tmp_path)
+    assert done.returncode == 1
+    assert "the condition 'predict.p99>1us' is met (measured: " in done.stderr
+    assert done.stderr.count("is met") == 1
+    assert "subject" not in done.stderr, "predictions alone add nothing"
+
+
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        (("--mix", "train=1"), "cannot be read"),
+        (("--fail-if", "predict.p99>5"), "takes us, ms or s"),
+        (("--rate", "5", "--concurrency", "5"), "give one of them"),
+        (("--concurrency", "1", "--processes", "2"), "cannot be shared"),
+        (("--rows", "none.csv"), "none.csv cannot be read"),
+        (("--json", "there.txt"), "there.txt is there already"),
+        (("--api-key-file", "none.key"), "none.key cannot be read"),
+        (("--ca-file", "none.pem"), "none.pem cannot be read"),
+    ],
+)
+def test_what_cannot_be_done(
+    adult_server: Running,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    flags: tuple[str, ...],
+    part: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there.txt").touch()
+    url = adult_server.url.replace("http:", "https:") if "--ca-file" in flags else adult_server.url
+    assert part in refusal(capsys, url, *flags)
+
+
+def start(url: str, folder: Path, *flags: str) -> Process:
+    """Begin a long load test; it sends when this returns."""
+    with (folder / "err.txt").open("w") as err, (folder / "out.txt").open("w") as out:
+        process = Process(
+            [sys.executable, "-m", "oubli", "load-test", url, "--duration", "120", "--warm-up", "0", *flags],
+            cwd=folder,
+            env=environment(),
+            stdout=out,
+            stderr=err,
+            text=True,
+        )
+    deadline = time.monotonic() + 120
+    while "..." not in (folder / "err.txt").read_text():
+        assert time.monotonic() < deadline
+        assert process.poll() is None, (folder / "err.txt").read_text()
+        time.sleep(0.05)
+    return process
+
+
+def children_of(process: subprocess.Popen[str]) -> list[int]:
+    listed = subprocess.run(["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    pairs = [line.split() for line in listed.splitlines()]
+    return [int(pid) for pid, parent in pairs if int(parent) == process.pid]
+
+
+def test_ctrl_c_leaves_nothing_behind(adult_server: Running, tmp_path: Path) -> None:
+    process = start(adult_server.url, tmp_path, *CHANGING, "--rate", "50", "--processes", "2", "--rows", "schema")
+    workers = children_of(process)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=120) == 130
+    err = (tmp_path / "err.txt").read_text()
+    assert held_of(adult_server, subject_of(err)) == 0
+    assert "was stopped before its end" in err
+    assert "may be left" not in err
+    assert "Read-your-writes held" in (tmp_path / "out.txt").read_text()
+    assert len(workers) == 2
+    assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
+
+
+def test_a_worker_that_dies_is_told_and_leaves_nothing_behind(adult_server: Running, tmp_path: Path) -> None:
+    process = start(adult_server.url, tmp_path, *CHANGING, "--rate", "50", "--processes", "2")
+    os.kill(children_of(process)[0], signal.SIGKILL)
+    assert process.wait(timeout=120) == 2
+    err = (tmp_path / "err.txt").read_text()
+    assert "of the load test has ended with code -9" in err.replace("\n", " ")
+    assert held_of(adult_server, subject_of(err)) == 0
+
+
+class Secured(Running):
+    """A server that is asked by TLS and with a key."""
+
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        certificate = (self.folder / "cert.pem").read_bytes()
+        data = None if body is None else json.dumps(body)
+        return ask(self.port, certificate, method, path, data, **{"X-API-Key": "k" * 20})
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("secured")
+    rows = [f"{i % 7},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(60)]
+    (folder / "data.csv").write_text("\n".join(["age,job,income", *rows]) + "\n")
+    (folder / "key").write_text("k" * 20)
+    make_certificate(folder, "127.0.0.1")
+    flags = ("--data", "data.csv", "--target", "income", "--n-estimators", "5", "--ephemeral")
+    flags += ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem", "--api-key-file", "key")
+    with serving(*flags, cwd=folder, running=Secured) as server:
+        yield cast("Secured", server)
+
+
+TRUSTING = ("--ca-file", "cert.pem")
+WITH_KEY = ("--api-key-file", "key")
+
+
+def test_tls_and_a_key(secured: Secured, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(secured.folder)
+    url = f"https://127.0.0.1:{secured.port}"
+    flags = (*SHORT, *CHANGING, *TRUSTING, *WITH_KEY, "--rate", "40", "--fail-if", "errors>0")
+    done = run_cli("load-test", url, *flags, cwd=secured.folder)
+    assert done.returncode == 0, done.stderr
+    assert secured.get("/model")[1]["n_samples"] == 60
+    assert "k" * 20 not in done.stdout + done.stderr
+    for part, arguments in {"GET /model answered 401": TRUSTING, "no server answers": WITH_KEY}.items():
+        assert part in refusal(capsys, url, *arguments)
+
+
+def test_a_server_that_is_killed_is_told(secured: Secured) -> None:
+    flags = (*CHANGING, *TRUSTING, *WITH_KEY, "--concurrency", "4", "--timeout", "1")
+    process = start(f"https://127.0.0.1:{secured.port}", secured.folder, *flags)
+    secured.process.kill()
+    secured.process.wait()
+    assert process.wait(timeout=120) == 2
+    err = (secured.folder / "err.txt").read_text().replace("\n", " ")
+    assert "the test was not done to its end: the server at" in err
+    assert "is gone" in err
+    assert f"Delete the subject {subject_of(err)}" in err
+    assert "Traceback" not in err
+    assert "Read-your-writes held" in (secured.folder / "out.txt").read_text()
+
+
+def test_the_example_is_short_and_works(adult_server: Running, tmp_path: Path) -> None:
+    example = ROOT / "examples" / "load_test.py"
+    assert sum(bool(line.strip()) for line in example.read_text().splitlines()) <= 60
+    n_before = adult_server.get("/model")[1]["n_samples"]
+    command = [sys.executable, str(example), adult_server.url, "40", "2"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^predict +\d+ requests +p50 +[\d.]+ ms", done.stdout, re.MULTILINE), done.stdout
+    assert "answers older than an acknowledged change: 0" in done.stdout
+    assert adult_server.get("/model")[1]["n_samples"] == n_before

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from oubli.app.cli.load_test import View
+from oubli.client.load.controller import Measured
+from oubli.client.load.plan import Step
+from oubli.client.load.records import Effort, Operation, Record
+
+
+def shown(*, terminal: bool) -> str:
+    text = io.StringIO()
+    record = Record({"predict": Operation()})
+    record.of("predict").statuses.update({200: 40, 503: 2})
+    record.of("predict").durations.record(1_500_000)
+    with View(Console(file=text, force_terminal=terminal, width=120, color_system=None)) as view:
+        for seconds in (1.0, 2.0):
+            view.show(Measured(Step(20.0, 8, 10.0), record, [Effort(1.0, 0.5)], {}, seconds), 0)
+    return text.getvalue()
+
+
+def test_a_terminal_shows_the_step_so_far() -> None:
+    text = shown(terminal=True)
+    assert "20 requests/s: 2 of 10 s" in text
+    assert "client busy 50%" in text
+    assert all(part in text for part in ("predict", "p99.9", "1.50", "refused"))
+
+
+def test_without_a_terminal_nothing_is_drawn() -> None:
+    assert "p99" not in shown(terminal=False)

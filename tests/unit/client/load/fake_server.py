@@ -1,0 +1,120 @@
+"""A server that answers what a test says, in the event loop of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from oubli.client.load.plan import Plan
+from oubli.client.load.records import Record
+from oubli.client.load.worker import Floor, Worker, _clock
+
+Answer = tuple[int, Any]
+"""A status and what JSON is made of; bytes are sent as they are, as the whole answer."""
+Make = Callable[[str, str, Any], Awaitable[Answer | None]]
+"""Makes an answer from method, path and content; None closes the connection."""
+
+
+@contextlib.asynccontextmanager
+async def answering(make: Make) -> AsyncIterator[str]:
+    """Serve until the end of the block; return the address."""
+
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.add(asyncio.current_task())  # type: ignore[arg-type]
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            while not writer.is_closing():
+                await _answer_one(reader, writer, make)
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks)
+
+
+async def _answer_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, make: Make) -> None:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
+    method, path, _ = head[0].split()
+    lengths = [int(line.partition(":")[2]) for line in head if line.lower().startswith("content-length")]
+    body = await reader.readexactly(lengths[0]) if lengths else b"null"
+    answer = await make(method, path, json.loads(body))
+    if answer is None:
+        writer.close()
+        return
+    status, content = answer
+    if not isinstance(content, bytes):
+        text = json.dumps(content).encode()
+        content = b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%b" % (status, len(text), text)
+    writer.write(content)
+    if b"Connection: close" in content:
+        writer.close()
+
+
+class Samples:
+    """Answers as a server does, but for what a test replaces."""
+
+    def __init__(self) -> None:
+        self.version = 1
+        self.held: set[str] = set()
+        self.asked: list[tuple[str, str]] = []
+
+    async def __call__(self, method: str, path: str, content: Any) -> Answer | None:
+        self.asked.append((method, path))
+        return await getattr(self, method.lower())(path, content)
+
+    async def post(self, path: str, content: Any) -> Answer | None:
+        if path == "/predict":
+            return 200, {"predictions": ["a"], "model_version": self.version}
+        self.version += 1
+        self.held |= {sample["id"] for sample in content["samples"]}
+        return 201, {"ids": [], "model_version": self.version}
+
+    async def delete(self, path: str, content: Any) -> Answer | None:
+        sample = path.rpartition("/")[2]
+        n = int(sample in self.held)
+        self.held.discard(sample)
+        self.version += n
+        return 200, {"unlearned": n, "model_version": self.version}
+
+    async def get(self, path: str, content: Any) -> Answer | None:
+        is_held = path.rpartition("/")[2] in self.held
+        return (200 if is_held else 404), {"model_version": self.version}
+
+
+async def work(plan: Plan, make: Make, folder: Path) -> tuple[Record, list[dict[str, Any]]]:
+    """Have one worker do a plan in this process; return its record and all that it told."""
+    told: list[dict[str, Any]] = []
+
+    async def begin() -> float:
+        return _clock() + 0.02
+
+    Floor.create(folder / "floor", 1)
+    async with answering(make) as url:
+        task = {
+            "url": url,
+            "key": None,
+            "ca_file": None,
+            "subject": "test",
+            "predict": [[1, "x"]],
+            "samples": [[[1, "x"], "a"]],
+            "may_read": True,
+            "plan": plan.to_json(),
+            "worker": 0,
+            "floor": str(folder / "floor"),
+        }
+        await Worker(json.loads(json.dumps(task)), told.append).run(begin)
+    record = Record()
+    for event in told:
+        if event["event"] == "part":
+            record.add(Record.from_json(json.loads(json.dumps(event["record"]))))
+    return record, told

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+from oubli.client.load.controller import Measured, Part, Result
+from oubli.client.load.plan import READ, Plan, Step
+from oubli.client.load.plot import draw
+from oubli.client.load.records import STALE, Effort, Operation, Record
+from oubli.client.load.report import failures, limits_of_client, lines, report
+from oubli.client.load.thresholds import read_threshold
+
+
+def lags(milliseconds: float) -> Effort:
+    effort = Effort(wall=10.0, cpu=4.0, waited=1.0)
+    for _ in range(100):
+        effort.send_lag.record(int(milliseconds * 1e6))
+        effort.loop_lag.record(int(milliseconds * 1e6))
+    return effort
+
+
+def operation(n: int, milliseconds: float, **statuses: int) -> Operation:
+    found = Operation(statuses=Counter({int(name[1:]): count for name, count in statuses.items()}))
+    found.statuses[200] += n
+    for _ in range(n):
+        found.durations.record(int(milliseconds * 1e6))
+    return found
+
+
+def result(*efforts: Effort) -> Result:
+    record = Record({"predict": operation(90, 1.0, s503=4, s500=1), "add": operation(10, 5.0), READ: operation(3, 2.0)})
+    record.of("predict").unanswered = 2
+    record.of("predict").n_retry_after, record.of("predict").longest_retry_after = 4, 3.0
+    record.n_held_up, record.n_compared, record.n_read_back = 7, 100, 3
+    steps = [Step(20.0, 8, 2.0, is_warm_up=True), Step(20.0, 8, 10.0)]
+    parts = {second: Part(second, second + 1.0, record) for second in range(2)}
+    measured = [Measured(step, record, list(efforts), parts, step.seconds) for step in steps]
+    model = {"kind": "forest", "n_samples": 60, "task": "classification"}
+    return Result("oubli-load-test-1", model, measured, record)
+
+
+PLAN = Plan((Step(20.0, 8, 10.0),), {"predict": 90.0, "add": 10.0})
+
+
+def test_a_report_is_json_and_counts_everything_apart() -> None:
+    conditions = [read_threshold(text, PLAN.mix) for text in ("predict.p95>0.9ms", "errors>3")]
+    found = json.loads(json.dumps(report(result(lags(0.1)), PLAN, conditions, "http://x")))
+    warm_up, step = found["steps"]
+    assert (warm_up["is_warm_up"], step["is_warm_up"]) == (True, False)
+    predict: dict[str, Any] = step["operations"]["predict"]
+    assert (predict["requests"], predict["rate"], predict["errors"], predict["refused"]) == (97, 9.0, 3, 4)
+    assert predict["unanswered"] == 2
+    assert predict["retry_after"] == {"answers": 4, "longest_s": 3.0}
+    assert 1.0 <= predict["latency_ms"]["p95"] < 1.01
+    assert step["operations"]["all"]["requests"] == 107, "what is read back is no part of the mix"
+    assert [one["failed"] for one in found["conditions"]] == [True, False]
+    assert len(list(failures(found))) == 1
+    text = "\n".join(lines(found))
+    assert "1 x 500, 4 x 503" in text.replace("4 x 503, 1 x 500", "1 x 500, 4 x 503")
+    assert "2 never answered" in text
+    assert "4 answers said when to come back (at most 3 s)" in text
+    assert "7 requests were due while all 8 connections were busy" in text
+    assert "Read-your-writes held (100 answers compared, 3 samples read back)." in text
+    assert "warm-up" not in text
+
+
+def test_the_client_is_the_limit_when_it_is_busy_or_late() -> None:
+    def reasons(*efforts: Effort) -> list[str]:
+        return limits_of_client(Measured(PLAN.steps[0], efforts=list(efforts)))
+
+    assert reasons(lags(0.1), lags(0.9)) == []
+    assert reasons(Effort(wall=10.0, cpu=8.9)) == []
+    (reason,) = reasons(lags(0.1), Effort(wall=10.0, cpu=9.2))
+    assert reason == "process 1 was busy 92% of the time"
+    (reason,) = reasons(Effort(wall=10.0, cpu=5.0, waited=4.5))
+    assert "busy 95% of the time, 45% of it waiting for a processor" in reason
+    assert reasons(lags(2.0)) == ["process 0 sent requests 2.0 ms after they were due (p99)"]
+    assert len(reasons(lags(20.0))) == 2
+    for effort, words in ((lags(0.1), "is not the limit"), (lags(2.0), "The client is the limit")):
+        assert words in "\n".join(lines(report(result(effort), PLAN, [], "http://x")))
+
+
+def test_broken_promises_fail_a_test() -> None:
+    found = result(lags(0.1))
+    found.promises = Record(violations=Counter({STALE: 2}), n_compared=9)
+    found.may_read = False
+    text = report(found, PLAN, [], "http://x")
+    assert list(failures(text)) == [f"{STALE} (2 times)"]
+    assert "Read-your-writes was BROKEN 2 times (9 answers compared, no sample read back" in "\n".join(lines(text))
+
+
+def test_an_operation_without_a_success_fails_a_test() -> None:
+    found = result(lags(0.1))
+    found.steps[1].record = Record({"predict": operation(0, 1.0, s403=5)})
+    assert list(failures(report(found, PLAN, [], "http://x"))) == [
+        "no predict was answered as it should be (20 requests/s)"
+    ]
+
+
+def test_a_plot_of_several_steps(tmp_path: Any) -> None:
+    found = result(lags(0.1))
+    found.steps.append(Measured(Step(40.0, 8, 2.0), Record(), [lags(0.1)], {}, 2.0))
+    draw(found.steps, report(found, PLAN, [], "http://x"), tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG\r\n")
