@@ -19,9 +19,11 @@ from oubli.app.errors import JournalError, ServiceError
 from oubli.app.http.access_log import log_access
 from oubli.app.http.auth import AccessRules, known_hosts
 from oubli.app.http.browsers import CrossOrigin
+from oubli.app.http.bulk import Bulk, BulkLimits
 from oubli.app.http.context import Context
 from oubli.app.http.document import document
 from oubli.app.http.fastpath import FastPath
+from oubli.app.http.formats import Format
 from oubli.app.http.metrics import RequestMetrics
 from oubli.app.http.middleware import Middleware
 from oubli.app.http.observer import Observed, all_of
@@ -63,7 +65,7 @@ _TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False, "operation
 _ROUTES = (predict, influence, samples, erasures, ledger, snapshots, model, model_jobs, jobs, health, metrics, docs)
 _LEAST_COMPRESSED = 1024  # bytes; smaller answers gain nothing
 _GZIP_LEVEL, _ZSTD_LEVEL = 2, 1  # the loop waits while an answer is compressed
-for _type in (MEDIA_TYPE, "text/csv"):
+for _type in (MEDIA_TYPE, Format.CSV, Format.NDJSON):
     add_compress_type(_type)
 _STATUS_KINDS = {404: "no-such-route"}
 
@@ -113,12 +115,14 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
         allowed_hosts=known_hosts(settings.host, settings.allowed_hosts),
         api_key=settings.read_api_key(),
         max_body_bytes=settings.max_body_bytes,
+        max_bulk_bytes=settings.max_bulk_bytes,
         max_snapshot_bytes=settings.max_snapshot_bytes,
         access_keys=AccessKeys(settings.access_keys_path, now_ms=lambda: service.clock.latest_ms()),
         allowed_origins=settings.allowed_origins,
         cors_origins=settings.cors_origins,
     )
     app.state.context = context
+    app.state.bulk = Bulk(context, BulkLimits(settings.max_body_bytes, settings.max_bulk_samples))
     app.state.rules = rules
     observers = (context.metrics.observe, log_access if settings.access_log else None, tracing, observer)
     everyone = all_of([one for one in observers if one is not None])

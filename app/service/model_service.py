@@ -32,7 +32,7 @@ from oubli.app.service.background import TAG_SLICE, TagSlices
 from oubli.app.service.commands import AddSamples, DeleteSamples, ReplaceSample
 from oubli.app.service.jobs import Job
 from oubli.app.service.measurements import Check, Measurements
-from oubli.app.service.results import Added, NewSamples, Page, Predicted, Replacement, Row
+from oubli.app.service.results import Added, NewSamples, Page, Predicted, Replacement
 from oubli.app.service.writer import Cost
 from oubli.core.data.schema import Task
 from oubli.core.errors import UnknownIdError
@@ -217,7 +217,7 @@ class ModelService:
 
     # --- reading
 
-    def predict_now(self, rows: list[Row]) -> Predicted | None:
+    def predict_now(self, rows: Any) -> Predicted | None:
         """Predict for some rows if that is short; None when it takes a thread: see `predict`.
 
         Resolves the tags it meets unless a thread is reading the model.
@@ -241,10 +241,18 @@ class ModelService:
             state.n_resolved += n_tags - model.n_lazy_tags_
         return Predicted(result, state.version)
 
-    async def predict(self, rows: list[Row]) -> Predicted:
-        """Predict for some rows."""
+    async def predict(self, rows: Any, *, refusable: bool = True) -> Predicted:
+        """Predict for some rows: a list of them, or what `Model.query` takes else.
+
+        Parameters
+        ----------
+        rows
+            At least one.
+        refusable
+            Whether a full queue raises `BusyError`; false for what has been begun to be answered.
+        """
         predicted = self.predict_now(rows)
-        return predicted if predicted is not None else await self.threads.finish(self._predict_long(rows))
+        return predicted if predicted is not None else await self.threads.finish(self._predict_long(rows, refusable))
 
     def get(self, sample_id: str) -> tuple[HeldSample, int]:
         """Return one sample as held, and the model version.
@@ -465,8 +473,8 @@ class ModelService:
         await self.erasures.wait()
         return {"snapshot": snapshot.id, "model_version": snapshot.model_version, "erasures": n_pending}
 
-    async def _predict_long(self, rows: list[Row]) -> Predicted:
-        async with self.lock.long_read():
+    async def _predict_long(self, rows: Any, refusable: bool) -> Predicted:
+        async with self.lock.long_read(refusable=refusable):
             # A model without tags is only read: nobody's working space is written, so short predictions go on beside.
             slices = TagSlices(TAG_SLICE, self.state.count_resolved)
             await self.lock.pass_turnstile()

@@ -2,7 +2,8 @@
 
 from fastapi import APIRouter, Request, Response
 
-from oubli.app.http.context import context_of
+from oubli.app.http.context import bulk_of, context_of
+from oubli.app.http.formats import Format, formats_of
 from oubli.app.http.openapi import body, problems
 from oubli.app.http.parsing import explain
 from oubli.app.http.responses import json_answer, prediction_content
@@ -24,6 +25,9 @@ router = APIRouter(tags=["predictions"])
 async def predict(request: Request) -> Response:
     """Predict for some rows, with the model as it is now: every change answered before is in it."""
     context = context_of(request)
+    given, wanted = formats_of(request.headers)
+    if given is not Format.JSON:
+        return await bulk_of(request).predict(request, given, wanted)
     reader = context.reader()
     instances = reader.instances(await request.body())
     rows = reader.rows(instances)
@@ -31,4 +35,6 @@ async def predict(request: Request) -> Response:
         predicted = await context.service.predict(rows)
     except InputError as error:
         raise explain(error, lambda row: ("instances", row), instances, reader.schema) from None
+    if wanted is not Format.JSON:
+        return await bulk_of(request).predictions_as(wanted, predicted)
     return json_answer(prediction_content(predicted))

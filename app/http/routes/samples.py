@@ -5,7 +5,8 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from starlette.convertors import Convertor, register_url_convertor
 
-from oubli.app.http.context import Context, context_of
+from oubli.app.http.context import Context, bulk_of, context_of
+from oubli.app.http.formats import Format, formats_of
 from oubli.app.http.openapi import (
     CSV,
     DEFAULT_PAGE,
@@ -85,6 +86,9 @@ async def add_samples(request: Request) -> Response:
     be repeated.
     """
     context = context_of(request)
+    given, wanted = formats_of(request.headers)
+    if given is not Format.JSON:
+        return await bulk_of(request).add(request, given, wanted)
     service, reader, sent_body = context.service, context.reader(), await request.body()
     samples, sent = reader.samples(sent_body)
     async with service.idempotency_keys.use(request.headers.get(KEY_HEADER), "POST /samples", sent_body) as key:
@@ -93,6 +97,8 @@ async def add_samples(request: Request) -> Response:
         except InputError as error:
             features = [sample["features"] for sample in sent]
             raise explain(error, lambda row: ("samples", row, "features"), features, reader.schema) from None
+    if wanted is not Format.JSON:
+        return await bulk_of(request).addition_as(wanted, added)
     return json_answer(addition_content(added, durable=service.is_durable), 201 if added.n_new else 200)
 
 
