@@ -1,10 +1,16 @@
 """A running server, as the command line asks it: a few requests with what Python brings along."""
 
+import http.client
 import json
 import os
 import shutil
+import socket
+import threading
 import urllib.error
+import urllib.parse
 import urllib.request
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +18,26 @@ from oubli.app.errors import StartError
 from oubli.app.storage.directory import flush_directory
 
 _TIMEOUT_SECONDS = 600  # a snapshot of a large model is long work
+
+
+class RefusalError(StartError):
+    """A problem that the server has answered with.
+
+    Parameters
+    ----------
+    problem
+        Its document.
+
+    Attributes
+    ----------
+    detail, errors
+        Of the problem; pairs of a JSON pointer and what is wrong there.
+    """
+
+    def __init__(self, problem: dict[str, Any]) -> None:
+        self.detail = str(problem.get("detail") or problem.get("title") or "it does not say why")
+        self.errors = [(str(one["pointer"]), str(one["detail"])) for one in problem.get("errors", ())]
+        super().__init__(self.detail)
 
 
 class Server:
@@ -39,6 +65,67 @@ class Server:
         with self._open("POST", path, b"{}") as answer:
             result: dict[str, Any] = json.load(answer)
         return result
+
+    def get(self, path: str) -> dict[str, Any]:
+        """GET an object."""
+        with self._open("GET", path, None) as answer:
+            result: dict[str, Any] = json.load(answer)
+        return result
+
+    @contextmanager
+    def exchange(
+        self, path: str, pieces: Iterable[bytes], content_type: str, accept: str
+    ) -> Iterator[http.client.HTTPResponse]:
+        """POST a body of any length while its answer is read; the server takes no more than its answers are taken in.
+
+        Parameters
+        ----------
+        path
+            Of the route.
+        pieces
+            The body; made in a thread.
+        content_type, accept
+            Media types of body and answer.
+
+        Raises
+        ------
+        RefusalError
+            When the answer is a problem.
+        """
+        parts = urllib.parse.urlsplit(self._url)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        connection = kind(parts.hostname or "", parts.port, timeout=_TIMEOUT_SECONDS)
+        try:
+            connection.connect()
+        except OSError as error:
+            raise self._no_answer(error) from None
+        connection.auto_open = 0  # one connection, or none
+        sender = None
+        try:
+            connection.putrequest("POST", parts.path + path)
+            headers = {"Content-Type": content_type, "Accept": accept, "Transfer-Encoding": "chunked"}
+            for name, value in {**self._headers, **headers}.items():
+                connection.putheader(name, value)
+            connection.endheaders()
+            sender = _Sender(connection, pieces)
+            sender.start()
+            answer = connection.getresponse()
+            if answer.status != http.HTTPStatus.OK:
+                raise RefusalError(_problem_of(answer))
+            yield answer
+        except (OSError, http.client.HTTPException) as error:
+            if sender is not None and sender.error is not None:
+                raise sender.error from None
+            if isinstance(error, OSError):
+                raise self._no_answer(error) from None
+            raise
+        finally:
+            connection.close()
+            if sender is not None:
+                sender.stop()
+
+    def _no_answer(self, error: OSError) -> StartError:
+        return StartError(f"no server answers at {self._url} ({error}): start it, or name it with --url")
 
     def download(self, path: str, target: Path) -> int:
         """GET a file and return its size; the target is written only when all of it has arrived."""
@@ -72,6 +159,50 @@ class Server:
         except (urllib.error.URLError, OSError) as error:
             reason = getattr(error, "reason", error)
             raise StartError(f"no server answers at {self._url} ({reason}): start it, or name it with --url") from None
+
+
+class _Sender(threading.Thread):
+    """Sends a body while its answer is read.
+
+    Attributes
+    ----------
+    error
+        What the pieces could not be made for.
+    """
+
+    def __init__(self, connection: http.client.HTTPConnection, pieces: Iterable[bytes]) -> None:
+        super().__init__(daemon=True)
+        self.error: BaseException | None = None
+        self._connection = connection
+        self._socket: socket.socket = connection.sock
+        self._pieces = pieces
+
+    def run(self) -> None:
+        """Send all pieces, in chunks."""
+        try:
+            for piece in self._pieces:
+                self._socket.sendall(b"%x\r\n%b\r\n" % (len(piece), piece))
+            self._socket.sendall(b"0\r\n\r\n")
+        except OSError:
+            pass  # the server has closed the connection; its answer says why
+        except BaseException as error:
+            self.error = error
+            self.stop(wait=False)
+
+    def stop(self, *, wait: bool = True) -> None:
+        """Send no more."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        if wait:
+            self.join()
+
+
+def _problem_of(answer: http.client.HTTPResponse) -> dict[str, Any]:
+    try:
+        content = json.load(answer)
+    except ValueError:
+        content = None
+    return content if isinstance(content, dict) else {"detail": answer.reason}
 
 
 def _private(path: Path) -> int:

@@ -148,14 +148,9 @@ def load_queries(
         When the file, a row or a field cannot be used.
     """
     source = open_source(path, delimiter, max_bytes)
-    _require(source, "--id", [id_column] if id_column is not None else [])
+    require_id(source, id_column)
     _require(source, "--target", [label_column] if label_column is not None else [])
-    missing = [name for name in schema.names if name not in source.header]
-    if missing:
-        raise LoadError(
-            f"{path} lacks {listed(missing)}, which the model needs: add them (an empty field is a missing value). "
-            f"It has {listed(source.header)}."
-        )
+    require_features(source, schema.names)
     wanted = list(dict.fromkeys([*schema.names, *filter(None, (id_column, label_column))]))
     table = source.read(wanted, progress)
     with located(source):
@@ -184,6 +179,21 @@ def load_schema(path: Path) -> Schema:
 
 
 # --- checks and messages
+
+
+def require_features(source: Source, names: Sequence[str]) -> None:
+    """Refuse a file that lacks a column that the model needs."""
+    missing = [name for name in names if name not in source.header]
+    if missing:
+        raise LoadError(
+            f"{source.path} lacks {listed(missing)}, which the model needs: add them (an empty field is a missing "
+            f"value). It has {listed(source.header)}."
+        )
+
+
+def require_id(source: Source, column: str | None) -> None:
+    """Refuse a file that lacks the column with the ids."""
+    _require(source, "--id", [] if column is None else [column])
 
 
 def _require(source: Source, flag: str, names: Sequence[str]) -> None:

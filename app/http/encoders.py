@@ -9,7 +9,7 @@ Numbers are written as in JSON answers, by the same library.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -21,6 +21,7 @@ from oubli.app.http.formats import Format
 from oubli.core.data.schema import LabelType
 
 if TYPE_CHECKING:
+    from oubli.app.datasets.arrow_writer import ArrowWriter
     from oubli.app.service.results import Added, Predicted
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
@@ -128,11 +129,13 @@ class ArrowEncoder:
     def __init__(self, label_type: LabelType) -> None:
         self._label_type = label_type
         self._classes: list[Any] | None = None
-        self._stream: _ArrowStream | None = None
+        self._writer: ArrowWriter | None = None
 
     def begin(self, first: Predicted) -> bytes:
         """Return the schema."""
         import pyarrow as pa
+
+        from oubli.app.datasets.arrow_writer import ArrowWriter
 
         label = {
             LabelType.STRING: pa.string(),
@@ -144,8 +147,8 @@ class ArrowEncoder:
         self._classes = _classes_of(first)
         first_name, *shares, last_name = _names(self._classes)
         fields = [(first_name, label), *((name, pa.float64()) for name in shares), (last_name, pa.int64())]
-        self._stream = _ArrowStream(pa.schema(fields))
-        return self._stream.taken()
+        self._writer = ArrowWriter(pa.schema(fields))
+        return self._writer.begin()
 
     def encode(self, predicted: Predicted) -> bytes:
         """Return a record batch."""
@@ -156,7 +159,8 @@ class ArrowEncoder:
             labels = [orjson.dumps(label).decode("utf-8") for label in labels]
         shares = [] if result.probabilities is None else list(np.ascontiguousarray(result.probabilities.T))
         versions = np.full(len(labels), predicted.model_version, np.int64)
-        return self._started.write([labels, *shares, versions])
+        writer = self._started
+        return writer.write(_batch(writer.schema, [labels, *shares, versions]))
 
     def end(self) -> bytes:
         """Return the mark of the end."""
@@ -164,83 +168,27 @@ class ArrowEncoder:
 
     def fail(self, problem: dict[str, Any]) -> bytes:
         """Return a batch without rows that says why."""
-        return self._started.write(None, {ERROR: orjson.dumps(problem)})
+        writer = self._started
+        return writer.write(_batch(writer.schema, [[] for _ in writer.schema]), {ERROR: orjson.dumps(problem)})
 
     @property
-    def _started(self) -> _ArrowStream:
-        if self._stream is None:
+    def _started(self) -> ArrowWriter:
+        if self._writer is None:
             raise RuntimeError("the stream has not begun")
-        return self._stream
+        return self._writer
 
 
-class _ArrowStream:
-    """Writes record batches of one schema, and gives away the bytes of each."""
-
-    def __init__(self, schema: Any) -> None:
-        import pyarrow as pa
-
-        self._schema = schema
-        self._sink = _Sink()
-        self._writer = pa.ipc.new_stream(pa.PythonFile(self._sink, mode="w"), schema)
-
-    def write(self, columns: list[Any] | None, metadata: dict[str, bytes] | None = None) -> bytes:
-        """Return a batch; None for one without rows."""
-        import pyarrow as pa
-
-        # From buffers where there are arrays: of these pyarrow makes its own by way of pandas.
-        arrays = [_arrow_array(values, field.type) for values, field in zip(columns or (), self._schema, strict=False)]
-        if columns is None:
-            arrays = [pa.array([], field.type) for field in self._schema]
-        self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self._schema), custom_metadata=metadata)
-        return self.taken()
-
-    def close(self) -> bytes:
-        """Return the mark of the end."""
-        self._writer.close()
-        return self.taken()
-
-    def taken(self) -> bytes:
-        """Return what was written since the last time."""
-        return self._sink.take()
-
-
-class _Sink:
-    """Keeps what is written until it is taken."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-        self._n = 0
-
-    def write(self, data: Any) -> int:
-        piece = bytes(data)
-        self._pieces.append(piece)
-        self._n += len(piece)
-        return len(piece)
-
-    def take(self) -> bytes:
-        data = b"".join(self._pieces)
-        self._pieces.clear()
-        return data
-
-    def tell(self) -> int:
-        return self._n
-
-    def writable(self) -> bool:
-        return True
-
-    def flush(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def _arrow_array(values: Any, kind: Any) -> Any:
+def _batch(schema: Any, columns: Sequence[Any]) -> Any:
+    """Return a record batch; arrays of numbers by their buffers, because pyarrow would import pandas for them."""
     import pyarrow as pa
 
-    if isinstance(values, np.ndarray):
-        return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
-    return pa.array(values, kind)
+    arrays = [
+        pa.Array.from_buffers(field.type, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+        if isinstance(values, np.ndarray)
+        else pa.array(values, field.type)
+        for values, field in zip(columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def encoder_for(wanted: Format, label_type: LabelType) -> Encoder:
@@ -260,11 +208,12 @@ def encode_addition(wanted: Format, added: Added, *, durable: bool) -> bytes:
         return "".join([csv_line(["id", *content]), *(csv_line([name, *cells]) for name in added.ids)]).encode("utf-8")
     import pyarrow as pa
 
+    from oubli.app.datasets.arrow_writer import ArrowWriter
+
     types = {"id": pa.string(), "model_version": pa.int64(), "n_samples": pa.int64(), "durable": pa.bool_()}
-    stream = _ArrowStream(pa.schema(types))
-    n = len(added.ids)
-    rows = stream.write([added.ids, *([value] * n for value in content.values())])
-    return rows + stream.close()
+    writer, n = ArrowWriter(pa.schema(types)), len(added.ids)
+    rows = writer.write(_batch(writer.schema, [added.ids, *([value] * n for value in content.values())]))
+    return rows + writer.close()
 
 
 def _classes_of(predicted: Predicted) -> list[Any] | None:
