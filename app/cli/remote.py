@@ -180,7 +180,7 @@ class _Sender(threading.Thread):
     def run(self) -> None:
         """Send all pieces, in chunks."""
         try:
-            for piece in self._pieces:
+            for piece in filter(None, self._pieces):  # an empty one would be the end
                 self._socket.sendall(b"%x\r\n%b\r\n" % (len(piece), piece))
             self._socket.sendall(b"0\r\n\r\n")
         except OSError:

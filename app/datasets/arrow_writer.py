@@ -21,12 +21,8 @@ class ArrowWriter:
         self._writer = pa.ipc.new_stream(pa.PythonFile(self._sink, mode="w"), schema)
 
     def write(self, batch: pa.RecordBatch, metadata: Mapping[str, bytes] | None = None) -> bytes:
-        """Write a batch, and return the bytes."""
+        """Write a batch, and return the bytes; before the first those of the schema."""
         self._writer.write_batch(batch, custom_metadata=metadata)
-        return self._sink.take()
-
-    def begin(self) -> bytes:
-        """Return the bytes of the schema."""
         return self._sink.take()
 
     def close(self) -> bytes:

@@ -132,7 +132,7 @@ class ArrowEncoder:
         self._writer: ArrowWriter | None = None
 
     def begin(self, first: Predicted) -> bytes:
-        """Return the schema."""
+        """Return nothing: the first batch begins with the schema."""
         import pyarrow as pa
 
         from oubli.app.datasets.arrow_writer import ArrowWriter
@@ -148,7 +148,7 @@ class ArrowEncoder:
         first_name, *shares, last_name = _names(self._classes)
         fields = [(first_name, label), *((name, pa.float64()) for name in shares), (last_name, pa.int64())]
         self._writer = ArrowWriter(pa.schema(fields))
-        return self._writer.begin()
+        return b""
 
     def encode(self, predicted: Predicted) -> bytes:
         """Return a record batch."""

@@ -15,8 +15,10 @@ from oubli.app.http.openapi import (
     NEXT_CURSOR,
     PATH,
     QUERY,
+    TABLES,
     body,
     problems,
+    table_body,
 )
 from oubli.app.http.parsing import explain, one_value, parse_id, parse_limit, parse_names, parse_query, parse_ref
 from oubli.app.http.problems import invalid
@@ -74,16 +76,31 @@ _CHANGE = ("changes-stopped", "storage")
     status_code=201,
     response_model=AddAnswer,
     responses={
-        200: {"model": AddAnswer, "description": "Nothing was new"},
-        **problems(*_INPUT, "id-conflict", "erased-lately", "too-many-rows", "queue-full", "capacity", *_CHANGE),
+        200: {"model": AddAnswer, "description": "Nothing was new", "content": TABLES},
+        201: {"content": TABLES},
+        **problems(
+            *_INPUT,
+            "broken-records",
+            "record-too-large",
+            "id-conflict",
+            "erased-lately",
+            "too-many-rows",
+            "queue-full",
+            "capacity",
+            *_CHANGE,
+        ),
     },
-    openapi_extra={"parameters": [IDEMPOTENCY_KEY], **body(AddRequest)},
+    openapi_extra={"parameters": [IDEMPOTENCY_KEY], **table_body(AddRequest)},
 )
 async def add_samples(request: Request) -> Response:
     """Learn samples, all of them or none.
 
     A sample that is held with the same id, content and subject is accepted and changes nothing, so that a request can
     be repeated.
+
+    Samples may also be sent as NDJSON (a sample a line), as CSV with a header or as an Arrow IPC stream: a column for
+    each feature and for the label, and perhaps `id`, `subject`, `expires_at` and `readd`. `Accept` names the format of
+    the answer.
     """
     context = context_of(request)
     given, wanted = formats_of(request.headers)

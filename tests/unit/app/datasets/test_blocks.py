@@ -87,7 +87,7 @@ def test_any_split_of_an_arrow_stream_gives_the_same_batches(places: list[int]) 
     assert (found, wrong) == cut(lambda: ArrowBlocks(MOST), ARROW, [])
     tables = ArrowTables(names_checker(["a", "b"]), MOST)
     rows = [table.to_pylist() for block in found for _, table in tables.read(block)]
-    assert sum(rows, []) == [{"a": i, "b": f"t{i % 3}"} for i in range(30)]
+    assert [row for some in rows for row in some] == [{"a": i, "b": f"t{i % 3}"} for i in range(30)]
 
 
 @given(st.binary(min_size=1, max_size=4), st.integers(0, len(ARROW) - 1), pieces)
@@ -108,10 +108,9 @@ def test_a_damaged_arrow_stream_is_refused_or_read_however_it_comes(
 def test_a_stream_keeps_no_more_than_a_block_and_a_record() -> None:
     cutter = TextBlocks(100, quoted=False)
     with pytest.raises(StreamError, match="more than 100 bytes"):
-        for _ in range(20):
-            list(cutter.feed(b"x" * 10))
-    with pytest.raises(StreamError, match="more than 300 bytes"):
-        list(ArrowBlocks(300).feed(ARROW))
+        list(cutter.feed(b"x" * 200))
+    with pytest.raises(StreamError, match="more than 100 bytes"):
+        list(ArrowBlocks(100).feed(ARROW))
     many = TextBlocks(100, quoted=False)
     assert sum(len(block) for _ in range(100) for block in many.feed(b"x" * 9 + b"\n")) == 980
 
