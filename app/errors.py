@@ -14,6 +14,7 @@
       StorageError       the directory could not be written
         FlushFailedError a flush has failed: what the directory holds is in doubt
       SupersededError    samples were erased or replaced meanwhile: what was asked for has to be asked again
+      ModelChangedError  the model has other classes or columns than when its answer began
     UploadError        an uploaded file was dropped before it was whole
     StaleCursorError   a page was asked for that no longer exists
     JournalError         the journal cannot be written; what the disk holds is in doubt
@@ -124,6 +125,10 @@ class FlushFailedError(StorageError):
 
 class StaleCursorError(ServiceError):
     """A cursor was not made by this server, or its list was replaced by a restore."""
+
+
+class ModelChangedError(ServiceError):
+    """The classes or the columns of the model are other than at the beginning of an answer that goes on."""
 
 
 class SupersededError(ServiceError):

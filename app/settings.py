@@ -221,7 +221,11 @@ class Settings(_ModelSettings):
 
     # --- limits
     max_body_bytes: int = Field(default=16 * MIB, ge=1024)
-    """Largest request body, in bytes; a larger one is answered 413."""
+    """Largest request body in JSON, and largest record in other formats, in bytes; a larger one is answered 413."""
+    max_bulk_bytes: int = Field(default=256 * MIB, ge=1024)
+    """Largest body of `POST /samples` in CSV, NDJSON or Arrow, in bytes; it is kept in memory until it is whole."""
+    max_bulk_samples: int = Field(default=100_000, ge=1)
+    """Most samples in one such body; `POST /predict` takes any number of rows in these formats."""
     max_snapshot_bytes: int = Field(default=4096 * MIB, ge=1024)
     """Largest snapshot file that can be uploaded, in bytes."""
     upload_pause: float = Field(default=30.0, gt=0)
@@ -229,7 +233,7 @@ class Settings(_ModelSettings):
     upload_deadline: float = Field(default=3600.0, gt=0)
     """Longest time, in seconds, that the upload of a snapshot file may take."""
     max_rows: int = Field(default=10_000, ge=1)
-    """Most rows, samples or ids in one request."""
+    """Most rows, samples or ids in one request in JSON."""
     max_queue: int = Field(default=1024, ge=1)
     """Most requests that wait for the model; further ones are answered 429, erasures excepted."""
     max_connections: int = Field(default=4096, ge=1)

@@ -173,9 +173,19 @@ def fit(settings: Settings, *, output: Output = None, force: Force = False) -> N
 
 @cli.command()
 def predict(
-    model: Annotated[Path, typer.Argument(help="Model file, or a server's data directory.")],
-    data: Annotated[Path, typer.Argument(help="CSV or Parquet file; columns are matched by name.")],
+    model: Annotated[
+        Path | None, typer.Argument(help="Model file, or a server's data directory; left out with --url.")
+    ] = None,
+    data: Annotated[Path | None, typer.Argument(help="CSV or Parquet file; columns are matched by name.")] = None,
     *,
+    url: Annotated[
+        str | None, typer.Option(help="Address of a running server that predicts, instead of a model file.")
+    ] = None,
+    data_file: Annotated[Path | None, typer.Option("--data", metavar="FILE", help="The data file, with --url.")] = None,
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", envvar="OUBLI_API_KEY_FILE", help="File that holds the server's key."),
+    ] = None,
     output: Output = None,
     force: Force = False,
     id_column: Annotated[
@@ -184,9 +194,20 @@ def predict(
     delimiter: Annotated[str, typer.Option(help="Character between the fields of the data file.")] = ",",
     max_data_bytes: MaxDataBytes = 4 * 2**30,
 ) -> None:
-    """Predict every row of a data file, and write CSV with a probability for each class."""
+    """Predict every row of a data file, and write CSV with a probability for each class.
+
+    With --url a running server predicts: the file is sent and answered piece by piece, and may be of any size. Each
+    row then names the version of the model that predicted it.
+    """
     if output is not None:
         _require_new(output, force)
+    if url is not None:
+        if data_file is None or model is not None:
+            raise StartError("with --url name the data file with --data, and no model file")
+        _predict_remotely(url, api_key_file, data_file, id_column=id_column, delimiter=delimiter, output=output)
+        return
+    if model is None or data is None or data_file is not None:
+        raise StartError("name a model file and a data file, or a server with --url and a data file with --data")
 
     from oubli.app.cli.predict import prediction_rows
 
@@ -378,6 +399,22 @@ def _read_queries(model: Path, data: Path, *, progress: Bars, **options: Any) ->
     if queries.ignored:
         warn(f"not used by the model: {', '.join(map(repr, queries.ignored))}")
     return estimator, queries
+
+
+def _predict_remotely(
+    url: str, key_file: Path | None, data: Path, *, id_column: str | None, delimiter: str, output: Path | None
+) -> None:
+    """Have a server predict a file, and write what it answers."""
+    from oubli.app.cli.remote import asking
+    from oubli.app.datasets.readers import open_source
+
+    source = open_source(data, delimiter, sys.maxsize)
+    with Bars() as progress, _results_to(output) as file, asking(url, key_file) as client:
+        from oubli.app.cli.remote_predict import remote_prediction_rows
+
+        _write_csv(file, remote_prediction_rows(client, source, id_column, progress))
+    if output is not None:
+        tell(f"Wrote the server's predictions to {output}.")
 
 
 def _write_csv(file: IO[str], rows: Iterator[list[Any]]) -> None:

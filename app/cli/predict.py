@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from oubli.app.datasets.loading import Frame, Queries
+from oubli.app.datasets.frames import Frame
+from oubli.app.datasets.loading import Queries
 from oubli.app.errors import StartError
 from oubli.app.progress import Progress, silent
 from oubli.core import load

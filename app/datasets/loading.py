@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from oubli.app.datasets.columns import (
@@ -23,29 +22,14 @@ from oubli.app.datasets.columns import (
     infer_labels,
     verbatim,
 )
+from oubli.app.datasets.frames import as_input
 from oubli.app.datasets.readers import MAX_DATA_BYTES, LoadError, Source, listed, located, open_source, tell_note
 from oubli.app.progress import Progress, silent
 from oubli.app.settings import Settings
-from oubli.core.data.schema import Column, ColumnType, Schema, Task
+from oubli.core.data.schema import Column, Schema, Task
 from oubli.core.errors import InputError
 
 _MAX_ID_LENGTH = 256
-
-
-class Frame:
-    """Named columns of one length: the little of a DataFrame that the sample store asks for."""
-
-    def __init__(self, columns: dict[str, Array]) -> None:
-        self._columns = columns
-        self.columns = list(columns)
-        self.dtypes = [values.dtype for values in columns.values()]
-        self.shape = (len(next(iter(columns.values()))) if columns else 0, len(columns))
-
-    def __getitem__(self, name: str) -> Array:
-        return self._columns[name]
-
-    def __len__(self) -> int:
-        return self.shape[0]
 
 
 @dataclass(frozen=True)
@@ -143,7 +127,7 @@ def load_table(settings: Settings, progress: Progress = silent) -> Table:
         if settings.subject_column is not None:
             subjects = verbatim(settings.subject_column, table[settings.subject_column])
     told = tuple(tell_note(source, note) for note in notes)
-    return Table(_as_input(columns, schema), labels, ids, subjects, schema, told)
+    return Table(as_input(columns, schema), labels, ids, subjects, schema, told)
 
 
 def load_queries(
@@ -164,14 +148,9 @@ def load_queries(
         When the file, a row or a field cannot be used.
     """
     source = open_source(path, delimiter, max_bytes)
-    _require(source, "--id", [id_column] if id_column is not None else [])
+    require_id(source, id_column)
     _require(source, "--target", [label_column] if label_column is not None else [])
-    missing = [name for name in schema.names if name not in source.header]
-    if missing:
-        raise LoadError(
-            f"{path} lacks {listed(missing)}, which the model needs: add them (an empty field is a missing value). "
-            f"It has {listed(source.header)}."
-        )
+    require_features(source, schema.names)
     wanted = list(dict.fromkeys([*schema.names, *filter(None, (id_column, label_column))]))
     table = source.read(wanted, progress)
     with located(source):
@@ -181,7 +160,7 @@ def load_queries(
         if label_column is not None:
             labels = convert_labels(label_column, table[label_column], schema.label_type)
     ignored = tuple(name for name in source.header if name not in (*wanted, schema.label_name))
-    return Queries(_as_input(columns, schema), ids, ignored, labels)
+    return Queries(as_input(columns, schema), ids, ignored, labels)
 
 
 def load_schema(path: Path) -> Schema:
@@ -200,6 +179,21 @@ def load_schema(path: Path) -> Schema:
 
 
 # --- checks and messages
+
+
+def require_features(source: Source, names: Sequence[str]) -> None:
+    """Refuse a file that lacks a column that the model needs."""
+    missing = [name for name in names if name not in source.header]
+    if missing:
+        raise LoadError(
+            f"{source.path} lacks {listed(missing)}, which the model needs: add them (an empty field is a missing "
+            f"value). It has {listed(source.header)}."
+        )
+
+
+def require_id(source: Source, column: str | None) -> None:
+    """Refuse a file that lacks the column with the ids."""
+    _require(source, "--id", [] if column is None else [column])
 
 
 def _require(source: Source, flag: str, names: Sequence[str]) -> None:
@@ -233,13 +227,3 @@ def _ids(name: str, table: pa.Table) -> list[str]:
             raise ColumnError(name, f"the id stands in row {seen[text] + 1} too: make it unique", row)
         seen[text] = row
     return list(seen)
-
-
-def _as_input(columns: dict[str, Array], schema: Schema) -> Any:
-    """One matrix where all columns are numbers, a frame of columns otherwise."""
-    if any(column.type is not ColumnType.NUMERIC for column in schema.columns):
-        return Frame({name: columns[name] for name in schema.names})
-    matrix = np.empty((len(next(iter(columns.values()))), len(columns)), dtype=schema.cell_dtype)
-    for index, name in enumerate(schema.names):
-        matrix[:, index] = columns.pop(name)
-    return matrix

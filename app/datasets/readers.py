@@ -18,7 +18,7 @@ import gzip
 import io
 import lzma
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -32,6 +32,7 @@ from oubli.app.errors import StartError
 from oubli.app.progress import Progress
 
 _BLOCK_BYTES = 4 * 1024 * 1024
+_PIECE_BYTES, _PIECE_ROWS = 2**20, 8192  # of what is read piece by piece
 _READ_BYTES = 2**20  # unpacked at once
 _LISTED = 20  # columns that a message names
 
@@ -103,6 +104,17 @@ class ParquetSource:
         progress(f"loading {self.path.name}", groups, groups)
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
+    def batches(self, names: Sequence[str], progress: Progress) -> Iterator[pa.RecordBatch]:
+        """Yield some columns piece by piece, in memory that does not grow with the file; see `read`."""
+        n_rows, done = self._file.metadata.num_rows, 0
+        try:
+            for batch in self._file.iter_batches(_PIECE_ROWS, columns=list(names)):
+                progress(f"reading {self.path.name}", done, n_rows)
+                done += batch.num_rows
+                yield from _small([batch.select(list(names))])
+        except (pa.ArrowException, OSError):
+            raise LoadError(f"{self.path} is damaged: export it again") from None
+
     def _encoded_by(self, encodings: frozenset[str]) -> set[str]:
         """Names of the columns that use one of some encodings."""
         names = self._schema.names
@@ -154,24 +166,40 @@ class CsvSource:
         size = self.path.stat().st_size
         with self._bytes(lambda done: progress(f"loading {self.path.name}", done, size)) as stream:
             try:
-                table = arrow.read_csv(
-                    stream,
-                    read_options=arrow.ReadOptions(block_size=_BLOCK_BYTES),
-                    parse_options=arrow.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-                    convert_options=arrow.ConvertOptions(
-                        column_types={name: pa.string() for name in self.header},
-                        include_columns=list(names),
-                        null_values=[""],
-                        strings_can_be_null=True,
-                        quoted_strings_can_be_null=True,
-                    ),
-                )
+                table = arrow.read_csv(stream, **self._options(names, _BLOCK_BYTES))
             except pa.ArrowInvalid:
                 self._explain()
             except MemoryError:
                 raise _too_large(self.path, self._max_bytes) from None
         progress(f"loading {self.path.name}", size, size)
         return table
+
+    def batches(self, names: Sequence[str], progress: Progress) -> Iterator[pa.RecordBatch]:
+        """Yield some columns piece by piece, in memory that does not grow with the file; see `read`."""
+        from pyarrow import csv as arrow
+
+        size = self.path.stat().st_size
+        with self._bytes(lambda done: progress(f"reading {self.path.name}", done, size)) as stream:
+            try:
+                yield from _small(arrow.open_csv(stream, **self._options(names, _PIECE_BYTES)))
+            except pa.ArrowInvalid:
+                self._explain()
+
+    def _options(self, names: Sequence[str], block_bytes: int) -> dict[str, Any]:
+        """Return how pyarrow is to read: every field is the text that it is, an empty one is missing."""
+        from pyarrow import csv as arrow
+
+        return {
+            "read_options": arrow.ReadOptions(block_size=block_bytes),
+            "parse_options": arrow.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            "convert_options": arrow.ConvertOptions(
+                column_types={name: pa.string() for name in self.header},
+                include_columns=list(names),
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=True,
+            ),
+        }
 
     def place(self, row: int) -> str:
         """Say where a row stands, counted from 0."""
@@ -342,6 +370,13 @@ def open_source(path: Path, delimiter: str, max_bytes: int = MAX_DATA_BYTES) -> 
     if begin == _ZSTD:
         raise LoadError(f"{path} is compressed with zstd: unpack it, or compress it with gzip, bzip2 or xz")
     return CsvSource(path, delimiter, max_bytes)
+
+
+def _small(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches cut into pieces of limited size."""
+    for batch in batches:
+        n_rows = max(1, batch.num_rows * _PIECE_BYTES // max(batch.nbytes, _PIECE_BYTES))
+        yield from (batch.slice(start, n_rows) for start in range(0, batch.num_rows, n_rows))
 
 
 def _too_large(path: Path, max_bytes: int) -> LoadError:

@@ -17,9 +17,11 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from oubli.app.errors import JournalError, ServiceError
 from oubli.app.http.access_log import log_access
 from oubli.app.http.browsers import CrossOrigin
+from oubli.app.http.bulk import Bulk, BulkLimits
 from oubli.app.http.context import Context
 from oubli.app.http.document import document
 from oubli.app.http.fastpath import FastPath
+from oubli.app.http.formats import Format
 from oubli.app.http.metrics import RequestMetrics
 from oubli.app.http.middleware import Middleware
 from oubli.app.http.observer import Observed, all_of
@@ -81,7 +83,7 @@ _ROUTES = (
 )
 _LEAST_COMPRESSED = 1024  # bytes; smaller answers gain nothing
 _GZIP_LEVEL, _ZSTD_LEVEL = 2, 1  # the loop waits while an answer is compressed
-for _type in (MEDIA_TYPE, "text/csv"):
+for _type in (MEDIA_TYPE, Format.CSV, Format.NDJSON):
     add_compress_type(_type)
 _STATUS_KINDS = {404: "no-such-route"}
 
@@ -129,6 +131,7 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
     context = Context(service, new_reader, RequestMetrics(), settings.model_name)
     rules = rules_of(settings, lambda: service.clock.latest_ms())
     app.state.context = context
+    app.state.bulk = Bulk(context, BulkLimits(settings.max_body_bytes, settings.max_bulk_samples))
     app.state.rules = rules
     observers = (context.metrics.observe, log_access if settings.access_log else None, tracing, observer)
     notes_stages = any(getattr(one, "reads_stages", False) for one in observers)

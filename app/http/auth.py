@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from oubli.app.access.origins import ANY_ORIGIN, Host, Origin, origin_of, parse_host, parse_origin
 from oubli.app.access.scopes import SCOPES, needed_scopes
+from oubli.app.http.formats import BULK_PATHS, Format, body_format
 from oubli.app.http.problems import ProblemError, body_too_large, is_inference
 
 if TYPE_CHECKING:
@@ -26,9 +28,12 @@ DOCS_PATHS = frozenset(
 )
 OPEN_PATHS = HEALTH_PATHS | DOCS_PATHS
 UPLOAD_PATH = "/snapshot/file"
-JSON_TYPE = b"application/json"
 MIN_VERSION = b"min-version"
 _MOST_VERSION_DIGITS = 15
+_OTHER_TYPES = (
+    "Send the body as JSON, with 'Content-Type: application/json', or as a table in UTF-8: 'text/csv', "
+    "'application/x-ndjson' or 'application/vnd.apache.arrow.stream'."
+)
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # Two of them could be read as one by the server and as the other by what is in front of it.
@@ -54,8 +59,9 @@ class AccessRules:
         Further keys, each with its scopes.
     cors_origins
         Origins of pages that may send requests; ``*`` admits all, as long as a key is asked for.
-    max_body_bytes, max_snapshot_bytes
-        Largest body, and largest upload of a snapshot file.
+    max_body_bytes, max_bulk_bytes, max_snapshot_bytes
+        Largest body, largest one of samples in bulk, and largest upload of a snapshot file. What is to be predicted in
+        bulk may be of any size.
 
     Attributes
     ----------
@@ -71,6 +77,7 @@ class AccessRules:
         allowed_hosts: Iterable[str],
         api_key: str | None,
         max_body_bytes: int,
+        max_bulk_bytes: int,
         max_snapshot_bytes: int,
         access_keys: AccessKeys,
         allowed_origins: Iterable[str] = (),
@@ -88,6 +95,7 @@ class AccessRules:
         self.set_api_key(api_key)
         self.max_body_bytes = max_body_bytes
         self._max_upload = max_snapshot_bytes
+        self._max_bulk = {"/predict": sys.maxsize, "/samples": max_bulk_bytes}
 
     def set_api_key(self, key: str | None) -> None:
         """Ask for this key from now on; what was decided by the one before holds no longer."""
@@ -131,10 +139,12 @@ class AccessRules:
             return None
         upload = path == UPLOAD_PATH
         length = content_length(headers)
+        limit = self._max_upload if upload else self.max_body_bytes
         # Clients of the inference protocol say nothing of the type, or that it is bytes; its routes change nothing.
         if not upload and (length != 0 or b"content-type" in headers) and not is_inference(path):
-            _check_content_type(headers)
-        limit = self._max_upload if upload else self.max_body_bytes
+            takes_tables = method == "POST" and path in BULK_PATHS
+            if _checked_format(headers, takes_tables=takes_tables) is not Format.JSON:
+                limit = self._max_bulk[path]
         if length is not None and length > limit:
             raise body_too_large(limit)
         return limit
@@ -243,10 +253,15 @@ def content_length(headers: Headers) -> int | None:
     return int(length) if length.isdigit() else None
 
 
-def _check_content_type(headers: Headers) -> None:
+def _checked_format(headers: Headers, *, takes_tables: bool) -> Format:
+    """Return the format of a body; which may be another than JSON where tables are taken."""
     kind = headers.get(b"content-type", b"")
-    if kind != JSON_TYPE and kind.partition(b";")[0].strip().lower() != JSON_TYPE:
-        raise ProblemError("not-json")
+    if kind == b"application/json":
+        return Format.JSON
+    found = body_format(kind.decode("latin-1"))
+    if found is Format.JSON or (found is not None and takes_tables):
+        return found
+    raise ProblemError("not-json", _OTHER_TYPES if takes_tables else None)
 
 
 def _name_of(host: str) -> str:

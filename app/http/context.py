@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 
 if TYPE_CHECKING:
+    from oubli.app.http.bulk import Bulk
     from oubli.app.http.metrics import RequestMetrics
     from oubli.app.http.parsing import Reader
     from oubli.app.service.model_service import ModelService
@@ -49,3 +50,9 @@ def context_of(request: Request) -> Context:
     """Return the context of the application that handles a request."""
     context: Context = request.scope["app"].state.context
     return context
+
+
+def bulk_of(request: Request) -> Bulk:
+    """Return what answers requests in bulk."""
+    bulk: Bulk = request.scope["app"].state.bulk
+    return bulk

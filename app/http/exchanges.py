@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from oubli.app.http.stream_state import STREAM, Stream
 from oubli.app.service.holders import Holders
 
 if TYPE_CHECKING:
     from oubli.app.http.protocol import OubliProtocol
 
 _EVENTS = "/events"
+_READS, _BLOCKS = 2, 2  # of a stream, after which nothing is kept of what had come
 _UPLOAD = "/snapshot/file"
 # Requests that hold nothing of any sample; the first waits for what is finished here.
 _SAFE = frozenset({"/snapshot", "/model/fit", "/model/scrub", "/model/verify"})
@@ -48,17 +50,27 @@ class Exchanges:
 
 
 class _Exchange:
-    """A request with its answer, from its first byte until the client has taken in the last."""
+    """A request with its answer, from its first byte until the client has taken in the last.
+
+    Of a stream it is what had come when it was looked at: that is over when what came then was read, and when two more
+    blocks were begun, the first of which may have begun before.
+    """
 
     def __init__(self, connection: OubliProtocol) -> None:
         self._connection = connection
         self._cycle = connection.cycle
         self._was_reading = connection.is_reading
+        self._buffer: Any = getattr(self._cycle, "body", None)
+        self._n_reads = 0
+        self._n_blocks: int | None = None
 
     @property
     def is_over(self) -> bool:
         """Whether it has ended."""
         connection = self._connection
+        stream = self._stream
+        if stream is not None:
+            return self._is_past(stream)
         if _is_unsent(connection):
             return False
         if self._was_reading and connection.is_reading and connection.cycle is self._cycle:
@@ -68,9 +80,35 @@ class _Exchange:
         return cycle is None or cycle.response_complete or connection.transport.is_closing() or _is_safe(cycle)
 
     def end(self) -> None:
-        """Cut the connection when it is the client that is waited for."""
-        if _is_unsent(self._connection) or (self._was_reading and self._connection.is_reading):
+        """Cut the connection when it is the client that is waited for, or a stream."""
+        if (
+            self._stream is not None
+            or _is_unsent(self._connection)
+            or (self._was_reading and self._connection.is_reading)
+        ):
             self._connection.transport.abort()
+
+    @property
+    def _stream(self) -> Stream | None:
+        """The stream that this is as long as it goes on."""
+        cycle = self._cycle
+        if cycle is None or cycle is not self._connection.cycle or cycle.response_complete:
+            return None
+        if self._connection.transport.is_closing():
+            return None
+        found: Stream | None = (getattr(cycle, "scope", None) or {}).get(STREAM)
+        return found
+
+    def _is_past(self, stream: Stream) -> bool:
+        buffer = self._cycle.body
+        if buffer is not self._buffer:  # uvicorn begins a new one when the application has read
+            self._buffer = buffer
+            self._n_reads += 1
+        if self._n_reads < _READS:
+            return False
+        if self._n_blocks is None:
+            self._n_blocks = stream.n_blocks
+        return stream.n_blocks >= self._n_blocks + _BLOCKS and not stream.keeps_all
 
 
 def _is_unsent(connection: OubliProtocol) -> bool:

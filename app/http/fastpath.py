@@ -28,12 +28,13 @@ from oubli.app.errors import ServiceError
 from oubli.app.http.auth import MIN_VERSION, AccessRules, content_length, require_version
 from oubli.app.http.context import Context
 from oubli.app.http.correlation import Correlation
+from oubli.app.http.formats import Format, answer_format, body_format
 from oubli.app.http.inference import BINARY_TYPE, HEADER_LENGTH, inference_content, read_inference
 from oubli.app.http.observer import Observer
 from oubli.app.http.parsing import explain_addition
 from oubli.app.http.problems import ProblemError, report_mistake, to_problem
 from oubli.app.http.responses import (
-    HEADERS,
+    NO_STORE,
     addition_content,
     json_answer,
     prediction_content,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 LARGEST_UNCOMPRESSED = 2**12  # bytes, when the client accepts compressed answers
 LARGEST_BODY = 2**16  # bytes; larger ones are read piece by piece, on the ordinary path
+JSON, ANYTHING = b"application/json", b"*/*"
 _MOST_DIGITS = 8  # of a body's length, and the sign after them
 LONGEST_WAIT = 0.001  # seconds that an answer may wait for others
 _PREFIX = b"/samples/"
@@ -112,7 +114,7 @@ def _head(response: Response) -> bytes:
 
 
 _OK, _CREATED = (_head(json_answer(None, status)) for status in (200, 201))
-_OK_BINARY = _head(Response(headers=HEADERS, media_type=BINARY_TYPE))
+_OK_BINARY = _head(Response(headers=NO_STORE, media_type=BINARY_TYPE))
 _HEADER_LENGTH = HEADER_LENGTH.lower().encode("ascii")
 
 
@@ -211,7 +213,7 @@ class FastPath:
             Names in lower case.
         """
         values = dict(headers)
-        if len(values) != len(headers) or not _UNCOMMON.isdisjoint(values):
+        if len(values) != len(headers) or not _UNCOMMON.isdisjoint(values) or _names_table(values):
             return False
         if values.get(b"connection", b"keep-alive").lower() != b"keep-alive":
             return False
@@ -341,6 +343,14 @@ class FastPath:
             reply.give(Answer(200, _OK, to_json(receipt_content(command.result(), durable=service.is_durable))))
 
         return reply.answer() if service.writer.submit(command, done) else None
+
+
+def _names_table(headers: dict[bytes, bytes]) -> bool:
+    """Whether body or answer may be in another format than JSON."""
+    kind, accept = headers.get(b"content-type", JSON), headers.get(b"accept", ANYTHING)
+    return (kind != JSON and body_format(kind.decode("latin-1")) is not Format.JSON) or (
+        accept not in (ANYTHING, JSON) and answer_format([accept.decode("latin-1")]) is not Format.JSON
+    )
 
 
 class _Reply:

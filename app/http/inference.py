@@ -19,7 +19,7 @@ from pydantic_core import from_json
 from starlette.responses import Response
 
 from oubli.app.http.problems import ProblemError, invalid, pointer
-from oubli.app.http.responses import HEADERS, to_json
+from oubli.app.http.responses import NO_STORE, to_json
 from oubli.app.http.tensors import DATATYPES, TEXT, Columns, read_bytes, read_json, to_bytes
 from oubli.app.service.results import Predicted
 from oubli.core.array_types import Array
@@ -334,8 +334,8 @@ def inference_answer(asked: Inference, predicted: Predicted, schema: Schema, mod
     """Return the answer."""
     content, length = inference_content(asked, predicted, schema, model_name)
     if length is None:
-        return Response(content, 200, HEADERS, media_type="application/json")
-    return Response(content, 200, {**HEADERS, HEADER_LENGTH: str(length)}, media_type=BINARY_TYPE)
+        return Response(content, 200, NO_STORE, media_type="application/json")
+    return Response(content, 200, {**NO_STORE, HEADER_LENGTH: str(length)}, media_type=BINARY_TYPE)
 
 
 def inference_content(

@@ -66,6 +66,8 @@ class Middleware:
             await self._app(scope, receive, watch)
         except ClientDisconnect:
             pass  # half a request, and nobody to answer
+        except ConnectionAbortedError:
+            raise  # the answer has said why, or cannot
         except Exception as error:
             problem = error if isinstance(error, ProblemError) else report_mistake(error)
             if has_started:

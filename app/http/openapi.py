@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from oubli.app.http.formats import Format
 from oubli.app.http.problems import KINDS, MEDIA_TYPE, ProblemError
 from oubli.app.http.schemas import InferenceError, Problem
 
@@ -71,6 +72,13 @@ def body(shape: Any, others: dict[str, Any] | None = None, *, required: bool = T
     return {"requestBody": {"required": required, "content": content}}
 
 
+def table_body(shape: Any) -> dict[str, Any]:
+    """Return the request body of a route that takes tables as well, in the formats of `TABLES`."""
+    described = body(shape)
+    described["requestBody"]["content"].update(TABLES)
+    return described
+
+
 def parameter(name: str, description: str, schema: dict[str, Any], place: str = "query") -> dict[str, Any]:
     """Return the description of a parameter; those in a path are required."""
     return {"name": name, "in": place, "required": place == "path", "description": description, "schema": schema}
@@ -122,6 +130,10 @@ IDEMPOTENCY_KEY: dict[str, Any] = {
     "description": "A repeated request with this key and the same body gets the answer of the first, and changes "
     "nothing. Kept for a day, as a keyed hash.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+}
+# Generators of clients know bytes; what a table holds depends on the model that is served.
+TABLES: dict[str, Any] = {
+    str(one): {"schema": {"type": "string", "format": "binary"}} for one in Format if one is not Format.JSON
 }
 FILE: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 FILE_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": FILE}}

@@ -7,7 +7,7 @@ does not pass in silence. What is wrong is named by its JSON pointer; what was s
 
 import re
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -71,7 +71,7 @@ class Reader:
         n_features = len(self._names)
         for i, row in enumerate(instances):
             if type(row) is not list or len(row) != n_features:
-                return [*instances[:i], *(self._row(r, ("instances", j)) for j, r in enumerate(instances[i:], i))]
+                return [*instances[:i], *(self.row(r, ("instances", j)) for j, r in enumerate(instances[i:], i))]
         return instances
 
     def samples(self, body: bytes) -> tuple[NewSamples, list[Any]]:
@@ -80,8 +80,8 @@ class Reader:
         sent = self._list(content, "samples", "samples")
         samples = NewSamples([], [], [], [], [], [])
         for i, sample in enumerate(sent):
-            self._sample(samples, i, sample)
-        _refuse_repeated(samples.ids)
+            self.add_sample(samples, i, sample)
+        refuse_repeated(samples.ids)
         return samples, sent
 
     def question(self, body: bytes) -> Asked:
@@ -106,20 +106,20 @@ class Reader:
     def replacement(self, body: bytes, sample_id: str) -> tuple[Replacement, Any]:
         """Return what a `PUT /samples/{id}` body asks for, and the features as they were sent."""
         content = self._object(body, {"id", "features", "label", "subject", "expires_at"})
-        if content.get("id") is not None and _name(content["id"], "/id") != sample_id:
+        if content.get("id") is not None and parse_name(content["id"], "/id") != sample_id:
             raise invalid("/id", "must be the id in the path: a sample keeps its id; leave it out")
         for key in ("features", "label"):
             if key not in content:
                 raise invalid(pointer(key), "is missing: PUT replaces the whole sample")
         subject: str | Keep | None = KEEP
         if "subject" in content:
-            subject = None if content["subject"] is None else _name(content["subject"], "/subject")
+            subject = None if content["subject"] is None else parse_name(content["subject"], "/subject")
         expires: int | Keep | None = KEEP
         if "expires_at" in content:
             sent = content["expires_at"]
-            expires = None if sent is None else self._time(sent, ("expires_at",))
+            expires = None if sent is None else self.time(sent, ("expires_at",))
         features = content["features"]
-        row = self._row(features, ("features",))
+        row = self.row(features, ("features",))
         return Replacement(sample_id, row, content["label"], subject, expires), features
 
     def targets(self, body: bytes) -> tuple[list[str] | None, list[str] | None, str | None]:
@@ -130,7 +130,7 @@ class Reader:
             raise invalid("", "must have either 'ids' or 'subjects', and not both")
         key = named[0]
         values = self._list(content, key, key)
-        names = [_name(value, pointer(key, i)) for i, value in enumerate(values)]
+        names = [parse_name(value, pointer(key, i)) for i, value in enumerate(values)]
         ref = None if content.get("ref") is None else parse_ref(content["ref"], "/ref")
         return (names, None, ref) if key == "ids" else (None, names, ref)
 
@@ -139,7 +139,7 @@ class Reader:
         content = self._object(body, {"subject", "cursor", "limit"})
         if "subject" not in content:
             raise invalid("/subject", "is missing: name whose samples to return")
-        return _name(content["subject"], "/subject"), content.get("cursor"), content.get("limit")
+        return parse_name(content["subject"], "/subject"), content.get("cursor"), content.get("limit")
 
     # --- pieces
 
@@ -169,7 +169,8 @@ class Reader:
             raise too_many_rows(what, len(values), self.max_rows)
         return values
 
-    def _sample(self, samples: NewSamples, i: int, sample: Any) -> None:
+    def add_sample(self, samples: NewSamples, i: int, sample: Any) -> None:
+        """Add one of the samples as they were sent, the one at position `i`, to the others."""
         if not isinstance(sample, dict):
             raise self._refuse(sample, pointer("samples", i), "must be an object with 'features' and 'label'")
         if not _SAMPLE_KEYS.issuperset(sample):
@@ -182,23 +183,24 @@ class Reader:
             raise invalid(pointer("samples", i, "readd"), "must be true or false")
         features = sample["features"]
         if type(features) is not list or len(features) != len(self._names):
-            features = self._row(features, ("samples", i, "features"))
+            features = self.row(features, ("samples", i, "features"))
         name, subject = sample.get("id"), sample.get("subject")
         samples.rows.append(features)
         samples.labels.append(sample["label"])
-        samples.ids.append(None if name is None else _name(name, ("samples", i, "id")))
-        samples.subjects.append(None if subject is None else _name(subject, ("samples", i, "subject")))
-        samples.expires.append(None if expires is None else self._time(expires, ("samples", i, "expires_at")))
+        samples.ids.append(None if name is None else parse_name(name, ("samples", i, "id")))
+        samples.subjects.append(None if subject is None else parse_name(subject, ("samples", i, "subject")))
+        samples.expires.append(None if expires is None else self.time(expires, ("samples", i, "expires_at")))
         samples.readd.append(readd)
 
-    def _time(self, value: Any, place: tuple[str | int, ...]) -> int:
+    def time(self, value: Any, place: tuple[str | int, ...]) -> int:
         """Return a time to come, in milliseconds since 1970."""
         try:
             return parse_future(value, self._now_ms())
         except TimeError as error:
             raise invalid(pointer(*place), error.rule) from None
 
-    def _row(self, features: Any, place: tuple[str | int, ...]) -> Row:
+    def row(self, features: Any, place: tuple[str | int, ...]) -> Row:
+        """Return the cells of one row, which stands at a place in the request, in feature order."""
         n_features = len(self._names)
         if isinstance(features, list):
             if len(features) == n_features:
@@ -245,7 +247,7 @@ def explain_addition(error: BaseException, sent: list[Any], schema: Schema) -> B
 
 
 def explain(
-    error: InputError, place: Callable[[int], tuple[str | int, ...]], sent: list[Any], schema: Schema
+    error: InputError, place: Callable[[int], tuple[str | int, ...]], sent: Sequence[Any], schema: Schema
 ) -> ProblemError:
     """Return the problem of an input that `core` refused.
 
@@ -304,12 +306,12 @@ def one_value(query: Mapping[str, list[str]], name: str) -> str | None:
 
 def parse_names(values: list[str], key: str) -> list[str]:
     """Return ids or subjects of a query string."""
-    return [_name(value, pointer(key, i)) for i, value in enumerate(values)]
+    return [parse_name(value, pointer(key, i)) for i, value in enumerate(values)]
 
 
 def parse_id(raw_path: bytes, prefix: bytes) -> str:
     """Return the id in a path, percent-decoded: any text, slashes included."""
-    return _name(_unquote(raw_path[len(prefix) :]), "/id")
+    return parse_name(_unquote(raw_path[len(prefix) :]), "/id")
 
 
 def parse_ref(value: Any, place: str) -> str:
@@ -330,7 +332,8 @@ def parse_limit(value: Any, default: int, most: int) -> int:
     return value
 
 
-def _name(value: Any, place: str | tuple[str | int, ...]) -> str:
+def parse_name(value: Any, place: str | tuple[str | int, ...]) -> str:
+    """Return an id or a subject that stands at a place in the request."""
     try:
         return normalise_id(value)
     except InputError as error:
@@ -344,7 +347,8 @@ def _unquote(value: bytes) -> str:
         raise invalid("", "the address is not UTF-8: percent-encode it") from None
 
 
-def _refuse_repeated(ids: list[str | None]) -> None:
+def refuse_repeated(ids: list[str | None]) -> None:
+    """Refuse samples of which several have the same id."""
     named = [name for name in ids if name is not None]
     if len(set(named)) == len(named):
         return

@@ -46,6 +46,9 @@ _TABLE = """
 400 broken-json: The body is not JSON
 The body cannot be read as JSON: send one JSON object in UTF-8; a missing value is null, not NaN.
 
+400 broken-records: The body is not in its format
+The body is not what 'Content-Type' says: CSV, NDJSON or an Arrow stream, in UTF-8 and whole.
+
 400 bad-request: The request cannot be read
 The request is not valid HTTP for this server.
 
@@ -114,6 +117,9 @@ how long it may take.
 413 body-too-large: The body is too large
 The body is larger than this server accepts.
 
+413 record-too-large: A record is too large
+One line, or one message of an Arrow stream, is larger than max_body_bytes: a body may go on for ever, a record may not.
+
 413 too-many-rows: Too many rows in one request
 The request names more rows than one request may: split it.
 
@@ -169,6 +175,9 @@ Nothing was changed: the model cannot hold more. Delete samples, or serve a seco
 503 journal retry: The journal cannot be written
 Nothing was changed: a file of the journal could not be opened or written, and no flush had failed. See to the disk and
 to the limit of open files, and try again: it works again when they do.
+
+503 model-changed retry: The model changed while the answer was made
+The model has other classes or columns than when the answer began: send the rows again that were not answered.
 
 503 superseded retry: Samples were erased while the answer was made
 The answer could have held what was erased while it was made: ask again.
@@ -309,6 +318,7 @@ _SLUGS: tuple[tuple[type[Exception], str], ...] = (  # the first that fits
     (errors.NotHeldError, "not-held"),
     (errors.NoSnapshotError, "no-snapshot"),
     (errors.EphemeralError, "ephemeral"),
+    (errors.ModelChangedError, "model-changed"),
     (errors.SupersededError, "superseded"),
     (errors.FlushFailedError, "changes-stopped"),
     (errors.StorageError, "storage"),

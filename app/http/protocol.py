@@ -24,6 +24,7 @@ from oubli.app.http.exchanges import Exchanges
 from oubli.app.http.fastpath import LATER, Answer, Awaited, Batch, FastPath, Handler, KnownHead, Occasion
 from oubli.app.http.observer import OTHER_METHOD, UNKNOWN_ROUTE
 from oubli.app.http.problems import ProblemError
+from oubli.app.http.stream_state import UNSENT
 
 MOST_HEAD_BYTES = 64 * 1024
 MOST_FIELDS = 100
@@ -370,9 +371,14 @@ class OubliProtocol(HttpToolsProtocol):
         """Let uvicorn see the head of the request."""
         url, headers, expects = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
+        cast("dict[str, Any]", self.scope)[UNSENT] = self._n_unsent
         self.url, self.expect_100_continue = url, expects
         self.headers.extend(headers)  # the scope holds this list
         super().on_headers_complete()
+
+    def _n_unsent(self) -> int:
+        """Return how many bytes the client has yet to take in."""
+        return 0 if self.transport.is_closing() else self.transport.get_write_buffer_size()
 
     def _take_in(self, answer: Answer, request_id: bytes) -> None:
         """Write an answer, now or together with those of other connections."""

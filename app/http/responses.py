@@ -10,6 +10,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from oubli.app.http.csv_text import BESIDE, columns_beside, csv_line, label_column
 from oubli.app.http.problems import invalid
 from oubli.app.ledger.entries import Receipt
 from oubli.app.service.jobs import Job
@@ -20,7 +21,7 @@ from oubli.core.data.values import shortest
 from oubli.core.samples.store import HeldSample
 
 # Nothing that answers may keep a copy: it could outlive the sample.
-HEADERS = {"Cache-Control": "no-store"}
+NO_STORE = {"Cache-Control": "no-store"}
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_UTC_Z
 _CURSOR = struct.Struct(">QQ")
 
@@ -32,7 +33,7 @@ def to_json(content: Any) -> bytes:
 
 def json_answer(content: Any, status: int = 200) -> Response:
     """Return the response with an object as JSON."""
-    return Response(to_json(content), status, HEADERS, media_type="application/json")
+    return Response(to_json(content), status, NO_STORE, media_type="application/json")
 
 
 def prediction_content(predicted: Predicted) -> dict[str, Any]:
@@ -107,14 +108,13 @@ def page_answer(page: Page, schema: Schema, *, csv: bool) -> Response:
 
 def csv_answer(samples: Iterable[HeldSample], schema: Schema, cursor: str | None = None) -> Response:
     """Return samples as CSV: id, subject, expiry, features, label. A missing value is empty, empty text is ``""``."""
-    columns = [*schema.names, schema.label_name]
-    # A feature may be called "id" as well.
-    lines = [_line([*(_free_name(name, columns) for name in ("id", "subject", "expires_at")), *columns])]
+    beside = columns_beside(schema)
+    lines = [csv_line([*(beside[name] for name in BESIDE), *schema.names, label_column(schema)])]
     for sample in samples:
         expires = None if sample.expires_ms is None else to_text(sample.expires_ms)
         features, label = values_as_held(sample, schema)
-        lines.append(_line([sample.id, sample.subject, expires, *features, label]))
-    headers = HEADERS if cursor is None else {**HEADERS, "Next-Cursor": cursor}
+        lines.append(csv_line([sample.id, sample.subject, expires, *features, label]))
+    headers = NO_STORE if cursor is None else {**NO_STORE, "Next-Cursor": cursor}
     return Response("".join(lines), 200, headers, media_type="text/csv")
 
 
@@ -132,25 +132,3 @@ def read_cursor(text: Any) -> tuple[int, int] | None:
     except (ValueError, TypeError, struct.error):
         raise invalid("/cursor", "is no cursor of this server: pass on 'next' of the page before as it is") from None
     return epoch, min(slot, 2**62)
-
-
-def _free_name(name: str, taken: list[str]) -> str:
-    while name in taken:
-        name = "_" + name
-    return name
-
-
-def _line(cells: Iterable[Any]) -> str:
-    return ",".join(map(_cell, cells)) + "\r\n"
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if not isinstance(value, str):
-        return str(value)
-    if not value or any(sign in value for sign in ',"\r\n') or value != value.strip():
-        return '"' + value.replace('"', '""') + '"'
-    return value

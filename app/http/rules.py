@@ -26,6 +26,7 @@ def rules_of(settings: Settings, now_ms: Callable[[], int]) -> AccessRules:
         allowed_hosts=known_hosts(settings.host, settings.allowed_hosts),
         api_key=settings.read_api_key(),
         max_body_bytes=settings.max_body_bytes,
+        max_bulk_bytes=settings.max_bulk_bytes,
         max_snapshot_bytes=settings.max_snapshot_bytes,
         access_keys=AccessKeys(settings.access_keys_path, now_ms=now_ms),
         allowed_origins=settings.allowed_origins,

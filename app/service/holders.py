@@ -28,7 +28,8 @@ KINDS: dict[str, str] = {
     "uploads": "Files that are being uploaded or restored; an older one holds what was erased since. Ended.",
     "downloads": "Snapshot files that are being sent, open although they are removed. Ended.",
     "connections": "The last request of a connection that waits for the next, which is forgotten; requests and "
-    "answers in flight, which are waited for; those that the client leaves lying, which are ended.",
+    "answers in flight, which are waited for; those that the client leaves lying, which are ended. Of a prediction in "
+    "bulk what had come is waited for, and the rest goes on.",
 }
 """What may hold something of a sample, and what becomes of it before an erasure says `erased`."""
 

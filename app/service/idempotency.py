@@ -87,8 +87,17 @@ class IdempotencyKeys:
     _in_flight: dict[str, asyncio.Lock] = field(default_factory=dict, init=False)
 
     @asynccontextmanager
-    async def use(self, text: str | None, route: str, body: bytes) -> AsyncIterator[IdempotencyKey | None]:
+    async def use(self, text: str | None, route: str, body: bytes | str) -> AsyncIterator[IdempotencyKey | None]:
         """Have the key of a request for as long as it takes; None when it has none.
+
+        Parameters
+        ----------
+        text
+            The key.
+        route
+            What it is for.
+        body
+            Of the request, or its SHA-256 in hexadecimal digits.
 
         Raises
         ------
@@ -109,10 +118,11 @@ class IdempotencyKeys:
             if not lock.locked():
                 self._in_flight.pop(key, None)
 
-    async def _look_up(self, key: str, text: str, route: str, body: bytes) -> IdempotencyKey:
+    async def _look_up(self, key: str, text: str, route: str, body: bytes | str) -> IdempotencyKey:
         now = self._now_ms()
         earlier = await self._database.read(lambda store: store.idempotent(key, now))
-        hashed = self._ledger.hash_text(f"{route}\0{hashlib.sha256(body).hexdigest()}")
+        digest = body if isinstance(body, str) else hashlib.sha256(body).hexdigest()
+        hashed = self._ledger.hash_text(f"{route}\0{digest}")
         if earlier is not None and earlier.body != hashed:
             raise RepeatedKeyError
         mask = int(self._ledger.hash_text(f"ids\0{route}\0{text}")[:13], 16)  # 52 bits: below all JSON numbers

@@ -71,9 +71,15 @@ class ModelLock:
         """
         return _Place(self, self.mutations, refusable)
 
-    def long_read(self) -> "_Place":
-        """Return ``async with`` for a long prediction's turn; enter `reading` inside it."""
-        return _Place(self, self._long_reads, refusable=True)
+    def long_read(self, *, refusable: bool = True) -> "_Place":
+        """Return ``async with`` for a long prediction's turn; enter `reading` inside it.
+
+        Parameters
+        ----------
+        refusable
+            As for `mutation`.
+        """
+        return _Place(self, self._long_reads, refusable)
 
     async def pass_turnstile(self) -> None:
         """Wait until no mutation wants the model for itself. Read at once after it, without an ``await``."""

@@ -250,10 +250,18 @@ class ModelService:
             noted.end("model")
         return Predicted(result, state.version)
 
-    async def predict(self, rows: Sized) -> Predicted:
-        """Predict for some rows."""
+    async def predict(self, rows: Sized, *, refusable: bool = True) -> Predicted:
+        """Predict for some rows.
+
+        Parameters
+        ----------
+        rows
+            At least one.
+        refusable
+            Whether a full queue raises `BusyError`; false for what has been begun to be answered.
+        """
         predicted = self.predict_now(rows)
-        return predicted if predicted is not None else await self.threads.finish(self._predict_long(rows))
+        return predicted if predicted is not None else await self.threads.finish(self._predict_long(rows, refusable))
 
     def get(self, sample_id: str) -> tuple[HeldSample, int]:
         """Return one sample as held, and the model version.
@@ -477,8 +485,8 @@ class ModelService:
         await self.erasures.wait()
         return {"snapshot": snapshot.id, "model_version": snapshot.model_version, "erasures": n_pending}
 
-    async def _predict_long(self, rows: Sized) -> Predicted:
-        async with self.lock.long_read():
+    async def _predict_long(self, rows: Sized, refusable: bool) -> Predicted:
+        async with self.lock.long_read(refusable=refusable):
             # A model without tags is only read: nobody's working space is written, so short predictions go on beside.
             slices = TagSlices(TAG_SLICE, self.state.count_resolved)
             await self.lock.pass_turnstile()

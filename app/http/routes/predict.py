@@ -2,8 +2,9 @@
 
 from fastapi import APIRouter, Request, Response
 
-from oubli.app.http.context import context_of
-from oubli.app.http.openapi import body, problems
+from oubli.app.http.context import bulk_of, context_of
+from oubli.app.http.formats import Format, formats_of
+from oubli.app.http.openapi import TABLES, problems, table_body
 from oubli.app.http.parsing import explain
 from oubli.app.http.responses import json_answer, prediction_content
 from oubli.app.http.schemas import PredictAnswer, PredictRequest
@@ -16,14 +17,35 @@ router = APIRouter(tags=["predictions"])
     "/predict",
     summary="Predict",
     response_model=PredictAnswer,
-    responses=problems(
-        "broken-json", "empty-model", "body-too-large", "too-many-rows", "invalid-input", "queue-full", "model-unusable"
-    ),
-    openapi_extra=body(PredictRequest),
+    responses={
+        200: {"content": TABLES},
+        **problems(
+            "broken-json",
+            "broken-records",
+            "empty-model",
+            "body-too-large",
+            "record-too-large",
+            "too-many-rows",
+            "invalid-input",
+            "queue-full",
+            "model-unusable",
+            "model-changed",
+        ),
+    },
+    openapi_extra=table_body(PredictRequest),
 )
 async def predict(request: Request) -> Response:
-    """Predict for some rows, with the model as it is now: every change answered before is in it."""
+    """Predict for some rows, with the model as it is now: every change answered before is in it.
+
+    Rows may also be sent as CSV with a header, as NDJSON (a row a line) or as an Arrow IPC stream, and `Accept` names
+    the format of the answer; JSON is the default. A body in one of these formats may be of any size: it is answered
+    while it comes in, batch by batch, and each row names the version of the model that predicted it. So read the
+    answer while you send. An error after the first batch is the last record of the answer, which is then cut off.
+    """
     context = context_of(request)
+    given, wanted = formats_of(request.headers)
+    if given is not Format.JSON:
+        return await bulk_of(request).predict(request, given, wanted)
     reader = context.reader()
     instances = reader.instances(await request.body())
     rows = reader.rows(instances)
@@ -31,4 +53,6 @@ async def predict(request: Request) -> Response:
         predicted = await context.service.predict(rows)
     except InputError as error:
         raise explain(error, lambda row: ("instances", row), instances, reader.schema) from None
+    if wanted is not Format.JSON:
+        return await bulk_of(request).predictions_as(wanted, predicted)
     return json_answer(prediction_content(predicted))

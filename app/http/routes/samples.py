@@ -5,7 +5,8 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from starlette.convertors import Convertor, register_url_convertor
 
-from oubli.app.http.context import Context, context_of
+from oubli.app.http.context import Context, bulk_of, context_of
+from oubli.app.http.formats import Format, formats_of
 from oubli.app.http.openapi import (
     CSV,
     DEFAULT_PAGE,
@@ -14,8 +15,10 @@ from oubli.app.http.openapi import (
     NEXT_CURSOR,
     PATH,
     QUERY,
+    TABLES,
     body,
     problems,
+    table_body,
 )
 from oubli.app.http.parsing import explain, one_value, parse_id, parse_limit, parse_names, parse_query, parse_ref
 from oubli.app.http.problems import invalid
@@ -73,18 +76,36 @@ _CHANGE = ("changes-stopped", "storage")
     status_code=201,
     response_model=AddAnswer,
     responses={
-        200: {"model": AddAnswer, "description": "Nothing was new"},
-        **problems(*_INPUT, "id-conflict", "erased-lately", "too-many-rows", "queue-full", "capacity", *_CHANGE),
+        200: {"model": AddAnswer, "description": "Nothing was new", "content": TABLES},
+        201: {"content": TABLES},
+        **problems(
+            *_INPUT,
+            "broken-records",
+            "record-too-large",
+            "id-conflict",
+            "erased-lately",
+            "too-many-rows",
+            "queue-full",
+            "capacity",
+            *_CHANGE,
+        ),
     },
-    openapi_extra={"parameters": [IDEMPOTENCY_KEY], **body(AddRequest)},
+    openapi_extra={"parameters": [IDEMPOTENCY_KEY], **table_body(AddRequest)},
 )
 async def add_samples(request: Request) -> Response:
     """Learn samples, all of them or none.
 
     A sample that is held with the same id, content and subject is accepted and changes nothing, so that a request can
     be repeated.
+
+    Samples may also be sent as NDJSON (a sample a line), as CSV with a header or as an Arrow IPC stream: a column for
+    each feature and for the label, and perhaps `id`, `subject`, `expires_at` and `readd`. `Accept` names the format of
+    the answer.
     """
     context = context_of(request)
+    given, wanted = formats_of(request.headers)
+    if given is not Format.JSON:
+        return await bulk_of(request).add(request, given, wanted)
     service, reader, sent_body = context.service, context.reader(), await request.body()
     samples, sent = reader.samples(sent_body)
     async with service.idempotency_keys.use(request.headers.get(KEY_HEADER), "POST /samples", sent_body) as key:
@@ -93,6 +114,8 @@ async def add_samples(request: Request) -> Response:
         except InputError as error:
             features = [sample["features"] for sample in sent]
             raise explain(error, lambda row: ("samples", row, "features"), features, reader.schema) from None
+    if wanted is not Format.JSON:
+        return await bulk_of(request).addition_as(wanted, added)
     return json_answer(addition_content(added, durable=service.is_durable), 201 if added.n_new else 200)
 
 

@@ -17,11 +17,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pyarrow as pa
 import pytest
 import zstandard
 
 import oubli.app.service.influence
 import oubli.app.service.rebuild
+from oubli.app.datasets.arrow_writer import ArrowWriter
+from oubli.app.http.csv_text import csv_line
 from oubli.app.service.checkpoint import CheckpointPolicy
 from oubli.app.service.holders import KINDS, Holders
 from oubli.app.service.model_service import ModelService
@@ -82,9 +85,9 @@ class Scene:
 
 
 @contextmanager
-def scene(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+def scene(directory: Path, monkeypatch: pytest.MonkeyPatch, deadline: float = DEADLINE) -> Iterator[Scene]:
     monkeypatch.setattr(oubli.app.service.influence, "_LONG", 0.0)
-    service = make_service(forest(60), directory, policy=CheckpointPolicy(erasure_deadline=DEADLINE))
+    service = make_service(forest(60), directory, policy=CheckpointPolicy(erasure_deadline=deadline))
     with hosted(service) as host:
         content = {"samples": [BIRD.as_json(features=list(BIRD.features), label="yes")]}
         assert host.ask("POST", "/samples", content)[0] == 201
@@ -406,6 +409,49 @@ def connections_encoded_stalled(scene: Scene) -> tuple[str, Check]:
     return receipt, check
 
 
+def _begin_table(scene: Scene, path: str, *columns: str) -> socket.socket:
+    """Begin a CSV body in chunks."""
+    client = scene.host.connect()
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: text/csv\r\nAccept: text/csv\r\n"
+    client.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+    _send(client, ",".join(columns) + "\r\n")
+    return client
+
+
+def _send(client: socket.socket, text: str) -> None:
+    data = text.encode()
+    client.sendall(b"%x\r\n%b\r\n" % (len(data), data))
+
+
+def connections_bulk_stalled(scene: Scene) -> tuple[str, Check]:
+    """Tables with the canary that nothing follows: not yet read, answered in part, and a dictionary that is kept."""
+    row, more = csv_line(BIRD.features), csv_line([1, "a", True]) * 60_000
+    clients = [_begin_table(scene, "/predict", "age", "job", "member") for _ in range(2)]
+    _send(clients[0], row)
+    _send(clients[1], more + row)
+    assert clients[1].recv(12) == b"HTTP/1.1 200"
+    clients.append(_begin_table(scene, "/samples", "age", "job", "member", "income"))
+    _send(clients[2], csv_line([*BIRD.features, "yes"]) + (csv_line([1, "a", True, "yes"]) * 30_000))
+    table = pa.table({"age": [1] * 500, "job": pa.array([BIRD.word] * 500).dictionary_encode(), "member": [True] * 500})
+    writer, kind = ArrowWriter(table.schema), "application/vnd.apache.arrow.stream"
+    clients.append(scene.host.connect())
+    head = f"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {kind}\r\nAccept: {kind}\r\n"
+    data = b"".join(writer.write(table.to_batches()[0]) for _ in range(9))
+    clients[3].sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n{len(data):x}\r\n".encode() + data + b"\r\n")
+    assert clients[3].recv(12) == b"HTTP/1.1 200"
+    time.sleep(0.1)
+    receipt = scene.unlearn()
+
+    def check() -> None:
+        for client in clients:
+            with suppress(ConnectionError):
+                while piece := client.recv(2**16):
+                    assert not piece.endswith(b"0\r\n\r\n")
+            client.close()
+
+    return receipt, check
+
+
 def uploads_encoded(scene: Scene) -> tuple[str, Check]:
     """An older snapshot comes in compressed, and then nothing more of it."""
     clients = []
@@ -434,7 +480,13 @@ SITUATIONS: dict[str, tuple[Callable[[Scene], tuple[str, Check]], ...]] = {
     "fit": (fit,),
     "uploads": (uploads, uploads_encoded),
     "downloads": (downloads,),
-    "connections": (connections_idle, connections_stalled, connections_encoded_idle, connections_encoded_stalled),
+    "connections": (
+        connections_idle,
+        connections_stalled,
+        connections_encoded_idle,
+        connections_encoded_stalled,
+        connections_bulk_stalled,
+    ),
 }
 
 
@@ -473,6 +525,39 @@ def test_nothing_outlives_an_erasure(tmp_path, monkeypatch, situation, finish):
         assert remains(here.host.everything, NEVER) == set()
         check()
         assert here.host.ask("GET", PLACE)[0] == 404
+
+
+def test_a_prediction_in_bulk_goes_on_while_an_erasure_is_finished(tmp_path, monkeypatch):
+    with scene(tmp_path / "data", monkeypatch, deadline=240) as here:
+        client = _begin_table(here, "/predict", "age", "job", "member")
+        _send(client, csv_line(BIRD.features))
+        received, is_erased = [], threading.Event()
+
+        def read() -> None:
+            while not received or not received[-1].endswith(b"0\r\n\r\n"):
+                received.append(client.recv(2**16))
+
+        def write() -> None:
+            while not is_erased.wait(0.01):
+                _send(client, csv_line([1, "a", True]) * 5000)
+            client.sendall(b"0\r\n\r\n")
+
+        threads = [threading.Thread(target=work) for work in (read, write)]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: received)
+        receipt = here.unlearn()
+        _by_snapshot(here)
+        wait_until(lambda: here.receipt(receipt)["status"] == "erased")
+        assert not here.receipt(receipt)["overdue"]
+        assert remains(here.host.everything, BIRD) == set()
+        is_erased.set()
+        for thread in threads:
+            thread.join(240)
+        client.close()
+        answer = b"".join(received)
+        assert answer.endswith(b"0\r\n\r\n"), "it was cut off"
+        assert answer.split(b"\r\n\r\n", 1)[1].count(b",3\r\n") > 5000, "rows behind the deletion"
 
 
 def test_the_search_of_memory_finds_what_is_held(tmp_path, monkeypatch):

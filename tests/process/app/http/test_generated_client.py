@@ -45,7 +45,11 @@ def package(server: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """The generated client: its modules by name."""
     folder = tmp_path_factory.mktemp("client")
     (folder / "openapi.json").write_bytes(fetch(server, "/openapi.json"))
+    types = ("text/csv", "application/x-ndjson", "application/vnd.apache.arrow.stream")
+    lines = [f"  {name}: application/octet-stream\n" for name in types]
+    (folder / "generator.yaml").write_text("".join(["content_type_overrides:\n", *lines]))
     words = ("generate", "--path", "openapi.json", "--output-path", "oubli_client", "--meta", "none")
+    words += ("--config", "generator.yaml")
     found = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))  # it formats with ruff
     made = subprocess.run(
         [sys.executable, "-m", "openapi_python_client", *words, "--fail-on-warning"],

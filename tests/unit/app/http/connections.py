@@ -161,12 +161,28 @@ def split_answers(data: bytes) -> list[Answered]:
         head, end, data = data.partition(b"\r\n\r\n")
         assert end, "half an answer"
         status, *headers = _MADE_ID.sub(rb"\1made", head).split(b"\r\n")
+        if b"transfer-encoding: chunked" in head:
+            body, data = _unchunked(data)
+            answers.append(Answered(status, tuple(sorted(headers)), _TIMES.sub(rb'"\1":"then"', body)))
+            continue
         found = re.search(rb"\r\ncontent-length: (\d+)", head)
         length = int(found[1]) if found else 0
         assert len(data) >= length, "half a body"
         body, data = data[:length], data[length:]
         answers.append(Answered(status, tuple(sorted(headers)), _TIMES.sub(rb'"\1":"then"', body)))
     return answers
+
+
+def _unchunked(data: bytes) -> tuple[bytes, bytes]:
+    """A body in chunks, and what follows it; nothing does when it was cut off."""
+    body = b""
+    while data:
+        size, _, rest = data.partition(b"\r\n")
+        n = int(size, 16)
+        body, data = body + rest[:n], rest[n + 2 :]
+        if not n:
+            break
+    return body, data
 
 
 @asynccontextmanager

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import random
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 
+import pyarrow as pa
 import zstandard
 
 SECRET = "SEKRET-Ω"  # in all texts that are sent
@@ -83,7 +85,17 @@ _HOSTS += ("127.0.0.1:99999", "127.0.0.1:x", "127.0.0.1,127.0.0.1", "[", "\u00e9
 _ORIGINS = ("http://127.0.0.1", "https://127.0.0.1", "http://127.0.0.1:81", "null", "", f"http://{SECRET}", "http://[")
 _LENGTHS = ("0", "3", "+3", "-1", "3, 3", "0x3", "3 3", "99999999999999999999", "9" * 5000, "", "1e3", "20000000")
 _ENCODINGS = ("chunked", "Chunked", "gzip, chunked", "chunked, gzip", "identity", "chunked, chunked", "", "xchunked")
-_TYPES = ("application/json; charset=utf-8", "Application/JSON", "text/plain", "", "application/jsonx", f"a/{SECRET}")
+_CSV, _NDJSON, _ARROW = _TABLES = ("text/csv", "application/x-ndjson", "application/vnd.apache.arrow.stream")
+_TYPES = (
+    *_TABLES,
+    "text/csv; charset=latin1",
+    "application/json; charset=utf-8",
+    "Application/JSON",
+    "text/plain",
+    "",
+    "application/jsonx",
+    f"a/{SECRET}",
+)
 _LINES = (
     ("Expect", "100-continue"),
     ("Expect", SECRET),
@@ -102,6 +114,8 @@ _LINES = (
     ("Min-Version", "999"),
     ("Min-Version", SECRET),
     ("Accept", "text/csv"),
+    ("Accept", "application/x-ndjson;q=0.5, */*;q=0.1"),
+    ("Accept", f"text/{SECRET}"),
     ("X-HTTP-Method-Override", "DELETE"),
     ("X-Forwarded-For", "10.0.0.1"),
     ("Cookie", SECRET * 100),
@@ -118,6 +132,15 @@ _LINES = (
 
 _gzip = partial(gzip.compress, mtime=0)
 _ZSTD = zstandard.ZstdCompressor().compress
+
+
+def _arrow_stream(n_rows: int, *, with_label: bool) -> bytes:
+    columns = {"age": [7] * n_rows, "job": [SECRET] * n_rows, "member": [True] * n_rows}
+    table = pa.table({**columns, "income": ["yes"] * n_rows} if with_label else columns)
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=7)
+    return sink.getvalue()
 
 
 class Cases:
@@ -160,6 +183,7 @@ class Cases:
         elif kind < 0.7:
             method, target = "POST", draw.choice(_INFER)
             json_length, body = self._inference()
+            return self._mutated_now_and_then(self._table_request())
         elif kind < 0.8:
             method, target, body = (
                 "DELETE",
@@ -185,8 +209,72 @@ class Cases:
         version = draw.choice(("1.1",) * 20 + ("1.0", "0.9", "2.0", "1.2", "9"))
         lines = [f"{method} {target} HTTP/{version}", *(f"{name}: {value}" for name, value in headers)]
         end = "\n" if draw.random() < 0.02 else "\r\n"
-        data = (end.join(lines) + end + end).encode("utf-8", "surrogatepass") + body
-        return self._mutated(data) if draw.random() < 0.15 else data
+        return self._mutated_now_and_then((end.join(lines) + end + end).encode("utf-8", "surrogatepass") + body)
+
+    def _mutated_now_and_then(self, data: bytes) -> bytes:
+        return self._mutated(data) if self._random.random() < 0.15 else data
+
+    def _table_request(self) -> bytes:
+        """A prediction or an addition as CSV, NDJSON or an Arrow stream, in one piece or in chunks."""
+        draw = self._random
+        path, kind = draw.choice(("/predict", "/samples")), draw.choice(_TABLES)
+        body = self._table(path, kind)
+        headers = [("Host", "127.0.0.1"), ("Content-Type", kind)]
+        if draw.random() < 0.7:
+            headers.append(("Accept", draw.choice((*_TABLES, "application/json"))))
+        key = draw.choice(self._keys)
+        if key:
+            headers.append(("X-API-Key", key))
+        if draw.random() < 0.1:
+            headers.append(draw.choice(_LINES))
+        if draw.random() < 0.3:
+            headers.append(("Transfer-Encoding", "chunked"))
+            body = self._chunks(body)
+        else:
+            headers.append(("Content-Length", str(len(body))))
+        lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
+        return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "surrogatepass") + body
+
+    def _table(self, path: str, kind: str) -> bytes:
+        draw = self._random
+        n = draw.choice((0, 1, 1, 2, 3, 12, 40))
+        if kind == _ARROW:
+            data = _arrow_stream(draw.choice((1, 5, 30)), with_label=path == "/samples")
+            data = data if draw.random() < 0.5 else self._mutated(data)
+        elif kind == _NDJSON:
+            rows = [self._row() if path == "/predict" else self._sample() for _ in range(n)]
+            data = "\n".join(rows).encode("utf-8", "surrogatepass")
+        else:
+            names = ["age", "job", "member", *(["income", "id"] if path == "/samples" else [])]
+            if draw.random() < 0.2:
+                draw.shuffle(names)
+            if draw.random() < 0.1:
+                names.append(draw.choice((SECRET, "age", "subject", "expires_at", "readd", "")))
+            cells = (
+                "1",
+                "",
+                "a",
+                "true",
+                "yes",
+                "c1",
+                SECRET,
+                SECRET_NUMBER,
+                '"a"',
+                '"',
+                "1e999",
+                "nan",
+                "\0",
+                f"{SECRET},",
+            )
+            good = {"age": "3", "job": "b", "member": "false", "income": "no"}
+            rows = [
+                ",".join(
+                    good.get(name, draw.choice(cells)) if draw.random() < 0.9 else draw.choice(cells) for name in names
+                )
+                for _ in range(n)
+            ]
+            data = draw.choice(("\n", "\n", "\r\n", "\r")).join([",".join(names), *rows]).encode()
+        return data[: draw.randrange(len(data) + 1)] if draw.random() < 0.05 else data
 
     def _odd(self, headers: list[tuple[str, str]], body: bytes) -> tuple[list[tuple[str, str]], bytes]:
         """Change headers: replaced, doubled, left out, added; or send the body in chunks."""

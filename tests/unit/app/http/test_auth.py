@@ -151,6 +151,7 @@ def test_a_refused_scope_comes_before_the_body_is_looked_at(tmp_path):
         allowed_hosts=["h"],
         api_key=None,
         max_body_bytes=10,
+        max_bulk_bytes=10,
         max_snapshot_bytes=10,
         access_keys=AccessKeys(tmp_path / FILE_NAME),
     )

@@ -244,6 +244,7 @@ def _guarded(inner) -> TestClient:
             allowed_hosts=["127.0.0.1"],
             api_key=None,
             max_body_bytes=10,
+            max_bulk_bytes=10,
             max_snapshot_bytes=10,
             access_keys=AccessKeys(None),
         ),

@@ -30,6 +30,7 @@ def rules_for(settings: Settings) -> AccessRules:
         allowed_hosts=("127.0.0.1",),
         api_key=settings.read_api_key(),
         max_body_bytes=1000,
+        max_bulk_bytes=1000,
         max_snapshot_bytes=1000,
         access_keys=AccessKeys(None),
     )

@@ -1,0 +1,275 @@
+"""Blocks of CSV and of Arrow streams as tables, and tables as what an estimator takes.
+
+The rules are those of a data file: an empty field is a missing value, and columns are found by name. The names are
+checked once, and all of them have to be known: a column that is misspelt is not left out in silence.
+"""
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from oubli.app.datasets.blocks import NOT_AN_ARROW_STREAM, ArrowBlocks, Blocks, StreamError, TextBlocks, line_end
+from oubli.app.datasets.columns import Array, ColumnError, convert_feature
+from oubli.app.datasets.frames import as_input
+from oubli.core.data.schema import Schema
+
+ROWS_AT_ONCE = 4096
+"""Rows of a table: that many are scored while changes of the model wait."""
+
+_BOM = b"\xef\xbb\xbf"
+_QUOTE = 34
+_BEFORE, _BEHIND = b'\n,"', b'\r\n,"'  # what may stand before and behind a quotation mark
+_QUOTES = (
+    "has a quotation mark in the middle of a field: put the whole field in quotation marks, and double those within it"
+)
+
+CheckNames = Callable[[Sequence[str]], None]
+"""Raises `StreamError` for names of columns that are not those that are needed."""
+
+
+class Tables(Protocol):
+    """Reads the blocks of one stream.
+
+    Attributes
+    ----------
+    blocks
+        Cuts the stream.
+    n_rows
+        Rows that were read.
+    """
+
+    blocks: Blocks
+    n_rows: int
+
+    def read(self, block: bytes) -> Iterator[tuple[int, pa.Table]]:
+        """Yield tables of at most `ROWS_AT_ONCE` rows, each with the number of its first row."""
+        ...
+
+
+class CsvTables:
+    """CSV with a header line, as RFC 4180 says it; every field is a text.
+
+    Parameters
+    ----------
+    check_names
+        Checks the header.
+    most
+        Largest record, in bytes.
+    """
+
+    def __init__(self, check_names: CheckNames, most: int) -> None:
+        self.blocks: Blocks = TextBlocks(most, quoted=True)
+        self.n_rows = 0
+        self._check_names = check_names
+        self._header: list[str] | None = None
+
+    def read(self, block: bytes) -> Iterator[tuple[int, pa.Table]]:
+        """Yield tables of at most `ROWS_AT_ONCE` rows, each with the number of its first row."""
+        if self._header is None:
+            block = self._read_header(block.removeprefix(_BOM))
+        if not block.strip(b"\r\n"):
+            return
+        table = self._parse(block, self._header or [])
+        for start in range(0, table.num_rows, ROWS_AT_ONCE):
+            part = table.slice(start, ROWS_AT_ONCE)
+            first, self.n_rows = self.n_rows, self.n_rows + part.num_rows
+            yield first, part
+
+    def _read_header(self, block: bytes) -> bytes:
+        _check_quotes(block)
+        end = line_end(block) or len(block)
+        csv.field_size_limit(2**31 - 1)
+        try:
+            header = next(csv.reader(io.StringIO(block[:end].decode("utf-8"), newline="")), [])
+        except (UnicodeDecodeError, csv.Error):
+            raise StreamError("broken", "has a header that cannot be read: it needs the names of the columns") from None
+        self._check_names(header)
+        self._header = header
+        return block[end:]
+
+    def _parse(self, block: bytes, header: list[str]) -> pa.Table:
+        from pyarrow import csv as arrow
+
+        _check_quotes(block)
+        try:
+            return arrow.read_csv(
+                pa.BufferReader(block),
+                read_options=arrow.ReadOptions(column_names=header, block_size=len(block) + 1, use_threads=False),
+                parse_options=arrow.ParseOptions(newlines_in_values=True),
+                convert_options=arrow.ConvertOptions(
+                    column_types={name: pa.string() for name in header},
+                    null_values=[""],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=True,
+                ),
+            )
+        except pa.ArrowException:
+            raise self._explain(block, header) from None
+
+    def _explain(self, block: bytes, header: list[str]) -> StreamError:
+        """Find what pyarrow stumbled over; its own message repeats the row."""
+        text = block.decode("utf-8", "replace")
+        csv.field_size_limit(2**31 - 1)
+        records = (record for record in csv.reader(io.StringIO(text, newline="")) if record)
+        row = self.n_rows
+        for row, record in enumerate(records, self.n_rows):
+            if "\ufffd" in "".join(record):
+                return StreamError("broken", "is not UTF-8 text", row=row)
+            if len(record) != len(header):
+                rule = f"has {len(record)} fields, the header has {len(header)}: a field that holds a comma needs "
+                return StreamError("invalid", rule + "quotation marks", row=row)
+        return StreamError("broken", "cannot be read as CSV: look at its quotation marks and line breaks", row=row)
+
+
+class ArrowTables:
+    """An Arrow IPC stream; its columns have types of their own.
+
+    Parameters
+    ----------
+    check_names
+        Checks the names of the columns.
+    most
+        Largest message, in bytes.
+    """
+
+    def __init__(self, check_names: CheckNames, most: int) -> None:
+        self.blocks: Blocks = ArrowBlocks(most)
+        self.n_rows = 0
+        self._check_names = check_names
+        self._source = _Source()
+        self._reader: Any = None
+
+    def read(self, block: bytes) -> Iterator[tuple[int, pa.Table]]:
+        """Yield tables of at most `ROWS_AT_ONCE` rows, each with the number of its first row."""
+        self._source.put(block)
+        try:
+            if self._reader is None:
+                self._reader = pa.ipc.open_stream(pa.PythonFile(self._source, mode="r"))
+                self._check_names(self._reader.schema.names)
+            batch = self._reader.read_next_batch()
+            batch.validate(full=True)
+        except (pa.ArrowException, OSError, StopIteration, UnicodeDecodeError):
+            raise StreamError("broken", NOT_AN_ARROW_STREAM, row=self.n_rows) from None
+        self._source.put(b"")
+        for start in range(0, batch.num_rows, ROWS_AT_ONCE):
+            part = pa.Table.from_batches([batch.slice(start, ROWS_AT_ONCE)])
+            first, self.n_rows = self.n_rows, self.n_rows + part.num_rows
+            yield first, part
+
+
+class _Source:
+    """Bytes that pyarrow reads: those of one block, which is whole, after the other."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._block = b""
+        self._at = 0
+
+    def put(self, block: bytes) -> None:
+        self._block, self._at = block, 0
+
+    def read(self, n_bytes: int = -1) -> bytes:
+        end = len(self._block) if n_bytes < 0 else self._at + n_bytes
+        data = self._block[self._at : end]
+        self._at += len(data)
+        return data
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def _check_quotes(block: bytes) -> None:
+    """Refuse quotation marks within fields that do not stand in some: what they mean depends on who reads them."""
+    if b'"' not in block:
+        return
+    signs = np.frombuffer(block, np.uint8)
+    places = np.flatnonzero(signs == _QUOTE)
+    before = signs[np.maximum(places[::2] - 1, 0)]
+    closing = places[1::2]
+    behind = signs[np.minimum(closing + 1, len(signs) - 1)]
+    # The second of two is one within a field, and opens it again.
+    opens = np.isin(before, np.frombuffer(_BEFORE, np.uint8)) | (places[::2] == 0)
+    closes = np.isin(behind, np.frombuffer(_BEHIND, np.uint8)) | (closing == len(signs) - 1)
+    if not (opens.all() and closes.all() and len(places) % 2 == 0):
+        raise StreamError("broken", _QUOTES)
+
+
+def names_checker(needed: Sequence[str], also: Sequence[str] = ()) -> CheckNames:
+    """Return what refuses a header that lacks a column, or has one that is not known or comes twice.
+
+    Parameters
+    ----------
+    needed
+        Names that have to be there, in any order.
+    also
+        Names that may be there.
+    """
+
+    def check(names: Sequence[str]) -> None:
+        for name in needed:
+            if name not in names:
+                rule = "is missing: every column of the schema has to be there (an empty field is a missing value)"
+                raise StreamError("invalid", rule, field=name)
+        for position, name in enumerate(names, start=1):
+            if name not in needed and name not in also:
+                rule = f"column {position} has a name that is not known: GET /model lists the names; leave it out"
+                raise StreamError("invalid", rule)
+            if name in names[: position - 1]:
+                raise StreamError("invalid", "stands in the header twice: leave one out", field=name)
+
+    return check
+
+
+def feature_arrays(table: pa.Table, schema: Schema, first: int = 0) -> dict[str, Array]:
+    """Return the features of a table as arrays of the types that the schema declares.
+
+    Parameters
+    ----------
+    table
+        Has a column for each.
+    schema
+        Their types.
+    first
+        Number of the first row.
+    """
+    arrays = {}
+    for column in schema.columns:
+        with located(first, column.name):
+            arrays[column.name] = convert_feature(column, plain_column(table[column.name]))
+    return arrays
+
+
+def query_input(table: pa.Table, schema: Schema, first: int) -> Any:
+    """Return the rows of a table as `Model.query` takes them; see `feature_arrays`."""
+    return as_input(feature_arrays(table, schema, first), schema)
+
+
+def plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column; floats of 16 bits, of which Python and JSON know nothing, as those of 32."""
+    return column.cast(pa.float32()) if pa.types.is_float16(column.type) else column
+
+
+@contextmanager
+def located(first: int, field: str) -> Iterator[None]:
+    """Say in which row of the stream a column's error is."""
+    try:
+        yield
+    except ColumnError as error:
+        # What follows are flags of the command line.
+        rule = error.rule.split(", declare it with --")[0].split(": drop the column (--")[0]
+        raise StreamError("invalid", rule, row=None if error.row is None else first + error.row, field=field) from None
+    except pa.ArrowException:
+        raise StreamError("invalid", "holds values of a type that no column takes: convert it", field=field) from None

@@ -1,0 +1,583 @@
+"""Predictions and additions in bulk: bodies and answers in CSV, NDJSON and Arrow streams.
+
+    body -> Blocks (event loop) -> Source: rows (a thread) -> service -> Encoder (a thread) -> answer -> client
+                                                                                                  |
+    the next block is begun when the client has taken in the answer to this one  <----------------+
+
+So a prediction keeps no more than a block and what the sockets hold, however long its body is. Each batch is predicted
+by the model as it is then, and says its version. What goes wrong before the first answer is a problem, as everywhere;
+later on it is the last record of the answer, which is then cut off, so that nobody takes it for whole.
+
+The samples of an addition are kept until all have come, within limits, and are committed together or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+import orjson
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+
+from oubli.app.datasets.blocks import Blocks, StreamError, TextBlocks
+from oubli.app.errors import ModelChangedError
+from oubli.app.http.context import Context
+from oubli.app.http.csv_text import columns_beside, label_column
+from oubli.app.http.encoders import encode_addition, encoder_for
+from oubli.app.http.formats import Format
+from oubli.app.http.openapi import KEY_HEADER
+from oubli.app.http.parsing import Reader, explain, parse_name, refuse_repeated
+from oubli.app.http.problems import ProblemError, invalid, pointer, report_mistake, to_problem
+from oubli.app.http.responses import NO_STORE, addition_content, json_answer, prediction_content
+from oubli.app.http.stream_state import STREAM, UNSENT, Stream
+from oubli.app.service.results import Added, NewSamples, Predicted
+from oubli.core.data.schema import Column, ColumnType
+from oubli.core.errors import InputError
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from oubli.app.datasets.streams import Tables
+    from oubli.app.http.encoders import Encoder
+    from oubli.core.data.schema import Schema
+
+Place = tuple[str | int, ...]
+_LOOK = 0.002  # seconds between two looks whether the client has taken in the answer
+_SLUGS = {"broken": "broken-records", "large": "record-too-large", "invalid": "invalid-input"}
+
+
+@dataclass(frozen=True, slots=True)
+class BulkLimits:
+    """What a body in bulk may be.
+
+    Attributes
+    ----------
+    max_record_bytes
+        Largest line, or message of an Arrow stream.
+    max_samples
+        Most samples that are added at once.
+    """
+
+    max_record_bytes: int
+    max_samples: int
+
+
+class Part(NamedTuple):
+    """Some of the rows to predict.
+
+    Attributes
+    ----------
+    first
+        Number of the first of them.
+    rows
+        As `Model.query` takes them.
+    sent
+        The rows as they were sent, for messages.
+    """
+
+    first: int
+    rows: Any
+    sent: Sequence[Any]
+
+
+class Source(Protocol):
+    """Reads the rows of one body.
+
+    Attributes
+    ----------
+    blocks
+        Cuts it.
+    """
+
+    blocks: Blocks
+
+    def parts(self, block: bytes) -> Iterator[Part]:
+        """Yield the rows of a block; called in a thread."""
+        ...
+
+
+class Collector(Protocol):
+    """Collects the samples of one body.
+
+    Attributes
+    ----------
+    blocks
+        Cuts it.
+    """
+
+    blocks: Blocks
+
+    def take(self, block: bytes) -> int:
+        """Take in the samples of a block, and return how many there are by now; called in a thread."""
+        ...
+
+    def samples(self) -> NewSamples:
+        """Return all samples; called in a thread."""
+        ...
+
+
+class Bulk:
+    """Answers requests in bulk.
+
+    Parameters
+    ----------
+    context
+        Of the application.
+    limits
+        What a body may be.
+    """
+
+    def __init__(self, context: Context, limits: BulkLimits) -> None:
+        self._context = context
+        self._limits = limits
+
+    # --- predictions
+
+    async def predict(self, request: Request, given: Format, wanted: Format) -> Response:
+        """Answer a prediction whose body is not JSON.
+
+        Parameters
+        ----------
+        request
+            Its body has not been read.
+        given, wanted
+            The formats of body and answer.
+        """
+        await _import_formats()
+        reader = self._context.reader()
+        scoring = _Scoring(self._context, reader, await asyncio.to_thread(self._source, given, reader), request)
+        parts = scoring.parts()
+        if wanted is Format.JSON:
+            return json_answer(prediction_content(await scoring.score(await _merged(parts, reader))))
+        first = await anext(parts, None)
+        if first is None:
+            raise _no_rows("instances")
+        predicted = await scoring.score(first)
+        encoder = encoder_for(wanted, reader.schema.label_type)
+        if not scoring.is_over:
+            return _Streamed(scoring.answers(encoder, predicted, parts), headers=NO_STORE, media_type=wanted)
+        found = [predicted, *[await scoring.score(part) async for part in parts]]
+        return _whole(await asyncio.to_thread(_encode_all, encoder, found), wanted)
+
+    async def predictions_as(self, wanted: Format, predicted: Predicted) -> Response:
+        """Return predictions that are all there, in a format that is not JSON."""
+        await _import_formats()
+        encoder = encoder_for(wanted, self._context.reader().schema.label_type)
+        return _whole(await asyncio.to_thread(_encode_all, encoder, [predicted]), wanted)
+
+    def _source(self, given: Format, reader: Reader) -> Source:
+        most = self._limits.max_record_bytes
+        if given is Format.NDJSON:
+            return _LineSource(reader, most)
+        from oubli.app.datasets.streams import names_checker
+
+        return _TableSource(_tables(given, names_checker(reader.schema.names), most), reader.schema)
+
+    # --- additions
+
+    async def add(self, request: Request, given: Format, wanted: Format) -> Response:
+        """Answer an addition whose body is not JSON; see `predict`."""
+        await _import_formats()
+        service, reader = self._context.service, self._context.reader()
+        collector, digest = await asyncio.to_thread(self._collector, given, reader), hashlib.sha256()
+        digest.update(given.encode("ascii") + b"\0")
+        try:
+            async for data in request.stream():
+                digest.update(data)
+                for block in collector.blocks.feed(data):
+                    await self._take(collector, block)
+            for block in collector.blocks.end():
+                await self._take(collector, block)
+            samples = await asyncio.to_thread(collector.samples)
+        except StreamError as error:
+            raise _problem_of(error, _place_in_samples) from None
+        key_text = request.headers.get(KEY_HEADER)
+        async with service.idempotency_keys.use(key_text, "POST /samples", digest.hexdigest()) as key:
+            try:
+                added = await service.add(samples, key)
+            except InputError as error:
+                raise explain(error, lambda row: ("samples", row, "features"), _NAMED, reader.schema) from None
+        return await self.addition_as(wanted, added)
+
+    async def addition_as(self, wanted: Format, added: Added) -> Response:
+        """Return what became of samples, in a format."""
+        status, durable = 201 if added.n_new else 200, self._context.service.is_durable
+        if wanted is Format.JSON:
+            return json_answer(addition_content(added, durable=durable), status)
+        await _import_formats()
+        return _whole(await asyncio.to_thread(encode_addition, wanted, added, durable=durable), wanted, status)
+
+    async def _take(self, collector: Collector, block: bytes) -> None:
+        if await asyncio.to_thread(collector.take, block) > self._limits.max_samples:
+            rule = f"The body has more than {self._limits.max_samples} samples: split it, or raise max_bulk_samples."
+            raise ProblemError("too-many-rows", rule)
+
+    def _collector(self, given: Format, reader: Reader) -> Collector:
+        most = self._limits.max_record_bytes
+        if given is Format.NDJSON:
+            return _LineCollector(reader, most)
+        from oubli.app.datasets.streams import names_checker
+
+        schema = reader.schema
+        check = names_checker((*schema.names, label_column(schema)), tuple(columns_beside(schema).values()))
+        return _TableCollector(_tables(given, check, most), reader)
+
+
+async def _import_formats() -> None:
+    """Import pyarrow in a thread: it takes a while, once."""
+
+    def load() -> None:
+        import oubli.app.datasets.streams  # noqa: F401
+
+    await asyncio.to_thread(load)
+
+
+# --- predictions
+
+
+class _Scoring:
+    """One prediction in bulk.
+
+    Parameters
+    ----------
+    context
+        Of the application.
+    reader
+        For the schema that the body is read by.
+    source
+        Reads the body.
+    request
+        The request.
+    """
+
+    def __init__(self, context: Context, reader: Reader, source: Source, request: Request) -> None:
+        self._service = context.service
+        self._reader = reader
+        self._source = source
+        self._body = request.stream()
+        self._scope = request.scope
+        self._stream = request.scope[STREAM] = Stream()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more of the body has to come, as far as is known."""
+        return self._source.blocks.is_over
+
+    async def parts(self) -> AsyncGenerator[Part]:
+        """Yield the rows of the body.
+
+        Raises
+        ------
+        ProblemError
+            When the body cannot be read.
+        """
+        try:
+            blocks = self._source.blocks
+            async for data in self._body:
+                for block in blocks.feed(data):
+                    async for part in self._parts_of(block):
+                        yield part
+            for block in blocks.end():
+                async for part in self._parts_of(block):
+                    yield part
+        except StreamError as error:
+            raise _problem_of(error, _place_in_instances) from None
+
+    async def _parts_of(self, block: bytes) -> AsyncGenerator[Part]:
+        await self._until_taken()
+        self._stream.begin_block(keeps=getattr(self._source.blocks, "has_dictionaries", False))
+        parts = self._source.parts(block)
+        while (part := await asyncio.to_thread(next, parts, None)) is not None:
+            yield part
+
+    async def score(self, part: Part) -> Predicted:
+        """Predict some rows, by the model as it is now."""
+        service, schema = self._service, self._reader.schema
+        if service.state.model.schema_ != schema:
+            raise ModelChangedError
+        try:
+            predicted = await service.predict(part.rows, refusable=part.first == 0)
+        except InputError as error:
+            raise explain(error, lambda row: ("instances", part.first + row), part.sent, schema) from None
+        if service.state.model.schema_ != schema:
+            raise ModelChangedError
+        return predicted
+
+    async def answers(
+        self, encoder: Encoder, predicted: Predicted, parts: AsyncGenerator[Part]
+    ) -> AsyncGenerator[bytes]:
+        """Yield the answer in pieces.
+
+        Raises
+        ------
+        ConnectionAbortedError
+            When it cannot go on, after the reason.
+        """
+        yield await asyncio.to_thread(encoder.begin, predicted)
+        try:
+            yield await asyncio.to_thread(encoder.encode, predicted)
+            async for part in parts:
+                predicted = await self.score(part)
+                yield await asyncio.to_thread(encoder.encode, predicted)
+            yield encoder.end()
+            await self._until_taken()
+        except ClientDisconnect:
+            raise
+        except Exception as error:
+            problem = to_problem(error) or report_mistake(error)
+            yield encoder.fail(problem.content())
+            # A client that sends everything before it reads an answer would never read why.
+            with suppress(Exception):
+                async for _ in self._body:
+                    pass
+            raise ConnectionAbortedError from None
+
+    async def _until_taken(self) -> None:
+        """Wait until the client has taken in what was written, so that no answers pile up."""
+        unsent: Callable[[], int] | None = self._scope.get(UNSENT)
+        while unsent is not None and unsent():  # noqa: ASYNC110 - the transport tells nobody when it is empty
+            await asyncio.sleep(_LOOK)
+
+
+class _Streamed(StreamingResponse):
+    """An answer in pieces; who reads the body meanwhile learns that the client has gone."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        await self.stream_response(send)
+
+
+def _whole(body: bytes, wanted: Format, status: int = 200) -> Response:
+    return Response(body, status, NO_STORE, media_type=wanted)
+
+
+def _encode_all(encoder: Encoder, found: Sequence[Predicted]) -> bytes:
+    return b"".join([encoder.begin(found[0]), *map(encoder.encode, found), encoder.end()])
+
+
+async def _merged(parts: AsyncIterator[Part], reader: Reader) -> Part:
+    """Return all rows as one part, at most as many as a request may have in JSON."""
+    found: list[Part] = []
+    n_rows = 0
+    async for part in parts:
+        n_rows += len(part.rows)
+        if n_rows > reader.max_rows:
+            rule = f"The body has more than {reader.max_rows} rows, which is the most that is answered in JSON: "
+            raise ProblemError("too-many-rows", rule + "ask for another format with 'Accept', or split it.")
+        found.append(part)
+    if not found:
+        raise _no_rows("instances")
+    rows = [part.rows for part in found]
+    if isinstance(rows[0], np.ndarray):
+        merged: Any = np.concatenate(rows)
+    elif isinstance(rows[0], list):
+        merged = [row for some in rows for row in some]
+    else:
+        from oubli.app.datasets.frames import Frame
+
+        merged = Frame({name: np.concatenate([some[name] for some in rows]) for name in rows[0].columns})
+    is_named = found[0].sent is _NAMED
+    return Part(0, merged, _NAMED if is_named else [row for part in found for row in part.sent])
+
+
+class _LineSource:
+    """NDJSON: an instance a line, as in a JSON body."""
+
+    def __init__(self, reader: Reader, most: int) -> None:
+        self.blocks: Blocks = TextBlocks(most, quoted=False)
+        self._reader = reader
+        self._n_rows = 0
+
+    def parts(self, block: bytes) -> Iterator[Part]:
+        """Yield the rows of a block."""
+        from oubli.app.datasets.streams import ROWS_AT_ONCE
+
+        sent: list[Any] = []
+        for line in _lines(block):
+            sent.append(_parsed(line, self._n_rows + len(sent)))
+            if len(sent) == ROWS_AT_ONCE:
+                yield self._part(sent)
+                sent = []
+        if sent:
+            yield self._part(sent)
+
+    def _part(self, sent: list[Any]) -> Part:
+        first, self._n_rows = self._n_rows, self._n_rows + len(sent)
+        return Part(first, [self._reader.row(row, ("instances", i)) for i, row in enumerate(sent, first)], sent)
+
+
+class _TableSource:
+    """CSV or Arrow: a row an instance, columns by name."""
+
+    def __init__(self, tables: Tables, schema: Schema) -> None:
+        self.blocks = tables.blocks
+        self._tables = tables
+        self._schema = schema
+
+    def parts(self, block: bytes) -> Iterator[Part]:
+        """Yield the rows of a block."""
+        from oubli.app.datasets.streams import query_input
+
+        for first, table in self._tables.read(block):
+            yield Part(first, query_input(table, self._schema, first), _NAMED)
+
+
+# --- additions
+
+
+class _LineCollector:
+    """NDJSON: a sample a line, as in a JSON body."""
+
+    def __init__(self, reader: Reader, most: int) -> None:
+        self.blocks: Blocks = TextBlocks(most, quoted=False)
+        self._reader = reader
+        self._samples = NewSamples([], [], [], [], [], [])
+
+    def take(self, block: bytes) -> int:
+        """Take in the samples of a block."""
+        samples = self._samples
+        for line in _lines(block):
+            self._reader.add_sample(samples, len(samples), _parsed(line, len(samples)))
+        return len(samples)
+
+    def samples(self) -> NewSamples:
+        """Return all samples."""
+        if not len(self._samples):
+            raise _no_rows("samples")
+        refuse_repeated(self._samples.ids)
+        return self._samples
+
+
+class _TableCollector:
+    """CSV or Arrow: a row a sample, its label and what belongs to it in columns of their own."""
+
+    def __init__(self, tables: Tables, reader: Reader) -> None:
+        self.blocks = tables.blocks
+        self._tables = tables
+        self._reader = reader
+        self._found: list[Any] = []
+
+    def take(self, block: bytes) -> int:
+        """Take in the samples of a block."""
+        self._found += [table for _, table in self._tables.read(block)]
+        return self._tables.n_rows
+
+    def samples(self) -> NewSamples:
+        """Return all samples; types of labels that depend on all labels are known only now."""
+        import pyarrow as pa
+
+        from oubli.app.datasets.columns import convert_feature, convert_labels
+        from oubli.app.datasets.streams import feature_arrays, plain_column
+
+        if not self._found:
+            raise _no_rows("samples")
+        table = pa.concat_tables(self._found)
+        self._found.clear()
+        schema, beside = self._reader.schema, columns_beside(self._reader.schema)
+        columns = [_cells(values) for values in feature_arrays(table, schema).values()]
+        label = label_column(schema)
+        with _beside("label"):
+            labels = convert_labels(schema.label_name, plain_column(table[label]), schema.label_type).tolist()
+        ids, subjects, expires = (
+            self._texts(table, key, beside[key], parse)
+            for key, parse in (("id", parse_name), ("subject", parse_name), ("expires_at", self._reader.time))
+        )
+        readd = [False] * table.num_rows
+        if beside["readd"] in table.column_names:
+            with _beside("readd"):
+                flags = convert_feature(Column("readd", ColumnType.BOOLEAN), table[beside["readd"]])
+            readd = [bool(flag) for flag in flags.tolist()]
+        refuse_repeated(ids)
+        return NewSamples(list(map(list, zip(*columns, strict=True))), labels, ids, subjects, expires, readd)
+
+    def _texts(self, table: Any, key: str, column: str, parse: Callable[[Any, Place], Any]) -> list[Any]:
+        """Return a column of texts, parsed; None where there is none."""
+        from oubli.app.datasets.columns import verbatim
+
+        if column not in table.column_names:
+            return [None] * table.num_rows
+        with _beside(key):
+            texts = verbatim(column, table[column])
+        return [None if text is None else parse(text, ("samples", row, key)) for row, text in enumerate(texts)]
+
+
+@contextmanager
+def _beside(key: str) -> Iterator[None]:
+    """Say where in the samples an error is in what they have besides their features."""
+    from oubli.app.datasets.streams import located
+
+    try:
+        with located(0, key):
+            yield
+    except StreamError as error:
+        raise invalid("" if error.row is None else pointer("samples", error.row, key), error.rule) from None
+
+
+def _cells(values: Any) -> list[Any]:
+    """Return an array as JSON values."""
+    cells: list[Any] = values.tolist()
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        return [None if cell != cell else cell for cell in cells]
+    return cells
+
+
+# --- both
+
+
+class _Named(Sequence[Any]):
+    """Stands for rows as they were sent whose features have names."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return {}
+
+    def __len__(self) -> int:
+        return 0
+
+
+_NAMED = _Named()
+
+
+def _tables(given: Format, check: Callable[[Sequence[str]], None], most: int) -> Tables:
+    from oubli.app.datasets.streams import ArrowTables, CsvTables
+
+    return CsvTables(check, most) if given is Format.CSV else ArrowTables(check, most)
+
+
+def _lines(block: bytes) -> Iterator[bytes]:
+    """Yield the lines that are not blank."""
+    return (line for line in block.split(b"\n") if not line.isspace() and line)
+
+
+def _parsed(line: bytes, row: int) -> Any:
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        raise StreamError("broken", "is not JSON: send one value a line; a missing value is null", row=row) from None
+
+
+def _no_rows(what: str) -> ProblemError:
+    return invalid(pointer(what), "must not be empty: the body has no rows")
+
+
+def _place_in_instances(row: int, field: str | None) -> str:
+    return pointer("instances", row) if field is None else pointer("instances", row, field)
+
+
+def _place_in_samples(row: int, field: str | None) -> str:
+    return pointer("samples", row) if field is None else pointer("samples", row, "features", field)
+
+
+def _problem_of(error: StreamError, place: Callable[[int, str | None], str]) -> ProblemError:
+    if error.row is not None:
+        where = place(error.row, error.field)
+        return ProblemError(_SLUGS[error.kind], errors=[(where, error.rule)])
+    rule = error.rule if error.field is None else f"(column '{error.field}') {error.rule}"
+    if error.kind == "invalid":
+        return invalid("", rule)
+    return ProblemError(_SLUGS[error.kind], f"The body {rule}.")

@@ -1,0 +1,182 @@
+"""Predictions and additions in bulk on a real server: memory, clients that misbehave, changes and kills meanwhile."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+
+from oubli.app.cli.remote import Server
+from tests.serving import Running, serving
+
+FLAGS = ("--target", "income", "--id", "name", "--n-estimators", "3", "--random-state", "0")
+HEADER = b"age,job\n"
+MOST_MORE = 60  # MiB
+CSV = "text/csv"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bulk")
+    lines = [f"p{i},{i % 90},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(400)]
+    (folder / "people.csv").write_text("\n".join(["name,age,job,income", *lines]) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Running]:
+    with serving("--data", "people.csv", *FLAGS, "--ephemeral", "--body-timeout", "30", cwd=folder) as running:
+        list(exchanged(running, [HEADER, b"1,a\n" * 20_000]))  # what the first one imports stays
+        yield running
+
+
+def exchanged(server: Running, pieces: Iterator[bytes] | list[bytes]) -> Iterator[list[str]]:
+    """The rows of an answer, as they come."""
+    with Server(server.url).exchange("/predict", pieces, CSV, CSV) as answer:
+        rows = csv.reader(io.TextIOWrapper(answer, encoding="utf-8", newline=""))
+        next(rows)
+        yield from rows
+
+
+def resident(server: Running) -> float:
+    """MiB of the server in memory."""
+    status = Path(f"/proc/{server.process.pid}/status").read_text(encoding="utf-8")
+    found = re.search(r"VmRSS:\s+(\d+)", status)
+    assert found is not None
+    return int(found[1]) / 1024
+
+
+def connect(server: Running, path: str = "/predict") -> socket.socket:
+    """A connection on which a body in chunks has begun."""
+    client = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {CSV}\r\nAccept: {CSV}\r\n"
+    client.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+    return client
+
+
+def send(client: socket.socket, data: bytes) -> None:
+    client.sendall(b"%x\r\n%b\r\n" % (len(data), data))
+
+
+def send_for_ever(client: socket.socket) -> None:
+    for _ in range(2**12):
+        send(client, b"1,a\n" * 16_000)
+
+
+def test_a_body_of_any_size_takes_little_memory(server: Running) -> None:
+    before, highest, n_rows = resident(server), 0.0, 0
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal highest
+        yield HEADER
+        for n in range(40):
+            yield b"".join(b"%d,%b\n" % (row, b"%06d" % (n * 1000 + row) * 700) for row in range(1000))
+            highest = max(highest, resident(server))
+
+    for row in exchanged(server, pieces()):
+        n_rows += 1
+        assert row[-1] == "1"
+    assert n_rows == 40_000
+    assert highest - before < MOST_MORE, "the body has 160 MiB"
+
+
+def test_a_client_that_does_not_read_is_waited_for_and_holds_up_nobody(server: Running) -> None:
+    before = resident(server)
+    with closing(connect(server)) as client:
+        send(client, HEADER)
+        client.settimeout(2)
+        with pytest.raises(TimeoutError):
+            send_for_ever(client)
+        assert resident(server) - before < MOST_MORE
+        assert server.ask("POST", "/predict", {"instances": [[1, "a"]]})[0] == 200
+        client.settimeout(60)
+        answer = b""
+        while len(answer) < 2**20:  # and goes on as soon as it is read
+            answer += client.recv(2**16)
+        assert answer.startswith(b"HTTP/1.1 200")
+
+
+def test_a_client_that_goes_away_leaves_nothing(server: Running) -> None:
+    for rest in (b"", b"1,a\n" * 200_000, b'1,"a'):
+        client = connect(server)
+        send(client, HEADER + rest)
+        if len(rest) > 1000:
+            assert client.recv(12) == b"HTTP/1.1 200"
+        client.close()
+    client = connect(server, "/samples")
+    send(client, b"age,job,income\n1,a,yes\n")
+    client.close()
+    time.sleep(0.2)
+    status, model = server.get("/model")
+    assert (status, model["n_samples"]) == (200, 400)
+    assert "failed" not in server.output
+
+
+def test_an_error_in_the_middle_can_be_told(server: Running) -> None:
+    with closing(connect(server)) as client:
+        send(client, HEADER + b"1,a\n" * 200_000 + b"SEKRET,a\n")
+        answer = b""
+        reading = True
+        client.sendall(b"0\r\n\r\n")
+        while reading:
+            piece = client.recv(2**16)
+            reading = bool(piece)
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert b'#error {"type":"urn:oubli:problem:invalid-input"' in answer
+    assert b'"/instances/200000/age"' in answer
+    assert not answer.endswith(b"0\r\n\r\n"), "the body looks whole"
+    assert b"SEKRET" not in answer
+    assert "SEKRET" not in server.output
+
+
+def test_what_is_sent_behind_a_deletion_is_predicted_without_the_sample(server: Running) -> None:
+    version = server.get("/model")[1]["model_version"]
+    go_on = threading.Event()
+
+    def pieces() -> Iterator[bytes]:
+        yield HEADER + b"1,a\n" * 150_000
+        assert go_on.wait(60)
+        yield b"1,a\n" * 150_000
+
+    versions = []
+    for n, row in enumerate(exchanged(server, pieces())):
+        versions.append(int(row[-1]))
+        if n == 60_000:
+            status, receipt = server.ask("DELETE", "/samples/p7")
+            assert (status, receipt["model_version"]) == (200, version + 1)
+            go_on.set()
+    assert versions == sorted(versions)
+    assert versions[0] == version
+    assert set(versions[-150_000:]) == {version + 1}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_kill_in_the_middle_of_an_addition_leaves_all_or_nothing(folder: Path, tmp_path: Path, whole: bool) -> None:
+    flags = ("--data", str(folder / "people.csv"), *FLAGS)
+    body = b"".join(b"k%d,%d,%b,yes\n" % (i, i % 70, b"abc"[i % 3 : i % 3 + 1]) for i in range(5000))
+    with serving(*flags, cwd=tmp_path) as server:
+        client = connect(server, "/samples")
+        send(client, b"id,age,job,income\n" + body)
+        if whole:
+            client.sendall(b"0\r\n\r\n")
+            time.sleep(0.05)
+        server.stop(signal.SIGKILL)
+        client.close()
+    with serving(*flags, cwd=tmp_path) as server:
+        n_samples = server.get("/model")[1]["n_samples"]
+        assert n_samples in ((400, 5400) if whole else (400,))
+        with closing(HTTPConnection("127.0.0.1", server.port, timeout=60)) as connection:
+            connection.request("POST", "/samples", b"id,age,job,income\n" + body, {"Content-Type": CSV})
+            assert connection.getresponse().status in (200, 201)
+        assert server.get("/model")[1]["n_samples"] == 5400

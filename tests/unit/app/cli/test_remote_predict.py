@@ -1,0 +1,80 @@
+"""`oubli predict --url`: a running server predicts a file as the command does with a model file."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from typer.testing import CliRunner
+
+from oubli.app.cli.main import cli
+from tests.unit.app.hosted import Hosted, hosted
+from tests.unit.app.support import forest, make_service, rows
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[Hosted]:
+    with hosted(make_service(forest(60)), max_body_bytes=2**21) as one:
+        yield one
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    done = CliRunner().invoke(cli, ["predict", *map(str, arguments)])
+    return done.exit_code, done.output if done.exception is None else f"{done.output}{done.exception}"
+
+
+def url(host: Hosted) -> str:
+    return f"http://127.0.0.1:{host.port}"
+
+
+def table(n: int) -> str:
+    lines = [f"k{i},{a},{b},{str(c).lower()},x\n" for i, (a, b, c) in enumerate(rows(n))]
+    return "key,age,job,member,other\n" + "".join(lines)
+
+
+def test_a_file_is_predicted_as_with_a_model_file(host: Hosted, tmp_path: Path) -> None:
+    data, model = tmp_path / "data.csv", tmp_path / "model.oubli"
+    data.write_text(table(30_000))  # several pieces
+    forest(60).save(model)
+    assert run(model, data, "--id", "key", "-o", tmp_path / "here.csv")[0] == 0
+    assert run("--url", url(host), "--data", data, "--id", "key", "-o", tmp_path / "there.csv")[0] == 0
+    here, there = (list(csv.reader(io.StringIO((tmp_path / f"{p}.csv").read_text()))) for p in ("here", "there"))
+    assert there[0] == [*here[0], "model_version"]
+    assert [row[:2] for row in there[1:]] == [row[:2] for row in here[1:]]
+    assert [[float(x) for x in row[2:4]] for row in there[1:]] == [[float(x) for x in row[2:]] for row in here[1:]]
+    packed, columns = tmp_path / "data.csv.gz", tmp_path / "data.parquet"
+    packed.write_bytes(gzip.compress(data.read_bytes()))
+    pyarrow.parquet.write_table(pyarrow.csv.read_csv(data), columns, row_group_size=7000)
+    for file in (packed, columns):
+        output = tmp_path / f"{file.suffix}.csv"
+        assert run("--url", url(host), "--data", file, "--id", "key", "-o", output)[0] == 0
+        assert output.read_text() == (tmp_path / "there.csv").read_text()
+
+
+@pytest.mark.parametrize("n_before", [0, 30_000])
+def test_a_wrong_field_is_named_by_its_line(host: Hosted, tmp_path: Path, n_before: int) -> None:
+    data = tmp_path / "data.csv"
+    data.write_text(table(n_before) + "k,SEKRET,a,true,x\n" + table(20_000).partition("\n")[2])
+    status, output = run("--url", url(host), "--data", data, "-o", tmp_path / "out.csv")
+    assert status != 0
+    assert f"line {n_before + 2}, column 'age': must be a number" in output
+    assert "SEKRET" not in output
+
+
+def test_what_cannot_be_is_refused_with_the_remedy(host: Hosted, tmp_path: Path) -> None:
+    data = tmp_path / "data.csv"
+    data.write_text("age,job\n1,a\n")
+    assert "lacks 'member'" in run("--url", url(host), "--data", data)[1]
+    data.write_text(table(3))
+    assert "no column 'nobody'" in run("--url", url(host), "--data", data, "--id", "nobody")[1]
+    assert "--data" in run("--url", url(host), data)[1]
+    assert "--url" in run(data)[1]
+    assert "start it" in run("--url", "http://127.0.0.1:9", "--data", data)[1]
+    data.write_text(table(20_000) + "k,1,a\n")
+    assert "has 3 fields" in run("--url", url(host), "--data", data, "-o", tmp_path / "out.csv")[1]

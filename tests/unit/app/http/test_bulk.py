@@ -1,0 +1,489 @@
+"""Bulk bodies and answers: the same as in JSON, whatever the format and however it comes; wrong ones change nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import io
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from starlette.testclient import TestClient
+
+from oubli.app.http.formats import Format, answer_format, body_format
+from oubli.app.service.model_service import ModelService
+from oubli.core import DynamicForestClassifier, DynamicForestRegressor, IncrementalBoostingClassifier
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from tests.unit.app.http.bulk_cases import BULK, arrow, predictions, written
+from tests.unit.app.support import CLASSES, NUMBERS, forest, make_service, rows, samples, served, served_here
+
+NAMES = ("age", "job", "member")
+ALL = (*BULK, Format.JSON)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with served(max_bulk_bytes=200_000, max_bulk_samples=500, max_body_bytes=100_000) as one:
+        yield one
+
+
+def post(client: TestClient, path: str, body: Any, given: Format, wanted: Format = Format.JSON, **more: str) -> Any:
+    headers = {"Content-Type": given, "Accept": wanted, "Accept-Encoding": "identity", **more}
+    return client.post(path, content=body, headers=headers)
+
+
+# --- the same as in JSON
+
+WIDE = Schema(
+    (
+        Column("a", ColumnType.NUMERIC),
+        Column("b", ColumnType.NUMERIC, "float64"),
+        Column("c", ColumnType.CATEGORICAL),
+        Column("d", ColumnType.BOOLEAN),
+    ),
+    Task.CLASSIFICATION,
+    LabelType.STRING,
+    named=True,
+)
+LABELS: dict[LabelType, list[Any]] = {
+    LabelType.STRING: ["yes", 'a "quoted", one', "", "line\nbreak", "Ω"],
+    LabelType.INTEGER: [-1, 0, 7, 2**60, 3],
+    LabelType.NUMBER: [0.1, 2.0, -1e300, 1e-300, 5.5],
+    LabelType.BOOLEAN: [True, False, True, False, True],
+    LabelType.SCALAR: ["1", 1, True, 1.5, "x"],
+}
+CELLS: list[list[Any]] = [
+    [0.1, 0.1, "a", True],
+    [16777216, 9007199254740992, 'b "c", d', False],
+    [None, None, None, None],
+    [-0.0, 1e300, "line\nbreak", None],
+    [3.4e38, -1e-300, "Ω", True],
+    [1e-45, 123456789, " spaced ", False],
+]
+
+
+def model_of(label_type: LabelType) -> Any:
+    schema = Schema(WIDE.columns, Task.CLASSIFICATION, label_type, named=True)
+    labels = LABELS[label_type]
+    model = DynamicForestClassifier(n_estimators=4, random_state=1)
+    cells = [CELLS[i % 6] for i in range(40)]
+    return model.fit(cells, [labels[(i * i) % 5] for i in range(40)], schema=schema)
+
+
+@pytest.mark.parametrize("label_type", list(LABELS))
+def test_every_format_answers_as_json_does_for_all_labels_and_cells(label_type: LabelType) -> None:
+    with served(make_service(model_of(label_type))) as client:
+        plain = client.post("/predict", json={"instances": CELLS * 3})
+        expected = predictions(Format.JSON, plain.content)
+        for given in BULK:
+            # Arrow has one type a column: what is whole and what is not are numbers all the same.
+            cells = [[None if x is None else float(x) for x in row[:2]] + row[2:] for row in CELLS * 3]
+            body = written(given, "abcd", cells if given is Format.ARROW else CELLS * 3, chunk=5)
+            assert post(client, "/predict", body, given).content == plain.content
+            for wanted in BULK:
+                answer = post(client, "/predict", body, given, wanted)
+                assert answer.status_code == 200, answer.text
+                assert answer.headers["content-type"].startswith(wanted)
+                found = predictions(wanted, answer.content)
+                assert [row[1:] for row in found] == [row[1:] for row in expected]
+                if wanted is Format.NDJSON or (wanted is Format.ARROW and label_type is not LabelType.SCALAR):
+                    assert [(type(a[0]), a[0]) for a in found] == [(type(b[0]), b[0]) for b in expected]
+                elif wanted is Format.ARROW:
+                    assert [json.loads(row[0]) for row in found] == [row[0] for row in expected]
+                else:
+                    shown = [p if isinstance(p, str) else json.dumps(p) for p, _, _ in expected]
+                    if label_type is LabelType.NUMBER:
+                        assert [float(row[0]) for row in found] == [row[0] for row in expected]
+                    else:
+                        assert [row[0] for row in found] == shown
+        for wanted in BULK:
+            body = json.dumps({"instances": CELLS * 3}).encode()
+            found = predictions(wanted, post(client, "/predict", body, Format.JSON, wanted).content)
+            assert [row[1] for row in found] == [row[1] for row in expected]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        forest(60, NUMBERS),
+        DynamicForestRegressor(n_estimators=3, random_state=0).fit(np.eye(5), [0.1, 1e300, -2.5, 3, 1e-9]),
+        IncrementalBoostingClassifier(n_estimators=3, random_state=0).fit(np.eye(6), [0, 1, 2, 0, 1, 2]),
+    ],
+    ids=["mixed", "numbers", "boosting"],
+)
+def test_every_format_answers_as_json_does_for_other_kinds(model: Any) -> None:
+    names = model.schema_.names
+    cells = rows(30) if len(names) == 3 else np.eye(len(names)).tolist()
+    with served(make_service(model)) as client:
+        plain = client.post("/predict", json={"instances": cells})
+        for given in BULK:
+            body = written(given, names, cells, chunk=4)
+            assert post(client, "/predict", body, given).content == plain.content
+            for wanted in BULK:
+                found = predictions(wanted, post(client, "/predict", body, given, wanted).content)
+                expected = predictions(Format.JSON, plain.content)
+                assert [row[1:] for row in found] == [row[1:] for row in expected]
+                assert [float(row[0]) for row in found] == [float(row[0]) for row in expected]
+
+
+def test_columns_stand_in_any_order_and_a_dictionary_is_as_good_as_texts(client: TestClient) -> None:
+    plain = client.post("/predict", json={"instances": rows(50)}).content
+    turned = [list(reversed(row)) for row in rows(50)]
+    assert post(client, "/predict", written(Format.CSV, NAMES[::-1], turned), Format.CSV).content == plain
+    table = pa.table({name: [row[i] for row in rows(50)] for i, name in enumerate(NAMES)})
+    coded = table.set_column(1, "job", table["job"].dictionary_encode())
+    assert post(client, "/predict", arrow(coded, 10), Format.ARROW).content == plain
+    objects = b"".join(json.dumps(dict(zip(NAMES, row, strict=True))).encode() + b"\n" for row in rows(50))
+    assert post(client, "/predict", objects, Format.NDJSON).content == plain
+
+
+def test_a_byte_order_mark_blank_lines_and_carriage_returns_change_nothing(client: TestClient) -> None:
+    plain = client.post("/predict", json={"instances": rows(5)}).content
+    body = written(Format.CSV, NAMES, rows(5)).replace(b"\n", b"\r\n")
+    assert post(client, "/predict", b"\xef\xbb\xbf" + body + b"\r\n\r\n", Format.CSV).content == plain
+    lines = written(Format.NDJSON, NAMES, rows(5)).replace(b"\n", b"\r\n\n")
+    assert post(client, "/predict", lines, Format.NDJSON).content == plain
+
+
+def test_compressed_bodies_are_read_in_pieces(client: TestClient) -> None:
+    body = written(Format.CSV, NAMES, rows(50) * 400)  # more than max_body_bytes
+    assert len(body) > 200_000
+    answer = post(client, "/predict", gzip.compress(body), Format.CSV, Format.CSV, **{"Content-Encoding": "gzip"})
+    assert len(predictions(Format.CSV, answer.content)) == 20_000
+    refused = post(client, "/samples", gzip.compress(body), Format.CSV, **{"Content-Encoding": "gzip"})
+    assert refused.status_code == 413
+
+
+@pytest.mark.parametrize("given", BULK)
+def test_a_long_body_is_answered_in_pieces_and_in_full(client: TestClient, given: Format) -> None:
+    cells = rows(2000) * 25
+    body = written(given, NAMES, cells)
+    plain = predictions(Format.JSON, client.post("/predict", json={"instances": rows(2000)}).content)
+    for wanted in BULK:
+        answer = post(client, "/predict", (body[at : at + 70_001] for at in range(0, len(body), 70_001)), given, wanted)
+        assert answer.status_code == 200
+        assert "content-length" not in answer.headers
+        found = predictions(wanted, answer.content)
+        assert len(found) == 50_000
+        assert found[:2000] == plain or wanted is Format.CSV
+        assert [row[1] for row in found] == [row[1] for row in plain] * 25
+
+
+# --- additions
+
+
+def sample_body(given: Format, content: list[dict[str, Any]]) -> bytes:
+    """Samples of `support.samples` as a body."""
+    if given is Format.NDJSON:
+        return b"".join(json.dumps(one).encode() + b"\n" for one in content)
+    beside = [name for name in ("id", "subject", "expires_at", "readd") if name in content[0]]
+    table = [[*(one[name] for name in beside), *one["features"], one["label"]] for one in content]
+    return written(given, [*beside, *NAMES, "income"], table)
+
+
+@pytest.mark.parametrize("given", BULK)
+@pytest.mark.parametrize("wanted", ALL)
+def test_samples_in_bulk_are_those_in_json(given: Format, wanted: Format) -> None:
+    content = samples(200, subject="s", expires_at="2999-01-01T00:00:00Z", readd=False)["samples"]
+    found = []
+    for body, form in ((json.dumps({"samples": content}).encode(), Format.JSON), (sample_body(given, content), given)):
+        service = make_service()
+        with served(service) as client:
+            answer = post(client, "/samples", body, form, wanted)
+            assert answer.status_code == 201, answer.text
+            again = post(client, "/samples", body, form, wanted)
+            assert again.status_code == 200
+            assert answer.content == again.content
+            store = service.state.model.samples_
+            found.append(([store.get(f"n{i}") for i in range(200)], service.state.model.digest(), answer.content))
+    assert found[0] == found[1]
+
+
+def test_ids_are_generated_where_there_are_none_and_a_key_repeats_them() -> None:
+    with served() as client:
+        body = b"id,age,job,member,income\n,1,a,true,yes\nx,2,b,,no\n,3,c,false,yes\n"
+        key = {"Idempotency-Key": "k"}
+        first = post(client, "/samples", body, Format.CSV, Format.CSV, **key)
+        assert first.text.splitlines()[0] == "id,model_version,n_samples,durable"
+        assert [line.split(",")[0] for line in first.text.splitlines()[1:]] == ["0", "x", "1"]
+        client.delete("/samples/x")
+        assert post(client, "/samples", body, Format.CSV, Format.CSV, **key).text == first.text
+        assert post(client, "/samples", body + b"\n", Format.CSV, **key).status_code == 422
+        table = pa.ipc.open_stream(
+            post(client, "/samples", b"age,job,member,income\n1,a,,no\n", Format.CSV, Format.ARROW).content
+        ).read_all()
+        assert table.column_names == ["id", "model_version", "n_samples", "durable"]
+        assert table["id"].to_pylist() == ["2"]
+
+
+def test_a_list_of_samples_in_csv_can_be_added_as_it_is() -> None:
+    with served(make_service(forest(40))) as client:
+        text = client.get("/samples?limit=40", headers={"Accept": "text/csv"}).text
+        answer = post(client, "/samples", text, Format.CSV)
+        assert (answer.status_code, answer.json()["model_version"]) == (200, 1)
+
+
+def test_columns_beside_give_way_to_features_of_their_names() -> None:
+    schema = Schema(
+        (Column("id", ColumnType.NUMERIC), Column("label", ColumnType.NUMERIC)),
+        Task.CLASSIFICATION,
+        LabelType.STRING,
+        label_name="label",
+        named=True,
+    )
+    model = DynamicForestClassifier(n_estimators=2, random_state=0)
+    model.fit([[1, 2], [3, 4]], ["a", "b"], ids=["p", "q"], schema=schema)
+    with served(make_service(model)) as client:
+        text = client.get("/samples", headers={"Accept": "text/csv"}).text
+        assert text.splitlines()[0] == "_id,subject,expires_at,id,label,_label"
+        assert post(client, "/samples", text, Format.CSV).status_code == 200
+        wrong = post(client, "/samples", "_id,id,label,_label\n,1,2,\n", Format.CSV)
+        assert wrong.json()["errors"][0]["pointer"] == "/samples/0/label"
+
+
+# --- what is refused
+
+SECRET = "SEKRET"
+HEADER = b"age,job,member\n"
+ADD = b"id,age,job,member,income\n"
+REFUSED: list[tuple[str, Format, bytes, int, str]] = [
+    ("/predict", Format.CSV, b"", 422, "/instances"),
+    ("/predict", Format.CSV, HEADER, 422, "/instances"),
+    ("/predict", Format.CSV, b"age,job\n1,a\n", 422, ""),
+    ("/predict", Format.CSV, b"age,job,member,SEKRET\n1,a,true,1\n", 422, ""),
+    ("/predict", Format.CSV, b"age,job,member,age\n1,a,true,1\n", 422, ""),
+    ("/predict", Format.CSV, HEADER + b"1,a,true\nSEKRET,b,false\n", 422, "/instances/1/age"),
+    ("/predict", Format.CSV, HEADER + b"1,a,SEKRET\n", 422, "/instances/0/member"),
+    ("/predict", Format.CSV, HEADER + b"inf,SEKRET,true\n", 422, "/instances/0/age"),
+    ("/predict", Format.CSV, HEADER + b"16777217,SEKRET,true\n", 422, "/instances/0/age"),
+    ("/predict", Format.CSV, HEADER + b"98765432109876543211,SEKRET,true\n", 422, "/instances/0/age"),
+    ("/predict", Format.CSV, HEADER + b"1,SEKRET,true,1\n", 422, "/instances/0"),
+    ("/predict", Format.CSV, HEADER + b'1,SEK"RET",true\n', 400, ""),
+    ("/predict", Format.CSV, HEADER + b'1,"SEKRET,true\n', 400, ""),
+    ("/predict", Format.CSV, HEADER + b"1,a,true\n1,\xffSEKRET,true\n", 400, "/instances/1"),
+    ("/predict", Format.CSV, b"\xff\xfe" + HEADER, 400, ""),
+    ("/predict", Format.CSV, HEADER + b"1," + b"SEKRET" * 80_000 + b",true\n", 413, ""),
+    ("/predict", Format.NDJSON, b"\n\n", 422, "/instances"),
+    ("/predict", Format.NDJSON, b'[1, "a", true]\n[1, "SEKRET"\n', 400, "/instances/1"),
+    ("/predict", Format.NDJSON, b'[1, "SEKRET"], [2, "b", true]\n', 400, "/instances/0"),
+    ("/predict", Format.NDJSON, b'[1, "a", true]\n["SEKRET", "b", true]\n', 422, "/instances/1/0"),
+    ("/predict", Format.NDJSON, b'{"age": "SEKRET", "job": "a", "member": true}\n', 422, "/instances/0/age"),
+    ("/predict", Format.NDJSON, b'{"instances": [[1, "SEKRET", true]]}\n', 422, "/instances/0"),
+    ("/predict", Format.NDJSON, b"[" * 5000 + b"\n", 400, "/instances/0"),
+    ("/predict", Format.ARROW, b"", 400, ""),
+    ("/predict", Format.ARROW, b"SEKRET" * 10, 400, ""),
+    ("/predict", Format.ARROW, b"ARROW1\0\0" * 10, 400, ""),
+    ("/samples", Format.CSV, ADD, 422, "/samples"),
+    ("/samples", Format.CSV, b"age,job,member\n1,SEKRET,true\n", 422, ""),
+    ("/samples", Format.CSV, ADD + b"a,1,a,true,yes\nSEKRET,x,a,true,no\n", 422, "/samples/1/features/age"),
+    ("/samples", Format.CSV, ADD + b"a,1,a,true,yes\na,1,SEKRET,true,no\n", 422, "/samples/1/id"),
+    ("/samples", Format.CSV, ADD + b"SEKRET,1,a,true,\n", 422, "/samples/0/label"),
+    ("/samples", Format.CSV, ADD + b"c1,30,SEKRET,true,no\n", 409, "/samples/0/id"),
+    ("/samples", Format.CSV, b"expires_at," + ADD + b"SEKRET,a,1,a,true,no\n", 422, "/samples/0/expires_at"),
+    ("/samples", Format.CSV, b"readd," + ADD + b"SEKRET,a,1,a,true,no\n", 422, "/samples/0/readd"),
+    ("/samples", Format.CSV, ADD + b"x" * 300 + b",1,SEKRET,true,no\n", 422, "/samples/0/id"),
+    ("/samples", Format.CSV, ADD + b",1,SEKRET,true,no\n" * 501, 413, ""),
+    ("/samples", Format.CSV, ADD + b",1,SEKRET,true,no\n" * 20_000, 413, ""),
+    ("/samples", Format.NDJSON, b'{"features": [1, "a", true], "label": "no"}\n{"SEKRET": 1}\n', 422, "/samples/1"),
+]
+
+
+@pytest.mark.parametrize(("path", "given", "body", "status", "place"), REFUSED)
+def test_what_is_wrong_is_named_by_its_place_and_changes_nothing(
+    client: TestClient, path: str, given: Format, body: bytes, status: int, place: str
+) -> None:
+    before = client.get("/model").json()
+    for wanted in ALL:
+        answer = post(client, path, body, given, wanted)
+        assert answer.status_code == status, answer.text
+        assert answer.headers["content-type"] == "application/problem+json"
+        errors = answer.json().get("errors", [{"pointer": ""}])
+        assert place in [one["pointer"] for one in errors]
+        assert SECRET not in answer.text
+        assert "--" not in answer.text
+    after = client.get("/model").json()
+    assert {**after, "lazy_tags": 0} == {**before, "lazy_tags": 0}
+
+
+def changed(table: pa.Table, name: str, values: Any) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, values)
+
+
+TABLE = pa.table({name: [row[i] for row in rows(20)] for i, name in enumerate(NAMES)})
+DAMAGED: list[tuple[bytes, int, str]] = [
+    (arrow(TABLE)[:-20], 400, ""),
+    (arrow(TABLE) + b"SEKRET", 400, ""),
+    (arrow(TABLE)[:8] + b"\xff" * 40 + arrow(TABLE)[48:], 400, ""),
+    (arrow(TABLE.drop_columns(["age"])), 422, ""),
+    (arrow(TABLE.append_column("SEKRET", TABLE["age"])), 422, ""),
+    (arrow(changed(TABLE, "age", pa.array(["SEKRET"] * 20))), 422, "/instances/0/age"),
+    (arrow(changed(TABLE, "age", pa.array([[1]] * 20))), 422, "/instances/-/age"),
+    (arrow(changed(TABLE, "job", pa.array([{"a": 1}] * 20))), 422, "/instances/-/job"),
+    (arrow(changed(TABLE, "age", pa.array([1.0] * 19 + [float("inf")]))), 422, "/instances/19/age"),
+    (arrow(changed(TABLE, "age", pa.array([2**24 + 1] * 20))), 422, "/instances/0/age"),
+]
+
+
+@pytest.mark.parametrize(("body", "status", "place"), DAMAGED)
+def test_a_wrong_arrow_stream_is_refused(client: TestClient, body: bytes, status: int, place: str) -> None:
+    answer = post(client, "/predict", body, Format.ARROW)
+    assert answer.status_code == status, answer.text
+    if "-" in place:
+        assert f"column '{place.rpartition('/')[2]}'" in answer.text
+    else:
+        assert place in [one["pointer"] for one in answer.json().get("errors", [{"pointer": ""}])]
+    assert SECRET not in answer.text
+
+
+def test_an_arrow_stream_cannot_claim_more_than_it_has(client: TestClient) -> None:
+    nothing = pa.table({"age": pa.nulls(2**21), "job": pa.nulls(2**21), "member": pa.nulls(2**21)})
+    assert post(client, "/predict", arrow(nothing, 2**21), Format.ARROW, Format.ARROW).status_code == 413
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, TABLE.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(TABLE)
+    assert "compressed" in post(client, "/predict", sink.getvalue(), Format.ARROW).text
+    many = pa.table({name: TABLE[name].take(list(range(20)) * 2000) for name in NAMES})
+    assert post(client, "/predict", arrow(many, 40_000), Format.ARROW, Format.CSV).status_code == 413
+
+
+def test_damaged_arrow_streams_never_fail_the_server(client: TestClient) -> None:
+    body, draw = arrow(TABLE, 7), np.random.default_rng(5)
+    for _ in range(300):
+        damaged = bytearray(body)
+        for place in draw.integers(0, len(body), draw.integers(1, 4)):
+            damaged[place] = draw.integers(256)
+        status = post(client, "/predict", bytes(damaged[: draw.integers(1, len(body) + 1)]), Format.ARROW).status_code
+        assert status in (200, 400, 413, 422)
+
+
+def test_a_large_answer_in_json_is_refused_with_the_way_out(client: TestClient) -> None:
+    answer = post(client, "/predict", written(Format.CSV, NAMES, rows(3001)), Format.CSV)
+    assert answer.status_code == 413
+    assert "'Accept'" in answer.json()["detail"]
+
+
+def test_other_types_are_refused(client: TestClient) -> None:
+    for path, kind in (
+        ("/predict", "text/plain"),
+        ("/predict", "text/csv; charset=utf-16"),
+        ("/samples/search", "text/csv"),
+        ("/influence", "application/x-ndjson"),
+    ):
+        answer = client.post(path, content=HEADER, headers={"Content-Type": kind})
+        assert (answer.status_code, answer.json()["type"]) == (415, "urn:oubli:problem:not-json")
+
+
+# --- what goes wrong in the middle
+
+
+async def cut_answer(service: ModelService, body: AsyncIterator[bytes], given: Format, wanted: Format) -> bytes:
+    """What comes of an answer until it is cut off."""
+    received = b""
+    async with served_here(service) as client:
+        app = client._transport.app  # type: ignore[attr-defined]
+        sent = body.__aiter__()
+
+        async def receive() -> Any:
+            piece = await anext(sent, None)
+            return {"type": "http.request", "body": piece or b"", "more_body": piece is not None}
+
+        async def send(message: Any) -> None:
+            nonlocal received
+            assert message.get("status", 200) == 200
+            received += message.get("body", b"")
+
+        headers = [(b"host", b"127.0.0.1"), (b"content-type", given.encode()), (b"accept", wanted.encode())]
+        scope = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http",
+            "path": "/predict", "raw_path": b"/predict", "query_string": b"", "root_path": "", "headers": headers,
+            "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
+        }  # fmt: skip
+        with pytest.raises(ConnectionAbortedError):
+            await app(scope, receive, send)
+    return received
+
+
+def failure(wanted: Format, body: bytes) -> dict[str, Any]:
+    """The problem in the last record of an answer."""
+    if wanted is Format.ARROW:
+        reader = pa.ipc.open_stream(body)
+        while True:
+            batch, metadata = reader.read_next_batch_with_custom_metadata()
+            if metadata is not None:
+                assert batch.num_rows == 0
+                return dict(json.loads(metadata[b"error"]))
+    last = body.splitlines()[-1].decode()
+    return dict(json.loads(last.removeprefix("#error ")) if wanted is Format.CSV else json.loads(last)["error"])
+
+
+@pytest.mark.parametrize("wanted", BULK)
+def test_an_error_in_the_middle_is_the_last_record_and_the_answer_is_cut_off(wanted: Format) -> None:
+    good = written(Format.CSV, NAMES, rows(2000) * 20)
+
+    async def body() -> AsyncIterator[bytes]:
+        yield good
+        yield b"SEKRET,a,true\n"
+        yield good  # is read and dropped
+
+    received = asyncio.run(cut_answer(make_service(), body(), Format.CSV, wanted))
+    problem = failure(wanted, received)
+    assert problem["type"] == "urn:oubli:problem:invalid-input"
+    assert problem["errors"][0]["pointer"] == "/instances/40000/age"
+    assert SECRET.encode() not in received
+
+
+@pytest.mark.parametrize("wanted", [Format.CSV, Format.NDJSON])
+def test_each_row_says_its_version_and_classes_may_change_where_each_row_names_them(wanted: Format) -> None:
+    service = make_service()
+    good = written(Format.CSV, NAMES, rows(2000) * 20)
+
+    async def body() -> AsyncIterator[bytes]:
+        yield good
+        await service.delete(ids=["c0"])
+        yield good[len(HEADER) :]
+        await service.delete(ids=[f"c{i}" for i in range(60) if i % 4 == 0])  # all that say no
+        yield good[len(HEADER) :]
+        yield b"broken"
+
+    received = asyncio.run(cut_answer(service, body(), Format.CSV, wanted))
+    lines = received.splitlines()[:-1]
+    rows_found = predictions(wanted, b"\n".join(lines))
+    versions = [row[2] for row in rows_found]
+    assert versions == sorted(versions)
+    if wanted is Format.CSV:
+        assert set(versions) == {1, 2}
+        assert failure(wanted, received)["type"] == "urn:oubli:problem:model-changed"
+    else:
+        assert set(versions) == {1, 2, 3}
+        assert failure(wanted, received)["errors"][0]["pointer"] == "/instances/120000"
+        assert json.loads(lines[-1])["classes"] == ["yes"]
+
+
+# --- formats
+
+
+def test_the_format_of_an_answer_is_the_one_wanted_most() -> None:
+    for accept, expected in (
+        ([], Format.JSON),
+        (["*/*"], Format.JSON),
+        (["text/html"], Format.JSON),
+        (["text/csv"], Format.CSV),
+        (["text/csv, application/json"], Format.JSON),
+        (["text/csv;q=0.9, application/json;q=0.8"], Format.CSV),
+        (["*/*;q=0.1", "Application/X-NDJSON"], Format.NDJSON),
+        (["text/csv, */*"], Format.CSV),
+        (["text/csv;q=0"], Format.JSON),
+        (["text/csv;q=x, application/vnd.apache.arrow.stream;q=0.1"], Format.ARROW),
+    ):
+        assert answer_format(accept) is expected
+    assert body_format("text/csv; charset=UTF-8") is Format.CSV
+    assert body_format("text/csv; charset=latin1") is None
+    assert body_format("text/plain") is None
+
+
+def test_the_schema_of_tests_is_the_one_that_is_written() -> None:
+    assert CLASSES.names == NAMES
