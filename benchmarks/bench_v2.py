@@ -38,7 +38,7 @@ CONNECTIONS = (1, 16)
 ROWS = (1, 100)  # of a request
 READY_SECONDS = 120
 
-TITLE = "HTTP: V2 beside MLServer"
+TITLE = "The Open Inference Protocol beside MLServer"
 TEXT = (
     "`POST /v2/models/adult/infer` in JSON with rows of Adult as 14 numbers; the same bytes to both servers, different "
     "rows each time. MLServer {version} serves ExtraTrees(100) of scikit-learn in the process that answers "

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
+from oubli.app.http.problems import ProblemError
+
 if TYPE_CHECKING:
     from oubli.app.http.bulk import Bulk
     from oubli.app.http.metrics import RequestMetrics
@@ -44,6 +46,13 @@ class Context:
         if self._reader is None or self._reader.schema is not schema:
             self._reader = self.new_reader(schema)
         return self._reader
+
+    def require_ready(self) -> None:
+        """Refuse a request that asks whether the server is ready for predictions, while it is not."""
+        if self.service.phase != "ready":
+            raise ProblemError("not-ready", f"The server is {self.service.phase}.")
+        if not self.service.state.model.is_usable:
+            raise ProblemError("model-unusable")
 
 
 def context_of(request: Request) -> Context:

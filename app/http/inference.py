@@ -15,12 +15,11 @@ from collections.abc import Callable, Mapping, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
+import orjson
 from pydantic_core import from_json
-from starlette.responses import Response
 
 from oubli.app.http.problems import ProblemError, invalid, pointer
-from oubli.app.http.responses import NO_STORE, to_json
-from oubli.app.http.tensors import DATATYPES, TEXT, Columns, read_bytes, read_json, to_bytes
+from oubli.app.http.tensors import DATATYPES, TEXT, Columns, TensorError, read_bytes, read_json, to_bytes
 from oubli.app.service.results import Predicted
 from oubli.core.array_types import Array
 from oubli.core.data.schema import ColumnType, LabelType, Schema, Task
@@ -180,13 +179,16 @@ class _InputReader:
         shape = self._shape(content.get("shape"), f"{place}/shape")
         size = _parameters(content, place).get("binary_data_size")
         data = content.get("data")
-        if size is None:
-            if data is None:
-                raise invalid(place, "must have 'data', or 'binary_data_size' among its parameters")
-            return Tensor(name, read_json(data, datatype, shape, f"{place}/data"))
-        if data is not None:
+        if size is None and data is None:
+            raise invalid(place, "must have 'data', or 'binary_data_size' among its parameters")
+        if size is not None and data is not None:
             raise invalid(place, "must have either 'data' or 'binary_data_size', and not both")
-        return Tensor(name, read_bytes(self._next(size, place), datatype, shape, place))
+        try:
+            if size is None:
+                return Tensor(name, read_json(data, datatype, shape))
+            return Tensor(name, read_bytes(self._next(size, place), datatype, shape))
+        except TensorError as error:
+            raise invalid(f"{place}/data" if size is None else place, error.rule) from None
 
     def finish(self) -> None:
         """Refuse bytes that belong to no input."""
@@ -330,14 +332,6 @@ def _only_row(columns: dict[str, Array], schema: Schema) -> list[list[Any]] | No
 # --- answers
 
 
-def inference_answer(asked: Inference, predicted: Predicted, schema: Schema, model_name: str) -> Response:
-    """Return the answer."""
-    content, length = inference_content(asked, predicted, schema, model_name)
-    if length is None:
-        return Response(content, 200, NO_STORE, media_type="application/json")
-    return Response(content, 200, {**NO_STORE, HEADER_LENGTH: str(length)}, media_type=BINARY_TYPE)
-
-
 def inference_content(
     asked: Inference, predicted: Predicted, schema: Schema, model_name: str
 ) -> tuple[bytes, int | None]:
@@ -362,7 +356,8 @@ def inference_content(
     content: dict[str, Any] = {"model_name": model_name, "model_version": str(version)}
     if asked.id is not None:
         content["id"] = asked.id
-    header = to_json({**content, "parameters": {"model_version": version}, "outputs": outputs})
+    content |= {"parameters": {"model_version": version}, "outputs": outputs}
+    header = orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
     return (b"".join((header, *parts)), len(header)) if parts else (header, None)
 
 

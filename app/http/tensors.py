@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from oubli.app.http.problems import ProblemError, invalid
 from oubli.core.array_types import Array
 
 TEXT = "BYTES"
@@ -38,7 +37,21 @@ _IN_JSON: dict[str, tuple[frozenset[type], str]] = {
 _IN_JSON["u"] = _IN_JSON["i"]
 
 
-def read_json(data: Any, datatype: str, shape: tuple[int, ...], place: str) -> Array:
+class TensorError(Exception):
+    """Data that are not the tensor that they are said to be.
+
+    Parameters
+    ----------
+    rule
+        What must hold; names no data.
+    """
+
+    def __init__(self, rule: str) -> None:
+        super().__init__(rule)
+        self.rule = rule
+
+
+def read_json(data: Any, datatype: str, shape: tuple[int, ...]) -> Array:
     """Return the elements of a JSON list as an array; a missing one (null, NaN) is NaN, or None among other objects.
 
     Parameters
@@ -49,21 +62,19 @@ def read_json(data: Any, datatype: str, shape: tuple[int, ...], place: str) -> A
         One of `DATATYPES`.
     shape
         One number, or two.
-    place
-        JSON pointer to the list, for errors.
 
     Raises
     ------
-    ProblemError
+    TensorError
         When the data do not fit datatype and shape.
     """
-    flat = _flat(data, shape, place)
+    flat = _flat(data, shape)
     dtype = DTYPES.get(datatype, np.dtype(object))
     types = set(map(type, flat))
     accepted, name = _IN_JSON[dtype.kind]
     if not types <= accepted:
         wrong = next(i for i, value in enumerate(flat) if type(value) not in accepted)
-        raise invalid(place, f"(element {wrong}) must be {name}, as the datatype {datatype} says")
+        raise TensorError(f"(element {wrong}) must be {name}, as the datatype {datatype} says")
     try:
         if dtype.kind == "f":
             with np.errstate(over="ignore"):  # an infinity is refused where the column is known
@@ -74,30 +85,30 @@ def read_json(data: Any, datatype: str, shape: tuple[int, ...], place: str) -> A
         else:
             values = np.array(flat, dtype.newbyteorder("="))
     except OverflowError:
-        raise invalid(place, f"holds an integer beyond the range of {datatype}") from None
+        raise TensorError(f"holds an integer beyond the range of {datatype}") from None
     return values.reshape(shape)
 
 
-def read_bytes(data: memoryview, datatype: str, shape: tuple[int, ...], place: str) -> Array:
+def read_bytes(data: memoryview, datatype: str, shape: tuple[int, ...]) -> Array:
     """Return the elements of a tensor that was sent as bytes, in the machine's byte order and a memory of their own.
 
-    Parameters are those of `read_json`; `place` is the pointer to the tensor.
+    Parameters are those of `read_json`.
 
     Raises
     ------
-    ProblemError
+    TensorError
         When the bytes do not fit datatype and shape.
     """
     count = math.prod(shape)
     if datatype == TEXT:
-        return _texts(data, count, place).reshape(shape)
+        return _texts(data, count).reshape(shape)
     dtype = DTYPES[datatype]
     if len(data) != count * dtype.itemsize:
-        raise invalid(place, f"has {len(data)} bytes of data: {datatype} of its shape takes {count * dtype.itemsize}")
+        raise TensorError(f"has {len(data)} bytes of data: {datatype} of its shape takes {count * dtype.itemsize}")
     if dtype.kind == "b":
         values = np.frombuffer(data, np.uint8)
         if (values > 1).any():
-            raise invalid(place, "must have 0 or 1 in each byte, as the datatype BOOL says")
+            raise TensorError("must have 0 or 1 in each byte, as the datatype BOOL says")
         return values.astype(np.bool_).reshape(shape)
     return np.frombuffer(data, dtype).astype(dtype.newbyteorder("=")).reshape(shape)
 
@@ -131,41 +142,41 @@ class Columns:
         return self._columns[name]
 
 
-def _flat(data: Any, shape: tuple[int, ...], place: str) -> list[Any]:
+def _flat(data: Any, shape: tuple[int, ...]) -> list[Any]:
     if type(data) is not list:
-        raise invalid(place, "must be a list")
+        raise TensorError("must be a list")
     if len(shape) == 2 and data and type(data[0]) is list:
         if len(data) != shape[0] or any(type(row) is not list or len(row) != shape[1] for row in data):
-            raise invalid(place, "must be nested as the shape says, or flat")
+            raise TensorError("must be nested as the shape says, or flat")
         return list(chain.from_iterable(data))
     if len(data) != math.prod(shape):
-        raise invalid(place, f"has {len(data)} elements: the shape takes {math.prod(shape)}")
+        raise TensorError(f"has {len(data)} elements: the shape takes {math.prod(shape)}")
     return data
 
 
-def _texts(data: memoryview, count: int, place: str) -> Array:
+def _texts(data: memoryview, count: int) -> Array:
     if len(data) < _LENGTH * count:
-        raise _misfit(place)
+        raise _misfit()
     texts = np.empty(count, object)
-    for i, text in enumerate(_parts(data, count, place)):
+    for i, text in enumerate(_parts(data, count)):
         try:
             texts[i] = str(text, "utf-8")
         except UnicodeDecodeError:
-            raise invalid(place, f"(element {i}) must be UTF-8") from None
+            raise TensorError(f"(element {i}) must be UTF-8") from None
     return texts
 
 
-def _parts(data: memoryview, count: int, place: str) -> Iterator[memoryview]:
+def _parts(data: memoryview, count: int) -> Iterator[memoryview]:
     start = 0
     for _ in range(count):
         first = start + _LENGTH
         start = first + int.from_bytes(data[start:first], "little")
         if first > len(data) or start > len(data):
-            raise _misfit(place)
+            raise _misfit()
         yield data[first:start]
     if start != len(data):
-        raise _misfit(place)
+        raise _misfit()
 
 
-def _misfit(place: str) -> ProblemError:
-    return invalid(place, "must have the length of each text in 4 bytes before it, and nothing behind the last")
+def _misfit() -> TensorError:
+    return TensorError("must have the length of each text in 4 bytes before it, and nothing behind the last")

@@ -4,9 +4,8 @@ from fastapi import APIRouter, Request
 
 from oubli.app.http.context import context_of
 from oubli.app.http.openapi import parameter, problems
-from oubli.app.http.problems import ProblemError, changes_stopped, invalid
+from oubli.app.http.problems import changes_stopped, invalid
 from oubli.app.http.schemas import Changes, HealthAnswer, ReadyAnswer
-from oubli.app.service.model_service import ModelService
 
 router = APIRouter(tags=["health"])
 
@@ -15,14 +14,6 @@ router = APIRouter(tags=["health"])
 async def get_health() -> HealthAnswer:
     """Say that the process answers, whatever it is busy with."""
     return HealthAnswer(status="alive")
-
-
-def require_ready(service: ModelService) -> None:
-    """Refuse a request that asks whether the server is ready for predictions, while it is not."""
-    if service.phase != "ready":
-        raise ProblemError("not-ready", f"The server is {service.phase}.")
-    if not service.state.model.is_usable:
-        raise ProblemError("model-unusable")
 
 
 _FOR = parameter(
@@ -44,11 +35,12 @@ async def get_readiness(request: Request) -> ReadyAnswer:
 
     Predictions go on when the model cannot be changed any more: the answer stays 200 then and says so.
     """
-    service = context_of(request).service
+    context = context_of(request)
+    service = context.service
     wanted = request.query_params.get("for", "predictions")
     if wanted not in ("predictions", "changes"):
         raise invalid("/for", "must be 'predictions' or 'changes'")
-    require_ready(service)
+    context.require_ready()
     stopped = service.state.stopped
     if stopped is not None and wanted == "changes":
         raise changes_stopped(stopped)

@@ -14,7 +14,7 @@ from oubli.app.http.inference import (
     HEADER_LENGTH,
     describe,
     explain_inputs,
-    inference_answer,
+    inference_content,
     read_inference,
 )
 from oubli.app.http.inference_schemas import (
@@ -27,8 +27,7 @@ from oubli.app.http.inference_schemas import (
 )
 from oubli.app.http.openapi import PATH, body, inference_problems, parameter
 from oubli.app.http.problems import ProblemError
-from oubli.app.http.responses import json_answer
-from oubli.app.http.routes.health import require_ready
+from oubli.app.http.responses import NO_STORE, json_answer
 from oubli.app.version import VERSION
 from oubli.core.errors import InputError
 
@@ -66,7 +65,7 @@ async def get_server_live() -> Response:
 )
 async def get_server_ready(request: Request) -> Response:
     """Say whether predictions are answered: not before the kernels are compiled, and not after a signal to stop."""
-    require_ready(context_of(request).service)
+    context_of(request).require_ready()
     return json_answer({"live": True, "ready": True})  # clients look for the one or the other
 
 
@@ -109,7 +108,7 @@ async def get_model_metadata(request: Request) -> Response:
 async def get_model_ready(request: Request) -> Response:
     """Say whether the model answers predictions."""
     context = _asked(request)
-    require_ready(context.service)
+    context.require_ready()
     return json_answer({"name": context.model_name, "ready": True})
 
 
@@ -151,7 +150,10 @@ async def infer(request: Request) -> Response:
     except InputError as error:
         raise explain_inputs(error, asked, reader.schema) from None
     _require_version(request, predicted.model_version)
-    return inference_answer(asked, predicted, reader.schema, context.model_name)
+    content, length = inference_content(asked, predicted, reader.schema, context.model_name)
+    if length is None:
+        return Response(content, 200, NO_STORE, media_type="application/json")
+    return Response(content, 200, {**NO_STORE, HEADER_LENGTH: str(length)}, media_type=BINARY_TYPE)
 
 
 def _asked(request: Request) -> Context:
