@@ -157,6 +157,8 @@ def failures(found: dict[str, Any]) -> Iterator[str]:
     for promise, n in found["read_your_writes"]["violations"].items():
         yield f"{promise} ({n} times)"
     for step in found["steps"]:
+        if not step["operations"]["all"]["requests"]:
+            yield f"no request was sent ({step['load']})"
         for name, one in step["operations"].items():
             if one["requests"] and not one["rate"] and not step["is_warm_up"] and name != "all":
                 yield f"no {name} was answered as it should be ({step['load']})"

@@ -339,7 +339,7 @@ class Worker:
             return
         if self._due:
             self._start(connection, self._due.popleft(), now)
-        elif self._step.rate is None and self._begin <= now < self._end:
+        elif self._step.rate is None and now < self._end:
             self._start(connection, now, now)
         else:
             self._idle.append(connection)
@@ -396,7 +396,7 @@ class Worker:
     async def _run_step(self, number: int, step: Step, begin: float) -> None:
         self._record = self._reader.record = Record()
         self._effort = Effort()
-        await asyncio.sleep(begin - _clock())
+        await asyncio.sleep(begin - _clock())  # to a millisecond; it may also be early
         self._begin, self._end, self._n_sent = begin, begin + step.seconds, 0
         self._measured = begin, time.process_time(), _waited()
         if self._stopped.is_set():

@@ -96,6 +96,8 @@ def test_an_operation_without_a_success_fails_a_test() -> None:
     assert list(failures(report(found, PLAN, [], "http://x"))) == [
         "no predict was answered as it should be (20 requests/s)"
     ]
+    found.steps[1].record = Record()
+    assert list(failures(report(found, PLAN, [], "http://x"))) == ["no request was sent (20 requests/s)"]
 
 
 def test_a_plot_of_several_steps(tmp_path: Any) -> None:

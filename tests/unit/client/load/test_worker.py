@@ -57,6 +57,20 @@ def test_a_closed_loop_asks_no_more_than_it_has_connections_for(tmp_path: Path) 
     assert record.n_held_up == 0
 
 
+@pytest.mark.parametrize("rate", [None, 50.0])
+def test_a_timer_that_is_early_delays_nothing(
+    rate: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = asyncio.sleep
+
+    async def early(seconds: float) -> None:
+        await exact(max(0.0, seconds - 0.015))
+
+    monkeypatch.setattr(asyncio, "sleep", early)
+    record = run(Step(rate, 2, 0.3), Samples(), tmp_path)
+    assert record.of("predict").n_requests == record.of("predict").n_successes >= (1 if rate is None else 15)
+
+
 def test_a_server_that_stands_still_at_the_end_is_waited_for(tmp_path: Path) -> None:
     record = run(Step(100.0, 1, 0.3), Stalling(10, 0.6), tmp_path)
     assert record.of("predict").statuses == {200: 30}
