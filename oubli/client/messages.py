@@ -38,7 +38,8 @@ class Request:
     query
         Names and values, in order.
     body
-        Bytes, a file to be sent as it is, or None.
+        Bytes, a file that is sent piece by piece, or None. Unless the headers say otherwise, bytes are JSON, and a file
+        is `application/octet-stream`.
     headers
         Besides those that every request has.
     is_safe

@@ -87,7 +87,8 @@ class _Common:
     def _built(self, http: httpx2.Client | httpx2.AsyncClient, request: Request, content: Any) -> httpx2.Request:
         headers = {**self._headers, **request.headers}
         if isinstance(request.body, Path):
-            headers |= {"Content-Type": _FILE_TYPE, "Content-Length": str(request.body.stat().st_size)}
+            length = str(request.body.stat().st_size)
+            headers = {"Content-Type": _FILE_TYPE, **headers, "Content-Length": length}
         # An empty dictionary of parameters would take away a query.
         params = request.query or None
         return http.build_request(
@@ -104,6 +105,11 @@ class _Common:
         if isinstance(error, httpx2.TimeoutException):
             return TimedOutError(f"{self.url} did not answer in time", may_have_been_applied=True)
         return NoAnswerError(f"{self.url} sent no whole answer ({reason})", may_have_been_applied=True)
+
+
+def _headers_of(response: httpx2.Response) -> dict[str, str]:
+    """Return the headers by name: cheaper than the mapping of httpx2, which joins those that are repeated."""
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers.raw}
 
 
 class _Stream:
@@ -183,7 +189,7 @@ class Transport(_Common):
                         response.close()
             except httpx2.RequestError as error:
                 raise self._failure(error) from None
-        headers = dict(response.headers.items())
+        headers = _headers_of(response)
         if keeps:
             return Answer(response.status_code, headers, stream=_Stream(response))
         return Answer(response.status_code, headers, response.content)
@@ -290,7 +296,7 @@ class AsyncTransport(_Common):
                     await response.aclose()
         except httpx2.RequestError as error:
             raise self._failure(error) from None
-        headers = dict(response.headers.items())
+        headers = _headers_of(response)
         if keeps:
             return Answer(response.status_code, headers, stream=_AsyncStream(response))
         return Answer(response.status_code, headers, response.content)
