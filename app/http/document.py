@@ -1,5 +1,6 @@
 """The OpenAPI document: what FastAPI knows of the routes, and what routes that parse by themselves do not tell it."""
 
+import math
 import warnings
 from typing import Any
 
@@ -10,6 +11,7 @@ from pydantic.json_schema import JsonSchemaMode
 
 from oubli.app.access.scopes import SCOPES, needed_scopes
 from oubli.app.http.auth import OPEN_PATHS
+from oubli.app.http.inference import describe
 from oubli.app.http.inference_schemas import InferenceRequest
 from oubli.app.http.openapi import DEFAULT_PAGE, REF
 from oubli.app.http.schemas import (
@@ -60,6 +62,7 @@ REQUEST_ID_OF_ANSWER: dict[str, Any] = {
     "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"},
 }
 _EXAMPLE_CELLS = {ColumnType.NUMERIC: 1, ColumnType.CATEGORICAL: "text", ColumnType.BOOLEAN: True}
+_EXAMPLE_ELEMENTS = {"BYTES": "text", "BOOL": True}
 _EXAMPLE_LABELS = {
     LabelType.STRING: "text",
     LabelType.INTEGER: 1,
@@ -134,11 +137,18 @@ def _examples(schema: Schema) -> dict[str, Any]:
     content = {"features": features, "label": _EXAMPLE_LABELS[schema.label_type]}
     return {
         "predict": {"instances": [features]},
+        "infer": {"inputs": [_example_tensor(one) for one in describe(schema)["inputs"]]},
         "rank_influence": {"instances": [features], "top": 3},
         "add_samples": {"samples": [{"id": "example", **content}]},
         "replace_sample": content,
         "replace_sample_by_id": content,
     }
+
+
+def _example_tensor(told: dict[str, Any]) -> dict[str, Any]:
+    """Return a tensor of one row, as the metadata of the model describe it."""
+    shape = [1, *told["shape"][1:]]
+    return {**told, "shape": shape, "data": [_EXAMPLE_ELEMENTS.get(told["datatype"], 1)] * math.prod(shape)}
 
 
 def _security(method: str, path: str, asks_for_key: bool) -> list[dict[str, list[str]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import http.client
 import json
+import re
 import socket
 import struct
 import threading
@@ -267,6 +268,22 @@ def downloads(scene: Scene) -> tuple[str, Check]:
     return receipt, check
 
 
+def receive(client: socket.socket) -> bytes:
+    """One whole answer, which must be a good one; head and body may come one after the other."""
+    answer = b""
+    while True:
+        piece = client.recv(2**16)
+        assert piece, answer
+        answer += piece
+        head, end, body = answer.partition(b"\r\n\r\n")
+        if end:
+            assert head.startswith(b"HTTP/1.1 200"), answer
+            length = re.search(rb"\r\ncontent-length: (\d+)", head)
+            assert length is not None
+            if len(body) == int(length[1]):
+                return answer
+
+
 def inference(target: bytes) -> bytes:
     """A request of the inference protocol about the canary, with bytes behind its JSON."""
     tensor, size = b'{"name": "%b", "datatype": "%b", "shape": [1], %b}', b'"parameters": {"binary_data_size": %d}'
@@ -284,7 +301,7 @@ def inference(target: bytes) -> bytes:
 
 def connections_idle(scene: Scene) -> tuple[str, Check]:
     """Connections stay open that asked about the canary last, on the short way and on the ordinary one."""
-    body = b'{"instances": [[%r, "%s", true]]}' % (BIRD.numbers[0], BIRD.word.replace('"', '\\"').encode())
+    body = json.dumps({"instances": [list(BIRD.features)]}).encode()
     head = b"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     asked = [head % len(body) + body, f"GET {PLACE} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()]
     versions = (b"", b"/versions/%d" % scene.version)  # the short way, and the ordinary one
@@ -295,14 +312,13 @@ def connections_idle(scene: Scene) -> tuple[str, Check]:
     for request in asked:
         clients.append(scene.host.connect())
         clients[-1].sendall(request)
-        answer = clients[-1].recv(2**16)
-        assert answer.startswith(b"HTTP/1.1 200"), answer
+        answer = receive(clients[-1])
     receipt = answer.partition(b'"id":"')[2][:36].decode()
 
     def check() -> None:
         for client in clients:  # they were not closed for it
             client.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-            assert client.recv(2**16).startswith(b"HTTP/1.1 200")
+            receive(client)
             client.close()
 
     return receipt, check

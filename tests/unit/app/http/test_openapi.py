@@ -184,7 +184,7 @@ def test_examples_are_requests_that_the_model_takes():
             content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
             if "example" in content:
                 method, path = name.split()
-                path = path.replace("{id}", "c1") if "{id}" in path else path
+                path = path.replace("{id}", "c1").replace("{model_name}", "oubli")
                 query = "?id=c1" if name == "put /samples" else ""
                 answer = client.request(method, path + query, json=content["example"])
                 assert answer.status_code < 300, name
