@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
@@ -259,7 +260,7 @@ def downloads(scene: Scene) -> tuple[str, Check]:
 
 def connections_idle(scene: Scene) -> tuple[str, Check]:
     """Connections stay open that asked about the canary last, on the short way and on the ordinary one."""
-    body = b'{"instances": [[%r, "%s", true]]}' % (BIRD.numbers[0], BIRD.word.replace('"', '\\"').encode())
+    body = json.dumps({"instances": [list(BIRD.features)]}, ensure_ascii=False).encode()
     head = b"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     asked = [head % len(body) + body, f"GET {PLACE} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()]
     asked.append(f"DELETE {PLACE} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
