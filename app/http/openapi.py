@@ -106,8 +106,7 @@ IDEMPOTENCY_KEY: dict[str, Any] = {
     "nothing. Kept for a day, as a keyed hash.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255},
 }
-# Also what `openapi-python-client` needs of a route with several kinds of body: one optional parameter, or it forgets an
-# import.
+# `openapi-python-client` needs one optional parameter of a route with several kinds of body, or it forgets an import.
 REQUEST_NAME = parameter(
     "X-Request-ID",
     "Names the request in the answer and in log lines, when it has 1 to 64 of `[A-Za-z0-9._-]`; else a name is made.",
