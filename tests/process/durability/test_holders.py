@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
 import gzip
 import http.client
 import json
 import re
-=======
-import json
->>>>>>> bulk
 import socket
 import struct
 import threading
@@ -305,11 +301,7 @@ def inference(target: bytes) -> bytes:
 
 def connections_idle(scene: Scene) -> tuple[str, Check]:
     """Connections stay open that asked about the canary last, on the short way and on the ordinary one."""
-<<<<<<< HEAD
-    body = json.dumps({"instances": [list(BIRD.features)]}).encode()
-=======
     body = json.dumps({"instances": [list(BIRD.features)]}, ensure_ascii=False).encode()
->>>>>>> bulk
     head = b"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     asked = [head % len(body) + body, f"GET {PLACE} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()]
     versions = (b"", b"/versions/%d" % scene.version)  # the short way, and the ordinary one
