@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks import (
     bench_accuracy,
     bench_boosting,
+    bench_bulk,
     bench_durability,
     bench_http,
     bench_igbdt,
@@ -51,6 +52,7 @@ def main() -> None:
     dare = [] if options.dare_python is None else ["--dare-python", str(options.dare_python)]
     bench_operations.main([*cached, *dare])
     bench_http.main(["--cache", str(options.cache), "--write-results"])
+    bench_bulk.main(["--write-results"])
     bench_durability.main(["--cache", str(options.cache), "--write-results"])
     bench_paper.main(cached)
     bench_tree.main(cached)
