@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks import (
     bench_accuracy,
     bench_boosting,
+    bench_bulk,
     bench_durability,
     bench_http,
     bench_igbdt,
@@ -59,6 +60,7 @@ def main() -> None:
     bench_load.main(["--write-results"])
     if wrk.is_installed():
         bench_load_client.main(["--write-results"])
+    bench_bulk.main(["--write-results"])
     bench_durability.main(["--cache", str(options.cache), "--write-results"])
     bench_paper.main(cached)
     bench_tree.main(cached)
