@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import json
 import multiprocessing
 import os
@@ -11,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -19,6 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from http.client import HTTPException
+from itertools import chain
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from multiprocessing.forkserver import ensure_running
 from pathlib import Path
@@ -29,6 +32,7 @@ from tests.deaths import FATAL, core_stack, describe, in_ci
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "adult.csv.gz"
 APP = (sys.executable, "-m", "oubli")
+_PORTS = (12_000, 32_000)  # below those that the system gives to clients
 START_SECONDS = 240  # an empty kernel cache, and other tests at the same time
 
 
@@ -196,10 +200,21 @@ def paste(output: str) -> list[Any]:
 
 
 def free_port() -> int:
-    """Return a port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port that is free now, and that no other test is given soon, in whichever process it runs.
+
+    Servers take some time to come to it. The system's own choice could be given to two of them, or to a client.
+    """
+    with (Path(tempfile.gettempdir()) / f"oubli-test-port-{os.getuid()}").open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        last = int(file.read() or _PORTS[0])
+        for port in chain(range(last + 1, _PORTS[1]), range(_PORTS[0], last + 1)):
+            with socket.socket() as probe, suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                file.truncate(0)
+                file.write(str(port))
+                return port
+    raise AssertionError("no port is free")
 
 
 def environment(**more: str) -> dict[str, str]:
