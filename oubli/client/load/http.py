@@ -52,11 +52,13 @@ class Target:
             raise LoadTestError("the server's address cannot be read: write it as http://127.0.0.1:8000") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise LoadTestError("the server's address must begin with http:// or https://, as in http://127.0.0.1:8000")
+        if parts.username is not None:
+            raise LoadTestError("the server's address must not hold a user or a password, which would be shown")
         self.url = url.rstrip("/")
         self.host = parts.hostname
         self.port = port or (443 if parts.scheme == "https" else 80)
         self._path = parts.path.rstrip("/")
-        self._head = f"Host: {parts.netloc.rpartition('@')[2]}\r\nUser-Agent: oubli-load-test\r\n"
+        self._head = f"Host: {parts.netloc}\r\nUser-Agent: oubli-load-test\r\n"
         if key is not None:
             self._head += f"Authorization: Bearer {key}\r\n"
         self.tls: ssl.SSLContext | None = None
