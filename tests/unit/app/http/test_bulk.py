@@ -158,19 +158,17 @@ def test_compressed_bodies_are_read_in_pieces(client: TestClient) -> None:
     assert refused.status_code == 413
 
 
-@pytest.mark.parametrize("given", BULK)
-def test_a_long_body_is_answered_in_pieces_and_in_full(client: TestClient, given: Format) -> None:
-    cells = rows(2000) * 25
-    body = written(given, NAMES, cells)
+@pytest.mark.parametrize(("given", "wanted"), list(zip(BULK, (*BULK[1:], BULK[0]), strict=True)))
+def test_a_long_body_is_answered_in_pieces_and_in_full(client: TestClient, given: Format, wanted: Format) -> None:
+    body = written(given, NAMES, rows(2000) * 25)
     plain = predictions(Format.JSON, client.post("/predict", json={"instances": rows(2000)}).content)
-    for wanted in BULK:
-        answer = post(client, "/predict", (body[at : at + 70_001] for at in range(0, len(body), 70_001)), given, wanted)
-        assert answer.status_code == 200
-        assert "content-length" not in answer.headers
-        found = predictions(wanted, answer.content)
-        assert len(found) == 50_000
-        assert found[:2000] == plain or wanted is Format.CSV
-        assert [row[1] for row in found] == [row[1] for row in plain] * 25
+    answer = post(client, "/predict", (body[at : at + 70_001] for at in range(0, len(body), 70_001)), given, wanted)
+    assert answer.status_code == 200
+    assert "content-length" not in answer.headers
+    found = predictions(wanted, answer.content)
+    assert len(found) == 50_000
+    assert found[:2000] == plain
+    assert [row[1] for row in found] == [row[1] for row in plain] * 25
 
 
 # --- additions
@@ -352,7 +350,7 @@ def test_an_arrow_stream_cannot_claim_more_than_it_has(client: TestClient) -> No
 
 def test_damaged_arrow_streams_never_fail_the_server(client: TestClient) -> None:
     body, draw = arrow(TABLE, 7), np.random.default_rng(5)
-    for _ in range(300):
+    for _ in range(150):
         damaged = bytearray(body)
         for place in draw.integers(0, len(body), draw.integers(1, 4)):
             damaged[place] = draw.integers(256)
