@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from benchmarks.bench_memory import memory
 from benchmarks.results import Row, at_least, at_most, shown, table, write_section
+from benchmarks.serving.duplex import exchange
 from benchmarks.serving.samples import ADULT
 from benchmarks.serving.servers import Server, run_here, serving
-from oubli.app.cli.remote import Server as Client
 from oubli.app.datasets.frames import Frame
 from oubli.app.datasets.loading import Table, load_table
 from oubli.app.http.csv_text import csv_line
@@ -117,7 +117,7 @@ def predict_there(
     started = time.perf_counter()
     n_bytes = 0
     try:
-        with Client(f"http://127.0.0.1:{server.port}").exchange("/predict", sent(), media_type, media_type) as answer:
+        with exchange(server.port, "/predict", sent(), media_type, media_type) as answer:
             while piece := answer.read1(2**20):
                 n_bytes += len(piece)
         seconds = time.perf_counter() - started

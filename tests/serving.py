@@ -51,7 +51,7 @@ class Process(Protocol):
     def kill(self) -> None: ...
 
 
-class _Spawned(subprocess.Popen[str]):
+class Spawned(subprocess.Popen[str]):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.sent: set[int] = set()
         super().__init__(*arguments, **options)
@@ -100,7 +100,7 @@ Start = Callable[[Sequence[str], Path, Mapping[str, str], Path], Process]
 def spawned(command: Sequence[str], folder: Path, variables: Mapping[str, str], output: Path) -> Process:
     """Start a command as a user does."""
     with output.open("w") as file:
-        return _Spawned(
+        return Spawned(
             command, cwd=folder, env=variables, stdout=file, stderr=file, stdin=subprocess.DEVNULL, text=True
         )
 

@@ -131,13 +131,6 @@ IDEMPOTENCY_KEY: dict[str, Any] = {
     "nothing. Kept for a day, as a keyed hash.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255},
 }
-# `openapi-python-client` needs one optional parameter of a route with several kinds of body, or it forgets an import.
-REQUEST_NAME = parameter(
-    "X-Request-ID",
-    "Names the request in the answer and in log lines, when it has 1 to 64 of `[A-Za-z0-9._-]`; else a name is made.",
-    {"type": "string"},
-    "header",
-)
 # Generators of clients know bytes; what a table holds depends on the model that is served.
 TABLES: dict[str, Any] = {
     str(one): {"schema": {"type": "string", "format": "binary"}} for one in Format if one is not Format.JSON

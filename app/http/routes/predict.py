@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import bulk_of, context_of
 from oubli.app.http.formats import Format, formats_of
-from oubli.app.http.openapi import REQUEST_NAME, TABLES, problems, table_body
+from oubli.app.http.openapi import TABLES, problems, table_body
 from oubli.app.http.parsing import explain
 from oubli.app.http.responses import json_answer, prediction_content
 from oubli.app.http.schemas import PredictAnswer, PredictRequest
@@ -32,7 +32,7 @@ router = APIRouter(tags=["predictions"])
             "model-changed",
         ),
     },
-    openapi_extra={"parameters": [REQUEST_NAME], **table_body(PredictRequest)},
+    openapi_extra=table_body(PredictRequest),
 )
 async def predict(request: Request) -> Response:
     """Predict for some rows, with the model as it is now: every change answered before is in it.

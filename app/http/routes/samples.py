@@ -15,7 +15,6 @@ from oubli.app.http.openapi import (
     NEXT_CURSOR,
     PATH,
     QUERY,
-    REQUEST_NAME,
     TABLES,
     body,
     problems,
@@ -91,7 +90,7 @@ _CHANGE = ("changes-stopped", "storage")
             *_CHANGE,
         ),
     },
-    openapi_extra={"parameters": [IDEMPOTENCY_KEY, REQUEST_NAME], **table_body(AddRequest)},
+    openapi_extra={"parameters": [IDEMPOTENCY_KEY], **table_body(AddRequest)},
 )
 async def add_samples(request: Request) -> Response:
     """Learn samples, all of them or none.

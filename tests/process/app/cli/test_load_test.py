@@ -17,7 +17,7 @@ import pytest
 
 from oubli.app.cli.main import main
 from tests.process.app.http.test_tls import ask, make_certificate
-from tests.serving import EXAMPLE, ROOT, Process, Running, environment, run_cli, serving
+from tests.serving import EXAMPLE, ROOT, Running, Spawned, environment, run_cli, serving
 
 SHORT = ("--duration", "1", "--warm-up", "0.3")
 CHANGING = ("--mix", "predict=80,add=10,delete=10")
@@ -112,10 +112,10 @@ def test_what_cannot_be_done(
     assert part in refusal(capsys, url, *flags)
 
 
-def start(url: str, folder: Path, *flags: str) -> Process:
+def start(url: str, folder: Path, *flags: str) -> Spawned:
     """Begin a long load test; it sends when this returns."""
     with (folder / "err.txt").open("w") as err, (folder / "out.txt").open("w") as out:
-        process = Process(
+        process = Spawned(
             [sys.executable, "-m", "oubli", "load-test", url, "--duration", "120", "--warm-up", "0", *flags],
             cwd=folder,
             env=environment(),

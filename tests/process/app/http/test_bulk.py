@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from oubli.app.cli.remote import Server
+from benchmarks.serving.duplex import exchange
 from tests.serving import Running, serving
 
 FLAGS = ("--target", "income", "--id", "name", "--n-estimators", "3", "--random-state", "0")
@@ -42,7 +42,7 @@ def server(folder: Path) -> Iterator[Running]:
 
 def exchanged(server: Running, pieces: Iterator[bytes] | list[bytes]) -> Iterator[list[str]]:
     """The rows of an answer, as they come."""
-    with Server(server.url).exchange("/predict", pieces, CSV, CSV) as answer:
+    with exchange(server.port, "/predict", pieces, CSV, CSV) as answer:
         rows = csv.reader(io.TextIOWrapper(answer, encoding="utf-8", newline=""))
         next(rows)
         yield from rows

@@ -143,8 +143,11 @@ def test_traces_reach_a_collector_before_the_server_has_stopped(folder: Path, co
     with serve(folder, *flags, OTEL_SERVICE_NAME="forest-1", OTEL_EXPORTER_OTLP_COMPRESSION="none") as server:
         use(server, traceparent=f"00-{TRACE}-{PARENT}-01", tracestate="vendor=SECRET", **{"X-API-Key": "SECRET"})
         assert server.stop() == 0
-    children = [span for span in collector.spans() if span.trace_id.hex() == TRACE]
-    assert [span.parent_span_id.hex() for span in children] == [PARENT] * 6
+    found = [span for span in collector.spans() if span.trace_id.hex() == TRACE]
+    children = [span for span in found if span.parent_span_id.hex() == PARENT]
+    assert len(children) == 6
+    stages = [span.name for span in found if span.parent_span_id == children[0].span_id]
+    assert stages == ["parse", "model", "answer"]
     names = [span.name for span in children]
     assert names[:2] == ["POST /predict"] * 2
     assert names[2:4] == ["GET /samples/{id}", "DELETE /samples/{id}"]
