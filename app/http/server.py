@@ -26,6 +26,7 @@ from oubli.app.http.app import create_app
 from oubli.app.http.protocol import protocol_for
 from oubli.app.http.reloading import Reloader
 from oubli.app.http.sockets import bind
+from oubli.app.http.tls import tls_timeouts
 from oubli.app.http.uvicorn_config import connections_of, server_config
 from oubli.app.logs import place_of
 from oubli.app.service.model_service import ModelService
@@ -81,7 +82,6 @@ class Server(uvicorn.Server):
         if self.lifespan.should_exit:
             sys.exit(STARTUP_FAILURE)
         config, self.servers = self.config, []
-        timeout = None if config.ssl is None else self._settings.head_timeout
         for listening in sockets or []:
             host, port = listening.getsockname()[:2]
             server = await self._loop.create_server(
@@ -89,7 +89,7 @@ class Server(uvicorn.Server):
                 sock=listening,
                 ssl=config.ssl,
                 backlog=config.backlog,
-                ssl_handshake_timeout=timeout,
+                **tls_timeouts(config.ssl, self._settings),
             )
             self.servers.append(server)
             log.info("listening on %s port %d", host, port)

@@ -140,6 +140,7 @@ class _Answering:
         from oubli.app.http.observer import Observed
         from oubli.app.http.protocol import protocol_for
         from oubli.app.http.sockets import BACKLOG
+        from oubli.app.http.tls import tls_timeouts
         from oubli.app.http.uvicorn_config import connections_of, server_config
 
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
@@ -152,11 +153,10 @@ class _Answering:
             make: Any = config.http_protocol_class
             return make(config=config, server_state=state, app_state={})
 
-        timeout = None if self._tls is None else self._settings.head_timeout
         sockets = [] if self._is_over.is_set() else [one.dup() for one in self._sockets]
         servers = [
             await self._loop.create_server(
-                new_connection, sock=one, ssl=self._tls, backlog=BACKLOG, ssl_handshake_timeout=timeout
+                new_connection, sock=one, ssl=self._tls, backlog=BACKLOG, **tls_timeouts(self._tls, self._settings)
             )
             for one in sockets
         ]

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import ssl
+from typing import TypedDict
 
 from oubli.app.errors import StartError
 from oubli.app.settings import Settings
+
+_SHUTDOWN_SECONDS = 2.0  # for a client to end TLS, too
+
+
+class TlsTimeouts(TypedDict, total=False):
+    """Seconds, named as `create_server` has them."""
+
+    ssl_handshake_timeout: float
+    ssl_shutdown_timeout: float
 
 
 def tls_context(settings: Settings) -> ssl.SSLContext | None:
@@ -48,3 +58,14 @@ def load_certificate(context: ssl.SSLContext, settings: Settings) -> None:
 def _refuse() -> str:
     """OpenSSL would ask for a passphrase at the terminal."""
     raise ValueError("the key has a passphrase")
+
+
+def tls_timeouts(tls: ssl.SSLContext | None, settings: Settings) -> TlsTimeouts:
+    """Return how long the two ends of a TLS connection may take, as `create_server` has them.
+
+    By default a client that does not answer the end of its connection would hold up the end of the server for half a
+    minute.
+    """
+    if tls is None:
+        return {}
+    return {"ssl_handshake_timeout": settings.head_timeout, "ssl_shutdown_timeout": _SHUTDOWN_SECONDS}
