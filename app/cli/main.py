@@ -196,8 +196,8 @@ def predict(
 ) -> None:
     """Predict every row of a data file, and write CSV with a probability for each class.
 
-    With --url a running server predicts: the file is sent and answered piece by piece, and may be of any size. Each
-    row then names the version of the model that predicted it.
+    With --url a running server predicts, which needs the extra `oubli-server[client]`: the file is sent piece by piece
+    and may be of any size. Each row then names the version of the model that predicted it.
     """
     if output is not None:
         _require_new(output, force)
