@@ -20,6 +20,7 @@ from oubli.app.http.browsers import CrossOrigin
 from oubli.app.http.bulk import Bulk, BulkLimits
 from oubli.app.http.context import Context
 from oubli.app.http.document import document
+from oubli.app.http.encodings import LEAST_COMPRESSED
 from oubli.app.http.fastpath import FastPath
 from oubli.app.http.formats import Format
 from oubli.app.http.metrics import RequestMetrics
@@ -81,7 +82,6 @@ _ROUTES = (
     metrics,
     docs,
 )
-_LEAST_COMPRESSED = 1024  # bytes; smaller answers gain nothing
 _GZIP_LEVEL, _ZSTD_LEVEL = 2, 1  # the loop waits while an answer is compressed
 for _type in (MEDIA_TYPE, Format.CSV, Format.NDJSON):
     add_compress_type(_type)
@@ -160,7 +160,7 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
     # The last one is the outermost: it sees a request first.
     app.add_middleware(Middleware, idle=service.idle, rules=rules, version=lambda: service.state.version)
     app.add_middleware(
-        CompressMiddleware, minimum_size=_LEAST_COMPRESSED, brotli=False, gzip_level=_GZIP_LEVEL, zstd_level=_ZSTD_LEVEL
+        CompressMiddleware, minimum_size=LEAST_COMPRESSED, brotli=False, gzip_level=_GZIP_LEVEL, zstd_level=_ZSTD_LEVEL
     )
     if settings.cors_origins:
         app.add_middleware(CrossOrigin, origins=settings.cors_origins)

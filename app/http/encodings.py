@@ -1,4 +1,4 @@
-"""Bodies that come compressed, decoded piece by piece and never beyond the limit of a body."""
+"""Bodies that come compressed, decoded piece by piece and never beyond the limit of a body; which answers may be."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ else:
     from backports.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
 
 ENCODINGS = ("gzip", "zstd")
+LEAST_COMPRESSED = 1024  # bytes of an answer; smaller ones gain nothing
 _PIECE = 64 * 1024  # bytes that are decoded at a time
 _MOST_WINDOW_LOG = 23  # 8 MiB, the largest window that RFC 9659 allows in HTTP
 

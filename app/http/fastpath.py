@@ -28,6 +28,7 @@ from oubli.app.errors import ServiceError
 from oubli.app.http.auth import MIN_VERSION, AccessRules, content_length, require_version
 from oubli.app.http.context import Context
 from oubli.app.http.correlation import Correlation
+from oubli.app.http.encodings import LEAST_COMPRESSED
 from oubli.app.http.formats import Format, answer_format, body_format
 from oubli.app.http.inference import BINARY_TYPE, HEADER_LENGTH, inference_content, read_inference
 from oubli.app.http.observer import Observer
@@ -116,6 +117,11 @@ def _head(response: Response) -> bytes:
 _OK, _CREATED = (_head(json_answer(None, status)) for status in (200, 201))
 _OK_BINARY = _head(Response(headers=NO_STORE, media_type=BINARY_TYPE))
 _HEADER_LENGTH = HEADER_LENGTH.lower().encode("ascii")
+
+
+def _in_json(status: int, head: bytes, content: bytes) -> Answer:
+    """Return an answer that would be compressed, when it is long enough, for whoever asks for that."""
+    return Answer(status, head if len(content) < LEAST_COMPRESSED else head + b"vary: Accept-Encoding\r\n", content)
 
 
 class FastPath:
@@ -292,7 +298,7 @@ class FastPath:
         del deliver  # predictions do not wait
         reader = self._context.reader()
         predicted = self._service.predict_now(reader.rows(reader.instances(body)))
-        return None if predicted is None else Answer(200, _OK, to_json(prediction_content(predicted)))
+        return None if predicted is None else _in_json(200, _OK, to_json(prediction_content(predicted)))
 
     def _infer(self, lengths: list[str], body: bytes, deliver: Deliver) -> Answer | None:
         del deliver
@@ -304,8 +310,9 @@ class FastPath:
         if predicted is None:
             return None
         content, length = inference_content(asked, predicted, reader.schema, self._context.model_name)
-        head = _OK if length is None else b"%b%b: %d\r\n" % (_OK_BINARY, _HEADER_LENGTH, length)
-        return Answer(200, head, content)
+        if length is None:
+            return _in_json(200, _OK, content)
+        return Answer(200, b"%b%b: %d\r\n" % (_OK_BINARY, _HEADER_LENGTH, length), content)
 
     def _add(self, body: bytes, deliver: Deliver) -> Answer | Later | None:
         service = self._service
@@ -321,7 +328,7 @@ class FastPath:
                 return
             added = command.result()
             content = to_json(addition_content(added, durable=service.is_durable))
-            reply.give(Answer(201, _CREATED, content) if added.n_new else Answer(200, _OK, content))
+            reply.give(_in_json(201, _CREATED, content) if added.n_new else _in_json(200, _OK, content))
 
         return reply.answer() if service.writer.submit(command, done) else None
 
@@ -340,7 +347,7 @@ class FastPath:
             if error is not None:
                 reply.give(_refusal(error))
                 return
-            reply.give(Answer(200, _OK, to_json(receipt_content(command.result(), durable=service.is_durable))))
+            reply.give(_in_json(200, _OK, to_json(receipt_content(command.result(), durable=service.is_durable))))
 
         return reply.answer() if service.writer.submit(command, done) else None
 
@@ -392,7 +399,7 @@ def _refusal(error: BaseException) -> Answer:
 
 def _problem_answer(problem: ProblemError) -> Answer:
     response = problem.response()
-    return Answer(response.status_code, _head(response), bytes(response.body))
+    return _in_json(response.status_code, _head(response), bytes(response.body))
 
 
 # --- what connections keep for it

@@ -194,6 +194,17 @@ def infer(content: dict[str, Any], behind: bytes = b"", **more: str) -> bytes:
     return request(target="/v2/models/oubli/infer", body=body, headers=tuple(headers.items()))
 
 
+def test_long_answers_say_on_both_ways_that_they_may_be_compressed() -> None:
+    row = [35, "a", True]
+    sent = [[request(body=json.dumps({"instances": [row] * n}).encode())] for n in (1, 8, 60)]
+    short, ordinary = (asyncio.run(observe(MODELS["classes"], sent, hot=hot, max_rows=60)) for hot in (True, False))
+    assert short.n_hot == 3
+    assert replace(short, n_hot=0) == ordinary
+    said = [any(line.startswith(b"vary: ") for line in answer.headers) for answer in short.answers]
+    assert said == [len(answer.body) >= 1024 for answer in short.answers]
+    assert (said[0], said[-1]) == (False, True)
+
+
 TENSORS = [
     {"name": "age", "datatype": "FP32", "shape": [1], "data": [1.5]},
     {"name": "job", "datatype": "BYTES", "shape": [1], "data": ["a"]},
