@@ -1,8 +1,10 @@
 """What goes along with a model, and is compared with it: fresh fits, a twin, and the oracles."""
 
+# ruff: noqa: B027 - hooks that do nothing unless a comparison needs them
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from tests.histories.player import Player
 
 
-class Comparison:
+class Comparison(ABC):
     """Follows the operations of a player; `player.held` is already what it is afterwards."""
 
     resolves_in_part = True  # whether the comparison stands when only some tags are resolved
@@ -57,9 +59,9 @@ class Comparison:
     def check(self) -> None:
         """Compare after any mutation, without changing the model."""
 
+    @abstractmethod
     def ask(self, queries: list[list[Any]], *, frozen: bool) -> None:
         """Compare predictions; some samples are held."""
-        raise NotImplementedError
 
     def finish(self) -> None:
         """Compare everything at the end of a history."""
@@ -259,9 +261,9 @@ class Boosted(Comparison):
     """All that is counted is what a recount says; answers do not depend on what is asked together."""
 
     @staticmethod
+    @abstractmethod
     def outcome(update: Any) -> str:
         """What an update came to, in a few words; of the engine's `last_update`."""
-        raise NotImplementedError
 
     def answers(self, model: Any, queries: Iterable[Sequence[Any]]) -> list[list[float]]:
         """Probabilities, or values."""

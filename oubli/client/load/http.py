@@ -1,14 +1,8 @@
 """HTTP/1.1 as a load test needs it: a connection with one request at a time, and requests as bytes.
 
-A test that wants to know how fast a server is must need less for a request than the server does. CPU time of the
-client for a one-row prediction of Adult, 16 connections, one core of an Intel Xeon at 2.6 GHz (the server needs 40 us):
-
-    httpx2 2.16, `AsyncClient`, on uvloop                    720 to 830 us
-    a protocol of asyncio with httptools, on asyncio          40 to 47 us
-    the same on uvloop, which is what is used here            19 to 21 us
-    wrk, which is written in C                                 some 5 us
-
-httpx2 would have measured itself. `httptools` parses the answers, as it parses requests in the server.
+A test of a server's speed must need less CPU time for a request than the server does. httpx2 needs
+many times as much as the server, and would measure itself. A protocol of asyncio with httptools
+on uvloop needs about half as much as the server. `httptools` parses the answers, as it parses requests in the server.
 """
 
 from __future__ import annotations
