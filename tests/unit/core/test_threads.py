@@ -1,0 +1,88 @@
+"""Pieces of work in threads: all results in order, errors, Ctrl-C, forks."""
+
+import os
+import threading
+import time
+
+import pytest
+
+from oubli.core import threads
+from oubli.core.errors import InputError
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3, 7])
+def test_results_come_in_the_order_of_the_pieces(n_threads):
+    def piece(number):
+        def work():
+            time.sleep(0.001 * (5 - number % 5))
+            return number
+
+        return work
+
+    assert threads.run([piece(number) for number in range(20)], n_threads) == list(range(20))
+
+
+def test_one_thread_is_the_callers_own():
+    me = threading.get_ident()
+    assert threads.run([threading.get_ident] * 3, 1) == [me] * 3
+    assert threads.run([threading.get_ident], 4) == [me]
+
+
+def test_pieces_run_side_by_side():
+    meeting = threading.Barrier(3, timeout=30)
+    threads.run([meeting.wait] * 3, 3)
+
+
+def test_the_first_error_is_raised_after_all_that_were_begun():
+    ended = []
+    begun = threading.Barrier(2, timeout=30)
+
+    def fails():
+        begun.wait()
+        raise ValueError("the first")
+
+    def ends():
+        begun.wait()
+        time.sleep(0.05)
+        ended.append(True)
+
+    with pytest.raises(ValueError, match="the first"):
+        threads.run([fails, ends, *[lambda: time.sleep(0.01)] * 100], 2)
+    assert ended == [True]
+
+
+def test_an_interrupt_waits_for_the_pieces_that_run():
+    begun, ended = threading.Event(), []
+
+    def interrupted():
+        begun.wait(30)
+        raise KeyboardInterrupt
+
+    def slow():
+        begun.set()
+        time.sleep(0.05)
+        ended.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        threads.run([interrupted, slow], 2)
+    assert ended == [True]
+
+
+def test_a_forked_child_has_threads_of_its_own():
+    meeting = threading.Barrier(2, timeout=30)
+    threads.run([meeting.wait] * 2, 2)
+    child = os.fork()
+    if child == 0:
+        again = threading.Barrier(2, timeout=30)
+        threads.run([again.wait] * 2, 2)
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_how_many_threads_are_asked_for(monkeypatch):
+    monkeypatch.setattr(threads, "usable_cores", lambda: 4)
+    asked = {None: 1, 1: 1, 3: 3, 100: 4, -1: 4, -2: 3, -100: 1}
+    assert {n_jobs: threads.threads_of(n_jobs) for n_jobs in asked} == asked
+    for wrong in (0, True, 1.5, "all"):
+        with pytest.raises(InputError, match="n_jobs"):
+            threads.threads_of(wrong)
