@@ -1,0 +1,64 @@
+"""Whether the server is there."""
+
+from __future__ import annotations
+
+from dataclasses import replace as replaced
+
+from oubli.client.errors import NoAnswerError, ProblemError, UnavailableError
+from oubli.client.messages import Flow, Sleep
+from oubli.client.operations.requests import FIRST_POLL, reading
+from oubli.client.results import Readiness, read
+from oubli.client.session import Session
+
+
+def is_alive(session: Session) -> Flow[bool]:
+    """Whether the server's process answers, whatever it is busy with. It is asked once."""
+    try:
+        yield from session.exchange(replaced(reading("/healthz"), is_retried=False))
+    except (NoAnswerError, ProblemError):
+        return False
+    return True
+
+
+def ready(session: Session, *, for_changes: bool = False) -> Flow[Readiness]:
+    """Return the readiness of a server that is ready. It is asked once.
+
+    Parameters
+    ----------
+    for_changes : bool
+        Whether it must accept changes as well.
+
+    Raises
+    ------
+    UnavailableError, NoAnswerError
+        When it is not ready.
+    """
+    request = reading("/readyz", **({"for": "changes"} if for_changes else {}))
+    return read(Readiness, (yield from session.ask(replaced(request, is_retried=False))))
+
+
+def wait_ready(session: Session, *, timeout: float = 120.0, for_changes: bool = False) -> Flow[Readiness]:
+    """Wait until the server is ready: it may be starting.
+
+    Parameters
+    ----------
+    timeout : float
+        In seconds.
+    for_changes : bool
+        Whether it must accept changes as well.
+
+    Raises
+    ------
+    UnavailableError, NoAnswerError
+        When it is not ready in time.
+    """
+    deadline = session.clock() + timeout
+    pause = FIRST_POLL
+    while True:
+        try:
+            return (yield from ready(session, for_changes=for_changes))
+        except (UnavailableError, NoAnswerError):
+            if session.clock() >= deadline:
+                raise
+        yield Sleep(pause)
+        pause = min(1.0, 1.5 * pause)

@@ -1,0 +1,94 @@
+"""Asking the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+from oubli.client.messages import Flow
+from oubli.client.operations.job_progress import wait
+from oubli.client.operations.requests import posting, reading
+from oubli.client.results import Influence, Job, Predictions, read, read_predictions
+from oubli.client.session import Session
+from oubli.client.tables import is_frame, labels_of, rows_of
+
+
+def predict(session: Session, X: Any) -> Flow[Predictions]:
+    """Predict rows with the model as it is now; every change that this client has seen answered is in it.
+
+    Parameters
+    ----------
+    X : DataFrame, array of shape (n, d), or list of rows
+        Rows are lists in feature order or dictionaries by feature name; columns of a DataFrame are matched by name.
+        None, NaN and pandas' NA are missing values.
+
+    Returns
+    -------
+    Predictions
+
+    Raises
+    ------
+    DataError, InvalidInputError
+        With the row, the field and the rule.
+    EmptyModelError
+        When no samples are held.
+    """
+    request = posting("/predict", {"instances": rows_of(X)}, is_safe=True)
+    content = yield from session.ask(request)
+    return read_predictions(content, X.index if is_frame(X) and hasattr(X, "index") else None)
+
+
+def influence(
+    session: Session,
+    X: Any,
+    labels: Any = None,
+    *,
+    method: str | None = None,
+    update_set: str | int = "all",
+    top: int = 10,
+    progress: Callable[[float], object] | None = None,
+    timeout: float | None = None,
+) -> Flow[Influence]:
+    """Rank the samples held by what they do for the predictions of some rows. What takes long is waited for.
+
+    Parameters
+    ----------
+    X : DataFrame, array or list of rows
+        As for `predict`.
+    labels : list, Series or array of shape (n,), optional
+        The true labels; the predicted ones when left out.
+    method : {"leaf-influence", "leaf-refit", "leave-one-out"}, optional
+        The default depends on the kind of model.
+    update_set : {"all", "single"} or int
+        Whose changes the leaf methods follow.
+    top : int
+        Largest number of samples in each list.
+    progress : callable, optional
+        Called with the share that is done, when it takes long.
+    timeout : float, optional
+        Seconds to wait for a long ranking; by default as long as it takes.
+
+    Returns
+    -------
+    Influence
+
+    Raises
+    ------
+    JobFailedError, WaitTimeoutError
+        When a long ranking failed, or took longer than `timeout`.
+    """
+    rows = rows_of(X)
+    content: dict[str, Any] = {"instances": rows, "update_set": update_set, "top": top}
+    if labels is not None:
+        content["labels"] = labels_of(labels, len(rows))
+    if method is not None:
+        content["method"] = method
+    answer = yield from session.exchange(posting("/influence", content, is_safe=True))
+    found = answer.json()
+    if answer.status == 202:
+        job = yield from wait(session, read(Job, found), progress=progress, timeout=timeout)
+        name = str((job.result or {}).get("influence", ""))
+        found = yield from session.ask(reading(f"/influence/{quote(name, safe='')}"))
+    session.saw(found)
+    return read(Influence, found)

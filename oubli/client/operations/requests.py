@@ -1,0 +1,55 @@
+"""Requests: what every operation is built from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from oubli.client.errors import DataError, UnexpectedAnswerError
+from oubli.client.messages import Answer, Flow, Request, to_json
+from oubli.client.session import KEY_HEADER, Session
+
+Names = str | int | Iterable[str | int]
+FIRST_POLL, LONGEST_POLL = 0.05, 2.0  # seconds
+_LONGEST_KEY = 255
+
+
+def reading(path: str, **query: Any) -> Request:
+    """Make a GET request."""
+    pairs = tuple((name, str(value)) for name, value in query.items() if value is not None)
+    return Request("GET", path, pairs, is_safe=True)
+
+
+def posting(path: str, content: Any = None, *, key: str | None = None, **options: Any) -> Request:
+    """Make a POST request; DataError when the content is nothing that JSON knows, or the key is none."""
+    if key is not None and not (0 < len(key) <= _LONGEST_KEY and key.isascii() and key.isprintable()):
+        raise DataError(f"an idempotency key must be 1 to {_LONGEST_KEY} printable ASCII characters")
+    headers = {} if key is None else {KEY_HEADER: key}
+    try:
+        body = to_json({} if content is None else content)
+    except TypeError as error:  # the encoder's own texts repeat nothing
+        raise DataError(f"the request cannot be written as JSON: {error}") from None
+    return Request("POST", path, body=body, headers=headers, **options)
+
+
+def object_of(content: Any) -> dict[str, Any]:
+    """Return an answer that must be a JSON object."""
+    if not isinstance(content, dict):
+        raise UnexpectedAnswerError("the answer is no JSON object", 200)
+    return content
+
+
+def send(session: Session, request: Request) -> Flow[Answer]:
+    """Send any request, with this client's key, retries and version, and return the answer.
+
+    Parameters
+    ----------
+    request : Request
+        For routes that have no method here.
+
+    Raises
+    ------
+    NoAnswerError, ProblemError
+        What came of the last time.
+    """
+    return (yield from session.exchange(request))

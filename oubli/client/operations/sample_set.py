@@ -1,0 +1,258 @@
+"""Samples: adding, reading, replacing, deleting."""
+
+from __future__ import annotations
+
+from dataclasses import replace as replaced
+from typing import TYPE_CHECKING, Any
+
+from oubli.client.errors import DataError, UnexpectedAnswerError
+from oubli.client.messages import Emit, Emits, Flow
+from oubli.client.operations.requests import Names, object_of, posting, reading
+from oubli.client.operations.training import schema
+from oubli.client.results import Added, HeldSample, Receipt, read, read_receipt
+from oubli.client.session import Session
+from oubli.client.tables import frame_of, is_frame, labels_of, names_of, rows_of, samples_of, time_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_KEEP = object()
+
+
+def add(
+    session: Session,
+    X: Any,
+    y: Any,
+    *,
+    ids: Names | None = None,
+    subjects: Any = None,
+    expires_at: Any = None,
+    readd: bool = False,
+    idempotency_key: str | None = None,
+) -> Flow[Added]:
+    """Learn samples, all of them or none. When it returns, they are in every later prediction.
+
+    Parameters
+    ----------
+    X : DataFrame, array of shape (n, d), or list of rows
+        As for `predict`.
+    y : list, Series or array of shape (n,)
+        Labels, matched with X by position.
+    ids : sequence of str or int, optional
+        Names to delete the samples by. When left out, the labels of the index if X is a DataFrame with one, unless
+        they are 0, 1, ..., n - 1; else the server generates them.
+    subjects : str, int or sequence of them, optional
+        Whom the samples are about: one for all, or one for each (None: nobody).
+    expires_at : datetime or sequence of datetimes, optional
+        When they are unlearned and erased by themselves: one for all, or one for each (None: never).
+    readd : bool
+        Whether ids that were erased lately may come back.
+    idempotency_key : str, optional
+        Names this addition, so that it is made once however often it is sent, by whichever process. By default a new
+        one for each call.
+
+    Returns
+    -------
+    Added
+
+    Raises
+    ------
+    DataError, InvalidInputError
+        With the row, the field and the rule; nothing was added.
+    IdConflictError, ErasedLatelyError
+        With the places of the ids; nothing was added.
+    TooLargeError
+        When the server takes fewer rows in one request: split them.
+    """
+    samples = samples_of(X, y, ids=ids, subjects=subjects, expires_at=expires_at, readd=readd)
+    for sample in samples:
+        features = sample["features"]
+        if hasattr(features, "tolist"):
+            sample["features"] = features.tolist()
+    content = yield from session.ask(posting("/samples", {"samples": samples}, key=idempotency_key, takes_key=True))
+    return read(Added, content)
+
+
+def get(session: Session, sample_id: str | int) -> Flow[HeldSample]:
+    """Return one sample as it is held.
+
+    Raises
+    ------
+    NotFoundError
+        When it is not held.
+    """
+    content = object_of((yield from session.ask(reading("/samples", id=names_of(sample_id, "id")[0]))))
+    return _samples_in(content)[0]
+
+
+def samples(session: Session, *, subject: str | int | None = None, page_size: int | None = None) -> Emits[HeldSample]:
+    """Iterate over the samples held, or those of one subject. Pages are asked for as they are needed.
+
+    Parameters
+    ----------
+    subject : str or int, optional
+        Whose samples.
+    page_size : int, optional
+        Samples an answer; the server's default when left out.
+
+    Raises
+    ------
+    NotFoundError
+        When nothing is held about the subject.
+    """
+    cursor: str | None = None
+    while True:
+        found, cursor = yield from _page(session, subject, cursor, page_size)
+        for sample in found:
+            yield Emit(sample)
+        if cursor is None:
+            return
+
+
+def samples_frame(
+    session: Session, *, subject: str | int | None = None, page_size: int | None = None
+) -> Flow[pd.DataFrame]:
+    """Return the samples held, or those of one subject, as a pandas DataFrame.
+
+    Parameters
+    ----------
+    subject, page_size
+        As for `samples`.
+
+    Returns
+    -------
+    DataFrame
+        With the ids as its index, a column for each feature (categories as `category`, booleans as `boolean`, numbers
+        as they are held), one with the labels, and `subject` and `expires_at` where any sample has one.
+    """
+    described = yield from schema(session)
+    held, cursor = yield from _page(session, subject, None, page_size)
+    while cursor is not None:
+        found, cursor = yield from _page(session, subject, cursor, page_size)
+        held += found
+    return frame_of(held, described)
+
+
+def replace(
+    session: Session,
+    sample_id: str | int,
+    features: Any,
+    label: Any,
+    *,
+    subject: Any = _KEEP,
+    expires_at: Any = _KEEP,
+    ref: str | None = None,
+    idempotency_key: str | None = None,
+) -> Flow[Receipt]:
+    """Rectify one held sample: give it new content. The old content is unlearned, and erased like a deleted one.
+
+    Parameters
+    ----------
+    sample_id : str or int
+        Which.
+    features : list, dict, Series, or DataFrame or array of one row
+        The new features, all of them.
+    label : scalar
+        The new label.
+    subject, expires_at : optional
+        Stay as they are when left out; None clears them.
+    ref : str, optional
+        The caller's case number, a UUID.
+    idempotency_key : str, optional
+        As for `add`.
+
+    Returns
+    -------
+    Receipt
+        Of the kind `rectification`.
+
+    Raises
+    ------
+    NotFoundError
+        When the sample is not held: this never adds one.
+    """
+    is_table = is_frame(features) or getattr(features, "ndim", 1) == 2
+    rows = rows_of(features if is_table else [features])
+    if len(rows) != 1:
+        raise DataError("one sample has one row of features")
+    row = rows[0]
+    content: dict[str, Any] = {
+        "features": row.tolist() if hasattr(row, "tolist") else row,
+        "label": labels_of([label], 1)[0],
+    }
+    if subject is not _KEEP:
+        content["subject"] = None if subject is None else names_of(subject, "subject")[0]
+    if expires_at is not _KEEP:
+        content["expires_at"] = None if expires_at is None else time_text(expires_at)
+    query = [("id", names_of(sample_id, "id")[0])] + ([] if ref is None else [("ref", ref)])
+    request = replaced(
+        posting("/samples", content, key=idempotency_key, takes_key=True), method="PUT", query=tuple(query)
+    )
+    answer = yield from session.ask(request)
+    return read_receipt(answer)
+
+
+def delete(
+    session: Session,
+    ids: Names | None = None,
+    *,
+    subjects: Names | None = None,
+    ref: str | None = None,
+    idempotency_key: str | None = None,
+) -> Flow[Receipt]:
+    """Unlearn samples by their ids, or all samples of some subjects.
+
+    What is not held is counted in the receipt's `absent`, not refused. `wait_erased` returns when no file of the server
+    holds the samples any more.
+
+    Parameters
+    ----------
+    ids : str, int, or iterable of them
+        Which samples.
+    subjects : str, int, or iterable of them
+        Whose samples, instead of `ids`.
+    ref : str, optional
+        The caller's case number, a UUID.
+    idempotency_key : str, optional
+        As for `add`.
+
+    Returns
+    -------
+    Receipt
+
+    Raises
+    ------
+    DataError
+        When neither or both are given, or nothing is named.
+    """
+    if (ids is None) == (subjects is None):
+        raise DataError("name either ids or subjects, and not both")
+    content: dict[str, Any] = (
+        {"subjects": names_of(subjects, "subject")} if ids is None else {"ids": names_of(ids, "id")}
+    )
+    if ref is not None:
+        content["ref"] = ref
+    answer = yield from session.ask(posting("/samples/batch-delete", content, key=idempotency_key, takes_key=True))
+    return read_receipt(answer)
+
+
+def _page(
+    session: Session, subject: str | int | None, cursor: str | None, size: int | None
+) -> Flow[tuple[list[HeldSample], str | None]]:
+    """Return a page of samples, and the cursor of the next; None when it is the last."""
+    if subject is None:
+        request = reading("/samples", cursor=cursor, limit=size)
+    else:  # its name stays out of the address, which proxies log
+        asked = {"subject": names_of(subject, "subject")[0], "cursor": cursor, "limit": size}
+        request = posting(
+            "/samples/search", {name: one for name, one in asked.items() if one is not None}, is_safe=True
+        )
+    page = object_of((yield from session.ask(request)))
+    return _samples_in(page), page.get("next")
+
+
+def _samples_in(content: dict[str, Any]) -> list[HeldSample]:
+    found: Any = content.get("samples")
+    if not isinstance(found, list):
+        raise UnexpectedAnswerError("the answer is no page of samples", 200)
+    return [read(HeldSample, one) for one in found]
