@@ -15,37 +15,33 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from oubli.app.datasets.blocks import Blocks, StreamError, TextBlocks
+from oubli.app.datasets.blocks import StreamError
 from oubli.app.errors import ModelChangedError
+from oubli.app.http.bulk_bodies import NAMED, Collector, Part, Source, collector_of, no_rows, source_of
 from oubli.app.http.context import Context
-from oubli.app.http.csv_text import columns_beside, label_column
 from oubli.app.http.encoders import encode_addition, encoder_for
 from oubli.app.http.formats import Format
 from oubli.app.http.openapi import KEY_HEADER
-from oubli.app.http.parsing import Reader, explain, parse_name, refuse_repeated
+from oubli.app.http.parsing import Reader, explain
 from oubli.app.http.problems import ProblemError, invalid, pointer, report_mistake, to_problem
 from oubli.app.http.responses import NO_STORE, addition_content, json_answer, prediction_content
 from oubli.app.http.stream_state import STREAM, UNSENT, Stream
-from oubli.app.service.results import Added, NewSamples, Predicted
-from oubli.core.data.schema import Column, ColumnType
+from oubli.app.service.results import Added, Predicted
 from oubli.core.errors import InputError
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from oubli.app.datasets.streams import Tables
     from oubli.app.http.encoders import Encoder
-    from oubli.core.data.schema import Schema
 
 Place = tuple[str | int, ...]
 _LOOK = 0.002  # seconds between two looks whether the client has taken in the answer
@@ -66,60 +62,6 @@ class BulkLimits:
 
     max_record_bytes: int
     max_samples: int
-
-
-class Part(NamedTuple):
-    """Some of the rows to predict.
-
-    Attributes
-    ----------
-    first
-        Number of the first of them.
-    rows
-        As `Model.query` takes them.
-    sent
-        The rows as they were sent, for messages.
-    """
-
-    first: int
-    rows: Any
-    sent: Sequence[Any]
-
-
-class Source(Protocol):
-    """Reads the rows of one body.
-
-    Attributes
-    ----------
-    blocks
-        Cuts it.
-    """
-
-    blocks: Blocks
-
-    def parts(self, block: bytes) -> Iterator[Part]:
-        """Yield the rows of a block; called in a thread."""
-        ...
-
-
-class Collector(Protocol):
-    """Collects the samples of one body.
-
-    Attributes
-    ----------
-    blocks
-        Cuts it.
-    """
-
-    blocks: Blocks
-
-    def take(self, block: bytes) -> int:
-        """Take in the samples of a block, and return how many there are by now; called in a thread."""
-        ...
-
-    def samples(self) -> NewSamples:
-        """Return all samples; called in a thread."""
-        ...
 
 
 class Bulk:
@@ -151,13 +93,18 @@ class Bulk:
         """
         await _import_formats()
         reader = self._context.reader()
-        scoring = _Scoring(self._context, reader, await asyncio.to_thread(self._source, given, reader), request)
+        scoring = _Scoring(
+            self._context,
+            reader,
+            await asyncio.to_thread(source_of, given, reader, self._limits.max_record_bytes),
+            request,
+        )
         parts = scoring.parts()
         if wanted is Format.JSON:
             return json_answer(prediction_content(await scoring.score(await _merged(parts, reader))))
         first = await anext(parts, None)
         if first is None:
-            raise _no_rows("instances")
+            raise no_rows("instances")
         predicted = await scoring.score(first)
         encoder = encoder_for(wanted, reader.schema.label_type)
         if not scoring.is_over:
@@ -171,21 +118,16 @@ class Bulk:
         encoder = encoder_for(wanted, self._context.reader().schema.label_type)
         return _whole(await asyncio.to_thread(_encode_all, encoder, [predicted]), wanted)
 
-    def _source(self, given: Format, reader: Reader) -> Source:
-        most = self._limits.max_record_bytes
-        if given is Format.NDJSON:
-            return _LineSource(reader, most)
-        from oubli.app.datasets.streams import names_checker
-
-        return _TableSource(_tables(given, names_checker(reader.schema.names), most), reader.schema)
-
     # --- additions
 
     async def add(self, request: Request, given: Format, wanted: Format) -> Response:
         """Answer an addition whose body is not JSON; see `predict`."""
         await _import_formats()
         service, reader = self._context.service, self._context.reader()
-        collector, digest = await asyncio.to_thread(self._collector, given, reader), hashlib.sha256()
+        collector, digest = (
+            await asyncio.to_thread(collector_of, given, reader, self._limits.max_record_bytes),
+            hashlib.sha256(),
+        )
         digest.update(given.encode("ascii") + b"\0")
         try:
             async for data in request.stream():
@@ -202,7 +144,7 @@ class Bulk:
             try:
                 added = await service.add(samples, key)
             except InputError as error:
-                raise explain(error, lambda row: ("samples", row, "features"), _NAMED, reader.schema) from None
+                raise explain(error, lambda row: ("samples", row, "features"), NAMED, reader.schema) from None
         return await self.addition_as(wanted, added)
 
     async def addition_as(self, wanted: Format, added: Added) -> Response:
@@ -218,16 +160,6 @@ class Bulk:
             rule = f"The body has more than {self._limits.max_samples} samples: split it, or raise max_bulk_samples."
             raise ProblemError("too-many-rows", rule)
 
-    def _collector(self, given: Format, reader: Reader) -> Collector:
-        most = self._limits.max_record_bytes
-        if given is Format.NDJSON:
-            return _LineCollector(reader, most)
-        from oubli.app.datasets.streams import names_checker
-
-        schema = reader.schema
-        check = names_checker((*schema.names, label_column(schema)), tuple(columns_beside(schema).values()))
-        return _TableCollector(_tables(given, check, most), reader)
-
 
 async def _import_formats() -> None:
     """Import pyarrow in a thread: it takes a while, once."""
@@ -236,9 +168,6 @@ async def _import_formats() -> None:
         import oubli.app.datasets.streams  # noqa: F401
 
     await asyncio.to_thread(load)
-
-
-# --- predictions
 
 
 class _Scoring:
@@ -372,7 +301,7 @@ async def _merged(parts: AsyncIterator[Part], reader: Reader) -> Part:
             raise ProblemError("too-many-rows", rule + "ask for another format with 'Accept', or split it.")
         found.append(part)
     if not found:
-        raise _no_rows("instances")
+        raise no_rows("instances")
     rows = [part.rows for part in found]
     if isinstance(rows[0], np.ndarray):
         merged: Any = np.concatenate(rows)
@@ -382,187 +311,8 @@ async def _merged(parts: AsyncIterator[Part], reader: Reader) -> Part:
         from oubli.app.datasets.frames import Frame
 
         merged = Frame({name: np.concatenate([some[name] for some in rows]) for name in rows[0].columns})
-    is_named = found[0].sent is _NAMED
-    return Part(0, merged, _NAMED if is_named else [row for part in found for row in part.sent])
-
-
-class _LineSource:
-    """NDJSON: an instance a line, as in a JSON body."""
-
-    def __init__(self, reader: Reader, most: int) -> None:
-        self.blocks: Blocks = TextBlocks(most, quoted=False)
-        self._reader = reader
-        self._n_rows = 0
-
-    def parts(self, block: bytes) -> Iterator[Part]:
-        """Yield the rows of a block."""
-        from oubli.app.datasets.streams import ROWS_AT_ONCE
-
-        sent: list[Any] = []
-        for line in _lines(block):
-            sent.append(_parsed(line, self._n_rows + len(sent)))
-            if len(sent) == ROWS_AT_ONCE:
-                yield self._part(sent)
-                sent = []
-        if sent:
-            yield self._part(sent)
-
-    def _part(self, sent: list[Any]) -> Part:
-        first, self._n_rows = self._n_rows, self._n_rows + len(sent)
-        return Part(first, [self._reader.row(row, ("instances", i)) for i, row in enumerate(sent, first)], sent)
-
-
-class _TableSource:
-    """CSV or Arrow: a row an instance, columns by name."""
-
-    def __init__(self, tables: Tables, schema: Schema) -> None:
-        self.blocks = tables.blocks
-        self._tables = tables
-        self._schema = schema
-
-    def parts(self, block: bytes) -> Iterator[Part]:
-        """Yield the rows of a block."""
-        from oubli.app.datasets.streams import query_input
-
-        for first, table in self._tables.read(block):
-            yield Part(first, query_input(table, self._schema, first), _NAMED)
-
-
-# --- additions
-
-
-class _LineCollector:
-    """NDJSON: a sample a line, as in a JSON body."""
-
-    def __init__(self, reader: Reader, most: int) -> None:
-        self.blocks: Blocks = TextBlocks(most, quoted=False)
-        self._reader = reader
-        self._samples = NewSamples([], [], [], [], [], [])
-
-    def take(self, block: bytes) -> int:
-        """Take in the samples of a block."""
-        samples = self._samples
-        for line in _lines(block):
-            self._reader.add_sample(samples, len(samples), _parsed(line, len(samples)))
-        return len(samples)
-
-    def samples(self) -> NewSamples:
-        """Return all samples."""
-        if not len(self._samples):
-            raise _no_rows("samples")
-        refuse_repeated(self._samples.ids)
-        return self._samples
-
-
-class _TableCollector:
-    """CSV or Arrow: a row a sample, its label and what belongs to it in columns of their own."""
-
-    def __init__(self, tables: Tables, reader: Reader) -> None:
-        self.blocks = tables.blocks
-        self._tables = tables
-        self._reader = reader
-        self._found: list[Any] = []
-
-    def take(self, block: bytes) -> int:
-        """Take in the samples of a block."""
-        self._found += [table for _, table in self._tables.read(block)]
-        return self._tables.n_rows
-
-    def samples(self) -> NewSamples:
-        """Return all samples; types of labels that depend on all labels are known only now."""
-        import pyarrow as pa
-
-        from oubli.app.datasets.columns import convert_feature, convert_labels
-        from oubli.app.datasets.streams import feature_arrays, plain_column
-
-        if not self._found:
-            raise _no_rows("samples")
-        table = pa.concat_tables(self._found)
-        self._found.clear()
-        schema, beside = self._reader.schema, columns_beside(self._reader.schema)
-        columns = [_cells(values) for values in feature_arrays(table, schema).values()]
-        label = label_column(schema)
-        with _beside("label"):
-            labels = convert_labels(schema.label_name, plain_column(table[label]), schema.label_type).tolist()
-        ids, subjects, expires = (
-            self._texts(table, key, beside[key], parse)
-            for key, parse in (("id", parse_name), ("subject", parse_name), ("expires_at", self._reader.time))
-        )
-        readd = [False] * table.num_rows
-        if beside["readd"] in table.column_names:
-            with _beside("readd"):
-                flags = convert_feature(Column("readd", ColumnType.BOOLEAN), table[beside["readd"]])
-            readd = [bool(flag) for flag in flags.tolist()]
-        refuse_repeated(ids)
-        return NewSamples(list(map(list, zip(*columns, strict=True))), labels, ids, subjects, expires, readd)
-
-    def _texts(self, table: Any, key: str, column: str, parse: Callable[[Any, Place], Any]) -> list[Any]:
-        """Return a column of texts, parsed; None where there is none."""
-        from oubli.app.datasets.columns import verbatim
-
-        if column not in table.column_names:
-            return [None] * table.num_rows
-        with _beside(key):
-            texts = verbatim(column, table[column])
-        return [None if text is None else parse(text, ("samples", row, key)) for row, text in enumerate(texts)]
-
-
-@contextmanager
-def _beside(key: str) -> Iterator[None]:
-    """Say where in the samples an error is in what they have besides their features."""
-    from oubli.app.datasets.streams import located
-
-    try:
-        with located(0, key):
-            yield
-    except StreamError as error:
-        raise invalid("" if error.row is None else pointer("samples", error.row, key), error.rule) from None
-
-
-def _cells(values: Any) -> list[Any]:
-    """Return an array as JSON values."""
-    cells: list[Any] = values.tolist()
-    if values.dtype.kind == "f" and np.isnan(values).any():
-        return [None if cell != cell else cell for cell in cells]
-    return cells
-
-
-# --- both
-
-
-class _Named(Sequence[Any]):
-    """Stands for rows as they were sent whose features have names."""
-
-    def __getitem__(self, index: Any) -> Any:
-        return {}
-
-    def __len__(self) -> int:
-        return 0
-
-
-_NAMED = _Named()
-
-
-def _tables(given: Format, check: Callable[[Sequence[str]], None], most: int) -> Tables:
-    from oubli.app.datasets.streams import ArrowTables, CsvTables
-
-    return CsvTables(check, most) if given is Format.CSV else ArrowTables(check, most)
-
-
-def _lines(block: bytes) -> Iterator[bytes]:
-    """Yield the lines that are not blank."""
-    return (line for line in block.split(b"\n") if not line.isspace() and line)
-
-
-def _parsed(line: bytes, row: int) -> Any:
-    try:
-        return orjson.loads(line)
-    except orjson.JSONDecodeError:
-        raise StreamError("broken", "is not JSON: send one value a line; a missing value is null", row=row) from None
-
-
-def _no_rows(what: str) -> ProblemError:
-    return invalid(pointer(what), "must not be empty: the body has no rows")
+    is_named = found[0].sent is NAMED
+    return Part(0, merged, NAMED if is_named else [row for part in found for row in part.sent])
 
 
 def _place_in_instances(row: int, field: str | None) -> str:

@@ -192,6 +192,14 @@ class Reader:
         samples.expires.append(None if expires is None else self.time(expires, ("samples", i, "expires_at")))
         samples.readd.append(readd)
 
+    def name(self, value: Any, place: str | tuple[str | int, ...]) -> str:
+        """Read an id or a subject; see `parse_name`."""
+        return parse_name(value, place)
+
+    def refuse_repeated(self, ids: list[str | None]) -> None:
+        """Refuse ids of which one is there twice."""
+        refuse_repeated(ids)
+
     def time(self, value: Any, place: tuple[str | int, ...]) -> int:
         """Return a time to come, in milliseconds since 1970."""
         try:
