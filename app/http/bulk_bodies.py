@@ -206,14 +206,9 @@ class _TableCollector:
         label = label_column(schema)
         with _beside("label"):
             labels = convert_labels(schema.label_name, plain_column(table[label]), schema.label_type).tolist()
-        ids, subjects, expires = (
-            self._texts(table, key, beside[key], parse)
-            for key, parse in (
-                ("id", self._reader.name),
-                ("subject", self._reader.name),
-                ("expires_at", self._reader.time),
-            )
-        )
+        reader = self._reader
+        parsers = (("id", reader.name), ("subject", reader.name), ("expires_at", reader.time))
+        ids, subjects, expires = (self._texts(table, key, beside[key], parse) for key, parse in parsers)
         readd = [False] * table.num_rows
         if beside["readd"] in table.column_names:
             with _beside("readd"):

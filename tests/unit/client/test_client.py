@@ -9,7 +9,9 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
@@ -47,13 +49,14 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 
 def test_both_clients_have_every_operation() -> None:
+    modules = [import_module(f"{operations.__name__}.{one.name}") for one in iter_modules(operations.__path__)]
     public = {
         name
-        for name, function in vars(operations).items()
-        if inspect.isgeneratorfunction(function)
-        and not name.startswith("_")
-        and function.__module__.startswith(operations.__name__)
+        for module in modules
+        for name, function in vars(module).items()
+        if inspect.isgeneratorfunction(function) and not name.startswith("_") and function.__module__ == module.__name__
     }
+    assert len(public) > 30
     for kind in (Client, AsyncClient):
         assert {name for name in public if not callable(getattr(kind, name, None))} == set()
         assert all(getattr(kind, name).__doc__ for name in public)

@@ -16,9 +16,9 @@ from oubli.client import (
     ProblemError,
     UnexpectedAnswerError,
     WaitTimeoutError,
-    operations,
 )
 from oubli.client.messages import Answer
+from oubli.client.operations import evidence, health, job_progress, predictions, sample_set, training
 from tests.unit.client.scripted import Scripted, answer, keys_of, problem, session, stream
 
 LOST = NoAnswerError("lost", may_have_been_applied=True)
@@ -39,7 +39,7 @@ def event(status: str, progress: float = 0.0, **more: Any) -> str:
 def test_pages_are_asked_for_until_the_last() -> None:
     pages = [answer(200, {"samples": [SAMPLE] * n, "next": cursor}) for n, cursor in ((2, "c1"), (0, "c2"), (1, None))]
     script = Scripted(*pages)
-    script.run(operations.samples(session(), page_size=2))
+    script.run(sample_set.samples(session(), page_size=2))
     assert [sample.id for sample in script.emitted] == ["1"] * 3
     assert [dict(one.query) for one in script.sent] == [
         {"limit": "2"},
@@ -51,10 +51,10 @@ def test_pages_are_asked_for_until_the_last() -> None:
 def test_a_subject_is_never_in_an_address() -> None:
     pages = [answer(200, {"samples": [SAMPLE], "next": cursor}) for cursor in ("c1", None)]
     listed = Scripted(*pages)
-    listed.run(operations.samples(session(), subject="ada"))
+    listed.run(sample_set.samples(session(), subject="ada"))
     deleted = Scripted(problem(422, "invalid-input"))
     with pytest.raises(ProblemError):
-        deleted.run(operations.delete(session(), subjects="ada"))
+        deleted.run(sample_set.delete(session(), subjects="ada"))
     for sent in (*listed.sent, *deleted.sent):
         assert "ada" not in sent.path + str(sent.query)
         assert b"ada" in sent.body  # type: ignore[operator]
@@ -63,7 +63,7 @@ def test_a_subject_is_never_in_an_address() -> None:
 def test_a_ledger_goes_on_behind_an_entry() -> None:
     entry = {"index": 8, "previous": "0", "type": "export", "at": "2030-01-31T12:00:00Z", "hash": "h", "n": 1}
     script = Scripted(answer(200, {"entries": [entry], "next": None}))
-    script.run(operations.ledger(session(), after=7))
+    script.run(evidence.ledger(session(), after=7))
     assert dict(script.sent[0].query) == {"cursor": "7"}
     assert script.emitted[0].content == entry
 
@@ -75,7 +75,7 @@ def test_a_job_is_watched_by_its_events() -> None:
     states = [event("running", 0.5), event("succeeded", 1.0, result={"model_version": 9})]
     shared = session()
     script = Scripted(stream(*states))
-    script.run(operations.watch(shared, "j"))
+    script.run(job_progress.watch(shared, "j"))
     assert [(one.status, one.progress) for one in script.emitted] == [("running", 0.5), ("succeeded", 1.0)]
     assert (script.closed, shared.min_version) == (1, 9)
     assert script.sent[0].headers["Accept"] == "text/event-stream"
@@ -86,7 +86,7 @@ def test_a_job_is_watched_by_its_events() -> None:
 )
 def test_a_stream_that_breaks_is_made_up_for_by_asking_and_opened_again(broken: Answer) -> None:
     script = Scripted(broken, answer(200, state("running", 0.6)), stream(event("succeeded", 1.0)))
-    script.run(operations.watch(session(), "j"))
+    script.run(job_progress.watch(session(), "j"))
     assert [one.progress for one in script.emitted] == [0.0, 0.6, 1.0]
     assert script.closed == 2
     assert script.slept
@@ -97,21 +97,21 @@ def test_a_stream_that_breaks_is_made_up_for_by_asking_and_opened_again(broken: 
 )
 def test_without_events_a_job_is_asked_for_again_and_again(refused: Answer) -> None:
     script = Scripted(refused, *(answer(200, state("running", 0.1)) for _ in range(3)), answer(200, state("succeeded")))
-    script.run(operations.watch(session(), "j"))
+    script.run(job_progress.watch(session(), "j"))
     assert [one.status for one in script.emitted] == ["running"] * 3 + ["succeeded"]
     assert script.slept == sorted(script.slept)
 
 
 def test_a_job_that_is_forgotten_is_told() -> None:
     with pytest.raises(NotFoundError):
-        Scripted(problem(404, "no-job")).run(operations.wait(session(), "j"))
+        Scripted(problem(404, "no-job")).run(job_progress.wait(session(), "j"))
 
 
 def test_waiting_tells_the_progress_and_fails_with_the_servers_reason() -> None:
     told: list[float] = []
     states = [event("queued"), event("running", 0.5), event("failed", 0.5, error="No room.")]
     with pytest.raises(JobFailedError, match=r"No room\.") as caught:
-        Scripted(stream(*states)).run(operations.wait(session(), "j", progress=told.append))
+        Scripted(stream(*states)).run(job_progress.wait(session(), "j", progress=told.append))
     assert told == [0.0, 0.5, 0.5]
     assert caught.value.job_id == "j"
 
@@ -122,7 +122,7 @@ def test_waiting_ends_when_its_time_is_over() -> None:
     shared.clock = lambda: next(times)
     script = Scripted(answer(200, state("running")), answer(200, state("running")))
     with pytest.raises(WaitTimeoutError):
-        script.run(operations.wait(shared, "j", timeout=3.0))
+        script.run(job_progress.wait(shared, "j", timeout=3.0))
 
 
 def test_a_long_ranking_is_waited_for() -> None:
@@ -130,7 +130,7 @@ def test_a_long_ranking_is_waited_for() -> None:
     script = Scripted(
         answer(202, state("queued")), stream(event("succeeded", 1.0, result={"influence": "r"})), answer(200, ranking)
     )
-    found = script.run(operations.influence(session(), [[1]], ["x"], top=1))
+    found = script.run(predictions.influence(session(), [[1]], ["x"], top=1))
     assert (found.helpful[0].id, found.harmful) == ("1", [])
     assert [one.path for one in script.sent] == ["/influence", "/jobs/j/events", "/influence/r"]
     assert json.loads(script.sent[0].body) == {  # type: ignore[arg-type]
@@ -147,10 +147,10 @@ def test_a_long_ranking_is_waited_for() -> None:
 def test_what_changes_samples_or_fits_has_a_key() -> None:
     refused = problem(409, "ephemeral")
     for flow in (
-        operations.add(session(), [[1]], ["x"]),
-        operations.replace(session(), "1", [1], "x"),
-        operations.delete(session(), "1"),
-        operations.fit(session()),
+        sample_set.add(session(), [[1]], ["x"]),
+        sample_set.replace(session(), "1", [1], "x"),
+        sample_set.delete(session(), "1"),
+        training.fit(session()),
     ):
         script = Scripted(refused)
         with pytest.raises(EphemeralError):
@@ -161,32 +161,32 @@ def test_what_changes_samples_or_fits_has_a_key() -> None:
 @pytest.mark.parametrize("key", ["", "x" * 256, "a\nb", "\u00e9"])
 def test_a_key_of_ones_own_can_be_sent(key: str) -> None:
     with pytest.raises(DataError, match="an idempotency key"):
-        Scripted().run(operations.delete(session(), "1", idempotency_key=key))
+        Scripted().run(sample_set.delete(session(), "1", idempotency_key=key))
 
 
 @pytest.mark.parametrize("given", [{}, {"ids": "1", "subjects": "a"}])
 def test_a_deletion_names_ids_or_subjects(given: dict[str, str]) -> None:
     with pytest.raises(DataError, match="either ids or subjects"):
-        Scripted().run(operations.delete(session(), **given))
+        Scripted().run(sample_set.delete(session(), **given))
 
 
 @pytest.mark.parametrize("content", [None, [], {}, {"predictions": 3}, {"predictions": ["a"], "classes": ["a"]}])
 def test_an_answer_without_predictions_is_not_believed(content: Any) -> None:
     with pytest.raises(UnexpectedAnswerError, match="no predictions"):
-        Scripted(answer(200, content)).run(operations.predict(session(), [[1]]))
+        Scripted(answer(200, content)).run(predictions.predict(session(), [[1]]))
 
 
 def test_a_wrong_answer_is_told_by_its_fields_and_not_repeated() -> None:
     with pytest.raises(UnexpectedAnswerError, match="n_samples") as caught:
         Scripted(answer(201, {"ids": ["SECRET"], "model_version": 1, "n_samples": "SECRET", "durable": True})).run(
-            operations.add(session(), [[1]], ["x"])
+            sample_set.add(session(), [[1]], ["x"])
         )
     assert "SECRET" not in str(caught.value)
 
 
 def test_fields_that_are_new_to_a_client_are_left_out() -> None:
     content = {"ids": ["1"], "model_version": 1, "n_samples": 1, "durable": True, "later": {"a": 1}}
-    assert Scripted(answer(201, content)).run(operations.add(session(), [[1]], ["x"])).ids == ["1"]
+    assert Scripted(answer(201, content)).run(sample_set.add(session(), [[1]], ["x"])).ids == ["1"]
 
 
 def test_an_ephemeral_server_is_not_waited_for() -> None:
@@ -202,12 +202,12 @@ def test_an_ephemeral_server_is_not_waited_for() -> None:
     }
     script = Scripted(answer(200, receipt), problem(409, "ephemeral"))
     with pytest.raises(EphemeralError):
-        script.run(operations.wait_erased(session(), "x"))
+        script.run(evidence.wait_erased(session(), "x"))
 
 
 def test_a_server_that_is_starting_is_waited_for() -> None:
     starting = problem(503, "not-ready", retry_after="1")
     ready = answer(200, {"status": "ready", "model_version": 3, "changes": "accepted"})
     script = Scripted(LOST, starting, ready)
-    assert script.run(operations.wait_ready(session())).model_version == 3
-    assert Scripted(starting).run(operations.is_alive(session())) is False
+    assert script.run(health.wait_ready(session())).model_version == 3
+    assert Scripted(starting).run(health.is_alive(session())) is False
