@@ -149,6 +149,16 @@ class SampleStore(OwnedSlots):
             equal[column] = text is None if cell != cell else self.categories.value(int(cell)) == text
         return bool(equal.all())
 
+    def prepared_again(self, slots: Ints) -> Prepared:
+        """Return samples held as `prepare` had them, with values in place of codes, to be held elsewhere."""
+        self.changes.check()
+        cells = self.cells[slots]
+        texts = {column: self.categories.values_of(cells[:, column]) for column in self._categorical}
+        cells[:, self._categorical] = np.nan
+        labels: list[Label] | Reals
+        labels = self.classes.values(self.class_codes[slots]) if self._classification else self.y[slots]
+        return Prepared(len(slots), cells, texts, labels, list(self.names(slots)))
+
     # Adding ---------------------------------------------------------------------------------------
 
     def prepare(self, X: Any, y: Any, ids: Any = None, *, allow_held: bool = False) -> Prepared:
