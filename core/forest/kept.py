@@ -29,7 +29,8 @@ from oubli.core.threads import is_long, run
 
 _CELLS_A_SECOND = 20_000_000  # counted by training, at each level of a tree, roughly
 _CELLS_OF_READING = 20  # what reading a cell of a sample from Python takes, in such
-_HASHING = 50e-9  # seconds that a node takes, roughly
+_HASHING = 50e-9  # seconds that a node takes, roughly ...
+_COMPARING = 200e-9  # ... and an entry
 # A mutation waits for the memory of every block that it passes, so a large tree has them only at its largest nodes:
 # those that hold such a share of its samples, or so many that counting them again is no short piece of work.
 _SHARE_WITH_BLOCK = 1 / 50
@@ -302,7 +303,8 @@ class KeptForest(Engine):
         if fresh is None:
             return []
         live = self, slots, problem.class_order()
-        return compare_forests(live, (fresh.engine, fresh.slots, fresh.problem.class_order()))
+        n_threads = self.n_threads if is_long(_COMPARING * len(self.trees.places)) else 1
+        return compare_forests(live, (fresh.engine, fresh.slots, fresh.problem.class_order()), n_threads)
 
     def check_invariants(self, problem: Problem, slots: Slots) -> None:
         check_invariants(self, self.data(problem), slots)

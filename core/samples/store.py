@@ -30,11 +30,12 @@ from oubli.core.rng import hash_text
 from oubli.core.samples.admission import admit
 from oubli.core.samples.arrays import Data, Problem
 from oubli.core.samples.categories import CategoryTable
+from oubli.core.samples.hashing import hash_texts
 from oubli.core.samples.labels import ClassTable
 from oubli.core.samples.owners import OwnedSlots
 from oubli.core.samples.records import Arrivals, Departures, HeldSample, Prepared
 from oubli.core.samples.serialise import check, dump, fill
-from oubli.core.samples.slots import end_of_numbers, hash_ids, read_ids, refuse_repeated
+from oubli.core.samples.slots import end_of_numbers, read_ids, refuse_repeated
 
 if TYPE_CHECKING:
     from oubli.core.data.schema import Schema
@@ -157,7 +158,9 @@ class SampleStore(OwnedSlots):
         cells[:, self._categorical] = np.nan
         labels: list[Label] | Reals
         labels = self.classes.values(self.class_codes[slots]) if self._classification else self.y[slots]
-        return Prepared(len(slots), cells, texts, labels, list(self.names(slots)))
+        ids = self.id_at
+        names = [ids[slot] or self.id_of(slot) for slot in slots.tolist()]
+        return Prepared(len(slots), cells, texts, labels, names)
 
     # Adding ---------------------------------------------------------------------------------------
 
@@ -247,7 +250,7 @@ class SampleStore(OwnedSlots):
                 self.reserve(prepared)
             slot = self.free[-1] if self.free else self.top
             return Arrivals(prepared, names, np.array([slot], np.int64), next_id, hash_text(names[0]), None, None)
-        hashes = hash_ids(names)
+        hashes = hash_texts(names)
         self.reserve(prepared)
         categories = self.categories.plan(prepared.texts) if prepared.texts else None
         classes = self.classes.plan(prepared.labels) if isinstance(prepared.labels, list) else None
