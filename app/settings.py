@@ -219,6 +219,11 @@ class Settings(_ModelSettings):
     traces_endpoint: str | None = None
     """URL of an OpenTelemetry collector that takes OTLP over HTTP; without it there are no traces."""
 
+    # --- what it may use
+    threads: int | None = Field(default=None, ge=1)
+    """Threads for long work: training, comparing, large batches; by default, and at most, one for each core that the
+    process may use. Once the server is ready, one core is left to requests."""
+
     # --- limits
     max_body_bytes: int = Field(default=16 * MIB, ge=1024)
     """Largest request body in JSON, and largest record in other formats, in bytes; a larger one is answered 413."""
@@ -510,6 +515,7 @@ _FIRST_OF_GROUP = {
     "erasure_deadline": "Erasure",
     "host": "Network",
     "log_format": "Monitoring",
+    "threads": "Cores",
     "max_body_bytes": "Limits",
 }
 

@@ -110,6 +110,11 @@ class Changes:
 
     # -- Ctrl-C ---------------------------------------------------------------------------------
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether this section holds back a Ctrl-C: work that can be stopped had better stop."""
+        return self.handler is not None and len(_PENDING) > 0
+
     def release(self) -> None:
         """Give Ctrl-C its handler back, and pass on the one that waits."""
         handler = self.handler

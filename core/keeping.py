@@ -15,8 +15,10 @@ from oubli.core.bounds import is_same_json, require_sound
 from oubli.core.data.schema import Schema, Task
 from oubli.core.engine import Counterpart, Engine, Shape
 from oubli.core.errors import FileError, InputError
+from oubli.core.parameters import N_JOBS
 from oubli.core.samples.serialise import canonical_parts, store_bytes
 from oubli.core.samples.store import SampleStore
+from oubli.core.threads import threads_of
 from oubli.core.verification import Verification, compare_trees, model_digest, named_classes
 
 _MOST_COMPARED = 10_000  # samples that a distance is measured on
@@ -43,6 +45,7 @@ class Keepable(Estimator, ABC):
     is_boosted: ClassVar[bool] = False
     small_parameters: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
     lazy: bool = False
+    n_jobs: int | None = None
 
     schema_: Schema
     samples_: SampleStore
@@ -72,6 +75,31 @@ class Keepable(Estimator, ABC):
     @abstractmethod
     def resolve(self, max_tags: int | None = None) -> int:
         """Rebuild what was put off."""
+
+    # -- threads --------------------------------------------------------------------------------
+
+    def parameters_of_model(self) -> dict[str, Any]:
+        """The parameters without `n_jobs`, which no model, file or journal knows: it says how work is done."""
+        return {name: value for name, value in self.get_params().items() if name != N_JOBS}
+
+    def take_threads(self) -> None:
+        """Work with as many threads from now on as `n_jobs` asks for."""
+        self.engine_.n_threads = threads_of(self.n_jobs)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set constructor parameters; they take effect with the next `fit`, but `n_jobs` at once.
+
+        Raises
+        ------
+        InputError
+            When there is no parameter of this name, or no such number of threads.
+        """
+        if N_JOBS in params and self.__sklearn_is_fitted__():
+            threads_of(params[N_JOBS])
+        super().set_params(**params)
+        if N_JOBS in params and self.__sklearn_is_fitted__():
+            self.take_threads()
+        return self
 
     # -- beginning ------------------------------------------------------------------------------
 
@@ -119,6 +147,7 @@ class Keepable(Estimator, ABC):
         self.schema_ = schema = store.schema
         self.samples_ = store
         self.engine_ = engine
+        self.take_threads()
         self.n_features_in_ = schema.n_features
         if schema.named:
             self.feature_names_in_ = np.array(schema.names, dtype=object)
@@ -157,14 +186,14 @@ class Keepable(Estimator, ABC):
         return self.digest_of(self.tree_digests())
 
     def fresh_fit(self) -> Self:
-        """Fit another model anew on the samples held, read one by one and in another order, with the same types."""
+        """Fit another model anew on the samples held, read by value and in another order, with the same types."""
         fresh = type(self)(**{**self.get_params(), "random_state": self.seed_})
         store = SampleStore(self.schema_, owner=type(self).__name__)
         fresh.hold(store, self.engine_.counterpart())
-        names = sorted(self.samples_.ids())
-        if names:
-            held = [self.samples_.get(name) for name in names]
-            store.commit(store.prepare([sample.features for sample in held], [sample.label for sample in held], names))
+        slots = self.samples_.slots()
+        # The hashes of the ids put them into an order that has nothing to do with history.
+        slots = slots[np.argsort(self.samples_.id_hashes[slots], kind="stable")]
+        store.commit(self.samples_.prepared_again(slots))
         fresh.engine_.fit(store.problem(), store.slots())
         return fresh
 
@@ -259,7 +288,7 @@ class Keepable(Estimator, ABC):
         """Describe a fitted model by JSON-able values and arrays, for files and pickles; resolves all tags."""
         self.resolve()
         engine = self.engine_
-        parameters = {**self.get_params(), "random_state": self.seed_}
+        parameters = {**self.parameters_of_model(), "random_state": self.seed_}
         document = {
             "kind": self.kind,
             "task": self.task.value,

@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import TypeVar
 
 from oubli.core.errors import InputError
@@ -19,6 +20,8 @@ from oubli.core.errors import InputError
 Result = TypeVar("Result")
 
 _pools: list[ThreadPoolExecutor] = []  # of this process; at most one
+_default = [1]  # threads where nothing is said
+_shortest = [0.005]  # seconds of work that other threads are woken up for
 _lock = threading.Lock()
 
 
@@ -30,17 +33,39 @@ def usable_cores() -> int:
 def threads_of(n_jobs: int | None) -> int:
     """Return how many threads `n_jobs` asks for: None is 1, -1 all usable cores, -2 all but one, and so on.
 
+    A program that has more to say than its models, such as a server, sets what None is (`set_default`).
+
     Raises
     ------
     InputError
         When it is neither None nor an integer, or is 0.
     """
     if n_jobs is None:
-        return 1
+        return _default[0]
     if isinstance(n_jobs, bool) or not hasattr(n_jobs, "__index__") or int(n_jobs) == 0:
         raise InputError(f"n_jobs={n_jobs!r} must be None, a positive number of threads, or -1 for all cores")
     number = int(n_jobs)
     return min(number, usable_cores()) if number > 0 else max(1, usable_cores() + 1 + number)
+
+
+def set_default(n_threads: int) -> None:
+    """Set how many threads the models of this process take for long work that say nothing of it (None)."""
+    _default[0] = n_threads
+
+
+def is_long(seconds: float) -> bool:
+    """Whether work of so many seconds, roughly, had better be shared: below, the caller has done it alone as soon."""
+    return seconds >= _shortest[0]
+
+
+@contextmanager
+def sharing_all() -> Iterator[None]:
+    """Share the shortest work, too: to have seen all that is there for it."""
+    before, _shortest[0] = _shortest[0], 0.0
+    try:
+        yield
+    finally:
+        _shortest[0] = before
 
 
 def run(pieces: Sequence[Callable[[], Result]], n_threads: int) -> list[Result]:

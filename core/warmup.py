@@ -14,6 +14,7 @@ from oubli.core.data.encoding import convert, is_clean
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.registry import KINDS, parameters_of
 from oubli.core.rng import mix
+from oubli.core.threads import sharing_all
 
 STEPS = ("encode", "grow", "predict", "add", "delete", "resolve", "check", "load")
 _N_SAMPLES = 64  # so many that one more is learned in place and not by planting anew
@@ -95,6 +96,16 @@ def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) ->
             model.delete("1")
             model.add(rows[:20], labels[:20])
 
+    def resolve() -> None:
+        model.query(rows[:1], frozen=True)
+        model.query(rows[:1])
+        model.resolve()
+        with sharing_all():
+            model.engine_.n_threads = 2
+            model.delete(model.samples_.ids()[0])
+            model.resolve()
+            model.take_threads()
+
     def check() -> None:
         model.digest()
         _ = model.feature_importances_
@@ -106,7 +117,7 @@ def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) ->
         "predict": lambda: (model.query(rows[:1]), model.query(rows[:2])),
         "add": add,
         "delete": delete,
-        "resolve": lambda: (model.query(rows[:1], frozen=True), model.query(rows[:1]), model.resolve()),
+        "resolve": resolve,
         "check": check,
         "load": lambda: type(model).read_parts(*model.to_parts())[0],
     }

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -30,6 +31,7 @@ from oubli.app.service.kernel_cache import use_kernel_cache
 from oubli.app.service.memory import set_up_allocator, switch_core_dumps_off, without_collector
 from oubli.app.settings import GROUPS, Settings
 from oubli.app.version import VERSION
+from oubli.core.threads import set_default, threads_of
 
 FAILED = 1  # what was asked for was done, and the answer is no
 REFUSED = 2  # it could not be done: wrong input, wrong settings, a file that cannot be read
@@ -46,7 +48,7 @@ cli.add_typer(ledger_cli)
 cli.add_typer(keys_cli)
 cli.command("load-test")(load_test)
 
-_MODEL_SETTINGS = (*GROUPS["Settings file"], *GROUPS["Data"], *GROUPS["Model"])
+_MODEL_SETTINGS = (*GROUPS["Settings file"], *GROUPS["Data"], *GROUPS["Model"], *GROUPS["Cores"])
 _ALL_SETTINGS = tuple(field for group in GROUPS.values() for field in group)
 
 Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")]
@@ -62,11 +64,14 @@ def _show_version(wanted: bool) -> None:
 
 @cli.callback()
 def _common(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    pass  # the options of the program itself; its help is the text given to Typer
+    # The options of the program itself; its help is the text given to Typer.
+    context.call_on_close(partial(set_default, 1))
+    set_default(threads_of(-1))  # `--threads` says otherwise, where there is such an option
 
 
 @cli.command()

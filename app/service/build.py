@@ -32,7 +32,7 @@ from oubli.app.service.receipts import Receipts
 from oubli.app.service.recovery import LedgerChoice, accepted_keys, fold_journal, recover, require_keys
 from oubli.app.service.retention import Retention
 from oubli.app.service.state import ModelState, new_epoch
-from oubli.app.service.training import new_estimator, train
+from oubli.app.service.training import new_estimator, take_cores, train
 from oubli.app.service.uploads import UploadPolicy, Uploads
 from oubli.app.service.writer import Transaction, Writer
 from oubli.app.settings import Settings
@@ -233,6 +233,7 @@ def compose(
     uploads: UploadPolicy | None = None,
     idle_resolve: bool = True,
     warm_up: Callable[[], object] | None = None,
+    n_threads: int = 1,
 ) -> ModelService:
     """Put the parts of a service together.
 
@@ -244,7 +245,7 @@ def compose(
         What is refused, when things are done by themselves, and how long an upload may take.
     idle_resolve
         Whether tags are resolved when nothing is asked.
-    warm_up
+    warm_up, n_threads
         See `ModelService`.
     """
     limits, policy = limits or Limits(), policy or CheckpointPolicy()
@@ -299,6 +300,7 @@ def compose(
         limits=limits,
         idle_resolve=idle_resolve,
         warm_up=warm_up,
+        n_threads=n_threads,
     )
 
 
@@ -325,6 +327,7 @@ def build_service(
         When that is not possible, with the remedy.
     """
     settings.require_servable()
+    n_threads = take_cores(settings)
     if settings.ephemeral:
         warn(EPHEMERAL_NOTE)
     opened = open_nothing() if settings.ephemeral else open_directory(settings.data_dir, settings.key_dir)
@@ -346,6 +349,7 @@ def build_service(
             uploads=UploadPolicy(settings.upload_pause, settings.upload_deadline),
             idle_resolve=settings.idle_resolve,
             warm_up=partial(_warm_up, start.state.model),
+            n_threads=n_threads,
         )
     except BaseException:
         opened.close()
@@ -374,7 +378,7 @@ def _tell_recovered(settings: Settings, recovered: Recovered, start: Start, tell
         f"from the snapshot of {recovered.snapshot.created_at:%Y-%m-%d %H:%M} UTC and {start.n_records:,} records of "
         "the journal." + (f" {settings.data} is not read again." if settings.data is not None else "")
     )
-    kept = {"model": model.kind, **model.get_params()}
+    kept = {"model": model.kind, **model.parameters_of_model()}
     given = settings.model_parameters()
     if "model" in settings.model_fields_set:
         given["model"] = settings.model

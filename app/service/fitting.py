@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from oubli.core.errors import InputError
+from oubli.core.parameters import N_JOBS
 from oubli.core.registry import KINDS
 
 if TYPE_CHECKING:
@@ -36,14 +37,15 @@ def another_estimator(kind: str, parameters: Mapping[str, Any], model: Model) ->
     InputError
         When a parameter is not known, or has a value that it cannot have.
     """
-    kept = {**model.get_params(), "random_state": model.seed_} if kind == model.kind else {"random_state": model.seed_}
-    unknown = [name for name in parameters if kind == model.kind and name not in kept]
+    same = model.parameters_of_model() if kind == model.kind else {}
+    kept = {**same, "random_state": model.seed_}
+    unknown = [name for name in parameters if name == N_JOBS or (kind == model.kind and name not in kept)]
     if unknown:
         raise InputError(f"known parameters are {', '.join(sorted(kept))}", field="parameters")
     estimator = estimator_of(kind, model.task, {**kept, **parameters})
     estimator.start(model.schema_)  # checks the parameters
     # A seed that is drawn is drawn once: the journal has to know it.
-    return estimator_of(kind, model.task, {**estimator.get_params(), "random_state": estimator.seed_})
+    return estimator_of(kind, model.task, {**estimator.parameters_of_model(), "random_state": estimator.seed_})
 
 
 def refit(estimator: Any, samples: SampleStore) -> Model:

@@ -37,6 +37,7 @@ from oubli.app.service.stages import stages
 from oubli.app.service.writer import Cost
 from oubli.core.data.schema import Task
 from oubli.core.errors import UnknownIdError
+from oubli.core.threads import set_default
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,6 +130,8 @@ class ModelService:
         Whether tags are resolved when nothing is asked.
     warm_up
         Compiles what the first requests would otherwise wait for; called in a thread by `start`.
+    n_threads
+        For long work; once the service is ready, one of them is left to requests.
     phase
         Whether the service is starting, ready or stopping.
     is_durable
@@ -161,6 +164,7 @@ class ModelService:
     limits: Limits
     idle_resolve: bool = True
     warm_up: Callable[[], object] | None = None
+    n_threads: int = 1
     phase: Phase = field(default="starting", init=False)
     is_durable: bool = field(init=False)
     stop_error: str | None = field(default=None, init=False)
@@ -213,6 +217,7 @@ class ModelService:
         """Let go of the files, without a last snapshot."""
         self.database.close()
         self.storage.close()
+        set_default(1)
 
     # --- reading
 
@@ -325,7 +330,7 @@ class ModelService:
             "guarantee": model.guarantee,
             "task": str(model.task),
             # A seed that was drawn rather than given is part of what decides the predictions.
-            "parameters": {**model.get_params(), "random_state": model.seed_},
+            "parameters": {**model.parameters_of_model(), "random_state": model.seed_},
             "features": [{"name": c.name, "type": str(c.type), "dtype": str(c.dtype)} for c in schema.columns],
             "label": {"name": schema.label_name, "type": str(schema.label_type)},
             "classes": model.samples_.classes.classes_array().tolist() if model.task == Task.CLASSIFICATION else None,
@@ -517,6 +522,8 @@ class ModelService:
         except Exception as error:
             log.error("warming up failed (%s): the first requests will be slow", type(error).__name__)
         self.warm_up = None  # it holds the model of the start, which another one may replace
+        set_default(max(1, self.n_threads - 1))
+        self.state.model.take_threads()
         if self.idle_resolve:
             self.threads.begin(self.idle.run(), endless=True)
         self.idle.tagged.set()

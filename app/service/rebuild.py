@@ -195,7 +195,7 @@ class Rebuilder:
         """
         version, _ = await self._fit(kind, parameters, report, key)
         model = self._state.model
-        return {"model_version": version, "n_samples": model.n_samples_, "parameters": model.get_params()}
+        return {"model_version": version, "n_samples": model.n_samples_, "parameters": model.parameters_of_model()}
 
     async def rebuild(self) -> list[str]:
         """Fit the live model anew as it is; return the receipts of unfinished erasures that it then has no trace of.
@@ -226,7 +226,7 @@ class Rebuilder:
                 # Nothing of the live model is read after this: a restore may let go of it meanwhile.
                 kind, schema = kind or state.model.kind, state.model.schema_
                 estimator = another_estimator(kind, parameters, state.model)
-                chosen = estimator.get_params()
+                chosen = estimator.parameters_of_model()
                 # Also what changes and predictions will need: nothing may be compiled once the new model is served.
                 await self._threads.compile(partial(prepare_kernels, kind, schema, chosen))
                 model = await self._threads.build(partial(refit, estimator, copy))

@@ -11,11 +11,19 @@ from oubli.app.service.fitting import estimator_of
 from oubli.app.settings import Settings
 from oubli.core.data.schema import Task
 from oubli.core.errors import InputError
+from oubli.core.threads import set_default, threads_of
 
 if TYPE_CHECKING:
     from oubli.app.datasets.loading import Table
 
 TRAINING = "training the model"  # a stage of progress
+
+
+def take_cores(settings: Settings) -> int:
+    """Have the models of this process use as many threads for long work as the settings say; return how many."""
+    n_threads = threads_of(-1 if settings.threads is None else settings.threads)
+    set_default(n_threads)
+    return n_threads
 
 
 def new_estimator(settings: Settings, task: Task) -> Any:
@@ -49,6 +57,7 @@ def train(settings: Settings, progress: Progress = silent) -> tuple[Any, Table]:
         load_table,  # pyarrow takes long to import, and a server that recovers reads no data file
     )
 
+    take_cores(settings)
     table = load_table(settings, progress)
     estimator = new_estimator(settings, table.schema.task)
     compile_kernels(settings.model, table.schema, progress, estimator.get_params())

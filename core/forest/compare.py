@@ -5,7 +5,9 @@ read by later mutations only; this walks both forests in step and compares those
 forests hold the same samples in different slots and may number the classes differently.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +15,7 @@ import numpy.typing as npt
 from oubli.core.forest.blocks import ATTRIBUTE_SIZE, NEXT_FREE
 from oubli.core.forest.state import NIL, leaf_of
 from oubli.core.jit.policy import kernel
+from oubli.core.threads import run
 
 if TYPE_CHECKING:
     from oubli.core.forest.kept import KeptForest
@@ -36,34 +39,48 @@ def nodes_of_entries(trees, node_list, owners):
             owners[trees.members[place]] = node
 
 
-def compare_forests(live: Part, fresh: Part) -> list[str]:
+def compare_forests(live: Part, fresh: Part, n_threads: int = 1) -> list[str]:
     """List what differs; both forests have equal trees and no tags.
 
-    O(model), level by level in array operations.
+    O(model), level by level in array operations, so many threads at trees of their own.
     """
-    findings: list[str] = []
-    live_nodes = np.arange(live[0].settings.n_trees)
-    fresh_nodes = live_nodes.copy()
-    pairs = []
+    numbers = np.array_split(np.arange(live[0].settings.n_trees), n_threads)
+    walks = run([partial(_walk, live, fresh, some) for some in numbers], n_threads)
+    n_wrong = sum(walk.n_wrong for walk in walks)
+    findings = [f"the number of samples of {n_wrong} nodes"] if n_wrong else []
+    if any(walk.differs for walk in walks):
+        return [*findings, "the shape of the trees"]
+    for compare in (_compare_leaves, _compare_blocks):
+        found = run([partial(compare, live, fresh, walk.live, walk.fresh) for walk in walks], n_threads)
+        findings += dict.fromkeys(name for names in found for name in names)
+    return findings + _compare_members(live, fresh, walks, n_threads)
+
+
+class _Walk(NamedTuple):
+    """The nodes of some trees of both forests, in the same order."""
+
+    live: IntArray
+    fresh: IntArray
+    n_wrong: int  # nodes whose numbers of samples differ
+    differs: bool  # whether the trees have other shapes; then the nodes are those above
+
+
+def _walk(live: Part, fresh: Part, trees: IntArray) -> _Walk:
+    live_nodes = fresh_nodes = trees
+    pairs, n_wrong = [(trees[:0], trees[:0])], 0
     while len(live_nodes):
         pairs.append((live_nodes, fresh_nodes))
-        records = live[0].trees.nodes[live_nodes], fresh[0].trees.nodes[fresh_nodes]
-        n_wrong = int((records[0]["n_samples"] != records[1]["n_samples"]).sum())
-        if n_wrong:
-            findings.append(f"the number of samples of {n_wrong} nodes")
-        is_inner = records[0]["child"] >= 0
-        if (is_inner != (records[1]["child"] >= 0)).any():
-            return [*findings, "the shape of the trees"]
-        live_left = records[0]["child"][is_inner].astype(np.int64)
-        fresh_left = records[1]["child"][is_inner].astype(np.int64)
+        ours, theirs = live[0].trees.nodes[live_nodes], fresh[0].trees.nodes[fresh_nodes]
+        n_wrong += int((ours["n_samples"] != theirs["n_samples"]).sum())
+        is_inner = ours["child"] >= 0
+        if (is_inner != (theirs["child"] >= 0)).any():
+            return _Walk(live_nodes, fresh_nodes, n_wrong, differs=True)
+        live_left = ours["child"][is_inner].astype(np.int64)
+        fresh_left = theirs["child"][is_inner].astype(np.int64)
         live_nodes = np.concatenate([live_left, live_left + 1])
         fresh_nodes = np.concatenate([fresh_left, fresh_left + 1])
-    all_live = np.concatenate([pair[0] for pair in pairs])
-    all_fresh = np.concatenate([pair[1] for pair in pairs])
-    findings += _compare_leaves(live, fresh, all_live, all_fresh)
-    findings += _compare_blocks(live, fresh, all_live, all_fresh)
-    findings += _compare_members(live, fresh, all_live, all_fresh)
-    return findings
+    all_live, all_fresh = (np.concatenate(some) for some in zip(*pairs, strict=True))
+    return _Walk(all_live, all_fresh, n_wrong, differs=False)
 
 
 def _compare_leaves(live: Part, fresh: Part, all_live: IntArray, all_fresh: IntArray) -> list[str]:
@@ -116,21 +133,31 @@ def _comparable(part: Part, rows: IntArray) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def _compare_members(live: Part, fresh: Part, all_live: IntArray, all_fresh: IntArray) -> list[str]:
-    """Compare which leaf each sample is in, tree by tree."""
+def _compare_members(live: Part, fresh: Part, walks: Sequence[_Walk], n_threads: int) -> list[str]:
+    """Compare which leaf each sample is in."""
     occurrences = live[0].settings.occurrences
     to_fresh = np.full(len(live[0].trees.nodes), NIL, np.int64)
-    to_fresh[all_live] = all_fresh
-    places = []
-    for (forest, slots, _), listed in ((live, all_live), (fresh, all_fresh)):
-        child = forest.trees.nodes["child"][listed]
+    found = []
+    for (forest, slots, _), side in ((live, "live"), (fresh, "fresh")):
+        child, pieces = forest.trees.nodes["child"], []
         owners = np.full(len(forest.trees.places), NIL, np.int64)
-        nodes_of_entries(forest.trees, listed[child < 0], owners)
-        n_linked = int((owners != NIL).sum())
-        if n_linked != len(slots) * occurrences:
+        for walk in walks:
+            listed = getattr(walk, side)
+            pieces.append(partial(nodes_of_entries, forest.trees, listed[child[listed] < 0], owners))
+        run(pieces, n_threads)
+        if int((owners != NIL).sum()) != len(slots) * occurrences:
             return ["the number of samples in the leaves' lists"]
-        entries = slots[:, None] * occurrences + np.arange(occurrences)
-        places.append(owners[entries])
-    if (places[0] == NIL).any() or not np.array_equal(to_fresh[places[0]], places[1]):
-        return ["the leaf that a sample is in"]
-    return []
+        found.append(owners)
+    for walk in walks:
+        to_fresh[walk.live] = walk.fresh
+
+    def are_the_same(part: slice) -> bool:
+        ours, theirs = (
+            owners[slots[part, np.newaxis] * occurrences + np.arange(occurrences)]
+            for owners, (_, slots, _) in zip(found, (live, fresh), strict=True)
+        )
+        return not (ours == NIL).any() and np.array_equal(to_fresh[ours], theirs)
+
+    step = max(1, -(-len(live[1]) // n_threads))
+    same = run([partial(are_the_same, slice(i, i + step)) for i in range(0, len(live[1]), step)], n_threads)
+    return [] if all(same) else ["the leaf that a sample is in"]

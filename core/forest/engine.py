@@ -7,6 +7,7 @@ again.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -19,16 +20,18 @@ from oubli.core.forest import quantisation
 from oubli.core.forest import workspace as inputs
 from oubli.core.forest.grow import FULL
 from oubli.core.forest.kept import KeptForest
+from oubli.core.forest.leases import Sharing, reserve_leases
 from oubli.core.forest.parameters import MAX_ENTRIES, MAX_SAMPLES, ForestSettings, places_of
 from oubli.core.forest.predict import ROWS_AT_A_TIME, sum_leaves, sum_leaves_frozen
 from oubli.core.forest.quantisation import Targets
 from oubli.core.forest.resolve import resolve_paths, resolve_tree
 from oubli.core.forest.room import with_entries
-from oubli.core.forest.state import N_BLOCKS, N_LEAVES, N_MEMBERS, N_NODES, N_TAGS
+from oubli.core.forest.state import N_BLOCKS, N_LEAVES, N_MEMBERS, N_NODES, N_TAGS, Trees
 from oubli.core.forest.update import ADD, DELETE, count_members, plant, update_samples
-from oubli.core.forest.workspace import UpdateScratch
+from oubli.core.forest.workspace import Scratch, UpdateScratch, shred_scratches
 from oubli.core.jit.direct import Direct
 from oubli.core.samples.arrays import Data, Problem
+from oubli.core.threads import is_long, run
 
 # A batch above this share of the samples held costs more to take out one by one than to plant the
 # rest anew.
@@ -36,6 +39,12 @@ _REPLANT_SHARE = 0.08
 _NO_LIMIT = 2**62
 _WHOLE_BELOW = 512  # samples below which a subtree is grown in one step, well under a millisecond
 _SHORT_WORK = 8192  # samples looked at, a level counting anew, in one short piece of resolving
+
+# What work takes, roughly, in seconds.
+_GROWING = 100e-9  # a sample, all levels of its tree
+_RESOLVING = 1e-6  # a tag
+_ANSWERING = 100e-9  # a row in a tree
+_MANY_ROWS = 8192  # that a thread answers at a time at most
 
 
 class ForestEngine(KeptForest):
@@ -68,10 +77,7 @@ class ForestEngine(KeptForest):
             other.targets = Targets.of(problem.y, slots)
         data = other.data(problem)
         other.plant(data, slots)
-        for tree in range(n_trees):
-            other.resolve_whole_tree(data, tree)
-            if progress is not None:
-                progress(tree + 1, n_trees)
+        other.resolve_all(data, None if progress is None else lambda done: progress(done, n_trees))
         self.become(other)
 
     def _has_many_pieces(self, n_new: int) -> bool:
@@ -222,15 +228,20 @@ class ForestEngine(KeptForest):
 
     def resolve_whole_tree(self, data: Data, tree: int) -> None:
         """Resolve all tags of a tree."""
+        self._resolve_tree(data, tree, _NO_LIMIT, _NO_LIMIT, _NO_LIMIT)
+
+    def _resolve_first(self, data: Data, tree: int) -> Ints:
+        """Resolve a planted tree, and make room for the others; returns the pairs, leaves and blocks that one takes."""
         pools = [N_NODES, N_LEAVES, N_BLOCKS]
         before = self.trees.meta[pools]
-        self._resolve_tree(data, tree, _NO_LIMIT, _NO_LIMIT, _NO_LIMIT)
-        if self.is_planted:
-            # The others will be of the same size: growing the pools bit by bit would copy them many times.
-            self.is_planted = False
-            used = self.trees.meta[pools]
-            needed = used + np.ceil(1.1 * self.settings.n_trees * (used - before)).astype(np.int64)
-            self.reserve_rows(*(int(size) + 512 for size in needed))
+        self.resolve_whole_tree(data, tree)
+        # The others will be of the same size: growing the pools bit by bit would copy them many times.
+        self.is_planted = False
+        used = self.trees.meta[pools]
+        n_a_tree = np.ceil(1.1 * (used - before)).astype(np.int64)
+        needed = used + self.settings.n_trees * n_a_tree
+        self.reserve_rows(*(int(size) + 512 for size in needed))
+        return n_a_tree // (2, 1, 1) + 64
 
     def resolve(self, problem: Problem, max_tags: int | None = None) -> int:
         """Resolve all tags and return how many there were; or work on `max_tags`, or fewer, and return how many.
@@ -240,7 +251,7 @@ class ForestEngine(KeptForest):
         """
         data = self.data(problem)
         if max_tags is None:
-            return self._resolve_all(data)
+            return self.resolve_all(data)
         done, max_tags = 0, int(max_tags)
         self.scratch.work[0] = 0
         for tree in np.flatnonzero(self.trees.tree_tags):
@@ -249,17 +260,72 @@ class ForestEngine(KeptForest):
             done += self._resolve_tree(data, int(tree), max_tags - done, _SHORT_WORK, _WHOLE_BELOW)
         return done
 
-    def _resolve_all(self, data: Data) -> int:
-        n_tags = self.n_tags
-        for tree in np.flatnonzero(self.trees.tree_tags):
-            self.resolve_whole_tree(data, int(tree))
+    def resolve_all(self, data: Data, tell: Callable[[int], object] | None = None) -> int:
+        """Resolve all tags and return how many there were; `tell`: told how many trees have none."""
+        n_tags, n_a_tree, told = self.n_tags, None, [0]
+
+        def count(n_done: int) -> None:
+            n_done += self.settings.n_trees - len(tagged)
+            if tell is not None and n_done > told[0]:
+                told[0] = n_done
+                tell(n_done)
+
+        tagged = np.flatnonzero(self.trees.tree_tags).tolist()
+        if self.is_planted and tagged:
+            n_a_tree = self._resolve_first(data, tagged.pop(0))
+            count(0)
+        while (
+            self.n_threads > 1
+            and self._is_much_work(tagged)
+            and self._resolve_in_threads(data, n_a_tree, tagged, count)
+        ):
+            tagged = np.flatnonzero(self.trees.tree_tags).tolist()
+        for number, tree in enumerate(tagged, 1):
+            self.resolve_whole_tree(data, tree)
+            count(number)
         return n_tags
+
+    def _is_much_work(self, tagged: list[int]) -> bool:
+        """Whether resolving some trees takes so long that other threads had better help."""
+        if len(tagged) < 2:
+            return False
+        trees = self.trees
+        n_samples = trees.nodes["n_samples"][tagged]
+        n_planted = int(n_samples[trees.nodes["child"][tagged] < 0].sum())
+        return is_long(_RESOLVING * int(trees.tree_tags[tagged].sum()) + _GROWING * n_planted)
+
+    def _resolve_in_threads(
+        self, data: Data, n_a_tree: Ints | None, tagged: list[int], tell: Callable[[int], object]
+    ) -> bool:
+        """Resolve some trees, or less when a pool is full, which is larger then; False when there is no memory."""
+        n_threads = min(self.n_threads, len(tagged))
+        try:
+            self.reserve_scratch(data)
+            reserve_leases(self, n_threads)
+            spare = [self.empty_scratch(*self._scratch_room) for _ in range(n_threads - 1)]
+            sharing = Sharing(self, [self.scratch, *spare], n_a_tree)
+        except (CapacityError, MemoryError):
+            return False
+
+        def resolve(trees: Trees, scratch: Scratch, tree: int) -> int:
+            status, _ = self._resolve_tree_of.call(
+                trees, data, self.parameters, scratch, self.blocks, tree, _NO_LIMIT, _NO_LIMIT, _NO_LIMIT
+            )
+            return int(status)
+
+        try:
+            sharing.resolve(tagged, resolve, self.changes, tell)
+        finally:
+            shred_scratches(spare)
+        if self.trees.tree_tags[tagged].any():
+            self.grow_pools()
+        return True
 
     def _resolve_for(self, data: Data, cells: Array, category_hashes: Hashes) -> None:
         """Resolve the tags on the paths of queries."""
         # Many queries meet most tags; growing subtrees whole is then cheaper than path by path.
         if 4 * len(cells) > self.largest_tree():
-            self._resolve_all(data)
+            self.resolve_all(data)
             return
         self.reserve_scratch(data)
         row = 0
@@ -310,11 +376,20 @@ class ForestEngine(KeptForest):
 
     def _sum_resolved_leaves(self, cells: npt.NDArray[np.floating], category_hashes: Hashes) -> tuple[Reals, int]:
         """The same for a forest without tags."""
-        is_regression = self.settings.is_regression
-        sums = np.zeros((len(cells), 1 if is_regression else self.width))
+        sums = np.zeros((len(cells), 1 if self.settings.is_regression else self.width))
+        n_rows = len(cells)
+        if self.n_threads == 1 or n_rows == 1 or not is_long(_ANSWERING * n_rows * self.settings.n_trees):
+            return sums, self._sum_leaves_into(sums, cells, category_hashes)
+        step = min(_MANY_ROWS, -(-n_rows // self.n_threads))
+        parts = [slice(start, start + step) for start in range(0, n_rows, step)]
+        pieces = [partial(self._sum_leaves_into, sums[part], cells[part], category_hashes) for part in parts]
+        return sums, run(pieces, self.n_threads)[0]
+
+    def _sum_leaves_into(self, sums: Reals, cells: npt.NDArray[np.floating], category_hashes: Hashes) -> int:
+        """Fill `sums`, zero before; returns the number of non-empty trees."""
         hashes = np.empty((min(len(cells), ROWS_AT_A_TIME) if self.has_categories else 0, self.n_features), np.uint64)
-        n_planted = self._sum_leaves_of.call(
-            self.trees.nodes, self.trees.statistics, self.settings.n_trees, is_regression, cells,
+        n_planted: int = self._sum_leaves_of.call(
+            self.trees.nodes, self.trees.statistics, self.settings.n_trees, self.settings.is_regression, cells,
             category_hashes, hashes, np.empty((3, inputs.N_LANES), np.int32), sums,
         )  # fmt: skip
-        return sums, n_planted
+        return n_planted

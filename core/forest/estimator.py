@@ -55,6 +55,9 @@ class DynamicForestClassifier(_Forest, Classifier):
         Put rebuilding off until a query needs it (or `resolve`). Never changes a prediction.
     random_state : int, RandomState, Generator or None
         Seed; None draws one, kept in `seed_`.
+    n_jobs : int or None, default None
+        Threads for long work: fit, resolve, verify, digest and large batches. None is one, -1 all cores that the
+        process may use, as in scikit-learn; never more than those. It changes no bit of the model.
 
     Attributes
     ----------
@@ -96,6 +99,7 @@ class DynamicForestClassifier(_Forest, Classifier):
         criterion: str = "gini",
         lazy: bool = True,
         random_state: Any = None,
+        n_jobs: int | None = None,
     ) -> None:
         self._keep(locals())
 
@@ -108,7 +112,7 @@ class DynamicForestRegressor(_Forest, Regressor):
 
     Parameters
     ----------
-    n_estimators, max_depth, lazy, random_state
+    n_estimators, max_depth, lazy, random_state, n_jobs
         As for `DynamicForestClassifier`.
     occurrence : float in (0, 1], default 0.5
     min_samples_split : int, default 5
@@ -130,5 +134,6 @@ class DynamicForestRegressor(_Forest, Regressor):
         criterion: str = "squared_error",
         lazy: bool = True,
         random_state: Any = None,
+        n_jobs: int | None = None,
     ) -> None:
         self._keep(locals())

@@ -27,6 +27,7 @@ from oubli.core.forest.workspace import (
     MAX_FEATURES,
     MIN_SAMPLES_SPLIT,
     OCCURRENCES,
+    WORKING_BLOCK,
 )
 from oubli.core.jit.policy import inner, pasted, spliced
 from oubli.core.rng import combine
@@ -264,7 +265,7 @@ def find_split(trees, data, parameters, scratch, blocks, node, key, depth, start
         if block == NIL and end - start >= parameters.values[BLOCK_MINIMUM]:
             block = allocate_block(trees, blocks)
             trees.nodes[node]["block"] = np.int32(block)
-        work = block if block != NIL else np.int64(0)
+        work = block if block != NIL else scratch.work[WORKING_BLOCK]
         scratch.work[0] += end - start
         found = count_candidates(data, parameters, scratch, blocks, work, key, start, end, is_copied)
         if found:

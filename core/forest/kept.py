@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -24,9 +25,12 @@ from oubli.core.forest.state import NIL, Trees, empty_trees
 from oubli.core.forest.workspace import Parameters, Scratch, UpdateScratch
 from oubli.core.jit import aligned
 from oubli.core.samples.arrays import Data, Problem
+from oubli.core.threads import is_long, run
 
 _CELLS_A_SECOND = 20_000_000  # counted by training, at each level of a tree, roughly
 _CELLS_OF_READING = 20  # what reading a cell of a sample from Python takes, in such
+_HASHING = 50e-9  # seconds that a node takes, roughly ...
+_COMPARING = 200e-9  # ... and an entry
 # A mutation waits for the memory of every block that it passes, so a large tree has them only at its largest nodes:
 # those that hold such a share of its samples, or so many that counting them again is no short piece of work.
 _SHARE_WITH_BLOCK = 1 / 50
@@ -206,8 +210,12 @@ class KeptForest(Engine):
         return header
 
     def digests(self, class_order: Ints) -> list[str]:
-        settings = self.settings
-        return [tree_digest(self.trees, tree, settings.is_regression, class_order) for tree in range(settings.n_trees)]
+        settings, trees = self.settings, self.trees
+        n_threads = self.n_threads if is_long(_HASHING * int(trees.meta[nodes.N_NODES])) else 1
+        numbers = range(settings.n_trees)
+        return run(
+            [partial(tree_digest, trees, tree, settings.is_regression, class_order) for tree in numbers], n_threads
+        )
 
     def seconds_to_verify(self, problem: Problem) -> float:
         settings, n = self.settings, problem.n_samples
@@ -295,7 +303,8 @@ class KeptForest(Engine):
         if fresh is None:
             return []
         live = self, slots, problem.class_order()
-        return compare_forests(live, (fresh.engine, fresh.slots, fresh.problem.class_order()))
+        n_threads = self.n_threads if is_long(_COMPARING * len(self.trees.places)) else 1
+        return compare_forests(live, (fresh.engine, fresh.slots, fresh.problem.class_order()), n_threads)
 
     def check_invariants(self, problem: Problem, slots: Slots) -> None:
         check_invariants(self, self.data(problem), slots)

@@ -1,11 +1,13 @@
 """What the kernels read: the samples, the parameters, and their working space."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from oubli.core.array_types import Array, Bools, Hashes, Ints, Reals
+from oubli.core.jit import aligned
 
 # Slots of the parameter array, int64.
 N_TREES = 0
@@ -43,6 +45,10 @@ MAX_COPIED_CELLS = 2**25
 # Loops over a gathered column run over a multiple of this many values, so that the small nodes, of which
 # there are most, run through vector registers too.
 PADDING = 32
+
+# Slots of `Scratch.work`.
+WORKED = 0  # samples looked at, a level counting anew
+WORKING_BLOCK = 1  # where candidates of a node without a block of its own are counted
 
 AT_HAND = STACK_SIZE  # row of `Scratch.constants` for the node at hand; the others belong to the stack
 
@@ -91,7 +97,7 @@ class Scratch(NamedTuple):
     leaf: Ints  # int64[1, width] statistics of a leaf that is in no tree
     choice: Any  # SPLIT_DTYPE[1] the split found last
     node: Any  # NODE_DTYPE[1] a node that is in no tree
-    work: Ints  # int64[1] samples looked at, a level counting anew
+    work: Ints  # int64[2] see above
     stack: Ints  # int64[STACK_SIZE, 4] node, start, end, depth
     keys: Hashes  # uint64[STACK_SIZE] their keys
     pending: Ints  # int64[STACK_SIZE, 2] node, depth; for walks around `stack`'s
@@ -183,9 +189,15 @@ def empty_scratch(
         leaf=np.zeros((1, width), np.int64),
         choice=np.zeros(1, SPLIT_DTYPE),
         node=np.zeros(1, node_dtype),
-        work=np.zeros(1, np.int64),
+        work=np.zeros(2, np.int64),
         stack=np.zeros((STACK_SIZE, 4), np.int64),
         keys=np.zeros(STACK_SIZE, np.uint64),
         pending=np.zeros((STACK_SIZE, 2), np.int64),
         pending_keys=np.zeros(STACK_SIZE, np.uint64),
     )
+
+
+def shred_scratches(scratches: Iterable[Scratch]) -> None:
+    """Overwrite working spaces that are about to be let go of."""
+    for scratch in scratches:
+        aligned.shred(array for array in scratch if isinstance(array, np.ndarray))

@@ -11,6 +11,7 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ from oubli.core.influence.result import Influence
 from oubli.core.influence.reverse import weight_adjoints, weight_adjoints_by_row
 from oubli.core.influence.update_sets import SinglePoint, TopKLeaves, UpdateSet, read_update_set
 from oubli.core.influence.views import View
+from oubli.core.threads import run
 
 Progress = Callable[[int, int], None]
 
@@ -297,17 +299,29 @@ def _read_forest(forest: Any, X: Any, slots: Ints) -> Iterator[Reals]:
     )
     place_rows(engine.trees, engine.parameters, rows)
     n_most = int(engine.trees.nodes["n_samples"][: settings.n_trees].max())
-    scratch = engine.empty_scratch(n_most, len(data.category_hashes))
-    work = blocks_over(np.zeros((1, engine.layout.size), np.int64), is_regression=settings.is_regression)
-    moves = _scale_moves(forest, slots)
-    for start, end in _parts(len(slots), m * n_columns):
+    parts = list(_parts(len(slots), m * n_columns))
+    n_threads = max(1, min(engine.n_threads, len(parts)))
+    sides = []  # of each thread: what it writes to
+    for _ in range(n_threads):
+        own = {name: getattr(rows, name).copy() for name in ("shares", "kept", "changed")}
+        scratch = engine.empty_scratch(n_most, len(data.category_hashes))
+        work = blocks_over(np.zeros((1, engine.layout.size), np.int64), is_regression=settings.is_regression)
+        sides.append((scratch, engine.blocks, work, rows._replace(**own)))
+
+    def answer(side: tuple[Any, ...], start: int, end: int) -> Reals:
         part = slots[start:end]
         sums, n_planted = np.zeros((len(part), m, n_columns)), np.zeros(len(part), np.int64)
-        sums_without(engine.trees, data, engine.parameters, scratch, engine.blocks, work, rows, part, sums, n_planted)
-        answers = _forest_answers(forest, sums, n_planted)
-        for i in np.flatnonzero(moves[start:end]):
-            answers[i] = _answer_of_copy(forest, X, int(part[i]))
-        yield answers
+        sums_without(engine.trees, data, engine.parameters, *side, part, sums, n_planted)
+        return _forest_answers(forest, sums, n_planted)
+
+    moves = _scale_moves(forest, slots)
+    for first in range(0, len(parts), n_threads):
+        some = parts[first : first + n_threads]
+        pieces = [partial(answer, side, *part) for side, part in zip(sides, some, strict=False)]
+        for (start, end), answers in zip(some, run(pieces, n_threads), strict=True):
+            for i in np.flatnonzero(moves[start:end]):
+                answers[i] = _answer_of_copy(forest, X, int(slots[start + i]))
+            yield answers
 
 
 def _unlearn_forest(forest: Any, X: Any, slots: Ints) -> Iterator[Reals]:

@@ -88,6 +88,22 @@ class CategoryTable:
             raise IndexError(f"code {code} is free")
         return value
 
+    def values_of(self, cells: Array) -> list[str | None]:
+        """Return the values of the cells of a categorical column, None where one is missing.
+
+        Raises
+        ------
+        IndexError
+            When a code is free.
+        """
+        known = ~np.isnan(cells)
+        values = np.full(len(cells), None, object)
+        values[known] = np.array(self._values, object)[cells[known].astype(np.int64)]
+        if np.equal(values[known], None).any():
+            raise IndexError("a code is free")
+        texts: list[str | None] = values.tolist()
+        return texts
+
     def new_values(self, texts: Mapping[int, Sequence[str | None]]) -> int:
         """Count the (column, value) pairs in `texts` that are not held."""
         new = 0

@@ -91,7 +91,10 @@ class ClassTable:
 
     def values(self, codes: Iterable[int] | Array) -> list[Label]:
         """Return the values of held classes."""
-        return list(map(self.value, codes.tolist() if isinstance(codes, np.ndarray) else codes))
+        if isinstance(codes, np.ndarray):
+            known = {code: self.value(code) for code in np.unique(codes).tolist()}
+            return list(map(known.__getitem__, codes.tolist()))
+        return list(map(self.value, codes))
 
     def order(self) -> Ints:
         """Return the codes of the held classes in canonical order; not to be written to."""

@@ -25,10 +25,10 @@ from oubli.core.bounds import LARGEST_COUNTER
 from oubli.core.data.columns import canonical_cells
 from oubli.core.data.values import ID_LENGTH, NEVER, ColumnType, RefusedError, Task, id_text
 from oubli.core.errors import FileError, ensure
-from oubli.core.rng import hash_text
 from oubli.core.samples.categories import CategoryTable, pack_texts, unpack_texts
+from oubli.core.samples.hashing import hash_texts
 from oubli.core.samples.labels import ClassTable
-from oubli.core.samples.slots import MAX_SLOTS, hash_ids
+from oubli.core.samples.slots import MAX_SLOTS
 from oubli.core.slices import cut
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def fill(store: "SampleStore", arrays: Mapping[str, Array]) -> None:
     names = unpack_texts(parts["samples.ids"], parts["samples.id_offsets"], "ids")
     slots, cells, targets = parts["samples.slots"], parts["samples.cells"], parts["samples.targets"]
     n = len(slots)
-    hashes = hash_ids(names)
+    hashes = hash_texts(names)
     _check_samples(schema, names, hashes, slots, cells, targets)
     top = int(slots.max()) + 1 if n else 0
     store.grow(top)
@@ -273,12 +273,13 @@ def check(store: "SampleStore") -> None:
     held = store.slots()
     ensure(len(store) == len(held), "the number of samples is wrong")
     ensure(not store.held[top:].any(), "a slot above the top is held")
-    ensure(sorted(store.slot_of.values()) == held.tolist(), "ids and held slots differ")
+    names = list(store.slot_of)
+    slots = np.fromiter(store.slot_of.values(), np.int64, len(names))
+    ensure(np.array_equal(np.sort(slots), held), "ids and held slots differ")
     free = np.flatnonzero(~store.held)
     ensure(sorted(store.free) == free[free < top].tolist(), "the list of free slots is wrong")
-    for name, slot in store.slot_of.items():
-        ensure(store.id_at[slot] == name, "an id is listed under another slot")
-        ensure(int(store.id_hashes[slot]) == hash_text(name), "the hash of an id is wrong")
+    ensure([store.id_at[slot] for slot in slots.tolist()] == names, "an id is listed under another slot")
+    ensure(np.array_equal(store.id_hashes[slots], hash_texts(names)), "the hash of an id is wrong")
     ensure(all(store.id_at[slot] is None for slot in free.tolist()), "a free slot has an id")
     for what, array in (
         ("cells", store.cells),

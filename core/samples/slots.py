@@ -25,7 +25,6 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -359,12 +358,6 @@ def ids_of_index(X: Any) -> list[str] | None:
         )
         return None
     return None if labels == list(range(n)) else names
-
-
-def hash_ids(names: Iterable[str]) -> Hashes:
-    """Hash ids as `oubli.core.rng.hash_text` does."""
-    digests = [blake2b(data, digest_size=8).digest() for data in map(str.encode, names)]
-    return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
 
 
 def end_of_numbers(names: Iterable[str]) -> int:

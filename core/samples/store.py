@@ -30,11 +30,12 @@ from oubli.core.rng import hash_text
 from oubli.core.samples.admission import admit
 from oubli.core.samples.arrays import Data, Problem
 from oubli.core.samples.categories import CategoryTable
+from oubli.core.samples.hashing import hash_texts
 from oubli.core.samples.labels import ClassTable
 from oubli.core.samples.owners import OwnedSlots
 from oubli.core.samples.records import Arrivals, Departures, HeldSample, Prepared
 from oubli.core.samples.serialise import check, dump, fill
-from oubli.core.samples.slots import end_of_numbers, hash_ids, read_ids, refuse_repeated
+from oubli.core.samples.slots import end_of_numbers, read_ids, refuse_repeated
 
 if TYPE_CHECKING:
     from oubli.core.data.schema import Schema
@@ -149,6 +150,18 @@ class SampleStore(OwnedSlots):
             equal[column] = text is None if cell != cell else self.categories.value(int(cell)) == text
         return bool(equal.all())
 
+    def prepared_again(self, slots: Ints) -> Prepared:
+        """Return samples held as `prepare` had them, with values in place of codes, to be held elsewhere."""
+        self.changes.check()
+        cells = self.cells[slots]
+        texts = {column: self.categories.values_of(cells[:, column]) for column in self._categorical}
+        cells[:, self._categorical] = np.nan
+        labels: list[Label] | Reals
+        labels = self.classes.values(self.class_codes[slots]) if self._classification else self.y[slots]
+        ids = self.id_at
+        names = [ids[slot] or self.id_of(slot) for slot in slots.tolist()]
+        return Prepared(len(slots), cells, texts, labels, names)
+
     # Adding ---------------------------------------------------------------------------------------
 
     def prepare(self, X: Any, y: Any, ids: Any = None, *, allow_held: bool = False) -> Prepared:
@@ -237,7 +250,7 @@ class SampleStore(OwnedSlots):
                 self.reserve(prepared)
             slot = self.free[-1] if self.free else self.top
             return Arrivals(prepared, names, np.array([slot], np.int64), next_id, hash_text(names[0]), None, None)
-        hashes = hash_ids(names)
+        hashes = hash_texts(names)
         self.reserve(prepared)
         categories = self.categories.plan(prepared.texts) if prepared.texts else None
         classes = self.classes.plan(prepared.labels) if isinstance(prepared.labels, list) else None

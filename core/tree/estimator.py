@@ -40,6 +40,9 @@ class DynamicTreeClassifier(Classifier):
         Put building anew off until a query needs it (or `resolve`). Then the guarantee holds at every query.
     random_state : int, RandomState, Generator or None
         Draws nothing; every estimator has it.
+    n_jobs : int or None, default None
+        Threads for long work: fit, resolve, verify, digest and large batches. None is one, -1 all cores that the
+        process may use, as in scikit-learn; never more than those. It changes no bit of the model.
 
     Attributes
     ----------
@@ -94,6 +97,7 @@ class DynamicTreeClassifier(Classifier):
         window: int | None = None,
         lazy: bool = False,
         random_state: Any = None,
+        n_jobs: int | None = None,
     ) -> None:
         self._keep(locals())
 

@@ -15,6 +15,7 @@ from oubli.app.service.fitting import estimator_of
 from oubli.app.service.jobs import Job
 from oubli.core.data.schema import Schema
 from oubli.core.errors import InputError
+from oubli.core.parameters import N_JOBS
 from oubli.core.registry import KINDS
 
 router = APIRouter(tags=["model"])
@@ -90,9 +91,11 @@ def check_parameters(kind: str, parameters: dict[str, Any], kept: dict[str, Any]
         When there is no such estimator for the task, or it does not know a parameter or take its value.
     """
     try:
-        known = estimator_of(kind, schema.task, {}).get_params()
+        known = estimator_of(kind, schema.task, {}).parameters_of_model()
     except InputError as error:
         raise invalid("/kind", error.rule) from None
+    if N_JOBS in parameters:
+        raise invalid(pointer("parameters", N_JOBS), "is no parameter of a model: start the server with --threads")
     if not known.keys() >= parameters.keys():
         raise invalid("/parameters", f"has a name that is not known; known are {', '.join(sorted(known))}")
     if _refusal(kind, schema, {**kept, **parameters}) is None:

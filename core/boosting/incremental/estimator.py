@@ -36,6 +36,7 @@ class IncrementalBoosting(BoostedModel):
         early_stopping: int | None = None,
         validation_fraction: float = 0.1,
         random_state: Any = None,
+        n_jobs: int | None = None,
     ) -> None:
         self._keep(locals())
 
@@ -83,6 +84,9 @@ class IncrementalBoostingClassifier(IncrementalBoosting, Classifier):
         Share of the samples that validate, chosen by a hash of their ids; with `early_stopping` only.
     random_state : int, RandomState, Generator or None
         Seed; None draws one, kept in `seed_`.
+    n_jobs : int or None, default None
+        Threads for long work: fit, resolve, verify, digest and large batches. None is one, -1 all cores that the
+        process may use, as in scikit-learn; never more than those. It changes no bit of the model.
 
     Attributes
     ----------
@@ -144,6 +148,9 @@ class IncrementalBoostingRegressor(IncrementalBoosting, Regressor):
         Share of the samples that validate, chosen by a hash of their ids; with `early_stopping` only.
     random_state : int, RandomState, Generator or None
         Seed; None draws one, kept in `seed_`.
+    n_jobs : int or None, default None
+        Threads for long work: fit, resolve, verify, digest and large batches. None is one, -1 all cores that the
+        process may use, as in scikit-learn; never more than those. It changes no bit of the model.
 
     Attributes
     ----------

@@ -6,7 +6,7 @@ from typing import Any
 
 from oubli.core.boosting.parameters import MAX_TREES, BoostedSettings, shared
 from oubli.core.errors import InputError
-from oubli.core.parameters import Parameter, check_number, check_parameters, random_state, share, whole
+from oubli.core.parameters import Parameter, check_number, check_parameters, n_jobs, random_state, share, whole
 
 MAX_DEPTH = 8  # of a leaf: the leaves of a tree are numbered by one byte
 MAX_BINS = 255
@@ -40,6 +40,7 @@ PARAMETERS = (
     ),
     share("validation_fraction", 0.1, "Share of the samples that validate; with `early_stopping`.", "low", high=0.5),
     random_state("Seed of every random choice; the same seed and samples give the same model."),
+    n_jobs(),
 )
 
 # The grids of quantization="auto".

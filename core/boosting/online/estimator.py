@@ -40,6 +40,7 @@ class OnlineBoosting(BoostedModel):
         l2_regularization: float = 0.3,
         min_child_weight: float = 0.03,
         random_state: Any = None,
+        n_jobs: int | None = None,
     ) -> None:
         self._keep(locals())
 
@@ -83,6 +84,9 @@ class OnlineBoostingClassifier(OnlineBoosting, Classifier):
         Hessian that each side of a split has to have.
     random_state : int, RandomState, Generator or None
         Seed; None draws one, kept in `seed_`.
+    n_jobs : int or None, default None
+        Threads for long work: fit, resolve, verify, digest and large batches. None is one, -1 all cores that the
+        process may use, as in scikit-learn; never more than those. It changes no bit of the model.
 
     Attributes
     ----------
@@ -140,6 +144,9 @@ class OnlineBoostingRegressor(OnlineBoosting, Regressor):
         Hessian that each side of a split has to have.
     random_state : int, RandomState, Generator or None
         Seed; None draws one, kept in `seed_`.
+    n_jobs : int or None, default None
+        Threads for long work: fit, resolve, verify, digest and large batches. None is one, -1 all cores that the
+        process may use, as in scikit-learn; never more than those. It changes no bit of the model.
 
     Attributes
     ----------
@@ -163,5 +170,6 @@ class OnlineBoostingRegressor(OnlineBoosting, Regressor):
         l2_regularization: float = 1.0,
         min_child_weight: float = 20.0,
         random_state: Any = None,
+        n_jobs: int | None = None,
     ) -> None:
         self._keep(locals())

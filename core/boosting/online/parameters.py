@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oubli.core.boosting.parameters import BoostedSettings, shared
-from oubli.core.parameters import check_parameters, random_state, share, whole
+from oubli.core.parameters import check_parameters, n_jobs, random_state, share, whole
 
 MAX_LEAVES = 256  # the leaves of a tree are numbered by one byte
 MAX_BINS = 4096
@@ -23,6 +23,7 @@ PARAMETERS = (
     shared("l2_regularization", 0.3, regression={"default": 1.0}),
     shared("min_child_weight", 0.03, regression={"default": 20.0}),
     random_state("Seed of every random choice; the same seed and samples give the same model."),
+    n_jobs(),
 )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from oubli.core import load
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.registry import KINDS
+from oubli.core.threads import sharing_all
 
 N_SAMPLES = 32
 
@@ -118,6 +119,15 @@ def _of(case: Case, columns: str, n_classes: int) -> Iterator[tuple[str, Callabl
         ids: list[str] = model.samples_.ids()
         return ids[start : start + 1] if end == -1 else ids[start:end]
 
+    def in_threads() -> None:
+        with sharing_all():
+            model.engine_.n_threads = 2
+            model.delete(held(1, 3))
+            model.query(rows[:9])
+            model.verify()
+            model.scrub()
+            model.take_threads()
+
     yield "start", lambda: model.start(schema)
     yield "add the first", lambda: model.add(rows[:1], y[:1])
     yield "fit", lambda: model.fit(rows, y, schema=schema)
@@ -141,6 +151,7 @@ def _of(case: Case, columns: str, n_classes: int) -> Iterator[tuple[str, Callabl
     yield "wipe", lambda: (model.wipe(), model.query(rows[:1], frozen=True))
     yield "scrub", lambda: (model.scrub(), model.query(rows[:1]))
     yield "takes long", lambda: model.takes_long(model.samples_.prepare(rows[:1], y[:1], None), held(2), 3, 0.05)
+    yield "threads", in_threads
     yield "copy", lambda: model.copy().delete(held(0))
     yield "fit held", lambda: model.copy().fit_held(model.samples_.copy())
     with tempfile.TemporaryDirectory() as directory:

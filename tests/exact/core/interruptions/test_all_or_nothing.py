@@ -19,6 +19,7 @@ from oubli.core.errors import CapacityError, UnusableModelError
 from tests.exact.core.interruptions.cases import BY_NAME, CASES, OPERATIONS
 from tests.exact.core.interruptions.faults import ctrl_c_after, failing_allocation, failing_line
 from tests.exact.core.interruptions.trial import Outcome, Trials
+from tests.threads import many_threads
 
 N_LINES = int(os.environ.get("OUBLI_INTERRUPTED_LINES", "5000"))  # of the long test, over all cases
 _MOST = 1000  # allocations of one operation that fail: of more (`verify` has 12,000 and writes nothing) some are drawn
@@ -31,6 +32,13 @@ def _handler_comes_back() -> Iterator[None]:
     before = signal.getsignal(signal.SIGINT)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
+def _threads() -> Iterator[None]:
+    """Those who say that they take two threads do so for whatever there is."""
+    with many_threads():
+        yield
 
 
 @cache

@@ -1,0 +1,375 @@
+"""Several threads at one forest, each at trees of its own.
+
+All trees share the arrays of `Trees`, and a kernel writes to the rows of its tree alone: its nodes, leaves and blocks,
+the rooms of its leaves, the places of its entries, its number of tags. What trees have in common is `meta`: free lists,
+and where the unused rows begin. So each thread gets a *lease*: a `meta` of its own, with rows that nobody else takes,
+and a working space of its own.
+
+    nodes      [ rows in use and free |  unused            ]      meta of the forest: all free and unused rows but those
+    leaves     [ rows in use and free |  unused            ]      that are lent
+    blocks     [ rows in use and free |  unused            ]      meta of a lease: free lists of rows lent, none unused
+    members    [ rooms in use and free | lease 0 | lease 1 | .. ]  a range of places that have never been taken
+
+The kernels know nothing of this: they look at `meta` and at the length of the arrays. The `members` of a lease end
+where its range ends, and its `meta` says that of the other arrays no row is unused.
+
+When nothing is left to lend, threads come to a stop as they do alone when a pool is full. At the end all that is lent
+and all that was freed goes back, and the tags resolved are counted, in one call of a kernel: no exception comes between
+its steps. Until then the forest's `meta` is not to be used.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from oubli.core.array_types import Ints
+from oubli.core.changes import Changes
+from oubli.core.forest.blocks import NEXT_FREE, clear_block
+from oubli.core.forest.grow import FULL
+from oubli.core.forest.state import (
+    FREE_BLOCK,
+    FREE_LEAF,
+    FREE_PAIR,
+    FREE_ROOMS,
+    MAX_ROOM,
+    META_SIZE,
+    N_BLOCKS,
+    N_FREE_BLOCKS,
+    N_FREE_LEAVES,
+    N_FREE_PAIRS,
+    N_LEAVES,
+    N_MEMBERS,
+    N_NODES,
+    N_TAGS,
+    NIL,
+    Trees,
+    reset_node,
+)
+from oubli.core.forest.workspace import STACK_SIZE, WORKING_BLOCK, Scratch
+from oubli.core.jit.policy import inner, kernel
+from oubli.core.threads import run
+
+if TYPE_CHECKING:
+    from oubli.core.forest.kept import KeptForest
+
+# Beside those of `meta`.
+END_OF_MEMBERS = META_SIZE
+BLOCK_AT_WORK = META_SIZE + 1
+_LEASE_SIZE = META_SIZE + 2
+
+_USED = [N_NODES, N_LEAVES, N_BLOCKS]
+_FREE = [N_FREE_PAIRS, N_FREE_LEAVES, N_FREE_BLOCKS]
+# With so many pairs, leaves and blocks a node can be split, and all that wait can become leaves.
+_ENOUGH = np.array([1, STACK_SIZE + 4, 2])
+# What is lent at a time, at least and at most, where nobody knows how many will be needed.
+_FEW_ROWS = np.array([128, 256, 8])
+_MANY_ROWS = np.array([4096, 8192, 64])
+_ROOMS = 1024  # of a size, lent to each lease
+
+
+@inner
+def _move_pairs(nodes, source, target, n):
+    """Move up to so many free pairs of nodes, then unused ones, from one `meta` to another."""
+    for _ in range(n):
+        pair = source[FREE_PAIR]
+        if pair != NIL:
+            source[FREE_PAIR] = nodes[pair]["child"]
+            source[N_FREE_PAIRS] -= 1
+        elif source[N_NODES] + 2 <= nodes.shape[0]:
+            pair = source[N_NODES]
+            source[N_NODES] += 2
+            reset_node(nodes, pair)
+            reset_node(nodes, pair + 1)
+        else:
+            return
+        nodes[pair]["child"] = np.int32(target[FREE_PAIR])
+        target[FREE_PAIR] = pair
+        target[N_FREE_PAIRS] += 1
+
+
+@inner
+def _move_leaves(starts, source, target, n):
+    """The same of leaves."""
+    for _ in range(n):
+        leaf = source[FREE_LEAF]
+        if leaf != NIL:
+            source[FREE_LEAF] = starts[leaf]
+            source[N_FREE_LEAVES] -= 1
+        elif source[N_LEAVES] < starts.shape[0]:
+            leaf = source[N_LEAVES]
+            source[N_LEAVES] += 1
+        else:
+            return
+        starts[leaf] = np.int32(target[FREE_LEAF])
+        target[FREE_LEAF] = leaf
+        target[N_FREE_LEAVES] += 1
+
+
+@inner
+def _move_blocks(longs, source, target, n):
+    """The same of blocks."""
+    for _ in range(n):
+        block = source[FREE_BLOCK]
+        if block != NIL:
+            source[FREE_BLOCK] = longs[block, NEXT_FREE]
+            source[N_FREE_BLOCKS] -= 1
+        elif source[N_BLOCKS] < longs.shape[0]:
+            block = source[N_BLOCKS]
+            source[N_BLOCKS] += 1
+        else:
+            return
+        longs[block, NEXT_FREE] = target[FREE_BLOCK]
+        target[FREE_BLOCK] = block
+        target[N_FREE_BLOCKS] += 1
+
+
+@inner
+def _list_free(members, target, start, size):
+    """Put a free room on the list of its size, as `_list_room` of `leaves.py` does."""
+    members[start] = np.int32(target[FREE_ROOMS + size] + 1)
+    target[FREE_ROOMS + size] = start
+
+
+@inner
+def _move_room(members, source, target, size):
+    """Move a free room, of which there is one of this size."""
+    start = source[FREE_ROOMS + size]
+    source[FREE_ROOMS + size] = np.int64(members[start]) - 1
+    _list_free(members, target, start, size)
+
+
+@inner
+def _give_up_range(trees, lease, target):
+    """List the places of a lease that were not taken as free rooms, or as not lent if they are the last ones."""
+    meta = trees.meta
+    start = lease[N_MEMBERS]
+    end = lease[END_OF_MEMBERS]
+    if end == meta[N_MEMBERS]:
+        meta[N_MEMBERS] = start
+    else:
+        size = MAX_ROOM
+        while start < end:
+            while np.int64(1) << size > end - start:
+                size -= 1
+            _list_free(trees.members, target, start, size)
+            start += np.int64(1) << size
+    lease[N_MEMBERS] = 0
+    lease[END_OF_MEMBERS] = 0
+
+
+@kernel
+def deal_rooms(trees, leases):
+    """Deal out free rooms one by one, so that each of int64[n, _LEASE_SIZE] `leases` has some of every size."""
+    for size in range(MAX_ROOM + 1):
+        dealt = 0
+        while dealt < _ROOMS * leases.shape[0] and trees.meta[FREE_ROOMS + size] != NIL:
+            _move_room(trees.members, trees.meta, leases[dealt % leases.shape[0]], size)
+            dealt += 1
+
+
+@kernel
+def lend(trees, blocks, lease, n_pairs, n_leaves, n_blocks, n_members):
+    """Lend rows; as many as there are of those asked for.
+
+    lease      int64[_LEASE_SIZE], written
+    n_members  places that have never been taken; 0: the lease keeps its range
+    """
+    meta = trees.meta
+    _move_pairs(trees.nodes, meta, lease, n_pairs)
+    _move_leaves(trees.starts, meta, lease, n_leaves)
+    _move_blocks(blocks.longs, meta, lease, n_blocks)
+    if n_members > 0 and meta[N_MEMBERS] + n_members <= trees.members.shape[0]:
+        _give_up_range(trees, lease, lease)
+        lease[N_MEMBERS] = meta[N_MEMBERS]
+        meta[N_MEMBERS] += n_members
+        lease[END_OF_MEMBERS] = meta[N_MEMBERS]
+    if lease[BLOCK_AT_WORK] == NIL and lease[FREE_BLOCK] != NIL:
+        block = lease[FREE_BLOCK]
+        lease[FREE_BLOCK] = blocks.longs[block, NEXT_FREE]
+        lease[N_FREE_BLOCKS] -= 1
+        blocks.longs[block, NEXT_FREE] = 0
+        lease[BLOCK_AT_WORK] = block
+
+
+@kernel
+def take_back(trees, blocks, leases):
+    """Take back all that was lent, and count the tags that are gone; int64[n, _LEASE_SIZE] `leases` are empty then."""
+    meta = trees.meta
+    for i in range(leases.shape[0] - 1, -1, -1):
+        lease = leases[i]
+        if lease[BLOCK_AT_WORK] != NIL:
+            block = lease[BLOCK_AT_WORK]
+            clear_block(blocks, block)
+            blocks.longs[block, NEXT_FREE] = lease[FREE_BLOCK]
+            lease[FREE_BLOCK] = block
+            lease[N_FREE_BLOCKS] += 1
+            lease[BLOCK_AT_WORK] = NIL
+        _move_pairs(trees.nodes, lease, meta, lease[N_FREE_PAIRS])
+        _move_leaves(trees.starts, lease, meta, lease[N_FREE_LEAVES])
+        _move_blocks(blocks.longs, lease, meta, lease[N_FREE_BLOCKS])
+        for size in range(MAX_ROOM + 1):
+            while lease[FREE_ROOMS + size] != NIL:
+                _move_room(trees.members, lease, meta, size)
+        _give_up_range(trees, lease, meta)
+        meta[N_TAGS] += lease[N_TAGS]
+        lease[N_TAGS] = 0
+
+
+Resolve = Callable[[Trees, Scratch, int], int]
+"""Resolves what is tagged in a tree of the trees given, in the working space given; returns OK or FULL."""
+
+
+class Lease:
+    """What one thread works with.
+
+    Parameters
+    ----------
+    forest : whose trees they are; nobody else changes them meanwhile.
+    meta : of the lease.
+    scratch : the working space of the thread.
+    n_leases : of all.
+    n_a_tree : pairs, leaves and blocks that a tree takes which has yet to be grown; None: nobody knows.
+    """
+
+    def __init__(
+        self, forest: "KeptForest", meta: Ints, scratch: Scratch, n_leases: int, n_a_tree: Ints | None
+    ) -> None:
+        self._forest = forest
+        self._meta = meta
+        self._n_leases = n_leases
+        self._n_a_tree = n_a_tree
+        self._needed = 2 * forest.largest_tree() + 2
+        # That of the caller is the forest's own, which works with block 0 again afterwards.
+        self.scratch = scratch._replace(work=np.zeros_like(scratch.work))
+        self.trees: Trees = forest.trees
+
+    def borrow(self, *, is_full: bool) -> bool:
+        """Borrow what one tree more may take; whether that could be had. One thread at a time.
+
+        is_full : the kernel has said so.
+        """
+        forest, meta = self._forest, self._meta
+        trees, blocks = forest.trees, forest.blocks
+        is_first = meta[BLOCK_AT_WORK] == NIL
+        if not is_first and not is_full and self._n_a_tree is None:
+            return True
+        meta[_USED] = len(trees.nodes), len(trees.starts), len(blocks.longs)
+        wanted = self._share() if self._n_a_tree is None or is_full else self._n_a_tree - meta[_FREE]
+        n_left = meta[END_OF_MEMBERS] - meta[N_MEMBERS]
+        n_members = members_of_a_lease(forest) if is_first or (is_full and n_left < self._needed) else 0
+        lend(trees, blocks, meta, *wanted.tolist(), n_members)
+        self.trees = trees._replace(meta=meta, members=trees.members[: int(meta[END_OF_MEMBERS])])
+        self.scratch.work[WORKING_BLOCK] = meta[BLOCK_AT_WORK]
+        n_left = meta[END_OF_MEMBERS] - meta[N_MEMBERS]
+        return bool((meta[_FREE] >= _ENOUGH).all() and (n_left >= self._needed or not (is_first or is_full)))
+
+    def _share(self) -> Ints:
+        """A part of what has not been lent."""
+        return np.clip(_rows_left(self._forest) // (2 * self._n_leases), _FEW_ROWS, _MANY_ROWS)
+
+
+class Sharing:
+    """Several leases of one forest, from the first that is lent until all is taken back.
+
+    Parameters
+    ----------
+    forest : has a working space and room for what leases take of `members`.
+    scratches : the working spaces, one for each thread; the first one is the caller's.
+    n_a_tree : see `Lease`.
+    """
+
+    def __init__(self, forest: "KeptForest", scratches: Sequence[Scratch], n_a_tree: Ints | None) -> None:
+        n = len(scratches)
+        self._forest = forest
+        self._metas = np.zeros((n, _LEASE_SIZE), np.int64)
+        self._metas[:, [FREE_PAIR, FREE_LEAF, FREE_BLOCK, BLOCK_AT_WORK]] = NIL
+        self._metas[:, FREE_ROOMS:META_SIZE] = NIL
+        self._leases = [Lease(forest, self._metas[i], scratch, n, n_a_tree) for i, scratch in enumerate(scratches)]
+        self._lock = threading.Lock()
+        self._caller = threading.get_ident()
+        self._n_at_work = 0
+        self._is_over = False  # whether no further tree is begun
+
+    def resolve(self, trees: Sequence[int], resolve: Resolve, changes: Changes, tell: Callable[[int], object]) -> None:
+        """Resolve what is tagged in some trees, or less when a pool is full, or Ctrl-C waits.
+
+        tell : told, in the caller's thread, how many trees are done.
+        """
+        forest, turns, done = self._forest, iter(trees), [0]
+        pieces = [partial(self._work, lease, turns, done, resolve, changes, tell) for lease in self._leases]
+        with changes:
+            deal_rooms(forest.trees, self._metas)
+            try:
+                run(pieces, len(pieces))
+            finally:
+                # A model whose threads have not come to their end, whatever happened, is not used any more.
+                with self._lock:
+                    self._is_over = True
+                    is_quiet = self._n_at_work == 0
+                if is_quiet:
+                    take_back(forest.trees, forest.blocks, self._metas)
+                    if changes.depth == 1:
+                        changes.undo = []  # nothing is left to be taken back
+        tell(done[0])
+
+    def _work(
+        self,
+        lease: Lease,
+        turns: Iterator[int],
+        done: list[int],
+        resolve: Resolve,
+        changes: Changes,
+        tell: Callable[[int], object],
+    ) -> None:
+        with self._lock:
+            if self._is_over:
+                return
+            self._n_at_work += 1
+        try:
+            for tree in turns:
+                if self._is_over or changes.is_interrupted or not self._finish(lease, tree, resolve):
+                    self._is_over = True
+                    return
+                with self._lock:
+                    done[0] += 1
+                if threading.get_ident() == self._caller:
+                    tell(done[0])
+        finally:
+            with self._lock:
+                self._n_at_work -= 1
+
+    def _finish(self, lease: Lease, tree: int, resolve: Resolve) -> bool:
+        """Resolve a tree; False when there is nothing left to borrow."""
+        is_full = False
+        while True:
+            with self._lock:
+                if not lease.borrow(is_full=is_full):
+                    return False
+            is_full = resolve(lease.trees, lease.scratch, tree) == FULL
+            if not is_full:
+                return True
+
+
+def reserve_leases(forest: "KeptForest", n_leases: int) -> None:
+    """Make room for what each of some leases needs to get anywhere."""
+    trees, wanted = forest.trees, 2 * n_leases * _FEW_ROWS
+    sizes = np.array([len(trees.nodes), len(trees.starts), len(forest.blocks.longs)])
+    larger = sizes + np.maximum(wanted * (2, 1, 1), sizes // 4)
+    forest.reserve_rows(*np.where(_rows_left(forest) < wanted, larger, sizes).tolist())
+    forest.reserve_members(n_leases * members_of_a_lease(forest))
+
+
+def _rows_left(forest: "KeptForest") -> Ints:
+    """Pairs, leaves and blocks that are free, or unused."""
+    trees, meta = forest.trees, forest.trees.meta
+    unused = np.array([len(trees.nodes), len(trees.starts), len(forest.blocks.longs)]) - meta[_USED]
+    left: Ints = meta[_FREE] + unused // (2, 1, 1)
+    return left
+
+
+def members_of_a_lease(forest: "KeptForest") -> int:
+    """Places in the lists of leaves that a lease begins with: what the largest tree needs, and some to be used up."""
+    return 3 * forest.largest_tree() + 64

@@ -1,0 +1,90 @@
+"""Any number of threads gives the same bits, and nothing but the estimator knows how many there are."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oubli.core import load, persistence
+from oubli.core.errors import InputError
+from oubli.core.model import Model
+from tests.exact.core.contracts.test_contract import CASES, Case, answers, history, same
+from tests.threads import NUMBERS, many_threads
+
+
+@pytest.fixture(autouse=True)
+def _many() -> Iterator[None]:
+    with many_threads():
+        yield
+
+
+@pytest.fixture(params=CASES, ids=str)
+def case(request: pytest.FixtureRequest) -> Case:
+    found: Case = request.param
+    return found
+
+
+def with_jobs(case: Case, n_jobs: int | None) -> Case:
+    return Case(case.kind, case.task, {**case.parameters, "n_jobs": n_jobs})
+
+
+def life(case: Case) -> tuple[Model, list[Any]]:
+    """A model after a history, large and small; and digests and answers on the way."""
+    model = case.fitted()
+    seen: list[Any] = [model.digest(), answers(model, case)]
+    for seed in (3, 4):
+        history(model, case, seed)
+        seen += [answers(model, case), model.copy().resolve() > 0, model.digest()]
+    X, y = case.samples(90, 12)
+    model.add(X, y)
+    model.delete(model.samples_.ids()[10:70])
+    verdict = model.verify()
+    seen += [verdict.ok, verdict.live_digest, verdict.fresh_digest, answers(model, case)]
+    model.scrub()
+    model.check_invariants()
+    return model, [*seen, model.digest(), model.feature_importances_.tolist()]
+
+
+def test_the_same_bits_with_any_number_of_threads(case: Case) -> None:
+    expected = life(case)[1]
+    for n_jobs in NUMBERS:
+        model, seen = life(with_jobs(case, n_jobs))
+        assert seen == expected
+        assert model.engine_.n_threads == n_jobs
+
+
+def test_the_number_can_change_at_any_time(case: Case) -> None:
+    one, other = case.fitted(), case.fitted()
+    for step, n_jobs in enumerate((7, 2, None, 3)):
+        assert other.set_params(n_jobs=n_jobs) is other
+        history(one, case, step)
+        history(other, case, step)
+        same(one, other, case)
+        other.check_invariants()
+    with pytest.raises(InputError, match="n_jobs=0 must be None"):
+        other.set_params(n_jobs=0)
+    assert other.engine_.n_threads == 3
+    with pytest.raises(InputError, match="n_jobs='all' must be None"):
+        with_jobs(case, "all").fitted()  # type: ignore[arg-type]
+
+
+def test_copies_keep_it_and_files_do_not_know_it(case: Case, tmp_path: Path) -> None:
+    model, plain = with_jobs(case, 3).fitted(), case.fitted()
+    assert model.get_params()["n_jobs"] == 3
+    for other in (model.copy(), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):  # noqa: S301 - ours
+        assert other.get_params() == {**model.get_params(), "random_state": other.random_state}
+        assert other.engine_.n_threads == 3
+        same(other, plain, case)
+    model.save(tmp_path / "model")
+    plain.save(tmp_path / "plain")
+    assert persistence.read_metadata(tmp_path / "model") == persistence.read_metadata(tmp_path / "plain")
+    loaded = load(tmp_path / "model")
+    assert loaded.n_jobs is None
+    assert loaded.engine_.n_threads == 1
+    assert "n_jobs" not in model.parameters_of_model()
+    assert b"n_jobs" not in (tmp_path / "model").read_bytes()

@@ -1,0 +1,224 @@
+"""Threads at one forest: what they borrow comes back, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oubli.core import DynamicForestClassifier, DynamicForestRegressor
+from oubli.core.forest import leases, room
+from oubli.core.forest.leases import Sharing
+from oubli.core.forest.state import N_BLOCKS, N_LEAVES, N_MEMBERS, N_NODES
+from tests.threads import many_threads
+
+N, D = 600, 5
+FORESTS = [DynamicForestClassifier, DynamicForestRegressor]
+
+
+@pytest.fixture(autouse=True)
+def _many() -> Iterator[None]:
+    with many_threads():
+        yield
+
+
+def data(n: int = N, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, D)).astype(np.float32)
+    return X, (X[:, 0] + rng.normal(size=n) > 0).astype(int)
+
+
+def fitted(kind: Any = DynamicForestClassifier, n_jobs: int | None = 3, **parameters: Any) -> Any:
+    X, y = data()
+    model = kind(n_estimators=12, random_state=0, n_jobs=n_jobs, **parameters)
+    model.fit(X, y.astype(float) if kind is DynamicForestRegressor else y)
+    return model
+
+
+@pytest.mark.parametrize("kind", FORESTS)
+def test_trees_are_sound_when_little_can_be_borrowed_at_a_time(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads stop again and again, and go on with larger pools."""
+    expected = fitted(kind, None)
+    monkeypatch.setattr(leases, "_FEW_ROWS", np.array([4, 70, 2]))
+    monkeypatch.setattr(leases, "_MANY_ROWS", np.array([6, 80, 3]))
+    monkeypatch.setattr(leases, "members_of_a_lease", lambda forest: 2 * forest.largest_tree() + 2)
+    model = fitted(kind, 7)
+    model.check_invariants()
+    assert model.digest() == expected.digest()
+    X, y = data(300, 1)
+    for one in (model, expected):
+        one.set_params(lazy=True)
+        one.delete([str(i) for i in range(40)])
+        one.add(X[:30], y[:30].astype(float) if kind is DynamicForestRegressor else y[:30])
+        one.resolve()
+        one.check_invariants()
+    assert model.digest() == expected.digest()
+
+
+def test_pools_do_not_grow_with_every_call() -> None:
+    model, rng = fitted(n_jobs=3, lazy=False), random.Random(0)
+    X, y = data(2000, 2)
+    used, at = [], 0
+    for _ in range(60):
+        model.delete(rng.sample(model.samples_.ids(), 20))
+        model.add(X[at : at + 20], y[at : at + 20])
+        at += 20
+        used.append(model.engine_.trees.meta[[N_NODES, N_LEAVES, N_BLOCKS, N_MEMBERS]])
+    model.check_invariants()
+    alone = fitted(n_jobs=None, lazy=False)
+    assert (used[-1] <= 1.5 * used[5]).all()
+    assert (used[-1] <= 3 * alone.engine_.trees.meta[[N_NODES, N_LEAVES, N_BLOCKS, N_MEMBERS]] + 2000).all()
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt, ZeroDivisionError])
+@pytest.mark.parametrize("in_caller", [True, False])
+def test_an_error_in_a_thread_leaves_whole_trees(
+    error: type[BaseException], *, in_caller: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = fitted()
+    model.delete([str(i) for i in range(40)])
+    expected, caller, finish = model.copy().digest(), threading.get_ident(), Sharing._finish
+    has_failed = threading.Event()
+
+    def failing(self: Sharing, *arguments: Any) -> bool:
+        if (threading.get_ident() == caller) is in_caller and not has_failed.is_set():
+            has_failed.set()
+            raise error
+        has_failed.wait(5)  # so that the other kind of thread gets its turn
+        return finish(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Sharing, "_finish", failing)
+        with pytest.raises(error):
+            model.resolve()
+    assert has_failed.is_set()
+    assert model.is_usable
+    model.check_invariants()
+    assert model.n_lazy_tags_ == int(model.engine_.trees.tree_tags.sum()) > 0
+    assert model.digest() == expected
+    assert model.verify().ok
+
+
+def test_without_memory_for_more_threads_one_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = fitted()
+    model.delete([str(i) for i in range(40)])
+    expected = model.copy().set_params(n_jobs=None).digest()
+
+    def fails(*arguments: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(type(model.engine_), "empty_scratch", fails)
+    assert model.resolve() > 0
+    assert model.digest() == expected
+
+
+def test_places_that_cannot_be_numbered_are_no_reason_to_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = fitted()
+    model.delete([str(i) for i in range(40)])
+    expected = model.copy().set_params(n_jobs=None).digest()
+    monkeypatch.setattr(room, "MAX_ENTRIES", len(model.engine_.trees.members))
+    model.resolve()
+    assert model.digest() == expected
+
+
+def test_threads_that_have_not_come_to_their_end_make_the_model_unusable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What only an error between two lines of `run` can do."""
+    model = fitted()
+    model.delete([str(i) for i in range(40)])
+    running, go_on = threading.Event(), threading.Event()
+    finish = Sharing._finish
+
+    def slow(self: Sharing, *arguments: Any) -> bool:
+        running.set()
+        go_on.wait(20)
+        return finish(self, *arguments)
+
+    def left(pieces: Any, n_threads: int) -> Any:
+        threading.Thread(target=pieces[0]).start()
+        running.wait(20)
+        raise MemoryError
+
+    monkeypatch.setattr(Sharing, "_finish", slow)
+    monkeypatch.setattr(leases, "run", left)
+    with pytest.raises(MemoryError):
+        model.resolve()
+    assert not model.is_usable
+    go_on.set()
+    monkeypatch.undo()
+    X, y = data()
+    with many_threads():
+        assert model.fit(X, y).is_usable
+
+
+def test_ctrl_c_stops_a_fit_and_leaves_the_model_as_it_was() -> None:
+    model = fitted()
+    before, n_calls = model.digest(), []
+
+    def press(done: int, total: int) -> None:
+        n_calls.append(done)
+        if done < total:
+            signal.raise_signal(signal.SIGINT)
+
+    X, y = data(900, 3)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y, progress=press)
+    assert n_calls[0] < 12
+    assert model.digest() == before
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_progress_is_told_in_the_callers_thread_and_comes_to_its_end() -> None:
+    told: list[tuple[int, int, int]] = []
+    X, y = data()
+    model = DynamicForestClassifier(n_estimators=12, random_state=0, n_jobs=7)
+    model.fit(X, y, progress=lambda done, total: told.append((done, total, threading.get_ident())))
+    assert {total for _, total, _ in told} == {12}
+    assert {thread for *_, thread in told} == {threading.get_ident()}
+    done = [number for number, *_ in told]
+    assert done == sorted(set(done))
+    assert done[-1] == 12
+
+
+def test_a_fork_while_threads_run_has_threads_of_its_own() -> None:
+    X, y = data()
+    expected = fitted(n_jobs=None).digest()
+    children: list[int] = []
+
+    def fork(done: int, total: int) -> None:
+        if children:
+            return
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if fitted(n_jobs=3).digest() == expected else 1)
+        children.append(child)
+
+    model = DynamicForestClassifier(n_estimators=12, random_state=0, n_jobs=3).fit(X, y, progress=fork)
+    assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 0
+    assert model.digest() == expected
+
+
+def test_what_threads_worked_in_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[Any] = []
+    empty = DynamicForestClassifier.engine_type(None).empty_scratch  # type: ignore[arg-type]
+
+    def keeping(self: Any, *arguments: Any) -> Any:
+        kept.append(empty(self, *arguments))
+        return kept[-1]
+
+    model = fitted()
+    model.delete([str(i) for i in range(40)])
+    monkeypatch.setattr(type(model.engine_), "empty_scratch", keeping)
+    model.resolve()
+    spare = [scratch for scratch in kept if scratch.entries is not model.engine_.scratch.entries]
+    assert len(spare) == 2
+    for scratch in spare:
+        for name, array in scratch._asdict().items():
+            assert name == "bit_constants" or not np.asarray(array).view(np.uint8).any(), name
+    model.wipe()
+    assert not model.engine_.blocks.longs[0].any()
