@@ -87,6 +87,7 @@ class Engine(ABC):
     ----------
     changes : those of the samples' store, once the engine belongs to a model; its own until then.
     n_mutations : samples added and deleted since the last fit; 0 where there is no difference.
+    n_threads : for long work; the bits are the same for any number. The model says it, and no file knows it.
     """
 
     prefix: ClassVar[str]  # of the engine's arrays in a model file
@@ -104,6 +105,7 @@ class Engine(ABC):
         self.is_classification = is_classification
         self.changes = Changes()
         self.n_mutations = 0
+        self.n_threads = 1
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -196,7 +198,9 @@ class Engine(ABC):
 
     def counterpart(self) -> Self:
         """An empty engine, whose fit on the same samples can be compared with this one."""
-        return type(self)(self.settings, self.n_features, self.cell_dtype, self.categorical, self.is_classification)
+        other = type(self)(self.settings, self.n_features, self.cell_dtype, self.categorical, self.is_classification)
+        other.n_threads = self.n_threads
+        return other
 
     @abstractmethod
     def wipe(self) -> None:
