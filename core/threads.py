@@ -11,18 +11,16 @@ writes, and what is made of the results is made in the order of the pieces.
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from typing import TypeVar
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
 
 from oubli.core.errors import InputError
 
 Result = TypeVar("Result")
 
-_pools: list[ThreadPoolExecutor] = []  # of this process; at most one
 _default = [1]  # threads where nothing is said
 _shortest = [0.005]  # seconds of work that other threads are woken up for
-_lock = threading.Lock()
+_idle: list["_Helper"] = []  # threads of this process that sleep; taken and put back at the end
 
 
 def usable_cores() -> int:
@@ -84,63 +82,108 @@ def run(pieces: Sequence[Callable[[], Result]], n_threads: int) -> list[Result]:
     n_threads = min(n_threads, len(pieces))
     if n_threads <= 1:
         return [piece() for piece in pieces]
-    results: dict[int, Result] = {}
-    errors: dict[int, BaseException] = {}
-    turns = iter(range(len(pieces)))
-    helpers: list[Future[None]] = []
+    job = _Job(pieces)
     try:
-        helpers.extend(_pool().submit(_work, pieces, turns, results, errors) for _ in range(n_threads - 1))
-        _work(pieces, turns, results, errors)
+        for _ in range(n_threads - 1):
+            _take_helper().begin(job)
+    except RuntimeError:
+        pass  # the system has no more threads: those that there are do it
     except BaseException as error:
-        errors.setdefault(-1, error)
-    _await(helpers, errors)
-    if errors:
-        raise errors[min(errors)]
-    return [results[number] for number in range(len(pieces))]
+        job.errors.setdefault(-1, error)
+    job.work()
+    job.end()
+    if job.errors:
+        raise job.errors[min(job.errors)]
+    return [job.results[number] for number in range(len(pieces))]
 
 
-def _work(
-    pieces: Sequence[Callable[[], Result]],
-    turns: Iterator[int],
-    results: dict[int, Result],
-    errors: dict[int, BaseException],
-) -> None:
-    """Take one piece after the other; `next` of a range's iterator gives each number to one thread."""
-    for number in turns:
-        if errors:
-            return
+def _take_helper() -> "_Helper":
+    """A thread that sleeps, or a new one."""
+    try:
+        return _idle.pop()
+    except IndexError:
+        return _Helper()
+
+
+class _Job:
+    """Pieces of work, and what has become of them.
+
+    What threads tell each other are single operations on built-in containers, so that an exception that comes between
+    any two of them, as KeyboardInterrupt may, leaves nobody waiting for what never happens.
+    """
+
+    def __init__(self, pieces: Sequence[Callable[[], Any]]) -> None:
+        self.pieces = pieces
+        self.turns: Iterator[int] = iter(range(len(pieces)))  # `next` gives each number to one thread
+        self.results: dict[int, Any] = {}
+        self.errors: dict[int, BaseException] = {}
+        self._is_over = False
+        self._came: list[None] = []  # one entry a helper
+        self._left: list[None] = []
+        self._bell = threading.Lock()  # released when a helper leaves
+        self._bell.acquire()
+
+    def work(self) -> None:
+        """Take one piece after the other."""
         try:
-            results[number] = pieces[number]()
+            for number in self.turns:
+                if self.errors:
+                    return
+                try:
+                    self.results[number] = self.pieces[number]()
+                except BaseException as error:
+                    self.errors[number] = error
+                    return
         except BaseException as error:
-            errors[number] = error
-            return
+            self.errors.setdefault(-1, error)
 
-
-def _await(helpers: list[Future[None]], errors: dict[int, BaseException]) -> None:
-    """Wait until no helper works any more; Ctrl-C lets them end their pieces and begin no others."""
-    for helper in helpers:
-        helper.cancel()
-    while True:
+    def help(self) -> None:
+        """Work, in another thread; a helper that comes too late does nothing."""
+        self._came.append(None)
         try:
-            wait(helpers)
-            return
-        except BaseException as error:
-            errors.setdefault(-1, error)
+            if not self._is_over:
+                self.work()
+        finally:
+            self._left.append(None)
+            with suppress(RuntimeError):  # it is released already
+                self._bell.release()
+
+    def end(self) -> None:
+        """Wait until no helper works any more; Ctrl-C lets them end their pieces and begin no others."""
+        while True:
+            try:
+                # In this order: who has not come before does nothing.
+                self._is_over = True
+                while len(self._left) < len(self._came):
+                    self._bell.acquire()
+                return
+            except BaseException as error:
+                self.errors.setdefault(-1, error)
 
 
-def _pool() -> ThreadPoolExecutor:
-    """The threads of this process."""
-    with _lock:
-        if not _pools:
-            _pools.append(ThreadPoolExecutor(max(64, usable_cores()), thread_name_prefix="oubli-piece"))
-        return _pools[0]
+class _Helper:
+    """A thread that helps with one job after the other and sleeps between them."""
+
+    def __init__(self) -> None:
+        self._job: _Job | None = None
+        self._has_job = threading.Lock()
+        self._has_job.acquire()
+        threading.Thread(target=self._serve, name="oubli-piece", daemon=True).start()
+
+    def begin(self, job: _Job) -> None:
+        """Wake up for a job."""
+        self._job = job
+        self._has_job.release()
+
+    def _serve(self) -> None:
+        while True:
+            self._has_job.acquire()
+            job, self._job = self._job, None
+            if job is not None:
+                job.help()
+            del job  # what it holds is not kept alive
+            _idle.append(self)
 
 
-def _forget() -> None:
-    """Begin without threads in a child process: those of its parent do not exist there."""
-    global _lock
-    _lock = threading.Lock()
-    _pools.clear()
-
-
-os.register_at_fork(after_in_child=_forget)
+# Those of the parent do not exist in a child process.
+os.register_at_fork(after_in_child=_idle.clear)

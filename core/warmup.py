@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from oubli.core.boosting.rows import without_grain
 from oubli.core.data.encoding import convert, is_clean
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.registry import KINDS, parameters_of
@@ -84,6 +85,14 @@ def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) ->
             for n_rows in (1, 2, 64):
                 store.encode_queries([[cell, None]] * n_rows)
 
+    def grow() -> None:
+        model.fit(rows, labels, schema=schema)
+        if model.is_boosted:
+            with without_grain():
+                model.engine_.n_threads = 2
+                model.refit()
+                model.engine_.n_threads = 1
+
     def add() -> None:
         model.add(rows[:1], labels[:1])
         if model.is_boosted:  # what was best is not any more: trees are retrained, bins merged
@@ -113,7 +122,7 @@ def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) ->
 
     return {
         "encode": encode,
-        "grow": lambda: model.fit(rows, labels, schema=schema),
+        "grow": grow,
         "predict": lambda: (model.query(rows[:1]), model.query(rows[:2])),
         "add": add,
         "delete": delete,

@@ -2,6 +2,8 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -10,16 +12,19 @@ from oubli.core.array_types import Array, Bools, Hashes, Ints, Reals, Slots
 from oubli.core.boosting.digest import base_texts, tree_digests
 from oubli.core.boosting.loss import sigmoids, softmaxes
 from oubli.core.boosting.predict import answer_one, raw_scores
+from oubli.core.boosting.rows import cut, n_blocks
 from oubli.core.boosting.state import Trees
 from oubli.core.engine import Counterpart, Engine, Progress
 from oubli.core.errors import CapacityError
 from oubli.core.samples.arrays import Problem
+from oubli.core.threads import run
 
 MAX_SAMPLES = 2**24 - 1  # what sums in fixed point have room for
 _LARGEST = float(np.finfo(np.float64).max)
 _HUGE = 2.0**900  # units from which on, of a regression on the largest numbers, a sum of leaves may overflow
 _CELLS_A_SECOND = 200_000_000  # of a sample in a tree, summed and divided by training, roughly
 _READ_A_SECOND = 1_000_000  # cells read one by one
+_CELLS_A_TREE = 10  # that a row's way through a tree is worth, in cells that training sums
 
 
 class BoostedEngine(Engine):
@@ -126,9 +131,16 @@ class BoostedEngine(Engine):
             )
         else:
             scores = answers if trees.n_groups == n_outputs else np.empty((len(cells), trees.n_groups))
-            raw_scores(trees.nodes, trees.roots, trees.base, trees.unit, cells, category_hashes, scores)
-            if not is_regression:
-                (sigmoids if trees.n_groups == 1 else softmaxes)(scores, answers)
+            to_answers = None if is_regression else sigmoids if trees.n_groups == 1 else softmaxes
+
+            def answer(begin: int, end: int) -> None:
+                some = scores[begin:end]
+                raw_scores(trees.nodes, trees.roots, trees.base, trees.unit, cells[begin:end], category_hashes, some)
+                if to_answers is not None:
+                    to_answers(some, answers[begin:end])
+
+            n = n_blocks(len(cells), len(trees.roots) * _CELLS_A_TREE, self.n_threads)
+            run([partial(answer, begin, end) for begin, end in pairwise(cut(len(cells), n))], n)
         if trees.unit >= _HUGE:
             answers = _saturated(answers)
         return answers[:, 0] if is_regression else answers

@@ -16,11 +16,14 @@ Differs from the paper:
        with all others, which no split can single out before the trees are grown anew.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core import threads
+from oubli.core.boosting.rows import n_blocks
 from oubli.core.jit.policy import inner, kernel
 from oubli.core.rng import MISSING_CATEGORY
 from oubli.core.samples.arrays import Data
@@ -32,6 +35,7 @@ MOST_CATEGORIES = 2**15  # of a feature that are told apart; those with the smal
 MOST_SPARE = 2**10
 MOST_CODES = 2**16  # of a feature
 
+_CELLS_TO_SORT = 50  # what sorting a value of a feature is worth, in cells that are summed
 _BLOCK = 256  # samples that a feature is looked up for together, while its edges are in cache
 
 
@@ -120,22 +124,24 @@ def hashes_of(column: npt.NDArray[Any], category_hashes: npt.NDArray[np.uint64])
     return hashes
 
 
-def make_bins(data: Data, slots: npt.NDArray[np.int64], max_bins: int) -> Bins:
+def _make_feature(
+    data: Data, slots: npt.NDArray[np.int64], max_bins: int, feature: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.uint64], int, int]:
+    """Edges and hashes of a feature by code, and its `n_inner` and `n_outer`."""
+    column = data.cells[slots, feature]
+    if data.categorical[feature]:
+        table, n_known, n_beyond = category_codes(hashes_of(column, data.category_hashes))
+        return np.zeros(len(table)), table, n_known, n_beyond
+    upper, n_beyond = numeric_edges(column, max_bins)
+    return np.append(upper, np.nan), np.zeros(len(upper) + 1, np.uint64), len(upper) - 1 - 2 * n_beyond, n_beyond
+
+
+def make_bins(data: Data, slots: npt.NDArray[np.int64], max_bins: int, n_threads: int = 1) -> Bins:
     """Make the bins for the samples of some slots, at least one: a function of the set of their values."""
-    edges, hashes, n_inner, n_outer = [], [], [], []
-    for feature, is_categorical in enumerate(data.categorical.tolist()):
-        column = data.cells[slots, feature]
-        if is_categorical:
-            table, n_known, n_beyond = category_codes(hashes_of(column, data.category_hashes))
-            edges.append(np.zeros(len(table)))
-            hashes.append(table)
-        else:
-            upper, n_beyond = numeric_edges(column, max_bins)
-            n_known = len(upper) - 1 - 2 * n_beyond
-            edges.append(np.append(upper, np.nan))
-            hashes.append(np.zeros(len(upper) + 1, np.uint64))
-        n_inner.append(n_known)
-        n_outer.append(n_beyond)
+    d = len(data.categorical)
+    n = n_blocks(d, _CELLS_TO_SORT * len(slots), n_threads)
+    made = threads.run([partial(_make_feature, data, slots, max_bins, feature) for feature in range(d)], n)
+    edges, hashes, n_inner, n_outer = zip(*made, strict=True)
     first = np.concatenate([[0], np.cumsum([len(part) for part in edges])]).astype(np.uint32)
     return Bins(
         first,
@@ -143,7 +149,7 @@ def make_bins(data: Data, slots: npt.NDArray[np.int64], max_bins: int) -> Bins:
         np.concatenate(hashes),
         np.array(n_inner, np.int64),
         np.array(n_outer, np.int64),
-        np.zeros(len(edges), np.int64),
+        np.zeros(d, np.int64),
         data.categorical.copy(),
     )
 

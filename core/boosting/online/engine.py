@@ -15,6 +15,9 @@ Differs from the paper (bins and candidates do, too: see `discretise.py` and `ca
     e) a class that has lost its last sample takes its trees along.
 """
 
+from contextlib import suppress
+from functools import partial
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -33,22 +36,26 @@ from oubli.core.boosting.online.grow import Space, grow_tree, make_space
 from oubli.core.boosting.online.invariants import check_invariants, compare
 from oubli.core.boosting.online.limits import LastUpdate, is_too_much, room_for
 from oubli.core.boosting.online.measures import importances, leaf_score_error
+from oubli.core.boosting.online.parallel import ThreadedGrowing
 from oubli.core.boosting.online.parameters import OnlineSettings
 from oubli.core.boosting.online.recount import count_anew
 from oubli.core.boosting.online.retrain import Retraining, count_leaves, retrain
 from oubli.core.boosting.online.state import Forest, Labels, Rules, blank_forest
 from oubli.core.boosting.online.workspace import Rows, choose_layout, gather_rows, no_layout
 from oubli.core.boosting.problem import check_size, n_groups
+from oubli.core.boosting.rows import cut, n_blocks
 from oubli.core.boosting.state import Trees, no_trees
 from oubli.core.engine import Progress, Shape
 from oubli.core.jit import aligned
 from oubli.core.rng import MISSING_CATEGORY, mix
 from oubli.core.samples.arrays import Problem
+from oubli.core.threads import run
 
 Work = tuple[Labels, Rules, updating.Batch, Retraining]
 
 
 _FEW = 0.001  # share of the samples whose coming or going mostly leaves all splits where they are
+_CELLS_TO_ENCODE = 10  # that looking up the bin of a value is worth, in cells that are summed
 _SECONDS_A_PATH = 5e-6  # to take a sample through a tree, roughly
 # Working space for so many samples is kept from one update to the next; more is given back.
 _KEPT_ROWS = 2**14
@@ -146,14 +153,22 @@ class OnlineTrees(BoostedEngine):
         self.last_update = LastUpdate(samples_retrained=len(slots), grown=True)
         if groups == 0:
             return
-        self.restore_bins(problem, slots, make_bins(problem.data, slots, settings.max_bins))
+        self.restore_bins(problem, slots, make_bins(problem.data, slots, settings.max_bins, self.n_threads))
         self._grow_trees(self._labels(problem), slots, progress)
 
     def _grow_trees(self, labels: Labels, slots: Slots, progress: Progress | None) -> None:
         forest, bins, candidates, rules = self.forest, self.bins, self.candidates, self._rules()
         n = len(slots)
-        space = self.make_space(n)
         rows = self._gather(slots, with_columns=True)
+        in_threads = self._in_threads(rules, labels, rows, slots)
+        if in_threads is not None:
+            for iteration in range(self.settings.n_estimators):
+                in_threads.grow_iteration(iteration)
+                for k in range(self.groups if progress is not None else 0):
+                    progress(iteration * self.groups + k + 1, forest.n_trees)  # type: ignore[misc]
+            in_threads.erase()
+            return
+        space = self.make_space(n)
         sums, probabilities = np.zeros((self.groups, n)), np.zeros(self.groups)
         for iteration in range(self.settings.n_estimators):
             first_tree = iteration * self.groups
@@ -167,13 +182,26 @@ class OnlineTrees(BoostedEngine):
                 if progress is not None:
                     progress(tree + 1, forest.n_trees)
 
+    def _in_threads(self, rules: Rules, labels: Labels, rows: Rows, slots: Slots) -> ThreadedGrowing | None:
+        """What grows the trees in threads; None where that does not pay, or memory is short."""
+        if self.n_threads == 1:
+            return None
+        with suppress(MemoryError):
+            parts = self.forest, self.bins, self.candidates, self.layout, rules, labels, rows, self.codes, slots
+            growing = ThreadedGrowing(*parts, self.make_space, self.n_threads)
+            return growing if growing.pays else None
+        return None
+
     def _gather(self, slots: Slots, *, with_columns: bool) -> Rows:
         bin_type = self.candidates.places.dtype
         return gather_rows(self.codes, self.bins.first, self.layout, slots, bin_type, with_columns=with_columns)
 
     def _encode(self, problem: Problem, slots: Slots) -> None:
+        """Write the codes of samples; new categories take spare codes, which one thread hands out in their order."""
         data = problem.data
-        encode(self.bins, data.cells, data.category_hashes, MISSING_CATEGORY, slots, self.codes)
+        n = 1 if self.categorical.any() else n_blocks(len(slots), _CELLS_TO_ENCODE * self.n_features, self.n_threads)
+        work = partial(encode, self.bins, data.cells, data.category_hashes, MISSING_CATEGORY)
+        run([partial(work, slots[begin:end], self.codes) for begin, end in pairwise(cut(len(slots), n))], n)
 
     def restore(
         self, slots: Slots, groups: int, ranks: npt.NDArray[np.int32], n_grown: int, scale: scaling.Scale

@@ -59,7 +59,7 @@ def make_space(n: int, n_bins: int, n_leaves: int) -> Space:
 
 
 @inner
-def _free_pair(forest, tree):
+def free_pair(forest, tree):
     """The lowest pair of a tree that is not in use."""
     n_places = 2 * forest.stats.shape[1] + 1
     pair = 0
@@ -69,7 +69,7 @@ def _free_pair(forest, tree):
 
 
 @inner
-def _find_best(forest, first, categorical, rules, space, tree, leaf):
+def find_best(forest, first, categorical, rules, space, tree, leaf):
     """Find the best candidate of an open leaf."""
     n_places = 2 * forest.stats.shape[1] + 1
     total = forest.states[tree * n_places + space.open[leaf, PLACE]]["sums"]
@@ -93,7 +93,7 @@ def feature_of(first, bin_number):
 
 
 @inner
-def _write_split(forest, bins, candidates, iteration, tree, place, pair, bin_number, missing_left):
+def write_split(forest, bins, candidates, iteration, tree, place, pair, bin_number, missing_left):
     """Turn a leaf into an inner node whose children, two leaves, are a pair; returns feature, bin and code."""
     n_places = 2 * forest.stats.shape[1] + 1
     row, left = tree * n_places + place, tree * n_places + 1 + 2 * pair
@@ -121,7 +121,7 @@ def _write_split(forest, bins, candidates, iteration, tree, place, pair, bin_num
 
 
 @inner
-def _sums_of_left(histogram, start, own, is_categorical, missing, missing_left):
+def sums_of_left(histogram, start, own, is_categorical, missing, missing_left):
     """Packed sums that a split sends left."""
     if is_categorical:
         return histogram[start + own]
@@ -138,8 +138,8 @@ def _split_leaf(
     """Split an open leaf: it becomes its left child, and the right one opens as number `new`."""
     n_places = 2 * forest.stats.shape[1] + 1
     place, missing_left = space.open[leaf, PLACE], space.open[leaf, MISSING_LEFT]
-    pair = _free_pair(forest, tree)
-    feature, own, cut = _write_split(
+    pair = free_pair(forest, tree)
+    feature, own, cut = write_split(
         forest, bins, candidates, iteration, tree, place, pair, space.open[leaf, BIN], missing_left
     )
     kept = forest.stats[tree, pair]
@@ -149,7 +149,7 @@ def _split_leaf(
     first, categorical = candidates.first, bins.categorical
     first_bin = np.int64(first[feature])
     missing = np.int64(first[feature + 1]) - first_bin - 1
-    left = _sums_of_left(kept, first_bin, own, categorical[feature], missing, missing_left)
+    left = sums_of_left(kept, first_bin, own, categorical[feature], missing, missing_left)
     left_row = tree * n_places + 1 + 2 * pair
     forest.states[left_row]["sums"] = left
     forest.states[left_row + 1]["sums"] = forest.states[tree * n_places + place]["sums"] - left
@@ -173,8 +173,8 @@ def _split_leaf(
         count_rows(other, rows, bins.first, first, places, layout, space.order, middle, end)
         for i in range(kept.shape[0]):
             histogram[i] = kept[i] - other[i]
-    _find_best(forest, first, categorical, rules, space, tree, leaf)
-    _find_best(forest, first, categorical, rules, space, tree, new)
+    find_best(forest, first, categorical, rules, space, tree, leaf)
+    find_best(forest, first, categorical, rules, space, tree, new)
 
 
 @inner
@@ -204,7 +204,7 @@ def grow_subtree(forest, bins, candidates, layout, rules, rows, codes, slots, sp
     space.open[0, START], space.open[0, END], space.open[0, PLACE] = 0, slots.shape[0], place
     space.gains[0] = 0.0
     if budget > 1:
-        _find_best(forest, candidates.first, bins.categorical, rules, space, tree, 0)
+        find_best(forest, candidates.first, bins.categorical, rules, space, tree, 0)
     n_open = 1
     while n_open < budget:
         best = 0
@@ -240,6 +240,6 @@ def grow_tree(forest, bins, candidates, layout, rules, rows, codes, slots, space
     if are_placed:
         count_rows(space.histograms[0], rows, bins.first, first, places, layout, space.order, 0, slots.shape[0])
     else:
-        place_rows(rows, codes, bins.first, first, places, layout, slots, space.histograms[0])
+        place_rows(rows, codes, bins.first, first, places, layout, slots, 0, slots.shape[0], space.histograms[0])
     n_leaves = forest.stats.shape[1] + 1
     grow_subtree(forest, bins, candidates, layout, rules, rows, codes, slots, space, iteration, tree, 0, n_leaves)

@@ -214,7 +214,7 @@ def retrain(
         rows.packed[i] = unpack(forest.gh[tree, slot], rules.shift)
         total += rows.packed[i]
     places = candidates.places[iteration]
-    place_rows(rows, codes, bins.first, candidates.first, places, layout, slots, space.histograms[0])
+    place_rows(rows, codes, bins.first, candidates.first, places, layout, slots, 0, slots.shape[0], space.histograms[0])
     _refresh_ancestors(forest, tree, place, space, total)
     _free(forest, tree, place, stack)
     grow_subtree(forest, bins, candidates, layout, rules, rows, codes, slots, space, iteration, tree, place, budget)

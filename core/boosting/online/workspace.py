@@ -142,10 +142,11 @@ def gather_rows(
 
 
 @kernel
-def place_rows(rows, codes, first_codes, first, places, layout, slots, histogram):
-    """Write the bins of the samples at hand, whose slots are given, and count them in a histogram on the way.
+def place_rows(rows, codes, first_codes, first, places, layout, slots, start, end, histogram):
+    """Write the bins of the samples at hand in positions start to end - 1, and count them in a histogram on the way.
 
     places     uint8/16[n_codes]: the bins of an iteration by code
+    slots      those of all samples at hand
     histogram  int64[n_bins], overwritten
     """
     for i in range(histogram.shape[0]):
@@ -153,7 +154,7 @@ def place_rows(rows, codes, first_codes, first, places, layout, slots, histogram
     n_dense = np.uint64(layout.dense.shape[0])
     one = np.uint64(1)
     total = np.int64(0)
-    for i in range(slots.shape[0]):
+    for i in range(start, end):
         slot, position = np.uint64(slots[i]), np.uint64(i)
         value = rows.packed[position]
         total += value
@@ -164,12 +165,12 @@ def place_rows(rows, codes, first_codes, first, places, layout, slots, histogram
             rows.dense[position, j] = place
             histogram[np.uint64(layout.dense_bins[j]) + np.uint64(place)] += value
             j += one
-    for e in range(rows.entry_codes.shape[0]):
+    for e in range(rows.starts[start], rows.starts[end]):
         code = rows.entry_codes[e]
         rows.entries[e] = layout.bin_starts[code] + np.uint32(places[code])
     if layout.sparse.shape[0] == 0:
         return
-    for i in range(slots.shape[0]):
+    for i in range(start, end):
         value = rows.packed[i]
         for e in range(rows.starts[i], rows.starts[i + 1]):
             histogram[np.uint64(rows.entries[e])] += value

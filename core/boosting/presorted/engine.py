@@ -11,7 +11,9 @@ F_0 depends on every sample, and so do all residuals: an update is a fit without
 column is still the best and says how many these are, but no check is cheaper than the search that a rebuild would make.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +25,7 @@ from oubli.core.boosting.presorted import orders as presorting
 from oubli.core.boosting.presorted import workspace as r
 from oubli.core.boosting.presorted.boost import boost
 from oubli.core.boosting.presorted.check import check_trees, put_together, take_apart
+from oubli.core.boosting.presorted.parallel import ThreadedBoosting
 from oubli.core.boosting.presorted.table import make_table
 from oubli.core.boosting.presorted.watch import Watch, mark_validating
 from oubli.core.boosting.presorted.words import Start, begin, targets_of_others
@@ -122,7 +125,7 @@ class PresortedTrees(ExactEngine):
             self.train_on(problem, np.concatenate([held, slots]))
             return
         self.others = np.concatenate([self.others, slots[validates]])
-        self.orders = presorting.merge_samples(self.orders, problem.data, slots[~validates])
+        self.orders = presorting.merge_samples(self.orders, problem.data, slots[~validates], self.n_threads)
         self._boost(problem, None)
 
     def leave(self, problem: Problem, slots: Slots) -> None:
@@ -136,7 +139,7 @@ class PresortedTrees(ExactEngine):
         if len(slots) >= max(len(held) - len(slots), _LEAST_ANEW):
             self._take_anew(problem, held[~presorting.is_among(held, slots)])
             return
-        orders = presorting.remove_samples(self.orders, slots)
+        orders = presorting.remove_samples(self.orders, slots, self.n_threads)
         others = self.others[~presorting.is_among(self.others, slots)]
         if orders.n_samples == 0 and len(others) > 0:
             self.train_on(problem, others)
@@ -152,7 +155,7 @@ class PresortedTrees(ExactEngine):
     def train_on(self, problem: Problem, slots: Slots, progress: Progress | None = None) -> None:
         """Hold these samples from now on, others than before of which train."""
         training, self.others = self.divide(problem.data, slots)
-        self.orders = presorting.sort_columns(problem.data, training)
+        self.orders = presorting.sort_columns(problem.data, training, self.n_threads)
         self._boost(problem, progress)
 
     def _validates(self, data: Data, slots: Slots) -> Bools:
@@ -196,7 +199,7 @@ class PresortedTrees(ExactEngine):
         check_size(settings.n_estimators, groups, 2 ** (settings.max_depth + 1) - 1)
         start = self.begin(problem)
         watch = self._watch(problem, start)
-        table = make_table(self.orders, data, settings.max_depth)
+        table = make_table(self.orders, data, settings.max_depth, self.n_threads)
         room = r.make_room(table, settings.max_depth)
         derivatives = r.make_derivatives(self.orders.n_samples, start.first)
         counts = np.zeros(r.COUNTS_SIZE, np.int64)
@@ -208,13 +211,14 @@ class PresortedTrees(ExactEngine):
         nodes, gains = np.zeros(0, NODE), np.zeros(0)
         roots = np.zeros(settings.n_estimators * groups, np.int32)
         size, done, best, last = 0, 0, 0, settings.n_estimators
+        read = table, data.cells, data.category_hashes
+        made = derivatives, start.loss, watch, settings.max_depth
+        in_threads = self._in_threads((*read, *made, a_tree))
+        grow = partial(boost, *read, room, *made) if in_threads is None else in_threads.boost
         while done < last:
             end = min(done + step, last)
             nodes, gains = _enlarged(nodes, gains, size, (end - done) * groups * a_tree)
-            size, done, best = boost(
-                table, data.cells, data.category_hashes, room, derivatives, start.loss, watch, settings.max_depth,
-                old.nodes, old_roots, nodes, gains, roots, size, best, done, end, counts,
-            )  # fmt: skip
+            size, done, best = grow(old.nodes, old_roots, nodes, gains, roots, size, best, done, end, counts)
             for k in range(groups if progress is not None else 0):
                 progress((done - 1) * groups + k + 1, last * groups)  # type: ignore[misc]
             if watch.patience and done - 1 - best >= watch.patience:
@@ -224,6 +228,8 @@ class PresortedTrees(ExactEngine):
         self.trees = Trees(nodes[:n_nodes].copy(), roots[:n_trees].copy(), start.base, start.unit)
         self.split_gains = gains[:n_nodes].copy()
         self.last_update = LastUpdate(*counts.tolist()) if len(old_roots) else LastUpdate()
+        if in_threads is not None:
+            in_threads.erase()
         for array in (
             *room,
             *derivatives,
@@ -236,6 +242,15 @@ class PresortedTrees(ExactEngine):
             watch.scores,
         ):
             array.fill(0)
+
+    def _in_threads(self, parts: tuple[Any, ...]) -> ThreadedBoosting | None:
+        """What boosts in threads; None where that does not pay, or memory is short."""
+        if self.n_threads == 1:
+            return None
+        with suppress(MemoryError):
+            boosting = ThreadedBoosting(*parts, self.n_threads)
+            return boosting if boosting.pays else None
+        return None
 
     # -- keeping --------------------------------------------------------------------------------
 
@@ -283,7 +298,7 @@ class PresortedTrees(ExactEngine):
         least = step if groups > 0 and settings.patience > 0 and len(self.others) > 0 else most
         if not least <= len(roots) <= most or len(roots) % step:
             raise ValueError("the number of trees (roots) is wrong")
-        self.orders = presorting.sort_columns(problem.data, training)
+        self.orders = presorting.sort_columns(problem.data, training, self.n_threads)
         if groups > 0:
             start = self.begin(problem)
             self.trees = Trees(nodes, roots, start.base, start.unit)

@@ -10,15 +10,28 @@ leave are taken out of it in one pass (remove-merge, which the paper does not ha
 Rows of one value are in no order that matters: whoever reads the columns treats them as one group.
 """
 
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core import threads
+from oubli.core.boosting.rows import cut, n_blocks
 from oubli.core.jit.policy import inner, kernel, pasted
 from oubli.core.samples.arrays import Data
 
 _GONE = -1
+_CELLS_TO_SORT = 50  # what sorting a row into a column is worth, in cells that are summed
+_CELLS_TO_READ = 4  # and reading it in its order
+
+
+def by_columns(work: Callable[[int, int], object], n_columns: int, n_rows: int, n_threads: int) -> None:
+    """Have columns first to last - 1 worked on in each thread: work(first, last)."""
+    n = max(1, min(n_columns, n_blocks(n_rows, _CELLS_TO_READ * n_columns, n_threads)))
+    threads.run([partial(work, first, last) for first, last in pairwise(cut(n_columns, n))], n)
 
 
 class Orders(NamedTuple):
@@ -95,9 +108,9 @@ def _merge_numbers(cells, column, slots, old, new, merged):
 
 
 @kernel
-def _merge(cells, category_hashes, categorical, slots, old, new, merged):
-    """Sort-merge of all columns (section 4.2); int32[d, n_old], int32[d, n_new] to int32[d, n_old + n_new]."""
-    for column in range(old.shape[0]):
+def _merge(cells, category_hashes, categorical, slots, old, new, merged, first, last):
+    """Sort-merge of columns first to last - 1 (section 4.2); int32[d, n_old], int32[d, n_new] to int32[d, n]."""
+    for column in range(first, last):
         if categorical[column]:
             _merge_column(cells, category_hashes, column, True, slots, old[column], new[column], merged[column])
         else:
@@ -115,17 +128,18 @@ def _keep_column(old, row_now, kept):
 
 
 @kernel
-def _remove(old, row_now, kept):
-    """Remove-merge of all columns: rows that stay get their new numbers, the others are left out."""
-    for column in range(old.shape[0]):
+def _remove(old, row_now, kept, first, last):
+    """Remove-merge of columns first to last - 1: rows that stay get new numbers, the others are left out."""
+    for column in range(first, last):
         _keep_column(old[column], row_now, kept[column])
 
 
-def _sorted_rows(data: Data, slots: npt.NDArray[np.int64], first_row: int) -> npt.NDArray[np.int32]:
+def _sorted_rows(data: Data, slots: npt.NDArray[np.int64], first_row: int, n_threads: int) -> npt.NDArray[np.int32]:
     """Sort samples by each column; they are the rows from `first_row` on. int32[d, len(slots)]."""
     n_columns = data.cells.shape[1]
     order = np.empty((n_columns, len(slots)), np.int32)
-    for column in range(n_columns):
+
+    def sort(column: int) -> None:
         values = data.cells[slots, column]
         if data.categorical[column]:
             is_present = ~np.isnan(values)
@@ -134,31 +148,38 @@ def _sorted_rows(data: Data, slots: npt.NDArray[np.int64], first_row: int) -> np
             order[column] = np.lexsort((hashes, is_present))
         else:
             order[column] = np.argsort(values)
+
+    n = n_blocks(n_columns, _CELLS_TO_SORT * len(slots), n_threads)
+    threads.run([partial(sort, column) for column in range(n_columns)], n)
     order += np.int32(first_row)
     return order
 
 
-def sort_columns(data: Data, slots: npt.NDArray[np.int64]) -> Orders:
+def sort_columns(data: Data, slots: npt.NDArray[np.int64], n_threads: int = 1) -> Orders:
     """Sort samples by every column."""
     slots = np.array(slots, np.int64)
-    return Orders(slots, _sorted_rows(data, slots, 0))
+    return Orders(slots, _sorted_rows(data, slots, 0, n_threads))
 
 
-def merge_samples(orders: Orders, data: Data, slots: npt.NDArray[np.int64]) -> Orders:
+def merge_samples(orders: Orders, data: Data, slots: npt.NDArray[np.int64], n_threads: int = 1) -> Orders:
     """Sort-merge: presorted columns with the samples of `slots` as well."""
-    new = _sorted_rows(data, slots, orders.n_samples)
+    new = _sorted_rows(data, slots, orders.n_samples, n_threads)
     both = np.concatenate([orders.slots, np.asarray(slots, np.int64)])
     merged = np.empty((len(new), len(both)), np.int32)
-    _merge(data.cells, data.category_hashes, data.categorical, both, orders.order, new, merged)
+    by_columns(
+        partial(_merge, data.cells, data.category_hashes, data.categorical, both, orders.order, new, merged),
+        *merged.shape,
+        n_threads,
+    )
     return Orders(both, merged)
 
 
-def remove_samples(orders: Orders, slots: npt.NDArray[np.int64]) -> Orders:
+def remove_samples(orders: Orders, slots: npt.NDArray[np.int64], n_threads: int = 1) -> Orders:
     """Remove-merge: presorted columns without the samples of `slots`, which are in them."""
     stays = ~is_among(orders.slots, slots)
     row_now = np.where(stays, np.cumsum(stays) - 1, _GONE).astype(np.int32)
     kept = np.empty((len(orders.order), int(stays.sum())), np.int32)
-    _remove(orders.order, row_now, kept)
+    by_columns(partial(_remove, orders.order, row_now, kept), *orders.order.shape, n_threads)
     return Orders(orders.slots[stays], kept)
 
 

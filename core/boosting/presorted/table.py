@@ -13,12 +13,13 @@ running sums for each node costs half as much again and more, measured for 1,000
     lists     int32[wide, n]         row << 1 | (the value differs from the one before)
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.boosting.presorted.orders import Orders, compare_rows
+from oubli.core.boosting.presorted.orders import Orders, by_columns, compare_rows
 from oubli.core.jit.policy import inner, kernel
 from oubli.core.rng import MISSING_CATEGORY
 from oubli.core.samples.arrays import Data
@@ -59,9 +60,9 @@ def _differs(cells, category_hashes, column, is_categorical, slot, other):
 
 
 @kernel
-def _flag_columns(cells, category_hashes, categorical, slots, order, lists, counts):
-    """Write the list of each column to int32[d, n], and the number of its distinct values to int64[d]."""
-    for column in range(order.shape[0]):
+def _flag_columns(cells, category_hashes, categorical, slots, order, lists, counts, first, last):
+    """Write the lists of columns first to last - 1 to int32[d, n], and their numbers of distinct values to int64[d]."""
+    for column in range(first, last):
         is_categorical = categorical[column]
         count = 0
         for i in range(order.shape[1]):
@@ -75,9 +76,11 @@ def _flag_columns(cells, category_hashes, categorical, slots, order, lists, coun
 
 
 @kernel
-def _code_columns(cells, category_hashes, categorical, slots, lists, narrow, offsets, codes, values, hashes):
-    """Write the codes of narrow columns, and the values of their bins."""
-    for j in range(narrow.shape[0]):
+def _code_columns(
+    cells, category_hashes, categorical, slots, lists, narrow, offsets, codes, values, hashes, first, last
+):
+    """Write the codes of narrow columns number first to last - 1, and the values of their bins."""
+    for j in range(first, last):
         column = np.int64(narrow[j])
         code = np.int64(-1)
         for i in range(lists.shape[1]):
@@ -101,21 +104,20 @@ def _find_missing(cells, slots, order, categorical, has_missing):
         has_missing[column] = x != x
 
 
-def make_table(orders: Orders, data: Data, max_depth: int) -> Table:
+def make_table(orders: Orders, data: Data, max_depth: int, n_threads: int = 1) -> Table:
     """Read presorted columns, of at least one sample, for trees of a depth."""
     n_columns, n = orders.order.shape
     lists = np.empty((n_columns, n), np.int32)
     counts = np.zeros(n_columns, np.int64)
     has_missing = np.zeros(n_columns, np.bool_)
-    _flag_columns(data.cells, data.category_hashes, data.categorical, orders.slots, orders.order, lists, counts)
+    read = data.cells, data.category_hashes, data.categorical, orders.slots
+    by_columns(partial(_flag_columns, *read, orders.order, lists, counts), n_columns, n, n_threads)
     _find_missing(data.cells, orders.slots, orders.order, data.categorical, has_missing)
     is_narrow = counts <= min(MOST_BINS, max(_FEW_BINS, (_BINS_OF_ALL_NODES * n) >> max_depth))
     narrow = np.flatnonzero(is_narrow).astype(np.int32)
     offsets = np.concatenate([[0], np.cumsum(counts[narrow])]).astype(np.uint32)
     codes = np.empty((n, len(narrow)), np.uint16)
     values, hashes = np.zeros(int(offsets[-1])), np.zeros(int(offsets[-1]), np.uint64)
-    _code_columns(
-        data.cells, data.category_hashes, data.categorical, orders.slots, lists, narrow, offsets, codes, values, hashes
-    )  # fmt: skip
+    by_columns(partial(_code_columns, *read, lists, narrow, offsets, codes, values, hashes), len(narrow), n, n_threads)
     wide = np.flatnonzero(~is_narrow).astype(np.int32)
     return Table(orders.slots, codes, offsets, values, hashes, lists[wide], narrow, wide, has_missing, data.categorical)

@@ -13,6 +13,8 @@ What is trained is defined so that it hardly depends on any one sample, and yet 
 A sample more or less changes the sums along its own paths. Unless that moves a rounded number, nothing else happens.
 """
 
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,7 @@ from oubli.core.boosting.quantised.entering import derive_first, enter
 from oubli.core.boosting.quantised.following import dismiss_categories, follow_edges, welcome_categories
 from oubli.core.boosting.quantised.gradients import Loss
 from oubli.core.boosting.quantised.kept import KeptTrees
+from oubli.core.boosting.quantised.parallel import ThreadedTraining, sum_first_in_threads
 from oubli.core.boosting.quantised.report import LastUpdate, read_report
 from oubli.core.boosting.quantised.rules import loss_of_classes, loss_of_numbers, make_rules
 from oubli.core.boosting.quantised.start import Start, TargetSums, class_start
@@ -164,24 +167,40 @@ class QuantisedTrees(KeptTrees):
         """Grow the iterations from `begin` on, from the scores before it."""
         report = np.zeros(s.REPORT_SIZE, np.int64)
         report[s.BEST_ITERATION] = int(self.scores.losses[:begin].argmin()) if begin else 0
-        values = np.zeros(self.n_labels + 1, np.int32)
         patience = self.settings.patience if self._validates else 0
         last, step = self.settings.n_estimators, 1 if progress is not None else self.settings.n_estimators
         slots32 = np.sort(slots).astype(np.int32)
+        sum_first_in_threads(self.bins.rows, self.first, slots32, self.space.root, self.n_threads)
+        parts = self.bins, self.plans, self.rules, samples, self.scores, self.space, self.loss, slots32, self._seed_key
+        in_threads = self._in_threads(parts, begin)
+        if in_threads is None:
+            grow: Any = partial(grow_iterations, *parts, np.zeros(self.n_labels + 1, np.int32))
+        else:
+            grow = in_threads.grow_iterations
         done = begin
         while done < last:
             end = min(done + step, last)
-            done, status = grow_iterations(
-                self.forest, self.bins, self.plans, self.rules, samples, self.scores, self.space, self.loss,
-                values, report, slots32, done, end, patience, self._seed_key,
-            )  # fmt: skip
+            done, status = grow(self.forest, report, done, end, patience)
             if status == NO_BLOCKS:
                 self._add_blocks()
             elif progress is not None:
                 progress(done * self.groups, last * self.groups)
             if status == DONE and (done < end or self._has_ended(done, int(report[s.BEST_ITERATION]))):
                 break
+        if in_threads is not None:
+            in_threads.erase()
         self._finish(done, int(report[s.BEST_ITERATION]))
+
+    def _in_threads(self, parts: tuple[Any, ...], begin: int) -> ThreadedTraining | None:
+        """What grows iterations from `begin` on in threads; None where that does not pay, or memory is short."""
+        if self.n_threads == 1:
+            return None
+        with suppress(MemoryError):
+            training = ThreadedTraining(*parts, self.n_threads)
+            if training.pays:
+                self._drop_from(begin)
+                return training
+        return None
 
     def _has_ended(self, done: int, best: int) -> bool:
         return self._validates and done - 1 - best >= self.settings.patience

@@ -6,8 +6,10 @@ from oubli.core.boosting.histogram import clear, gradient_of, hessian_of, reduce
 from oubli.core.boosting.quantised.split import CUT, FEATURE, LEFT_TOTAL, MISSING_LEFT, is_heavy, search
 from oubli.core.boosting.quantised.state import ABSENT, LEAF, N_FREE, NO_BLOCK
 from oubli.core.jit.policy import inner
+from oubli.core.jit.prefetch import prefetch_to_read
 from oubli.core.rng import combine, tree_key, unit
 
+_AHEAD = 16  # samples that the memory is asked for before their turn
 LEAVES = np.uint64(4)  # what a tree's key is combined with for the rounding of its leaves
 
 
@@ -62,8 +64,16 @@ def leaf_key(seed_key, tree):
 
 
 @inner
-def fill_rows(histogram, rows, places, slots, first, last, packed):
-    """Add the samples slots[first:last] to a histogram."""
+def _are_bins(places):
+    """Whether an iteration has a place for each bin, in the order of the bins."""
+    n_others = np.int64(0)
+    for i in range(places.shape[0]):
+        n_others += np.int64(places[i]) != i
+    return n_others == 0
+
+
+@inner
+def _fill_places(histogram, rows, places, slots, first, last, packed):
     width = np.uint64(rows.shape[1])
     one = np.uint64(1)
     for i in range(first, last):
@@ -73,6 +83,38 @@ def fill_rows(histogram, rows, places, slots, first, last, packed):
         while column < width:
             histogram[np.uint64(places[np.uint64(rows[slot, column])])] += value
             column += one
+
+
+@inner
+def _fill_bins(histogram, rows, slots, first, last, packed):
+    """The same where places are bins."""
+    width = np.uint64(rows.shape[1])
+    n_even = width & ~np.uint64(1)
+    one = np.uint64(1)
+    for i in range(first, last):
+        if i + _AHEAD < last:
+            ahead = np.int64(slots[np.uint64(i + _AHEAD)])
+            prefetch_to_read(rows, (ahead, 0))
+            prefetch_to_read(rows, (ahead, rows.shape[1] - 1))
+            prefetch_to_read(packed, (ahead,))
+        slot = np.uint64(slots[np.uint64(i)])
+        value = packed[slot]
+        column = np.uint64(0)
+        while column < n_even:
+            histogram[np.uint64(rows[slot, column])] += value
+            histogram[np.uint64(rows[slot, column + one])] += value
+            column += np.uint64(2)
+        if column < width:
+            histogram[np.uint64(rows[slot, column])] += value
+
+
+@inner
+def fill_rows(histogram, rows, places, slots, first, last, packed):
+    """Add the samples slots[first:last] to a histogram."""
+    if (last - first) * rows.shape[1] > places.shape[0] and _are_bins(places):
+        _fill_bins(histogram, rows, slots, first, last, packed)
+    else:
+        _fill_places(histogram, rows, places, slots, first, last, packed)
 
 
 @inner

@@ -8,7 +8,7 @@ from oubli.core.boosting.quantised.grow import grow_root
 from oubli.core.boosting.quantised.rolling import keep, leaf_values, roll
 from oubli.core.boosting.quantised.state import BEST_ITERATION, DRIFTS, N_FREE
 from oubli.core.boosting.quantised.validate import should_stop, total_loss
-from oubli.core.jit.policy import inner, kernel
+from oubli.core.jit.policy import kernel
 
 # What `grow_iterations` and `update_iterations` return, together with the iteration to go on from.
 DONE = 0
@@ -16,9 +16,9 @@ NO_BLOCKS = 1  # the pool is too small for the next iteration
 TOO_MUCH = 2  # growing the rest anew is less work
 
 
-@inner
-def count_first(rows, first, slots, root):
-    """Sum the derivatives at F_0 by bin."""
+@kernel
+def sum_first(rows, first, slots, root):
+    """Sum the derivatives at F_0 of some samples by bin."""
     for k in range(first.shape[0]):
         clear(root[k])
         for i in range(slots.shape[0]):
@@ -30,12 +30,13 @@ def count_first(rows, first, slots, root):
 
 @kernel
 def grow_iterations(
-    forest, bins, plans, rules, samples, scores, space, loss, values, report, slots, begin, end, patience, seed_key
+    bins, plans, rules, samples, scores, space, loss, slots, seed_key, values, forest, report, begin, end, patience
 ):
     """Grow the iterations from `begin` on, up to `end` or until validation ends training.
 
     slots   int32[n]: all samples held
     scores  `new` holds the scores before iteration `begin`
+    space   `root` holds the sums of derivatives at F_0
     values  int32[labels], working space
 
     Returns (iterations there are, status); with NO_BLOCKS to be called again from there. Since DRIFTS is then set,
@@ -44,7 +45,6 @@ def grow_iterations(
     n_groups = scores.new.shape[0]
     n_needed = n_groups * ((1 << rules.depth) - 1)
     report[DRIFTS] = 1
-    count_first(bins.rows, samples.first, slots, space.root)
     for iteration in range(begin, end):
         if forest.meta[N_FREE] < n_needed:
             return iteration, NO_BLOCKS

@@ -1,0 +1,206 @@
+"""Growing iterations in threads: what `training.grow_iterations` does in one, with the same result.
+
+Trees of several classes are grown side by side, if there are as many as threads; else the samples are cut into blocks
+of rows, and all threads grow one tree together, see `blocks.py`.
+"""
+
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from oubli.core import threads
+from oubli.core.array_types import Ints
+from oubli.core.boosting import rows
+from oubli.core.boosting.quantised import state as s
+from oubli.core.boosting.quantised.blocks import (
+    DERIVE,
+    KEEP,
+    LOSS,
+    ROLL,
+    begin_tree,
+    derive_block,
+    divide_block,
+    make_blocks,
+    search_level,
+)
+from oubli.core.boosting.quantised.gradients import Loss
+from oubli.core.boosting.quantised.grow import grow_root
+from oubli.core.boosting.quantised.rolling import leaf_values
+from oubli.core.boosting.quantised.training import DONE, NO_BLOCKS, sum_first
+from oubli.core.jit.policy import kernel
+
+_CELLS_BESIDE = 4  # what dividing, deriving and adding up a sample is worth, in cells that are summed
+
+
+def sum_first_in_threads(
+    bin_rows: npt.NDArray[np.unsignedinteger], first: Ints, slots: npt.NDArray[np.int32], root: Ints, n_threads: int
+) -> None:
+    """Sum the derivatives at F_0 of some samples by bin, to `root`."""
+    n = rows.n_blocks(len(slots), bin_rows.shape[1] * len(first), n_threads)
+    if n == 1:
+        sum_first(bin_rows, first, slots, root)
+        return
+    bounds = rows.cut(len(slots), n)
+    parts = np.zeros((n, *root.shape), np.int64)
+    threads.run(
+        [partial(sum_first, bin_rows, first, slots[bounds[i] : bounds[i + 1]], parts[i]) for i in range(n)], n_threads
+    )
+    parts.sum(axis=0, out=root)
+    parts.fill(0)
+
+
+@kernel
+def grow_one(forest, tree, bins, plans, iteration, rules, samples, space, group, slots, values, seed_key):
+    """Grow a tree and write the values of its leaves; what it writes to is its own."""
+    grow_root(forest, tree, bins, plans, iteration, rules, samples, space, group, slots, seed_key)
+    leaf_values(forest, tree, rules.depth, values[group])
+
+
+class ThreadedTraining:
+    """Iterations grown in threads, on the samples of some slots, which rise.
+
+    Memory is asked for when it is made; growing asks for none that matters.
+    """
+
+    def __init__(
+        self,
+        bins: s.Bins,
+        plans: s.Plans,
+        rules: s.Rules,
+        samples: s.Samples,
+        scores: s.Scores,
+        space: s.Space,
+        loss: Loss,
+        slots: npt.NDArray[np.int32],
+        seed_key: np.uint64,
+        n_threads: int,
+    ) -> None:
+        self._bins, self._plans, self._rules, self._samples = bins, plans, rules, samples
+        self._scores, self._space, self._loss, self._seed_key = scores, space, loss, seed_key
+        self._n_threads = n_threads
+        self._groups = len(scores.new)
+        width = bins.rows.shape[1]
+        n_blocks = rows.n_blocks(len(slots), width // 2 + _CELLS_BESIDE, n_threads)
+        self._by_tree = self._groups > 1 and (self._groups >= n_threads or n_blocks == 1)
+        self.pays = n_blocks > 1
+        if self._by_tree:
+            self.pays = rows.n_blocks(len(slots) * self._groups, width, n_threads) > 1
+            n_blocks = rows.n_blocks(len(slots), 4 * self._groups, n_threads)
+        if not self.pays:
+            return
+        self._blocks = make_blocks(slots, n_blocks, samples.first, rules, plans.cuts.shape[1], fills=not self._by_tree)
+        self._values = np.zeros((self._groups, 2**rules.depth + 1), np.int32)
+        self._spaces: list[s.Space] = []
+        if self._by_tree:
+            self._spaces = [self._own_space() for _ in range(min(n_threads, self._groups))]
+
+    def _own_space(self) -> s.Space:
+        """Working space for a tree: derivatives and their sums at the root are everyone's."""
+        space = self._space
+        own = ("members", "spare", "first", "last", "sums", "found")
+        return space._replace(**{name: np.zeros_like(getattr(space, name)) for name in own})
+
+    def erase(self) -> None:
+        """Overwrite what samples have left."""
+        self._blocks.erase()
+        for space in self._spaces:
+            for array in (space.members, space.spare, space.first, space.last, space.sums, space.found):
+                array.fill(0)
+
+    def grow_iterations(self, forest: s.Forest, report: Ints, begin: int, end: int, patience: int) -> tuple[int, int]:
+        """Grow the iterations from `begin` on; see `training.grow_iterations`."""
+        n_needed = self._groups * (2**self._rules.depth - 1)
+        report[s.DRIFTS] = 1
+        parts = DERIVE
+        for iteration in range(begin, end):
+            has_room = forest.meta[s.N_FREE] >= n_needed
+            self._derive(forest, iteration, parts if has_room else parts & ~DERIVE)
+            if not has_room:
+                return iteration, NO_BLOCKS
+            (self._grow_side_by_side if self._by_tree else self._grow_together)(forest, iteration)
+            parts = ROLL | KEEP | DERIVE
+            if patience > 0:
+                self._derive(forest, iteration + 1, ROLL | KEEP | LOSS)
+                parts = DERIVE
+                if self._stops(report, iteration, patience):
+                    return iteration + 1, DONE
+        self._derive(forest, end, parts & ~DERIVE)
+        return end, DONE
+
+    def _stops(self, report: Ints, iteration: int, patience: int) -> bool:
+        """Note the validation loss after an iteration; whether the lowest is so long ago that training ends."""
+        losses = self._scores.losses
+        losses[iteration] = self._blocks.losses.sum()
+        if iteration == 0 or losses[iteration] < losses[report[s.BEST_ITERATION]]:
+            report[s.BEST_ITERATION] = iteration
+        return bool(iteration - report[s.BEST_ITERATION] >= patience)
+
+    def _derive(self, forest: s.Forest, iteration: int, parts: int) -> None:
+        if not parts:
+            return
+        threads.run(
+            [
+                partial(
+                    derive_block, forest.leaf_of, self._values, self._scores, self._samples, self._loss,
+                    self._space.packed, self._blocks, block, iteration, parts,
+                )
+                for block in range(self._blocks.number)
+            ],
+            self._n_threads,
+        )  # fmt: skip
+
+    # -- one tree after the other -------------------------------------------------------------------
+
+    def _grow_together(self, forest: s.Forest, iteration: int) -> None:
+        rules, blocks, places = self._rules, self._blocks, self._plans.places[iteration]
+        for group in range(self._groups):
+            tree = iteration * self._groups + group
+            packed, first = self._space.packed[group], self._samples.first[group]
+            begin_tree(forest, tree, rules, blocks)
+            for depth in range(0 if rules.top else -1, rules.depth + 1):
+                if depth >= 0:
+                    search_level(
+                        forest, tree, depth, self._bins, self._plans, iteration, rules, self._space, blocks, group,
+                        self._seed_key, self._values,
+                    )  # fmt: skip
+                if depth < rules.depth:
+                    threads.run(
+                        [
+                            partial(
+                                divide_block, forest, tree, depth, self._bins, places, rules, blocks, block, packed,
+                                first,
+                            )
+                            for block in range(blocks.number)
+                        ],
+                        self._n_threads,
+                    )  # fmt: skip
+
+    # -- trees side by side -------------------------------------------------------------------------
+
+    def _grow_side_by_side(self, forest: s.Forest, iteration: int) -> None:
+        """Grow the trees of an iteration; each takes free blocks from a part of the list that is its own."""
+        most = 2**self._rules.depth - 1
+        n_free = int(forest.meta[s.N_FREE])
+        starts = [n_free - most * (group + 1) for group in range(self._groups)]
+        left = [np.array([most], np.int64) for _ in starts]
+        threads.run(
+            [
+                partial(self._grow_one, forest, iteration, group, start, left[group])
+                for group, start in enumerate(starts)
+            ],
+            self._n_threads,
+        )
+        kept = [forest.free[start : start + int(n[0])] for start, n in zip(starts, left, strict=True)]
+        rest = np.concatenate(kept[::-1])
+        forest.free[starts[-1] : starts[-1] + len(rest)] = rest
+        forest.meta[s.N_FREE] = starts[-1] + len(rest)
+
+    def _grow_one(self, forest: s.Forest, iteration: int, group: int, start: int, left: Ints) -> None:
+        space = self._spaces.pop()
+        free = forest.free[start : start + int(left[0])]
+        grow_one(
+            forest._replace(free=free, meta=left), iteration * self._groups + group, self._bins, self._plans,
+            iteration, self._rules, self._samples, space, group, self._blocks.slots, self._values, self._seed_key,
+        )  # fmt: skip
+        self._spaces.append(space)
