@@ -17,10 +17,11 @@ from oubli.core.engine import Progress
 from oubli.core.errors import CapacityError
 from oubli.core.forest import quantisation
 from oubli.core.forest import workspace as inputs
+from oubli.core.forest.batches import MANY_ROWS, batch_scratch, sum_leaves_of_many
 from oubli.core.forest.grow import FULL
 from oubli.core.forest.kept import KeptForest
 from oubli.core.forest.parameters import MAX_ENTRIES, MAX_SAMPLES, ForestSettings, places_of
-from oubli.core.forest.predict import ROWS_AT_A_TIME, sum_leaves, sum_leaves_frozen
+from oubli.core.forest.predict import sum_leaves, sum_leaves_frozen
 from oubli.core.forest.quantisation import Targets
 from oubli.core.forest.resolve import resolve_paths, resolve_tree
 from oubli.core.forest.room import with_entries
@@ -46,6 +47,7 @@ class ForestEngine(KeptForest):
         # The types of all that these are given are those of the forest.
         self._update_samples, self._resolve_tree_of = Direct(update_samples), Direct(resolve_tree)
         self._resolve_paths, self._sum_leaves_of = Direct(resolve_paths), Direct(sum_leaves)
+        self._sum_leaves_of_many = Direct(sum_leaves_of_many)
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -310,11 +312,23 @@ class ForestEngine(KeptForest):
 
     def _sum_resolved_leaves(self, cells: npt.NDArray[np.floating], category_hashes: Hashes) -> tuple[Reals, int]:
         """The same for a forest without tags."""
-        is_regression = self.settings.is_regression
-        sums = np.zeros((len(cells), 1 if is_regression else self.width))
-        hashes = np.empty((min(len(cells), ROWS_AT_A_TIME) if self.has_categories else 0, self.n_features), np.uint64)
-        n_planted = self._sum_leaves_of.call(
-            self.trees.nodes, self.trees.statistics, self.settings.n_trees, is_regression, cells,
-            category_hashes, hashes, np.empty((3, inputs.N_LANES), np.int32), sums,
+        sums = np.zeros((len(cells), 1 if self.settings.is_regression else self.width))
+        return sums, self._add_resolved_leaves(cells, category_hashes, sums)
+
+    def _add_resolved_leaves(self, cells: npt.NDArray[np.floating], category_hashes: Hashes, sums: Reals) -> int:
+        """Add to `sums`, and return the number of non-empty trees; may run for several ranges of rows at a time."""
+        trees, settings = self.trees, self.settings
+        if len(cells) < MANY_ROWS:
+            hashes = np.empty((int(self.has_categories), self.n_features), np.uint64)
+            n_planted = self._sum_leaves_of.call(
+                trees.nodes, trees.statistics, settings.n_trees, settings.is_regression, cells, category_hashes, hashes,
+                np.empty((3, inputs.N_LANES), np.int32), sums,
+            )  # fmt: skip
+            return int(n_planted)
+        n_codes = len(category_hashes) if self.has_categories else -1
+        scratch = batch_scratch(len(cells), self.n_features, self.cell_dtype, n_codes)
+        n_planted = self._sum_leaves_of_many.call(
+            trees.nodes, trees.statistics, settings.n_trees, settings.is_regression, cells, category_hashes,
+            self.categorical, scratch, sums,
         )  # fmt: skip
-        return sums, n_planted
+        return int(n_planted)
