@@ -24,6 +24,7 @@ from oubli.core.data.values import (
     boolean,
     category_text,
     number,
+    require_utf8,
 )
 from oubli.core.errors import InputError
 
@@ -32,6 +33,7 @@ _TEXTS = frozenset({str, type(None)})
 _BOOLEANS = frozenset({bool, type(None)})
 
 _T = TypeVar("_T")
+LookUp = Callable[[str], int]  # the code of a category
 
 
 def scalar_encoder(column: Column) -> Callable[[Any], float]:
@@ -201,6 +203,38 @@ def encode_categories(raw: "RawColumn", column: Column) -> list[str | None]:
     except RefusedError:
         return _each(values.tolist(), category_text, column)  # raises the error, with its row
     return list(map(texts.__getitem__, inverse.tolist()))
+
+
+class _CodeOf(dict[Any, float]):
+    """The codes of a column's values, each asked for once; KeyError or RefusedError for what takes a closer look."""
+
+    def __init__(self, look_up: LookUp) -> None:
+        super().__init__()
+        self._look_up = look_up
+
+    def __missing__(self, value: Any) -> float:
+        if type(value) is str:
+            require_utf8(value)
+            code = float(self._look_up(value))
+        elif value is None or (type(value) is float and value != value):
+            code = MISSING
+        else:
+            raise KeyError(value)
+        self[value] = code
+        return code
+
+
+def encode_codes(raw: "RawColumn", look_up: LookUp) -> Array | None:
+    """Encode a categorical column of texts, None and NaN as codes; None when `encode_categories` has to look at it.
+
+    One pass over the values, which a column of texts takes three of.
+    """
+    if not isinstance(raw.values, list):
+        return None
+    try:
+        return np.fromiter(map(_CodeOf(look_up).__getitem__, raw.values), np.float64, len(raw.values))
+    except (KeyError, RefusedError, TypeError):  # TypeError: not hashable
+        return None
 
 
 def _by_distinct(values: list[Any], column: Column) -> list[str | None]:

@@ -17,9 +17,11 @@ import numpy.typing as npt
 
 from oubli.core.data.columns import (
     PLAIN_NUMBERS,
+    LookUp,
     check_exact,
     encode_booleans,
     encode_categories,
+    encode_codes,
     encode_numbers,
     refuse_number,
     round_numbers,
@@ -120,8 +122,15 @@ class Encoder:
         self.is_plain = not self._boolean and not self._rounded
         self._scalars = [scalar_encoder(column) for column in schema.columns]
 
-    def encode(self, X: Any) -> Encoded:
+    def encode(self, X: Any, look_ups: Mapping[int, LookUp] | None = None) -> Encoded:
         """Encode rows; the cells share no memory with X.
+
+        Parameters
+        ----------
+        X : 2-d array, DataFrame or list of rows
+        look_ups : mapping, optional
+            By categorical column, what gives the codes of its categories. Columns whose codes are then in the cells
+            are left out of the texts; many rows are encoded faster so.
 
         Raises
         ------
@@ -144,19 +153,19 @@ class Encoder:
             return encoded
         table = read_table(X)
         if isinstance(table, Frame):
-            return self._encode_columns(table.n_rows, self._frame_columns(table))
+            return self._encode_columns(table.n_rows, self._frame_columns(table), look_ups)
         if table.n_columns != self.n_features and not (isinstance(table, Rows) and table.n_rows > 1):
             raise FeatureCountError(table.n_columns, self.n_features, owner=self.owner)
         if isinstance(table, Matrix):
             if self.only_numeric:
                 return Encoded(self._matrix_cells(table.values), {})
-            return self._encode_columns(table.n_rows, map(table.column, range(self.n_features)))
+            return self._encode_columns(table.n_rows, map(table.column, range(self.n_features)), look_ups)
         odd = table.odd_row(self.n_features)
         if odd is not None:
             same = len(set(map(len, table.values))) == 1
             row = None if same else odd
             raise FeatureCountError(len(table.values[odd]), self.n_features, owner=self.owner, row=row)
-        return self._encode_rows(table.values)
+        return self._encode_rows(table.values, look_ups)
 
     def write_plain(self, row: list[Any], cells: npt.NDArray[Any]) -> bool:
         """Write a row of numbers, codes for categories, to `cells` of shape (1, d), blank; False leaves it blank.
@@ -288,7 +297,7 @@ class Encoder:
         row, j = (int(k) for k in np.argwhere(refused)[0])
         refuse_number(source[row, j].item(), row, self.schema.columns[j])
 
-    def _encode_rows(self, rows: Sequence[Sequence[Any]]) -> Encoded:
+    def _encode_rows(self, rows: Sequence[Sequence[Any]], look_ups: Mapping[int, LookUp] | None) -> Encoded:
         if self.only_numeric:
             types: set[type] = set()
             for row in rows:
@@ -298,7 +307,8 @@ class Encoder:
                 if cells is not None:
                     return Encoded(cells, {})
         if len(rows) > FEW_ROWS:
-            return self._encode_columns(len(rows), (RawColumn(list(column)) for column in zip(*rows, strict=True)))
+            columns = (RawColumn(list(column)) for column in zip(*rows, strict=True))
+            return self._encode_columns(len(rows), columns, look_ups)
         return self._encode_cells(rows)
 
     def _plain_rows(self, rows: Sequence[Sequence[Any]]) -> npt.NDArray[Any] | None:
@@ -341,13 +351,19 @@ class Encoder:
         self._round(cells)
         return Encoded(cells, texts)
 
-    def _encode_columns(self, n_rows: int, columns: Iterable[RawColumn]) -> Encoded:
+    def _encode_columns(
+        self, n_rows: int, columns: Iterable[RawColumn], look_ups: Mapping[int, LookUp] | None
+    ) -> Encoded:
         cells = np.empty((n_rows, self.n_features), self.cell_dtype)
         texts: dict[int, list[str | None]] = {}
         for j, (raw, column) in enumerate(zip(columns, self.schema.columns, strict=True)):
             if column.type is ColumnType.CATEGORICAL:
-                texts[j] = encode_categories(raw, column)
-                cells[:, j] = MISSING
+                codes = None if look_ups is None else encode_codes(raw, look_ups[j])
+                if codes is None:
+                    texts[j] = encode_categories(raw, column)
+                    cells[:, j] = MISSING
+                else:
+                    cells[:, j] = codes
             elif column.type is ColumnType.BOOLEAN:
                 cells[:, j] = encode_booleans(raw, column)
             else:

@@ -18,11 +18,12 @@ from oubli.core.engine import Progress
 from oubli.core.errors import CapacityError
 from oubli.core.forest import quantisation
 from oubli.core.forest import workspace as inputs
+from oubli.core.forest.batches import MANY_ROWS, batch_scratch, sum_leaves_of_many
 from oubli.core.forest.grow import FULL
 from oubli.core.forest.kept import KeptForest
 from oubli.core.forest.leases import Sharing, reserve_leases
 from oubli.core.forest.parameters import MAX_ENTRIES, MAX_SAMPLES, ForestSettings, places_of
-from oubli.core.forest.predict import ROWS_AT_A_TIME, sum_leaves, sum_leaves_frozen
+from oubli.core.forest.predict import sum_leaves, sum_leaves_frozen
 from oubli.core.forest.quantisation import Targets
 from oubli.core.forest.resolve import resolve_paths, resolve_tree
 from oubli.core.forest.room import with_entries
@@ -55,6 +56,7 @@ class ForestEngine(KeptForest):
         # The types of all that these are given are those of the forest.
         self._update_samples, self._resolve_tree_of = Direct(update_samples), Direct(resolve_tree)
         self._resolve_paths, self._sum_leaves_of = Direct(resolve_paths), Direct(sum_leaves)
+        self._sum_leaves_of_many = Direct(sum_leaves_of_many)
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -379,17 +381,26 @@ class ForestEngine(KeptForest):
         sums = np.zeros((len(cells), 1 if self.settings.is_regression else self.width))
         n_rows = len(cells)
         if self.n_threads == 1 or n_rows == 1 or not is_long(_ANSWERING * n_rows * self.settings.n_trees):
-            return sums, self._sum_leaves_into(sums, cells, category_hashes)
+            return sums, self._add_resolved_leaves(cells, category_hashes, sums)
         step = min(_MANY_ROWS, -(-n_rows // self.n_threads))
         parts = [slice(start, start + step) for start in range(0, n_rows, step)]
-        pieces = [partial(self._sum_leaves_into, sums[part], cells[part], category_hashes) for part in parts]
+        pieces = [partial(self._add_resolved_leaves, cells[part], category_hashes, sums[part]) for part in parts]
         return sums, run(pieces, self.n_threads)[0]
 
-    def _sum_leaves_into(self, sums: Reals, cells: npt.NDArray[np.floating], category_hashes: Hashes) -> int:
-        """Fill `sums`, zero before; returns the number of non-empty trees."""
-        hashes = np.empty((min(len(cells), ROWS_AT_A_TIME) if self.has_categories else 0, self.n_features), np.uint64)
-        n_planted: int = self._sum_leaves_of.call(
-            self.trees.nodes, self.trees.statistics, self.settings.n_trees, self.settings.is_regression, cells,
-            category_hashes, hashes, np.empty((3, inputs.N_LANES), np.int32), sums,
+    def _add_resolved_leaves(self, cells: npt.NDArray[np.floating], category_hashes: Hashes, sums: Reals) -> int:
+        """Add to `sums`, and return the number of non-empty trees; may run for several ranges of rows at a time."""
+        trees, settings = self.trees, self.settings
+        if len(cells) < MANY_ROWS:
+            hashes = np.empty((int(self.has_categories), self.n_features), np.uint64)
+            n_planted = self._sum_leaves_of.call(
+                trees.nodes, trees.statistics, settings.n_trees, settings.is_regression, cells, category_hashes, hashes,
+                np.empty((3, inputs.N_LANES), np.int32), sums,
+            )  # fmt: skip
+            return int(n_planted)
+        n_codes = len(category_hashes) if self.has_categories else -1
+        scratch = batch_scratch(len(cells), self.n_features, self.cell_dtype, n_codes)
+        n_planted = self._sum_leaves_of_many.call(
+            trees.nodes, trees.statistics, settings.n_trees, settings.is_regression, cells, category_hashes,
+            self.categorical, scratch, sums,
         )  # fmt: skip
-        return n_planted
+        return int(n_planted)

@@ -29,7 +29,6 @@ from oubli.core.rng import MISSING_CATEGORY, combine, tree_key
 
 _FIRST = np.uint64(0)
 _SECOND = np.uint64(1)
-ROWS_AT_A_TIME = 1024  # whose cells stay in the cache while one tree after the other goes over them
 
 
 @pasted
@@ -48,14 +47,14 @@ def add_leaf(statistics, leaf, n_samples, is_regression, sums, row):
 
 
 @pasted
-def _enter(node, lane, lanes):
+def enter(node, lane, lanes):
     """Begin a walk at a root."""
     lanes[NODES, lane] = node
     lanes[OWNERS, lane] = lane
 
 
 @pasted
-def _pass_on(nodes, lane, node, child, following, lanes, n_kept):
+def pass_on(nodes, lane, node, child, following, lanes, n_kept):
     """Let a walk that was at a node go on, unless that is a leaf; returns the number of those that do.
 
     Where a walk goes is asked for now and looked at in the next round, after all others have been asked for.
@@ -68,39 +67,36 @@ def _pass_on(nodes, lane, node, child, following, lanes, n_kept):
 
 
 @pasted
-def _walk_by_numbers(nodes, cells, first_row, row_step, lanes, n_moving):
-    """Take walks down to their leaves in step, so that their waits for memory overlap; without categories.
+def _walk_by_numbers(nodes, cells, row, lanes, n_moving):
+    """Take walks of a row down to their leaves in step, so that their waits for memory overlap; without categories.
 
-    Walk number `lane` is that of row first_row + lane * row_step. Writes the leaf nodes to lanes[ENDS].
-    Without branches but the loops', for the sides are as good as random: a leaf has a side too, which leads nowhere.
+    Writes the leaf nodes to lanes[ENDS]. Without branches but the loops', for the sides are as good as random: a leaf
+    has a side too, which leads nowhere.
     """
     while n_moving > 0:
         n_kept = 0
         for i in range(n_moving):
             node = np.uint64(lanes[NODES, i])
-            lane = lanes[OWNERS, i]
-            row = first_row + np.int64(lane) * row_step
             child = np.int64(nodes[node]["child"])
             following = child + number_goes_right(nodes, node, cells, row)
-            n_kept = _pass_on(nodes, lane, node, child, following, lanes, n_kept)
+            n_kept = pass_on(nodes, lanes[OWNERS, i], node, child, following, lanes, n_kept)
         n_moving = n_kept
 
 
 @inner
-def _look_up_hashes(cells, category_hashes, start, end, hashes):
-    """Write the hashes of the categories of the rows start .. end; what numeric columns get is of no use."""
-    for row in range(start, end):
-        for column in range(cells.shape[1]):
-            x = cells[row, column]
-            if x >= 0 and x < category_hashes.shape[0]:
-                hashes[row - start, column] = category_hashes[np.uint64(x)]
-            else:
-                hashes[row - start, column] = MISSING_CATEGORY
+def _look_up_hashes(cells, category_hashes, row, hashes):
+    """Write the hashes of the categories of a row; what numeric columns get is of no use."""
+    for column in range(cells.shape[1]):
+        x = cells[row, column]
+        if x >= 0 and x < category_hashes.shape[0]:
+            hashes[0, column] = category_hashes[np.uint64(x)]
+        else:
+            hashes[0, column] = MISSING_CATEGORY
 
 
 @pasted
-def _walk_by_all(nodes, cells, first_row, row_step, hashes, first_hashes, lanes, n_moving):
-    """The same where there are categories, the hashes of row first_row being in row first_hashes of `hashes`.
+def _walk_by_all(nodes, cells, row, hashes, lanes, n_moving):
+    """The same where there are categories, their hashes being in hashes[0].
 
     One loop for both would ask at each step which of them it is.
     """
@@ -108,25 +104,14 @@ def _walk_by_all(nodes, cells, first_row, row_step, hashes, first_hashes, lanes,
         n_kept = 0
         for i in range(n_moving):
             node = np.uint64(lanes[NODES, i])
-            lane = lanes[OWNERS, i]
-            steps = np.int64(lane) * row_step
             child = np.int64(nodes[node]["child"])
-            following = child + any_goes_right(nodes, node, cells, first_row + steps, hashes, first_hashes + steps)
-            n_kept = _pass_on(nodes, lane, node, child, following, lanes, n_kept)
+            following = child + any_goes_right(nodes, node, cells, row, hashes, 0)
+            n_kept = pass_on(nodes, lanes[OWNERS, i], node, child, following, lanes, n_kept)
         n_moving = n_kept
 
 
 @pasted
-def _walk(nodes, cells, first_row, row_step, hashes, first_hashes, lanes, n_moving):
-    """Take walks down to their leaves; `hashes` is empty where there are no categorical columns."""
-    if hashes.shape[0] > 0:
-        _walk_by_all(nodes, cells, first_row, row_step, hashes, first_hashes, lanes, n_moving)
-    else:
-        _walk_by_numbers(nodes, cells, first_row, row_step, lanes, n_moving)
-
-
-@pasted
-def _add_end(nodes, statistics, node, is_regression, sums, row):
+def add_end(nodes, statistics, node, is_regression, sums, row):
     """Add the leaf where a walk has ended, if it has samples."""
     n_samples = np.int64(nodes[node]["n_samples"])
     if n_samples > 0:
@@ -139,56 +124,37 @@ def _sum_trees(nodes, statistics, n_trees, is_regression, cells, row, hashes, la
     for first in range(0, n_trees, N_LANES):
         n_lanes = min(N_LANES, n_trees - first)
         for lane in range(n_lanes):
-            _enter(first + lane, lane, lanes)
-        _walk(nodes, cells, row, 0, hashes, 0, lanes, n_lanes)
+            enter(first + lane, lane, lanes)
+        if hashes.shape[0] > 0:
+            _walk_by_all(nodes, cells, row, hashes, lanes, n_lanes)
+        else:
+            _walk_by_numbers(nodes, cells, row, lanes, n_lanes)
         for lane in range(n_lanes):
             prefetch_to_read(statistics, (leaf_of(nodes, lanes[ENDS, lane]), np.int64(0)))
         for lane in range(n_lanes):
-            _add_end(nodes, statistics, lanes[ENDS, lane], is_regression, sums, row)
-
-
-@inner
-def _sum_rows(nodes, statistics, n_trees, is_regression, cells, start, end, hashes, lanes, sums):
-    """Add up all trees for the rows start .. end, tree by tree, several rows in step."""
-    for tree in range(n_trees):
-        for first in range(start, end, N_LANES):
-            n_lanes = min(N_LANES, end - first)
-            for lane in range(n_lanes):
-                _enter(tree, lane, lanes)
-            _walk(nodes, cells, first, 1, hashes, first - start, lanes, n_lanes)
-            for lane in range(n_lanes):
-                _add_end(nodes, statistics, lanes[ENDS, lane], is_regression, sums, first + lane)
+            add_end(nodes, statistics, lanes[ENDS, lane], is_regression, sums, row)
 
 
 @kernel
 def sum_leaves(nodes, statistics, n_trees, is_regression, cells, category_hashes, hashes, lanes, sums):
-    """Sum the leaves that each row reaches; no tree may have a tag on the rows' paths.
+    """Sum the leaves that each row reaches, row by row; no tree may have a tag on the rows' paths.
 
     nodes, statistics  of `Trees`, read only
     cells              float32/64[n, d] queries; categorical columns index `category_hashes`
-    hashes             uint64[min(n, ROWS_AT_A_TIME), d] working space; no rows where there are no categories
+    hashes             uint64[1, d] working space; no rows where there are no categories
     lanes              int32[3, N_LANES] working space
     sums               float64[n, width or 1], zero, written
 
-    Walks go down in step, so that their waits for memory overlap: different trees for a few rows, different
-    rows for many, tree by tree while a tree is in the cache. A row's sum is in the order of the trees
-    either way. O(n T depth). Returns the number of non-empty trees.
+    Walks go down different trees in step, so that their waits for memory overlap. A row's sum is in the order of the
+    trees. O(n T depth). Returns the number of non-empty trees. For many rows see `batches.py`.
     """
     n_planted = 0
     for tree in range(n_trees):
         n_planted += np.int64(nodes[tree]["n_samples"] > 0)
-    n_rows = cells.shape[0]
-    if n_rows < N_LANES:
-        for row in range(n_rows):
-            if hashes.shape[0] > 0:
-                _look_up_hashes(cells, category_hashes, row, row + 1, hashes)
-            _sum_trees(nodes, statistics, n_trees, is_regression, cells, row, hashes, lanes, sums)
-    else:
-        for start in range(0, n_rows, ROWS_AT_A_TIME):
-            end = min(start + ROWS_AT_A_TIME, n_rows)
-            if hashes.shape[0] > 0:
-                _look_up_hashes(cells, category_hashes, start, end, hashes)
-            _sum_rows(nodes, statistics, n_trees, is_regression, cells, start, end, hashes, lanes, sums)
+    for row in range(cells.shape[0]):
+        if hashes.shape[0] > 0:
+            _look_up_hashes(cells, category_hashes, row, hashes)
+        _sum_trees(nodes, statistics, n_trees, is_regression, cells, row, hashes, lanes, sums)
     return n_planted
 
 

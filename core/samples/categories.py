@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.array_types import Array, Arrays, Hashes, Ints, Reals
+from oubli.core.data.columns import LookUp
 from oubli.core.data.values import FLOAT32_EXACT, MISSING
 from oubli.core.errors import CapacityError, FileError, ensure
 from oubli.core.rng import MISSING_CATEGORY, hash_text
@@ -231,29 +232,28 @@ class CategoryTable:
         self.columns[code] = -1
         self._free.append(code)
 
-    def encode_queries(self, cells: Array, texts: Mapping[int, Sequence[str | None]]) -> Hashes:
-        """Write the codes of `texts` into their columns of `cells` and return the hashes by code.
+    def look_ups(self, unseen: dict[str, int]) -> dict[int, LookUp]:
+        """By column, what gives the codes of the categories of queries.
 
-        Values that are not held get codes beyond the table, in a longer copy of the hashes.
+        Values that are not held get codes beyond the table, which are noted in `unseen`.
         """
         capacity = self.capacity
-        unseen: dict[str, int] = {}
-        for column, values in texts.items():
-            held = self.codes[column]
-            found: dict[str | None, float] = {None: MISSING}
-            for value in values if len(values) == 1 else dict.fromkeys(values):
-                if value is not None:
-                    code = held.get(value)
-                    if code is None:
-                        # A hash does not know its column, so one temporary code serves them all.
-                        code = unseen.setdefault(value, capacity + len(unseen))
-                    found[value] = code
-            if len(values) == 1:
-                cells[0, column] = found[values[0]]
-            else:
-                cells[:, column] = list(map(found.__getitem__, values))
+
+        def look_up_in(held: Mapping[str, int]) -> LookUp:
+            def look_up(value: str) -> int:
+                code = held.get(value)
+                # A hash does not know its column, so one temporary code serves them all.
+                return unseen.setdefault(value, capacity + len(unseen)) if code is None else code
+
+            return look_up
+
+        return {column: look_up_in(held) for column, held in self.codes.items()}
+
+    def query_hashes(self, unseen: Mapping[str, int]) -> Hashes:
+        """Hashes by code: the table's own, or a longer copy with those of the temporary codes in `unseen`."""
         if not unseen:
             return self.hashes
+        capacity = self.capacity
         if capacity + len(unseen) > FLOAT32_EXACT:
             raise CapacityError("too many unknown categories in one call: ask for fewer rows at a time")
         extended = np.empty(capacity + len(unseen), np.uint64)
@@ -352,6 +352,17 @@ class CategoryTable:
         expected = {(int(self.columns[code]), self.value(code)): code for code in held}
         actual = {(column, value): code for column, codes in self.codes.items() for value, code in codes.items()}
         ensure(actual == expected, "category codes are wrong")
+
+
+def write_codes(cells: Array, texts: Mapping[int, Sequence[str | None]], look_ups: Mapping[int, LookUp]) -> None:
+    """Write the codes of `texts` into their columns of `cells`."""
+    for column, values in texts.items():
+        look_up = look_ups[column]
+        if len(values) == 1:
+            cells[0, column] = MISSING if values[0] is None else look_up(values[0])
+        else:
+            found = {value: MISSING if value is None else look_up(value) for value in dict.fromkeys(values)}
+            cells[:, column] = list(map(found.__getitem__, values))
 
 
 def pack_texts(texts: Iterable[str]) -> tuple[npt.NDArray[np.uint8], Ints]:

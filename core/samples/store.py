@@ -29,7 +29,7 @@ from oubli.core.jit import aligned
 from oubli.core.rng import hash_text
 from oubli.core.samples.admission import admit
 from oubli.core.samples.arrays import Data, Problem
-from oubli.core.samples.categories import CategoryTable
+from oubli.core.samples.categories import CategoryTable, write_codes
 from oubli.core.samples.hashing import hash_texts
 from oubli.core.samples.labels import ClassTable
 from oubli.core.samples.owners import OwnedSlots
@@ -455,10 +455,11 @@ class SampleStore(OwnedSlots):
             known = encoder.encode_known_row(encoder.only_row(X), self.categories.codes)
         if known is not None:
             return known, self.categories.hashes
-        cells, texts = self.encoder.encode(X)
-        if not texts:
-            return cells, self.categories.hashes
-        return cells, self.categories.encode_queries(cells, texts)
+        unseen: dict[str, int] = {}
+        look_ups = self.categories.look_ups(unseen)
+        cells, texts = encoder.encode(X, look_ups)
+        write_codes(cells, texts, look_ups)
+        return cells, self.categories.query_hashes(unseen)
 
     # Copies ---------------------------------------------------------------------------------------
 

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oubli.core.data.columns import encode_booleans, encode_categories, encode_numbers, inexact_integers
+from oubli.core.data.columns import (
+    encode_booleans,
+    encode_categories,
+    encode_codes,
+    encode_numbers,
+    inexact_integers,
+)
 from oubli.core.data.encoding import FEW_ROWS, Encoder
 from oubli.core.data.schema import Column, Schema
 from oubli.core.data.tables import RawColumn
@@ -285,6 +291,32 @@ def test_arrays_and_lists_of_floats_are_encoded_alike(rows, dtype):
 
 
 CATEGORICAL = Column("a", "categorical")
+
+
+@given(st.lists(st.one_of(cell, st.sampled_from(["a", "b", None, NAN])), min_size=1, max_size=8))
+def test_codes_are_those_of_the_texts(values):
+    """The quick way gives the codes of the texts that the other way gives, or leaves the column to it."""
+    asked = []
+
+    def look_up(value):
+        asked.append(value)
+        return len(value)
+
+    codes = encode_codes(RawColumn(values), look_up)
+    if all(type(value) is str or value is None or (type(value) is float and value != value) for value in values):
+        texts = outcome(encode_categories, RawColumn(values), CATEGORICAL)
+        if isinstance(texts, tuple):
+            assert codes is None
+        else:
+            np.testing.assert_array_equal(codes, [NAN if text is None else len(text) for text in texts])
+            assert sorted(asked) == sorted({text for text in texts if text is not None})
+    else:
+        assert codes is None
+
+
+def test_numbers_as_categories_are_left_to_the_other_way():
+    assert encode_codes(RawColumn(np.array([1.0, 2.0])), len) is None
+    assert encode_codes(RawColumn(["a", ["a"]]), len) is None
 
 
 @pytest.mark.parametrize(

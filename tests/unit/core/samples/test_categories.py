@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from oubli.core.errors import CapacityError, FileError
 from oubli.core.rng import hash_text
 from oubli.core.samples import categories
-from oubli.core.samples.categories import MISSING_CATEGORY, CategoryTable, pack_texts, unpack_texts
+from oubli.core.samples.categories import MISSING_CATEGORY, CategoryTable, pack_texts, unpack_texts, write_codes
 from tests.reach import array_bytes, texts
 
 NAN = float("nan")
@@ -21,6 +21,12 @@ def hold(table, column, values):
 
 def release(table, cells):
     table.let_go(table.plan_release(cells))
+
+
+def encode_queries(table, cells, texts):
+    unseen = {}
+    write_codes(cells, texts, table.look_ups(unseen))
+    return table.query_hashes(unseen)
 
 
 def cells_of(*columns):
@@ -90,7 +96,7 @@ def test_too_many_values_are_refused_before_anything_changes(monkeypatch):
     with pytest.raises(CapacityError):
         table.check_room(1)
     with pytest.raises(CapacityError, match="fewer rows"):
-        table.encode_queries(np.zeros((1, 1), np.float32), {0: ["unseen"]})
+        encode_queries(table, np.zeros((1, 1), np.float32), {0: ["unseen"]})
     assert table.capacity == 20
 
 
@@ -98,7 +104,7 @@ def test_queries_use_the_codes_held():
     table = CategoryTable([0, 2])
     held = hold(table, 0, ["a", "b"])
     cells = np.ones((3, 3), np.float32)
-    hashes = table.encode_queries(cells, {0: ["b", None, "a"], 2: [None, None, None]})
+    hashes = encode_queries(table, cells, {0: ["b", None, "a"], 2: [None, None, None]})
     assert hashes is table.hashes
     np.testing.assert_array_equal(cells, [[held[1], 1, NAN], [NAN, 1, NAN], [held[0], 1, NAN]])
 
@@ -108,7 +114,7 @@ def test_unseen_values_get_codes_beyond_the_table():
     hold(table, 0, ["a"])
     before = table.hashes.copy()
     cells = np.zeros((3, 2), np.float32)
-    hashes = table.encode_queries(cells, {0: ["a", "x", "y"], 1: ["a", "x", None]})
+    hashes = encode_queries(table, cells, {0: ["a", "x", "y"], 1: ["a", "x", None]})
     np.testing.assert_array_equal(table.hashes, before)
     np.testing.assert_array_equal(hashes[: table.capacity], before)
     expected = [["a", "a"], ["x", "x"], ["y", None]]
