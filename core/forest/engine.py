@@ -18,7 +18,7 @@ from oubli.core.engine import Progress
 from oubli.core.errors import CapacityError
 from oubli.core.forest import quantisation
 from oubli.core.forest import workspace as inputs
-from oubli.core.forest.batches import MANY_ROWS, batch_scratch, sum_leaves_of_many
+from oubli.core.forest.batches import MANY_ROWS, ROWS_AT_A_TIME, batch_scratch, sum_leaves_of_many
 from oubli.core.forest.grow import FULL
 from oubli.core.forest.kept import KeptForest
 from oubli.core.forest.leases import Sharing, reserve_leases
@@ -45,7 +45,6 @@ _SHORT_WORK = 8192  # samples looked at, a level counting anew, in one short pie
 _GROWING = 100e-9  # a sample, all levels of its tree
 _RESOLVING = 1e-6  # a tag
 _ANSWERING = 100e-9  # a row in a tree
-_MANY_ROWS = 8192  # that a thread answers at a time at most
 
 
 class ForestEngine(KeptForest):
@@ -382,7 +381,7 @@ class ForestEngine(KeptForest):
         n_rows = len(cells)
         if self.n_threads == 1 or n_rows == 1 or not is_long(_ANSWERING * n_rows * self.settings.n_trees):
             return sums, self._add_resolved_leaves(cells, category_hashes, sums)
-        step = min(_MANY_ROWS, -(-n_rows // self.n_threads))
+        step = min(ROWS_AT_A_TIME, -(-n_rows // self.n_threads))
         parts = [slice(start, start + step) for start in range(0, n_rows, step)]
         pieces = [partial(self._add_resolved_leaves, cells[part], category_hashes, sums[part]) for part in parts]
         return sums, run(pieces, self.n_threads)[0]
