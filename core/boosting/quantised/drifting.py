@@ -16,9 +16,9 @@ _MANY = 4  # more than one sample in so many drifts: the scores of all are kept;
 
 
 @inner
-def past_of(change, iteration, group, n_groups):
+def past_row(iteration, group, n_groups):
     """The row of `change.past` with the values of a tree's leaves."""
-    return change.past[(iteration % EVERY) * n_groups + group]
+    return (iteration % EVERY) * n_groups + group
 
 
 @inner
@@ -32,7 +32,7 @@ def find_scores(forest, scores, change, iteration, slots, begin, end):
             target[slot] = kept[slot]
         for earlier in range(iteration - iteration % EVERY, iteration):
             labels = forest.leaf_of[earlier * n_groups + k]
-            values = past_of(change, earlier, k, n_groups)
+            values = change.past[past_row(earlier, k, n_groups)]
             for i in range(begin, end):
                 slot = np.uint64(slots[i])
                 target[slot] += values[np.uint64(labels[slot])]
@@ -53,7 +53,7 @@ def list_drifting(forest, tree, scores, samples, space, change, iteration, group
     """List the samples whose leaf in a tree has another value than before; the first n_members were in stale nodes."""
     n_groups = scores.new.shape[0]
     labels = forest.leaf_of[tree]
-    before, after = change.values[group], past_of(change, iteration, group, n_groups)
+    before, after = change.values[group], change.past[past_row(iteration, group, n_groups)]
     owners, others = change.values[n_groups], forest.nodes.shape[1]
     first = change.report[N_LISTED]
     old_labels = change.labels[group]
@@ -91,7 +91,7 @@ def advance(forest, scores, change, iteration):
     for k in range(n_groups):
         labels = forest.leaf_of[iteration * n_groups + k]
         old_labels = change.labels[k] if change.is_rebuilt[k] else labels
-        before, after = change.values[k], past_of(change, iteration, k, n_groups)
+        before, after = change.values[k], change.past[past_row(iteration, k, n_groups)]
         old, new = scores.old[k], scores.new[k]
         if has_all:
             roll(old, old_labels, before)

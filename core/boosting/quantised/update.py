@@ -13,7 +13,7 @@ As long as nothing drifts only the samples that come and go are looked at at all
 
 import numpy as np
 
-from oubli.core.boosting.quantised.drifting import advance, choose_form, forget_still, list_drifting, past_of
+from oubli.core.boosting.quantised.drifting import advance, choose_form, forget_still, list_drifting, past_row
 from oubli.core.boosting.quantised.gradients import (
     BINARY,
     REGRESSION,
@@ -191,7 +191,7 @@ def update_tree(
         )
         change.report[N_NODES] += n_stale
         change.report[N_MEMBERS] += n_members
-    after = past_of(change, iteration, group, scores.new.shape[0])
+    after = change.past[past_row(iteration, group, scores.new.shape[0])]
     if not has_changed and n_stale == 0:
         for label in range(after.shape[0]):
             after[label] = values[label]
