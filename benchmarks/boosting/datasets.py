@@ -31,6 +31,7 @@ REGRESSION = "regression"
 _MORE_SOURCES = {
     "optdigits": Source(("optdigits_train.csv.gz", "optdigits_test.csv.gz"), "multiclass"),
     "pendigits": Source(("pendigits_train.csv.gz", "pendigits_test.csv.gz"), "multiclass"),
+    "poker": Source(("poker_train.csv.gz",), "multiclass", ("s1", "s2", "s3", "s4", "s5")),
     "wine": Source(("wine_quality_white.csv.gz",), REGRESSION),
 }
 SETS = (
@@ -42,6 +43,7 @@ SETS = (
     "pendigits",
     "letter",
     "covtype",
+    "poker",
     "abalone",
     "wine",
     "california_housing",

@@ -136,6 +136,13 @@ def derive_one(loss, scores, samples, iteration, slot, packed):
         step = regression_step(loss, np.int64(scores[0, place]), samples.y[place], offset_of(rounding, iteration, 0))
         packed[0, place] = pack(step, 1)
         return
+    derive_classes(loss, scores, samples, iteration, place, packed)
+
+
+@inner
+def derive_classes(loss, scores, samples, iteration, place, packed):
+    """Write the packed derivatives of a sample that trains, for each of several classes."""
+    rounding = samples.rounding[place]
     n_groups = scores.shape[0]
     largest = np.int64(scores[0, place])
     for k in range(1, n_groups):
@@ -151,6 +158,20 @@ def derive_one(loss, scores, samples, iteration, slot, packed):
         share = np.int64((np.uint64(packed[k, place]) << _SHIFT_32) // np.uint64(total))
         q = (share * loss.steps + offset_of(rounding, iteration, k)) >> 32
         packed[k, place] = pack_level(loss, q, samples.labels[place] == k)
+
+
+@inner
+def derive_some(loss, scores, samples, iteration, slots, n, packed):
+    """Write the packed derivatives of the first n samples of `slots`, as `derive_one` does."""
+    if loss.kind == BINARY:
+        own, to = scores[0], packed[0]
+        for i in range(n):
+            slot = np.uint64(slots[i])
+            q = binary_level(loss, np.int64(own[slot]), offset_of(samples.rounding[slot], iteration, 0))
+            to[slot] = pack_level(loss, q, samples.labels[slot] == 1) * (samples.roles[slot] & TRAINS)
+        return
+    for i in range(n):
+        derive_one(loss, scores, samples, iteration, slots[i], packed)
 
 
 @inner
@@ -207,5 +228,4 @@ def derive_all(loss, scores, samples, iteration, slots, packed):
     if loss.kind == BINARY:
         derive_binary(loss, scores[0], samples, iteration, packed[0])
         return
-    for i in range(slots.shape[0]):
-        derive_one(loss, scores, samples, iteration, slots[i], packed)
+    derive_some(loss, scores, samples, iteration, slots, slots.shape[0], packed)

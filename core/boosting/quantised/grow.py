@@ -293,7 +293,7 @@ def grow_below(forest, tree, top, bins, plans, iteration, rules, space, packed, 
                     rules,
                     depth,
                     combine(key, np.uint64(node)),
-                    space.found,
+                    space,
                 )
             if space.found[FEATURE] != LEAF:
                 split_node(forest, tree, node, depth, bins, places, rules, space, packed, first)

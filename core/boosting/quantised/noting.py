@@ -40,6 +40,34 @@ def leaf_at(forest, tree, label, max_depth):
 
 
 @inner
+def add_to_path(forest, tree, bins, places, rules, change, slot, label, delta, first, count):
+    """Add a sample's differences at once to all nodes from the root to its leaf.
+
+    count : 1 of a sample that comes, -1 of one that goes; and 0.
+    first : that many times its derivative at F_0.
+    """
+    row = np.uint64(slot)
+    node = np.int64(0)
+    depth = np.int64(0)
+    while True:
+        forest.nodes[tree, node]["total"] += delta
+        forest.nodes[tree, node]["count"] += np.int32(count)
+        if depth <= rules.top:
+            forest.nodes[tree, node]["first_total"] += first
+        change.states[node] |= MOVED if count != 0 else DIRTY
+        block = np.int64(forest.nodes[tree, node]["block"])
+        value = first if depth < rules.top else delta
+        if block != NO_BLOCK and value != 0:
+            histogram = forest.pool[block]
+            for column in range(bins.rows.shape[1]):
+                histogram[np.uint64(places[np.uint64(bins.rows[row, column])])] += value
+        if forest.nodes[tree, node]["feature"] < 0:
+            return
+        depth += 1
+        node = 2 * node + 1 + ((label >> (rules.depth - depth)) & 1)
+
+
+@inner
 def note_row(bins, places, change, slot, node, delta):
     """Note what is to be added to a node's histogram for a sample."""
     deltas = change.deltas[node]

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from oubli.core.boosting.quantised.gradients import derive_all, derive_one
+from oubli.core.boosting.quantised.drifting import find_scores
+from oubli.core.boosting.quantised.gradients import derive_all, derive_some
 from oubli.core.boosting.quantised.grow import (
     depth_of,
     free_block,
@@ -15,7 +16,7 @@ from oubli.core.boosting.quantised.grow import (
 )
 from oubli.core.boosting.quantised.noting import CLEAN, GONE, MOVED, STALE
 from oubli.core.boosting.quantised.split import CUT, FEATURE, MISSING_LEFT, search
-from oubli.core.boosting.quantised.state import N_WORK, NO_BLOCK
+from oubli.core.boosting.quantised.state import DRIFTS, N_WORK, NO_BLOCK
 from oubli.core.jit.policy import inner
 from oubli.core.rng import combine
 
@@ -30,7 +31,7 @@ def has_other_split(forest, tree, node, depth, bins, plans, iteration, rules, sp
     if depth < rules.top:
         total = nodes[tree, node]["first_total"]
     histogram = forest.pool[np.int64(nodes[tree, node]["block"])]
-    search(histogram, total, bins, plans, iteration, rules, depth, combine(key, np.uint64(node)), space.found)
+    search(histogram, total, bins, plans, iteration, rules, depth, combine(key, np.uint64(node)), space)
     if space.found[FEATURE] != nodes[tree, node]["feature"]:
         return True
     return space.found[FEATURE] >= 0 and (
@@ -114,11 +115,12 @@ def growing_work(bins, n_levels):
 def rebuild(forest, tree, bins, plans, iteration, rules, samples, scores, space, change, loss, group, key):
     """Grow anew what is below the stale nodes."""
     n_members = list_members(forest, tree, space, change, rules.depth)
+    if change.report[DRIFTS] == 0:
+        find_scores(forest, scores, change, iteration, space.members, 0, n_members)
     if _DERIVE_ALL * n_members > samples.roles.shape[0]:
         derive_all(loss, scores.new, samples, iteration, space.members[:n_members], space.packed)
     else:
-        for i in range(n_members):
-            derive_one(loss, scores.new, samples, iteration, space.members[i], space.packed)
+        derive_some(loss, scores.new, samples, iteration, space.members, n_members, space.packed)
     packed, first, places = space.packed[group], samples.first[group], plans.places[iteration]
     for node in range(forest.nodes.shape[1]):
         if change.states[node] != STALE:

@@ -62,59 +62,8 @@ def note(found, feature, cut, missing_left, left):
 
 
 @inner
-def search_categories(histogram, total, cuts, draws, start, end, common, rest, base, best, feature, node, found):
-    """Find a category of a column that is better than `best`; returns the best gain."""
-    weights, first_draw, least, regularisation = node
-    for place in range(start, end):
-        left = histogram[place] + (rest if place == common else np.int64(0))
-        # A dead category is no candidate, and nobody would be on its side.
-        if cuts[place] >= 0 and left != 0:
-            score = score_sides(left, total, least, regularisation)
-            gain = (score - base) * weights[np.uint64(draws[place]) ^ first_draw]
-            if gain > best:
-                best = gain
-                note(found, feature, cuts[place], 0, left)
-    return best
-
-
-@inner
-def search_thresholds(histogram, total, cuts, draws, start, end, common, rest, base, best, feature, node, found):
-    """Find a threshold of a column that is better than `best`; returns the best gain."""
-    weights, first_draw, least, regularisation = node
-    missing = histogram[end - 1] + (rest if end - 1 == common else np.int64(0))
-    left = np.int64(0)
-    score = -1.0
-    other_score = score_sides(missing, total, least, regularisation)
-    for place in range(start, end - 1):
-        more = histogram[place] + (rest if place == common else np.int64(0))
-        if more != 0:  # otherwise the sides are those of the candidate before
-            left += more
-            score = score_sides(left, total, least, regularisation)
-            if missing != 0:
-                other_score = score_sides(left + missing, total, least, regularisation)
-        if cuts[place] < 0:
-            continue
-        draw = np.uint64(draws[place]) ^ first_draw
-        gain = (score - base) * weights[draw]
-        if gain > best:
-            best = gain
-            note(found, feature, cuts[place], 0, left)
-        if missing != 0:
-            gain = (other_score - base) * weights[draw ^ _MISSING_LEFT_DRAW]
-            if gain > best:
-                best = gain
-                note(found, feature, cuts[place], 1, left + missing)
-    return best
-
-
-@inner
-def search(histogram, total, bins, plans, iteration, rules, depth, node_key, found):
-    """Find the best split of a node and write it to `found`; its FEATURE is LEAF when none gains anything."""
-    best = 0.0
-    base = threshold_to_beat(total, rules)
-    found[FEATURE] = LEAF
-    node = rules.weights[depth], np.uint64(node_key >> _BYTE), rules.least_weight, rules.regularisation
-    cuts, draws = plans.cuts[iteration], plans.draws[iteration]
+def list_sides(histogram, total, bins, plans, iteration, lefts):
+    """Write the sum of what each candidate sends left; where a numeric column's missing values are counted, theirs."""
     for feature in range(bins.missing_code.shape[0]):
         start = np.int64(plans.first_place[iteration, feature])
         end = np.int64(plans.first_place[iteration, feature + 1])
@@ -125,10 +74,70 @@ def search(histogram, total, bins, plans, iteration, rules, depth, node_key, fou
             for place in range(start, end):
                 rest -= histogram[place]
         if bins.missing_code[feature] < 0:
-            best = search_categories(
-                histogram, total, cuts, draws, start, end, common, rest, base, best, feature, node, found
-            )
-        else:
-            best = search_thresholds(
-                histogram, total, cuts, draws, start, end, common, rest, base, best, feature, node, found
-            )
+            for place in range(start, end):
+                lefts[place] = histogram[place]
+            if common >= 0:
+                lefts[common] += rest
+            continue
+        left = np.int64(0)
+        for place in range(start, end - 1):
+            left += histogram[place]
+            if place == common:
+                left += rest
+            lefts[place] = left
+        lefts[end - 1] = histogram[end - 1] + (rest if end - 1 == common else np.int64(0))
+
+
+@inner
+def weigh_gains(lefts, total, cuts, draws, base, node, gains):
+    """Write the weighted gain of each place, negative where there is no candidate. Without branches: in vectors.
+
+    Where nobody is left of a threshold, or of a category, nothing is gained; a dead category is no candidate.
+    """
+    weights, first_draw, least_weight, regularisation = node
+    for place in range(lefts.shape[0]):
+        left = lefts[place]
+        right = total - left
+        left_weight, right_weight = np.float64(hessian_of(left)), np.float64(hessian_of(right))
+        is_none = (left == 0) | (left_weight < least_weight) | (right_weight < least_weight) | (cuts[place] < 0)
+        g, k = np.float64(gradient_of(left)), np.float64(gradient_of(right))
+        left_weight += regularisation
+        right_weight += regularisation
+        score = (g * g * right_weight + k * k * left_weight) / (left_weight * right_weight)
+        gain = (score - base) * weights[np.uint64(draws[place]) ^ first_draw]
+        gains[place] = -1.0 if is_none else gain
+
+
+@inner
+def search(histogram, total, bins, plans, iteration, rules, depth, node_key, space):
+    """Find the best split of a node and write it to `space.found`; its FEATURE is LEAF when none gains anything."""
+    best = 0.0
+    base = threshold_to_beat(total, rules)
+    found, lefts, gains = space.found, space.lefts, space.gains
+    found[FEATURE] = LEAF
+    weights, first_draw = rules.weights[depth], np.uint64(node_key >> _BYTE)
+    least_weight, regularisation = rules.least_weight, rules.regularisation
+    cuts, draws = plans.cuts[iteration], plans.draws[iteration]
+    n_features = bins.missing_code.shape[0]
+    n_places = np.int64(plans.first_place[iteration, n_features])
+    list_sides(histogram, total, bins, plans, iteration, lefts)
+    node = weights, first_draw, least_weight, regularisation
+    weigh_gains(lefts[:n_places], total, cuts, draws, base, node, gains)
+    for feature in range(n_features):
+        start = np.int64(plans.first_place[iteration, feature])
+        end = np.int64(plans.first_place[iteration, feature + 1])
+        missing = np.int64(0)
+        if bins.missing_code[feature] >= 0:
+            end -= 1
+            missing = lefts[end]
+        for place in range(start, end):
+            if gains[place] > best:
+                best = gains[place]
+                note(found, feature, cuts[place], 0, lefts[place])
+            if missing != 0 and cuts[place] >= 0:
+                left = lefts[place] + missing
+                score = score_sides(left, total, least_weight, regularisation)
+                gain = (score - base) * weights[np.uint64(draws[place]) ^ first_draw ^ _MISSING_LEFT_DRAW]
+                if gain > best:
+                    best = gain
+                    note(found, feature, cuts[place], 1, left)

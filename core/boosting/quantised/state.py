@@ -126,6 +126,8 @@ class Space(NamedTuple):
     sums: Ints  # int64[places]: a histogram that no node keeps
     root: Ints  # int64[groups, bins + 1]: derivatives at F_0 of all samples
     found: Ints  # int64[4]: the split found, see `split.py`
+    lefts: Ints  # int64[places]: what candidates send left
+    gains: Reals  # float64[places]: their weighted gains
 
 
 ABSENT_SAMPLE = 0
@@ -142,6 +144,8 @@ class Change(NamedTuple):
     slots: npt.NDArray[np.int32]  # int32[m]
     joins: npt.NDArray[np.uint8]  # uint8[m]: 1 a sample that comes, 0 one that goes
     steps: npt.NDArray[np.int32]  # int32[2 * groups, m]: the leaf's value in the iteration at hand; spare
+    drifting: npt.NDArray[np.int32]  # int32[slots]: samples held whose scores differ from before, while they are few
+    is_listed: npt.NDArray[np.uint8]  # uint8[slots]: whether a slot is in `drifting`
     touched: npt.NDArray[np.int32]  # int32[slots]: samples held whose derivatives change
     marks: npt.NDArray[np.uint8]  # uint8[8 * words], for at least as many slots as there are
     mark_words: Hashes  # uint64[words]: the same, eight at once
@@ -149,6 +153,7 @@ class Change(NamedTuple):
     labels: Array  # uint8/16[groups, slots]: leaves before, of trees that are rebuilt
     is_rebuilt: npt.NDArray[np.uint8]  # uint8[groups]: whether `labels` holds those of a group's tree
     values: npt.NDArray[np.int32]  # int32[groups + 1, labels]: values before by label; the last row is spare
+    past: npt.NDArray[np.int32]  # int32[EVERY * groups, labels]: values by label since scores were kept last
     deltas: Ints  # int64[inner nodes, places]: what is to be added to the histograms; zero between
     totals: Ints  # int64[heap]: what is to be added to the totals; zero between
     first_totals: Ints  # int64[heap]: the same of the derivatives at F_0
@@ -158,7 +163,7 @@ class Change(NamedTuple):
 
 
 # Slots of `report`.
-DRIFTS = 0  # whether scores of samples held differ from before
+DRIFTS = 0  # whether `scores` holds for all samples, as it does when many drift; or only for those listed
 FIRST_TREE = 1  # the first tree of which a split or a leaf's value changed; -1: none yet
 N_TOUCHED = 2  # samples whose derivatives changed, over all trees
 N_TREES = 3  # trees of which a split or a leaf's value changed
@@ -168,4 +173,5 @@ N_BUSY = 6  # iterations in a row that were as much work as growing anew
 BEST_ITERATION = 7  # with the lowest validation loss so far
 N_WORK = 8  # levels of members that were grown anew
 CHECKS_ALL = 9  # whether all nodes are to be searched, because candidates have come or gone
-REPORT_SIZE = 10
+N_LISTED = 10  # samples listed in `drifting`
+REPORT_SIZE = 11

@@ -46,6 +46,8 @@ def new_space(groups: int, depth: int, capacity: int, n_places: int, n_bins: int
         sums=np.zeros(n_places, np.int64),
         root=np.zeros((groups, n_bins + 1), np.int64),
         found=np.zeros(4, np.int64),
+        lefts=np.zeros(n_places, np.int64),
+        gains=np.zeros(n_places),
     )
 
 
@@ -54,6 +56,8 @@ def new_work(groups: int, depth: int, forest: s.Forest) -> Arrays:
     n_labels, n_nodes, capacity = 2**depth, forest.nodes.shape[1], forest.leaf_of.shape[1]
     mark_words = np.zeros(-(-capacity // 8), np.uint64)
     return {
+        "drifting": np.zeros(capacity, np.int32),
+        "is_listed": np.zeros(capacity, np.uint8),
         "touched": np.zeros(capacity, np.int32),
         "marks": mark_words.view(np.uint8),
         "mark_words": mark_words,
@@ -61,6 +65,7 @@ def new_work(groups: int, depth: int, forest: s.Forest) -> Arrays:
         "labels": np.zeros((groups, capacity), forest.leaf_of.dtype),
         "is_rebuilt": np.zeros(groups, np.uint8),
         "values": np.zeros((groups + 1, n_labels + 1), np.int32),
+        "past": np.zeros((s.EVERY * groups, n_labels + 1), np.int32),
         "deltas": np.zeros((n_labels - 1, forest.pool.shape[1]), np.int64),
         "totals": np.zeros(n_nodes, np.int64),
         "first_totals": np.zeros(n_nodes, np.int64),
@@ -138,6 +143,7 @@ def new_change(slots: Ints, joins: int, groups: int, work: Arrays) -> s.Change:
     """What an update of all trees needs, for samples that come (1) or go (0)."""
     report = np.zeros(s.REPORT_SIZE, np.int64)
     report[s.FIRST_TREE] = -1
+    work["is_listed"][:] = 0
     return s.Change(
         slots=slots.astype(np.int32),
         joins=np.full(len(slots), joins, np.uint8),
