@@ -9,7 +9,6 @@ writes, and what is made of the results is made in the order of the pieces.
 """
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -19,10 +18,8 @@ from oubli.core.errors import InputError
 
 Result = TypeVar("Result")
 
-_pools: list[ThreadPoolExecutor] = []  # of this process; at most one
 _default = [1]  # threads where nothing is said
 _shortest = [0.005]  # seconds of work that other threads are woken up for
-_lock = threading.Lock()
 
 
 def usable_cores() -> int:
@@ -89,11 +86,16 @@ def run(pieces: Sequence[Callable[[], Result]], n_threads: int) -> list[Result]:
     turns = iter(range(len(pieces)))
     helpers: list[Future[None]] = []
     try:
-        helpers.extend(_pool().submit(_work, pieces, turns, results, errors) for _ in range(n_threads - 1))
-        _work(pieces, turns, results, errors)
+        try:
+            helpers.extend(_pool[0].submit(_work, pieces, turns, results, errors) for _ in range(n_threads - 1))
+            _work(pieces, turns, results, errors)
+        except BaseException as error:
+            errors.setdefault(-1, error)
+        _await(helpers, errors)
     except BaseException as error:
+        # Between two lines: nobody has waited yet.
         errors.setdefault(-1, error)
-    _await(helpers, errors)
+        _await(helpers, errors)
     if errors:
         raise errors[min(errors)]
     return [results[number] for number in range(len(pieces))]
@@ -128,19 +130,11 @@ def _await(helpers: list[Future[None]], errors: dict[int, BaseException]) -> Non
             errors.setdefault(-1, error)
 
 
-def _pool() -> ThreadPoolExecutor:
-    """The threads of this process."""
-    with _lock:
-        if not _pools:
-            _pools.append(ThreadPoolExecutor(max(64, usable_cores()), thread_name_prefix="oubli-piece"))
-        return _pools[0]
+def _new_pool() -> ThreadPoolExecutor:
+    """Threads that are started when they are needed."""
+    return ThreadPoolExecutor(max(64, usable_cores()), thread_name_prefix="oubli-piece")
 
 
-def _forget() -> None:
-    """Begin without threads in a child process: those of its parent do not exist there."""
-    global _lock
-    _lock = threading.Lock()
-    _pools.clear()
-
-
-os.register_at_fork(after_in_child=_forget)
+_pool = [_new_pool()]
+# A child process begins without threads: those of its parent do not exist there.
+os.register_at_fork(after_in_child=lambda: _pool.__setitem__(0, _new_pool()))
