@@ -21,6 +21,7 @@ from benchmarks import (
     bench_load_client,
     bench_operations,
     bench_paper,
+    bench_threads,
     bench_tree,
     bench_v2,
     compare,
@@ -64,6 +65,7 @@ def main() -> None:
     bench_durability.main(["--cache", str(options.cache), "--write-results"])
     bench_paper.main(cached)
     bench_tree.main(cached)
+    bench_threads.main(cached)
     bench_boosting.main(cached)
     bench_igbdt.main(cached)
     bench_influence.main(cached)

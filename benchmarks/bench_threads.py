@@ -1,6 +1,6 @@
 """Measure what a second thread saves: wall times of long work with `n_jobs=2` and with one thread, in turn.
 
-    python -m benchmarks.bench_threads [--data DIR] [--quick] [--only loop forest boosting short] [--write-results]
+    python -m benchmarks.bench_threads [--data DIR] [--quick] [--rounds 7] [--only loop forest] [--write-results]
 
 Two CPUs may be threads of one core, or busy: a loop of plain arithmetic, alone and in two processes, tells what two of
 them can save at most.
@@ -227,8 +227,10 @@ QUESTIONS = {"loop": loop, "forest": forest, "boosting": boosting, "short": shor
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Ask the questions."""
-    options = sections.parse(__doc__, list(QUESTIONS), arguments)
-    rounds, n_rows = (1, 2_000) if options.quick else (7, None)
+    options = sections.parse(
+        __doc__, list(QUESTIONS), arguments, lambda parser: parser.add_argument("--rounds", type=int, default=7)
+    )
+    rounds, n_rows = (1, 2_000) if options.quick else (options.rounds, None)
     sections.ask(QUESTIONS, Threads(*sections.folders(options), rounds, n_rows), options)
 
 

@@ -110,6 +110,7 @@ class Keepable(Estimator, ABC):
                 f"the schema is for {schema.task.value}, {type(self).__name__} is for {self.task.value}: "
                 "use the other estimator"
             )
+        threads_of(self.n_jobs)
         return self.read_settings(self.get_params(), schema)
 
     @property

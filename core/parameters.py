@@ -11,7 +11,6 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 from oubli.core.errors import InputError
-from oubli.core.threads import threads_of
 
 REGRESSION = "regression"
 N_JOBS = "n_jobs"  # the parameter that says how a model works and not what it is
@@ -108,7 +107,6 @@ def check_parameters(table: Sequence[Parameter], values: Mapping[str, Any], task
         Naming the first parameter that does not fit its table.
     """
     table = [one for one in table if one.name != N_JOBS]
-    threads_of(values.get(N_JOBS))
     for parameter in table:
         parameter.of(task).check(values[parameter.name])
     read = {one.name: one.read(values[one.name]) for one in table}
@@ -132,7 +130,7 @@ def random_state(text: str) -> Parameter:
 
 
 def n_jobs() -> Parameter:
-    """The parameter that every kind has, and `threads_of` reads."""
+    """The parameter that every kind has, and `threads_of` of `threads.py` reads."""
     text = "Threads for long work: `None` is one, `-1` all cores. The model and its predictions are the same."
     return Parameter(N_JOBS, object, None, text, optional=True, is_setting=False)
 

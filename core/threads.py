@@ -84,14 +84,18 @@ def run(pieces: Sequence[Callable[[], Result]], n_threads: int) -> list[Result]:
         return [piece() for piece in pieces]
     job = _Job(pieces)
     try:
-        for _ in range(n_threads - 1):
-            _take_helper().begin(job)
-    except RuntimeError:
-        pass  # the system has no more threads: those that there are do it
+        try:
+            with suppress(RuntimeError):  # the system has no more threads: those that there are do it
+                for _ in range(n_threads - 1):
+                    _take_helper().begin(job)
+            job.work()
+        except BaseException as error:
+            job.errors.setdefault(-1, error)
+        job.end()
     except BaseException as error:
+        # Between two lines: nobody has waited yet.
         job.errors.setdefault(-1, error)
-    job.work()
-    job.end()
+        job.end()
     if job.errors:
         raise job.errors[min(job.errors)]
     return [job.results[number] for number in range(len(pieces))]

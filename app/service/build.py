@@ -45,6 +45,7 @@ from oubli.app.threads import Threads
 from oubli.app.times import Clock
 from oubli.core.data.schema import ColumnType
 from oubli.core.model import Model
+from oubli.core.threads import set_default
 
 RECOVERING = "reading the model in the data directory"  # a stage of progress
 EPHEMERAL_NOTE = (
@@ -353,6 +354,7 @@ def build_service(
         )
     except BaseException:
         opened.close()
+        set_default(1)
         raise
 
 

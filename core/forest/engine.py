@@ -45,6 +45,7 @@ _SHORT_WORK = 8192  # samples looked at, a level counting anew, in one short pie
 _GROWING = 100e-9  # a sample, all levels of its tree
 _RESOLVING = 1e-6  # a tag
 _ANSWERING = 100e-9  # a row in a tree
+_PREPARING = 5e-7  # times as much work as else is needed, a byte of a working space
 
 
 class ForestEngine(KeptForest):
@@ -293,7 +294,9 @@ class ForestEngine(KeptForest):
         trees = self.trees
         n_samples = trees.nodes["n_samples"][tagged]
         n_planted = int(n_samples[trees.nodes["child"][tagged] < 0].sum())
-        return is_long(_RESOLVING * int(trees.tree_tags[tagged].sum()) + _GROWING * n_planted)
+        seconds = _RESOLVING * int(trees.tree_tags[tagged].sum()) + _GROWING * n_planted
+        # Every other thread needs a working space, which has to be made and overwritten.
+        return is_long(seconds / (1 + _PREPARING * (self.n_threads - 1) * self.scratch.columns.nbytes))
 
     def _resolve_in_threads(
         self, data: Data, n_a_tree: Ints | None, tagged: list[int], tell: Callable[[int], object]

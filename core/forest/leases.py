@@ -68,6 +68,7 @@ _ENOUGH = np.array([1, STACK_SIZE + 4, 2])
 _FEW_ROWS = np.array([128, 256, 8])
 _MANY_ROWS = np.array([4096, 8192, 64])
 _ROOMS = 1024  # of a size, lent to each lease
+_LONGEST_WAIT = 1.0  # seconds; borrowing takes microseconds
 
 
 @inner
@@ -198,7 +199,7 @@ def lend(trees, blocks, lease, n_pairs, n_leaves, n_blocks, n_members):
 def take_back(trees, blocks, leases):
     """Take back all that was lent, and count the tags that are gone; int64[n, _LEASE_SIZE] `leases` are empty then."""
     meta = trees.meta
-    for i in range(leases.shape[0] - 1, -1, -1):
+    for i in range(leases.shape[0]):
         lease = leases[i]
         if lease[BLOCK_AT_WORK] != NIL:
             block = lease[BLOCK_AT_WORK]
@@ -213,9 +214,15 @@ def take_back(trees, blocks, leases):
         for size in range(MAX_ROOM + 1):
             while lease[FREE_ROOMS + size] != NIL:
                 _move_room(trees.members, lease, meta, size)
-        _give_up_range(trees, lease, meta)
         meta[N_TAGS] += lease[N_TAGS]
         lease[N_TAGS] = 0
+    # The last range first: if nothing of it was taken, the one before is the last then.
+    for _ in range(leases.shape[0]):
+        last = 0
+        for i in range(leases.shape[0]):
+            if leases[i, END_OF_MEMBERS] > leases[last, END_OF_MEMBERS]:
+                last = i
+        _give_up_range(trees, leases[last], meta)
 
 
 Resolve = Callable[[Trees, Scratch, int], int]
@@ -290,7 +297,9 @@ class Sharing:
         self._leases = [Lease(forest, self._metas[i], scratch, n, n_a_tree) for i, scratch in enumerate(scratches)]
         self._lock = threading.Lock()
         self._caller = threading.get_ident()
-        self._n_at_work = 0
+        self._begun: list[Lease] = []
+        self._ended: list[Lease] = []
+        self._done: list[int] = []
         self._is_over = False  # whether no further tree is begun
 
     def resolve(self, trees: Sequence[int], resolve: Resolve, changes: Changes, tell: Callable[[int], object]) -> None:
@@ -298,59 +307,61 @@ class Sharing:
 
         tell : told, in the caller's thread, how many trees are done.
         """
-        forest, turns, done = self._forest, iter(trees), [0]
-        pieces = [partial(self._work, lease, turns, done, resolve, changes, tell) for lease in self._leases]
+        forest, turns = self._forest, iter(trees)
+        pieces = [partial(self._work, lease, turns, resolve, changes, tell) for lease in self._leases]
         with changes:
             deal_rooms(forest.trees, self._metas)
             try:
                 run(pieces, len(pieces))
             finally:
+                self._is_over = True
                 # A model whose threads have not come to their end, whatever happened, is not used any more.
-                with self._lock:
-                    self._is_over = True
-                    is_quiet = self._n_at_work == 0
-                if is_quiet:
+                if len(self._begun) == len(self._ended):
                     take_back(forest.trees, forest.blocks, self._metas)
                     if changes.depth == 1:
                         changes.undo = []  # nothing is left to be taken back
-        tell(done[0])
+        tell(len(self._done))
 
     def _work(
         self,
         lease: Lease,
         turns: Iterator[int],
-        done: list[int],
         resolve: Resolve,
         changes: Changes,
         tell: Callable[[int], object],
     ) -> None:
-        with self._lock:
-            if self._is_over:
-                return
-            self._n_at_work += 1
+        # Said before it is looked whether all is over, so that nothing is begun that nobody waits for.
+        self._begun.append(lease)
         try:
             for tree in turns:
                 if self._is_over or changes.is_interrupted or not self._finish(lease, tree, resolve):
                     self._is_over = True
                     return
-                with self._lock:
-                    done[0] += 1
+                self._done.append(tree)
                 if threading.get_ident() == self._caller:
-                    tell(done[0])
+                    tell(len(self._done))
         finally:
-            with self._lock:
-                self._n_at_work -= 1
+            self._ended.append(lease)
 
     def _finish(self, lease: Lease, tree: int, resolve: Resolve) -> bool:
         """Resolve a tree; False when there is nothing left to borrow."""
         is_full = False
         while True:
-            with self._lock:
-                if not lease.borrow(is_full=is_full):
-                    return False
+            if not self._borrow(lease, is_full=is_full):
+                return False
             is_full = resolve(lease.trees, lease.scratch, tree) == FULL
             if not is_full:
                 return True
+
+    def _borrow(self, lease: Lease, *, is_full: bool) -> bool:
+        """Have a lease borrow, one thread at a time; False when it cannot."""
+        # An exception at the very line that lets go of the lock would keep all others waiting for ever.
+        if not self._lock.acquire(timeout=_LONGEST_WAIT):
+            return False
+        try:
+            return lease.borrow(is_full=is_full)
+        finally:
+            self._lock.release()
 
 
 def reserve_leases(forest: "KeptForest", n_leases: int) -> None:

@@ -3,11 +3,13 @@
 import os
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
 from oubli.core import threads
 from oubli.core.errors import InputError
+from tests.lines import failing_line
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3, 7])
@@ -86,3 +88,26 @@ def test_how_many_threads_are_asked_for(monkeypatch):
     for wrong in (0, True, 1.5, "all"):
         with pytest.raises(InputError, match="n_jobs"):
             threads.threads_of(wrong)
+
+
+def test_an_error_between_any_two_lines_leaves_no_piece_at_work():
+    def attempt(fault):
+        begun, ended = [], []
+
+        def piece():
+            begun.append(1)
+            time.sleep(0.002)
+            ended.append(1)
+
+        with fault as count, suppress(KeyboardInterrupt):
+            threads.run([piece] * 6, 3)
+        n = len(begun)
+        assert len(ended) == n
+        time.sleep(0.005)
+        assert len(begun) == n
+        return count.n
+
+    n_lines = attempt(failing_line(None, below=threads.__file__))
+    assert n_lines > 20
+    for line in range(n_lines):
+        attempt(failing_line(line, below=threads.__file__))

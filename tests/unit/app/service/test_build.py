@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from oubli.app.errors import StartError
 from oubli.app.service import build
 from oubli.app.service.model_service import ModelService
 from oubli.app.settings import Settings, SettingsError
+from oubli.core import threads
+from oubli.core.forest.engine import ForestEngine
 from tests.unit.app.support import CLASSES, NUMBERS, rows, samples, served
 
 
@@ -215,3 +218,43 @@ def test_progress_is_reported(tmp_path, data):
     stages.clear()
     crash(build_service(settings(tmp_path, data), lambda stage, done, total: stages.append(stage)))
     assert stages == ["reading the model in the data directory"]
+
+
+def finished(client: Any, job_id: str) -> dict[str, Any]:
+    """A job that has come to its end."""
+    deadline = time.monotonic() + 60
+    while (job := client.get(f"/jobs/{job_id}").json())["status"] in ("queued", "running"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert job["status"] == "succeeded"
+    return dict(job)
+
+
+def test_all_threads_train_and_one_is_left_to_requests(tmp_path, data, monkeypatch):
+    monkeypatch.setattr(threads, "usable_cores", lambda: 4)
+    seen = []
+    fit = ForestEngine.fit
+    monkeypatch.setattr(ForestEngine, "fit", lambda self, *rest: (seen.append(self.n_threads), fit(self, *rest))[1])
+    for given, training, ready in ((None, 4, 3), (2, 2, 1), (9, 4, 3), (1, 1, 1)):
+        seen.clear()
+        service = build_service(settings(tmp_path / str(given), data, threads=given))
+        with served(service) as client:
+            assert seen == [training]
+            model = service.state.model
+            assert (model.n_jobs, model.engine_.n_threads) == (None, ready)
+            job = client.post("/model/fit", json={"parameters": {"n_estimators": 3}}).json()
+            job = finished(client, job["id"])
+            assert seen == [training, ready]
+            assert service.state.model.engine_.n_threads == ready
+            assert "n_jobs" not in client.get("/model").json()["parameters"]
+            assert "n_jobs" not in job["result"]["parameters"]
+            client.post("/snapshot")
+        assert threads.threads_of(None) == 1
+    for path in (tmp_path / "None" / "data").rglob("*"):
+        assert path.is_dir() or b"n_jobs" not in path.read_bytes()
+
+
+def test_a_start_that_fails_leaves_one_thread(tmp_path):
+    with pytest.raises(StartError):
+        build_service(settings(tmp_path, threads=2))
+    assert threads.threads_of(None) == 1

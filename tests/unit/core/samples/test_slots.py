@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oubli.core.errors import InputError
-from oubli.core.rng import hash_text
-from oubli.core.samples.slots import COUNTER_LIMIT, canonical_number, hash_ids, read_ids
+from oubli.core.samples.slots import COUNTER_LIMIT, canonical_number, read_ids
 
 
 @pytest.mark.parametrize(
@@ -34,17 +33,6 @@ def test_an_id_that_is_refused_is_named_by_row(value):
     with pytest.raises(InputError) as info:
         read_ids(["a", value])
     assert (info.value.row, info.value.field) == (1, "id")
-
-
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), max_size=5))
-def test_hashes_are_those_of_the_kernels(names):
-    assert hash_ids(names).tolist() == [hash_text(name) for name in names]
-    assert hash_ids(names).dtype == np.uint64
-
-
-def test_a_known_hash():
-    # blake2b of 8 bytes, little endian: the trees of every sample depend on it, for ever.
-    assert hash_ids(["7"]).tolist() == [0x828F78CECA1750E7]
 
 
 @pytest.mark.parametrize(
