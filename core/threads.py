@@ -73,8 +73,8 @@ def run(pieces: Sequence[Callable[[], Result]], n_threads: int) -> list[Result]:
 def lead(work: Callable[[], Result], help_out: Callable[[], object], dismiss: Callable[[], object], n: int) -> Result:
     """Run `work` here while up to n - 1 other threads run `help_out`, which ends once `dismiss` was called.
 
-    For kernels that share work among themselves, see `core/jit/crew.py`. Helpers may come late or never. None of them is
-    in `help_out` when this function is left, KeyboardInterrupt included.
+    For kernels that share work among themselves, see `core/jit/crew.py`. Helpers may come late or never. None of them
+    is in `help_out` when this function is left, KeyboardInterrupt included.
 
     Raises
     ------

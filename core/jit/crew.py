@@ -1,7 +1,9 @@
 """Threads that share work inside kernels, without the interpreter: one leads, the others help.
 
-    leader     kernel:  announce(crew, what, n)   while (piece := take(crew)) >= 0: do it; end_piece(crew)   await_pieces(crew)
-    helpers    kernel:  while (piece := wait_for_piece(crew)) >= 0: do what crew[WHAT] says; end_piece(crew)
+    leader     announce(crew, what, n)
+               while (piece := take(crew)) >= 0: do it; end_piece(crew)
+               await_pieces(crew)
+    helpers    while (piece := wait_for_piece(crew)) >= 0: do what crew[WHAT] says; end_piece(crew)
 
 Handing work over by `core/threads.py` takes a call of a kernel in each thread: some hundred microseconds. Here the
 threads stay in their kernels and sleep on a condition variable, which takes some ten. The leader does what no helper
