@@ -5,8 +5,9 @@
     split     each block      divides its samples of that leaf, and counts those of one child
     label     each block      writes which leaf its samples are in
 
-The caller leads a crew (`core/jit/crew.py`), and the blocks are pieces that its threads take. Leaves are split in the order of `grow.py`, and small ones by the caller. Which child is the smaller is known only when
-all blocks have divided their samples; the one with the lower hessian is taken for it.
+The caller leads a crew (`core/jit/crew.py`), and the blocks are pieces that its threads take. Leaves are split in the
+order of `grow.py`, and small ones by the caller. Which child is the smaller is known only when all blocks have divided
+their samples; the one with the lower hessian is taken for it.
 """
 
 from typing import NamedTuple
@@ -287,7 +288,8 @@ def _do(crew, block, forest, bins, candidates, layout, rules, labels, rows, code
 
 @inner
 def _do_all(
-    crew, what, iteration, tree, forest, bins, candidates, layout, rules, labels, rows, codes, slots, sums, space, blocks
+    crew, what, iteration, tree, forest, bins, candidates, layout, rules, labels, rows, codes, slots, sums, space,
+    blocks,
 ):  # fmt: skip
     """Have all blocks do something."""
     crew[ARGUMENTS], crew[ARGUMENTS + 1] = iteration, tree
@@ -324,7 +326,8 @@ def begin_in_blocks(
 
 @kernel
 def grow_in_blocks(
-    crew, begin, end, most_alone, forest, bins, candidates, layout, rules, labels, rows, codes, slots, sums, space, blocks
+    crew, begin, end, most_alone, forest, bins, candidates, layout, rules, labels, rows, codes, slots, sums, space,
+    blocks,
 ):  # fmt: skip
     """Grow the trees of the iterations from `begin` to before `end`, one after the other; leads the crew."""
     n_groups = sums.shape[0]
@@ -346,6 +349,6 @@ def grow_in_blocks(
                     sums, space, blocks,
                 )  # fmt: skip
             _do_all(
-                crew, _LABEL, iteration, tree, forest, bins, candidates, layout, rules, labels, rows, codes, slots, sums,
-                space, blocks,
+                crew, _LABEL, iteration, tree, forest, bins, candidates, layout, rules, labels, rows, codes, slots,
+                sums, space, blocks,
             )  # fmt: skip

@@ -450,7 +450,8 @@ def derive_in_blocks(crew, iteration, parts, bins, plans, rules, samples, scores
 
 @kernel
 def grow_in_blocks(
-    crew, begin, end, patience, seed_key, report, bins, plans, rules, samples, scores, space, loss, blocks, values, forest
+    crew, begin, end, patience, seed_key, report, bins, plans, rules, samples, scores, space, loss, blocks, values,
+    forest,
 ):  # fmt: skip
     """Grow the iterations from `begin` on, see `training.grow_iterations`; leads the crew."""
     n_groups = scores.new.shape[0]
