@@ -85,9 +85,7 @@ def run(pieces: Sequence[Callable[[], Result]], n_threads: int) -> list[Result]:
     job = _Job(pieces)
     try:
         try:
-            with suppress(RuntimeError):  # the system has no more threads: those that there are do it
-                for _ in range(n_threads - 1):
-                    _take_helper().begin(job)
+            _begin_helpers(job, n_threads - 1)
             job.work()
         except BaseException as error:
             job.errors.setdefault(-1, error)
@@ -99,6 +97,48 @@ def run(pieces: Sequence[Callable[[], Result]], n_threads: int) -> list[Result]:
     if job.errors:
         raise job.errors[min(job.errors)]
     return [job.results[number] for number in range(len(pieces))]
+
+
+def lead(work: Callable[[], Result], help_out: Callable[[], object], dismiss: Callable[[], object], n: int) -> Result:
+    """Run `work` here while up to n - 1 other threads run `help_out`, which ends once `dismiss` was called.
+
+    For kernels that share work among themselves, see `core/jit/crew.py`. Helpers may come late or never. None of them
+    is in `help_out` when this function is left, KeyboardInterrupt included.
+
+    Raises
+    ------
+    BaseException
+        What `work` or a helper raised.
+    """
+    job = _Job([help_out] * (n - 1))
+    try:
+        _begin_helpers(job, n - 1)
+        return work()
+    except BaseException as error:
+        job.errors.setdefault(-1, error)
+        raise
+    finally:
+        while not _has_ended(job, dismiss):
+            pass
+        if job.errors and -1 not in job.errors:
+            raise job.errors[min(job.errors)]
+
+
+def _has_ended(job: "_Job", dismiss: Callable[[], object]) -> bool:
+    try:
+        dismiss()
+        job.end()
+    except BaseException as error:
+        job.errors.setdefault(-2, error)
+        return False
+    return True
+
+
+def _begin_helpers(job: "_Job", n: int) -> None:
+    """Wake up so many threads for a job."""
+    with suppress(RuntimeError):  # the system has no more threads: those that there are do it
+        for _ in range(n):
+            _take_helper().begin(job)
 
 
 def _take_helper() -> "_Helper":

@@ -5,8 +5,9 @@
     split     each block      divides its samples of that leaf, and counts those of one child
     label     each block      writes which leaf its samples are in
 
-Leaves are split in the order of `grow.py`, and small ones by the caller. Which child is the smaller is known only when
-all blocks have divided their samples; the one with the lower hessian is taken for it.
+The caller leads a crew (`core/jit/crew.py`), and the blocks are pieces that its threads take. Leaves are split in the
+order of `grow.py`, and small ones by the caller. Which child is the smaller is known only when all blocks have divided
+their samples; the one with the lower hessian is taken for it.
 """
 
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from oubli.core.boosting.online.state import unpack, value_of
 from oubli.core.boosting.online.update import derive
 from oubli.core.boosting.online.workspace import count_rows, divide, place_rows
 from oubli.core.boosting.rows import cut
+from oubli.core.jit.crew import ARGUMENTS, WHAT, announce, await_pieces, end_piece, take, wait_for_piece
 from oubli.core.jit.policy import inner, kernel
 
 N_OPEN, LEAF, NEW, FEATURE, CUT, COUNTED, CURSOR_SIZE = range(7)
@@ -58,8 +60,8 @@ def make_blocks(n_rows: int, n_blocks: int, n_leaves: int, n_bins: int, groups: 
 # -- a block's part ---------------------------------------------------------------------------------
 
 
-@kernel
-def derive_block(forest, labels, sums, slots, blocks, block, iteration):
+@inner
+def _derive_block(forest, labels, sums, slots, blocks, block, iteration):
     """Add the values of the trees before an iteration to a block's sums, and derive from them."""
     n_groups = sums.shape[0]
     begin, end = blocks.bounds[block], blocks.bounds[block + 1]
@@ -74,8 +76,8 @@ def derive_block(forest, labels, sums, slots, blocks, block, iteration):
         derive(labels, sums, i, slots[i], iteration, forest.gh, first_tree, 0, n_groups, blocks.probabilities[block])
 
 
-@kernel
-def count_block(
+@inner
+def _count_block(
     forest, bins, candidates, layout, rules, rows, codes, slots, space, blocks, block, iteration, tree, are_placed
 ):
     """Begin with a block's samples at the root of a tree: their derivatives, and their histogram.
@@ -100,7 +102,7 @@ def count_block(
 
 
 @inner
-def _split(bins, candidates, layout, rows, codes, slots, space, blocks, block, iteration):
+def _split_block(bins, candidates, layout, rows, codes, slots, space, blocks, block, iteration):
     """Divide a block's samples of the leaf at hand, and count those of one child."""
     cursor = blocks.cursor
     leaf, new, feature = cursor[LEAF], cursor[NEW], cursor[FEATURE]
@@ -123,14 +125,8 @@ def _split(bins, candidates, layout, rows, codes, slots, space, blocks, block, i
         )  # fmt: skip
 
 
-@kernel
-def split_block(bins, candidates, layout, rows, codes, slots, space, blocks, block, iteration):
-    """Divide a block's samples of the leaf at hand, and count those of one child."""
-    _split(bins, candidates, layout, rows, codes, slots, space, blocks, block, iteration)
-
-
-@kernel
-def label_block(forest, slots, space, blocks, block, tree):
+@inner
+def _label_block(forest, slots, space, blocks, block, tree):
     """Write which leaf of a tree a block's samples are in."""
     n_places = 2 * forest.stats.shape[1] + 1
     leaf_of = forest.leaf_of[tree]
@@ -228,8 +224,8 @@ def _write_values(forest, rules, space, n_open, tree):
         forest.values[tree, forest.states[row]["leaf"]] = value
 
 
-@kernel
-def grow_on(
+@inner
+def _grow_on(
     forest, bins, candidates, layout, rules, rows, codes, slots, space, blocks, iteration, tree, most_alone, begins
 ):
     """Grow a tree until a leaf of more than `most_alone` samples is to be split, which the blocks do then.
@@ -257,7 +253,102 @@ def grow_on(
         if n_samples > most_alone:
             return True
         for block in range(blocks.starts.shape[0]):
-            _split(bins, candidates, layout, rows, codes, slots, space, blocks, block, iteration)
+            _split_block(bins, candidates, layout, rows, codes, slots, space, blocks, block, iteration)
         _end_split(forest, bins, candidates, rules, space, blocks, tree)
     _write_values(forest, rules, space, cursor[N_OPEN], tree)
     return False
+
+
+# -- the crew ---------------------------------------------------------------------------------------
+
+# What crew[WHAT] says, and what is in crew[ARGUMENTS:].
+_BEGIN = 0  # iteration: derive for all its trees, and count for the first
+_COUNT = 1  # iteration, tree
+_SPLIT = 2  # iteration, tree
+_LABEL = 3  # iteration, tree
+
+
+@inner
+def _do(crew, block, forest, bins, candidates, layout, rules, labels, rows, codes, slots, sums, space, blocks):
+    """Do a block's part of what is announced."""
+    what, iteration, tree = crew[WHAT], crew[ARGUMENTS], crew[ARGUMENTS + 1]
+    if what == _SPLIT:
+        _split_block(bins, candidates, layout, rows, codes, slots, space, blocks, block, iteration)
+        return
+    if what == _LABEL:
+        _label_block(forest, slots, space, blocks, block, tree)
+        return
+    if what == _BEGIN:
+        _derive_block(forest, labels, sums, slots, blocks, block, iteration)
+    _count_block(
+        forest, bins, candidates, layout, rules, rows, codes, slots, space, blocks, block, iteration, tree,
+        what == _COUNT,
+    )  # fmt: skip
+
+
+@inner
+def _do_all(
+    crew, what, iteration, tree, forest, bins, candidates, layout, rules, labels, rows, codes, slots, sums, space,
+    blocks,
+):  # fmt: skip
+    """Have all blocks do something."""
+    crew[ARGUMENTS], crew[ARGUMENTS + 1] = iteration, tree
+    announce(crew, what, blocks.totals.shape[0])
+    block = take(crew)
+    while block >= 0:
+        _do(crew, block, forest, bins, candidates, layout, rules, labels, rows, codes, slots, sums, space, blocks)
+        end_piece(crew)
+        block = take(crew)
+    await_pieces(crew)
+
+
+@kernel
+def help_out(crew, forest, bins, candidates, layout, rules, labels, rows, codes, slots, sums, space, blocks):
+    """Take blocks until the crew is dismissed."""
+    block = wait_for_piece(crew)
+    while block >= 0:
+        _do(crew, block, forest, bins, candidates, layout, rules, labels, rows, codes, slots, sums, space, blocks)
+        end_piece(crew)
+        block = wait_for_piece(crew)
+
+
+@kernel
+def begin_in_blocks(
+    crew, iteration, forest, bins, candidates, layout, rules, labels, rows, codes, slots, sums, space, blocks
+):
+    """Have all blocks derive for the trees of an iteration, and write its bins; leads the crew."""
+    tree = iteration * sums.shape[0]
+    _do_all(
+        crew, _BEGIN, iteration, tree, forest, bins, candidates, layout, rules, labels, rows, codes, slots, sums, space,
+        blocks,
+    )  # fmt: skip
+
+
+@kernel
+def grow_in_blocks(
+    crew, begin, end, most_alone, forest, bins, candidates, layout, rules, labels, rows, codes, slots, sums, space,
+    blocks,
+):  # fmt: skip
+    """Grow the trees of the iterations from `begin` to before `end`, one after the other; leads the crew."""
+    n_groups = sums.shape[0]
+    for iteration in range(begin, end):
+        for k in range(n_groups):
+            tree = iteration * n_groups + k
+            _do_all(
+                crew, _BEGIN if k == 0 else _COUNT, iteration, tree, forest, bins, candidates, layout, rules, labels,
+                rows, codes, slots, sums, space, blocks,
+            )  # fmt: skip
+            begins = True
+            while _grow_on(
+                forest, bins, candidates, layout, rules, rows, codes, slots, space, blocks, iteration, tree,
+                most_alone, begins,
+            ):  # fmt: skip
+                begins = False
+                _do_all(
+                    crew, _SPLIT, iteration, tree, forest, bins, candidates, layout, rules, labels, rows, codes, slots,
+                    sums, space, blocks,
+                )  # fmt: skip
+            _do_all(
+                crew, _LABEL, iteration, tree, forest, bins, candidates, layout, rules, labels, rows, codes, slots,
+                sums, space, blocks,
+            )  # fmt: skip

@@ -13,19 +13,13 @@ import numpy.typing as npt
 from oubli.core import threads
 from oubli.core.array_types import Slots
 from oubli.core.boosting import rows as cutting
-from oubli.core.boosting.online.blocks import (
-    count_block,
-    derive_block,
-    grow_on,
-    label_block,
-    make_blocks,
-    split_block,
-)
+from oubli.core.boosting.online.blocks import begin_in_blocks, grow_in_blocks, help_out, make_blocks
 from oubli.core.boosting.online.candidates import Candidates
 from oubli.core.boosting.online.discretise import Bins
 from oubli.core.boosting.online.grow import Space, grow_tree
 from oubli.core.boosting.online.state import Forest, Labels, Rules
 from oubli.core.boosting.online.workspace import Layout, Rows
+from oubli.core.jit.crew import call_in, dismiss, make_crew
 
 
 class ThreadedGrowing:
@@ -49,25 +43,23 @@ class ThreadedGrowing:
         new_space: Callable[[int], Space],
         n_threads: int,
     ) -> None:
-        self._forest, self._bins, self._candidates, self._layout, self._rules = forest, bins, candidates, layout, rules
-        self._labels, self._rows, self._codes, self._slots = labels, rows, codes, slots
-        self._n_threads = n_threads
         groups, n, width = len(labels.base), len(slots), codes.shape[1]
         n_blocks = cutting.n_blocks(n, width, n_threads)
         self._by_tree = groups > 1 and (groups >= n_threads or n_blocks == 1)
         self.pays = n_blocks > 1 or (self._by_tree and cutting.n_blocks(n * groups, width, n_threads) > 1)
         if not self.pays:
             return
-        n_leaves = forest.values.shape[1]
-        self._blocks = make_blocks(n, n_blocks, n_leaves, candidates.n_bins, groups)
-        self._sums = np.zeros((groups, n))
+        self._n_threads, self._groups = n_threads, groups
         self._most_alone = cutting.most_alone(width, n_threads)
-        self._space = new_space(n)
-        self._own: list[tuple[Space, Rows]] = []
-        if self._by_tree:
-            self._own = [
-                (new_space(n), rows._replace(packed=np.zeros_like(rows.packed))) for _ in range(min(n_threads, groups))
-            ]
+        self._blocks = make_blocks(n, n_blocks, forest.values.shape[1], candidates.n_bins, groups)
+        self._space, self._sums = new_space(n), np.zeros((groups, n))
+        self._trees = forest, bins, candidates, layout, rules
+        self._parts = *self._trees, labels, rows, codes, slots, self._sums, self._space, self._blocks
+        self._crew = make_crew(n_blocks)
+        self._own = [
+            (new_space(n), rows._replace(packed=np.zeros_like(rows.packed)))
+            for _ in range(min(n_threads, groups) if self._by_tree else 0)
+        ]
 
     def erase(self) -> None:
         """Overwrite what samples have left."""
@@ -76,61 +68,29 @@ class ThreadedGrowing:
         for array in (*self._blocks, self._sums, *packed, *(array for space in spaces for array in space)):
             array.fill(0)
 
-    def grow_iteration(self, iteration: int) -> None:
-        """Grow the trees of an iteration, whose turn it is."""
-        groups = len(self._labels.base)
-        self._run(self._begin, iteration)
-        first_tree = iteration * groups
-        if self._by_tree:
-            trees = [partial(self._grow_one, iteration, first_tree + k) for k in range(groups)]
-            threads.run(trees, self._n_threads)
+    def grow_iterations(self, begin: int, end: int) -> None:
+        """Grow the trees of some iterations, whose turn it is."""
+        if not self._by_tree:
+            self._lead(partial(grow_in_blocks, self._crew, begin, end, self._most_alone))
             return
-        for k in range(groups):
-            if k > 0:
-                self._run(self._count, iteration, first_tree + k)
-            self._grow_together(iteration, first_tree + k)
-            self._run(self._label, first_tree + k)
+        for iteration in range(begin, end):
+            self._lead(partial(begin_in_blocks, self._crew, iteration))
+            trees = range(iteration * self._groups, (iteration + 1) * self._groups)
+            threads.run([partial(self._grow_one, iteration, tree) for tree in trees], self._n_threads)
 
-    def _run(self, work: Callable[..., None], *arguments: int) -> None:
-        """Have all blocks do something."""
-        threads.run([partial(work, block, *arguments) for block in range(self._blocks.number)], self._n_threads)
-
-    def _begin(self, block: int, iteration: int) -> None:
-        derive_block(self._forest, self._labels, self._sums, self._slots, self._blocks, block, iteration)
-        self._count_rows(block, iteration, iteration * len(self._labels.base), are_placed=False)
-
-    def _count(self, block: int, iteration: int, tree: int) -> None:
-        self._count_rows(block, iteration, tree, are_placed=True)
-
-    def _count_rows(self, block: int, iteration: int, tree: int, *, are_placed: bool) -> None:
-        count_block(
-            self._forest, self._bins, self._candidates, self._layout, self._rules, self._rows, self._codes,
-            self._slots, self._space, self._blocks, block, iteration, tree, are_placed,
-        )  # fmt: skip
-
-    def _label(self, block: int, tree: int) -> None:
-        label_block(self._forest, self._slots, self._space, self._blocks, block, tree)
-
-    def _split(self, block: int, iteration: int) -> None:
-        split_block(
-            self._bins, self._candidates, self._layout, self._rows, self._codes, self._slots, self._space,
-            self._blocks, block, iteration,
-        )  # fmt: skip
-
-    def _grow_together(self, iteration: int, tree: int) -> None:
-        begins = True
-        while grow_on(
-            self._forest, self._bins, self._candidates, self._layout, self._rules, self._rows, self._codes,
-            self._slots, self._space, self._blocks, iteration, tree, self._most_alone, begins,
-        ):  # fmt: skip
-            begins = False
-            self._run(self._split, iteration)
+    def _lead(self, work: Callable[..., None]) -> None:
+        """Do something with a crew."""
+        call_in(self._crew)
+        threads.lead(
+            partial(work, *self._parts),
+            partial(help_out, self._crew, *self._parts),
+            partial(dismiss, self._crew),
+            self._blocks.number,
+        )
 
     def _grow_one(self, iteration: int, tree: int) -> None:
         """Grow a tree alone; derivatives are its own, the bins of the samples everyone's."""
         space, rows = self._own.pop()
-        grow_tree(
-            self._forest, self._bins, self._candidates, self._layout, self._rules, rows, self._codes, self._slots,
-            space, iteration, tree, True,
-        )  # fmt: skip
+        *_, codes, slots, _, _, _ = self._parts
+        grow_tree(*self._trees, rows, codes, slots, space, iteration, tree, True)
         self._own.append((space, rows))

@@ -1,4 +1,4 @@
-"""Boosting in threads: what `boost.boost` does in one, with the same result; trees of the classes grow side by side."""
+"""Boosting in threads: what `boost.boost` does in one, with the same result. Trees of classes grow side by side."""
 
 from functools import partial
 from typing import Any

@@ -4,7 +4,9 @@ Trees of several classes are grown side by side, if there are as many as threads
 of rows, and all threads grow one tree together, see `blocks.py`.
 """
 
+from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,17 +20,19 @@ from oubli.core.boosting.quantised.blocks import (
     KEEP,
     LOSS,
     ROLL,
-    begin_tree,
-    derive_block,
-    divide_block,
+    derive_in_blocks,
+    grow_in_blocks,
+    help_out,
     make_blocks,
-    search_level,
 )
 from oubli.core.boosting.quantised.gradients import Loss
 from oubli.core.boosting.quantised.grow import grow_root
 from oubli.core.boosting.quantised.rolling import leaf_values
 from oubli.core.boosting.quantised.training import DONE, NO_BLOCKS, sum_first
+from oubli.core.jit.crew import call_in, dismiss, make_crew
 from oubli.core.jit.policy import kernel
+
+Result = TypeVar("Result")
 
 _CELLS_BESIDE = 4  # what dividing, deriving and adding up a sample is worth, in cells that are summed
 
@@ -58,7 +62,7 @@ def grow_one(forest, tree, bins, plans, iteration, rules, samples, space, group,
 
 
 class ThreadedTraining:
-    """Iterations grown in threads, on the samples of some slots, which rise.
+    """Iterations grown in threads, on the samples of some slots, which rise; `pays` says whether that is worth it.
 
     Memory is asked for when it is made; growing asks for none that matters.
     """
@@ -76,49 +80,59 @@ class ThreadedTraining:
         seed_key: np.uint64,
         n_threads: int,
     ) -> None:
-        self._bins, self._plans, self._rules, self._samples = bins, plans, rules, samples
-        self._scores, self._space, self._loss, self._seed_key = scores, space, loss, seed_key
-        self._n_threads = n_threads
-        self._groups = len(scores.new)
-        width = bins.rows.shape[1]
+        groups, width = len(scores.new), bins.rows.shape[1]
         n_blocks = rows.n_blocks(len(slots), width // 2 + _CELLS_BESIDE, n_threads)
-        self._by_tree = self._groups > 1 and (self._groups >= n_threads or n_blocks == 1)
+        self._by_tree = groups > 1 and (groups >= n_threads or n_blocks == 1)
         self.pays = n_blocks > 1
         if self._by_tree:
-            self.pays = rows.n_blocks(len(slots) * self._groups, width, n_threads) > 1
-            n_blocks = rows.n_blocks(len(slots), 4 * self._groups, n_threads)
+            self.pays = rows.n_blocks(len(slots) * groups, width, n_threads) > 1
+            n_blocks = rows.n_blocks(len(slots), 4 * groups, n_threads)
         if not self.pays:
             return
-        self._blocks = make_blocks(slots, n_blocks, samples.first, rules, plans.cuts.shape[1], fills=not self._by_tree)
-        self._values = np.zeros((self._groups, 2**rules.depth + 1), np.int32)
-        self._spaces: list[s.Space] = []
-        if self._by_tree:
-            self._spaces = [self._own_space() for _ in range(min(n_threads, self._groups))]
-
-    def _own_space(self) -> s.Space:
-        """Working space for a tree: derivatives and their sums at the root are everyone's."""
-        space = self._space
-        own = ("members", "spare", "first", "last", "sums", "found")
-        return space._replace(**{name: np.zeros_like(getattr(space, name)) for name in own})
+        self._n_threads, self._groups, self._seed_key = n_threads, groups, seed_key
+        n_places = plans.cuts.shape[1]
+        self._blocks = make_blocks(slots, n_blocks, samples.first, rules, n_places, fills=not self._by_tree)
+        self._values = np.zeros((groups, 2**rules.depth + 1), np.int32)
+        self._parts = bins, plans, rules, samples, scores, space, loss, self._blocks, self._values
+        self._crew = make_crew(n_blocks)
+        self._spaces = [_own_space(space) for _ in range(min(n_threads, groups) if self._by_tree else 0)]
 
     def erase(self) -> None:
         """Overwrite what samples have left."""
         self._blocks.erase()
         for space in self._spaces:
-            for array in (space.members, space.spare, space.first, space.last, space.sums, space.found):
-                array.fill(0)
+            for name in _OWN:
+                getattr(space, name).fill(0)
 
     def grow_iterations(self, forest: s.Forest, report: Ints, begin: int, end: int, patience: int) -> tuple[int, int]:
         """Grow the iterations from `begin` on; see `training.grow_iterations`."""
-        n_needed = self._groups * (2**self._rules.depth - 1)
         report[s.DRIFTS] = 1
-        parts = DERIVE
+        if self._by_tree:
+            return self._grow_side_by_side(forest, report, begin, end, patience)
+        return self._lead(forest, partial(grow_in_blocks, self._crew, begin, end, patience, self._seed_key, report))
+
+    def _lead(self, forest: s.Forest, work: Callable[..., Result]) -> Result:
+        """Do something with a crew."""
+        call_in(self._crew)
+        return threads.lead(
+            partial(work, *self._parts, forest),
+            partial(help_out, self._crew, *self._parts, forest),
+            partial(dismiss, self._crew),
+            self._blocks.number,
+        )
+
+    # -- trees side by side -------------------------------------------------------------------------
+
+    def _grow_side_by_side(
+        self, forest: s.Forest, report: Ints, begin: int, end: int, patience: int
+    ) -> tuple[int, int]:
+        parts, n_needed = DERIVE, self._groups * self._most_blocks
         for iteration in range(begin, end):
             has_room = forest.meta[s.N_FREE] >= n_needed
             self._derive(forest, iteration, parts if has_room else parts & ~DERIVE)
             if not has_room:
                 return iteration, NO_BLOCKS
-            (self._grow_side_by_side if self._by_tree else self._grow_together)(forest, iteration)
+            self._grow_trees(forest, iteration)
             parts = ROLL | KEEP | DERIVE
             if patience > 0:
                 self._derive(forest, iteration + 1, ROLL | KEEP | LOSS)
@@ -128,59 +142,26 @@ class ThreadedTraining:
         self._derive(forest, end, parts & ~DERIVE)
         return end, DONE
 
+    @property
+    def _most_blocks(self) -> int:
+        """Histograms that a tree may keep."""
+        return int(2 ** self._parts[2].depth) - 1
+
+    def _derive(self, forest: s.Forest, iteration: int, parts: int) -> None:
+        if parts:
+            self._lead(forest, partial(derive_in_blocks, self._crew, iteration, parts))
+
     def _stops(self, report: Ints, iteration: int, patience: int) -> bool:
         """Note the validation loss after an iteration; whether the lowest is so long ago that training ends."""
-        losses = self._scores.losses
+        losses = self._parts[4].losses
         losses[iteration] = self._blocks.losses.sum()
         if iteration == 0 or losses[iteration] < losses[report[s.BEST_ITERATION]]:
             report[s.BEST_ITERATION] = iteration
         return bool(iteration - report[s.BEST_ITERATION] >= patience)
 
-    def _derive(self, forest: s.Forest, iteration: int, parts: int) -> None:
-        if not parts:
-            return
-        threads.run(
-            [
-                partial(
-                    derive_block, forest.leaf_of, self._values, self._scores, self._samples, self._loss,
-                    self._space.packed, self._blocks, block, iteration, parts,
-                )
-                for block in range(self._blocks.number)
-            ],
-            self._n_threads,
-        )  # fmt: skip
-
-    # -- one tree after the other -------------------------------------------------------------------
-
-    def _grow_together(self, forest: s.Forest, iteration: int) -> None:
-        rules, blocks, places = self._rules, self._blocks, self._plans.places[iteration]
-        for group in range(self._groups):
-            tree = iteration * self._groups + group
-            packed, first = self._space.packed[group], self._samples.first[group]
-            begin_tree(forest, tree, rules, blocks)
-            for depth in range(0 if rules.top else -1, rules.depth + 1):
-                if depth >= 0:
-                    search_level(
-                        forest, tree, depth, self._bins, self._plans, iteration, rules, self._space, blocks, group,
-                        self._seed_key, self._values,
-                    )  # fmt: skip
-                if depth < rules.depth:
-                    threads.run(
-                        [
-                            partial(
-                                divide_block, forest, tree, depth, self._bins, places, rules, blocks, block, packed,
-                                first,
-                            )
-                            for block in range(blocks.number)
-                        ],
-                        self._n_threads,
-                    )  # fmt: skip
-
-    # -- trees side by side -------------------------------------------------------------------------
-
-    def _grow_side_by_side(self, forest: s.Forest, iteration: int) -> None:
+    def _grow_trees(self, forest: s.Forest, iteration: int) -> None:
         """Grow the trees of an iteration; each takes free blocks from a part of the list that is its own."""
-        most = 2**self._rules.depth - 1
+        most = self._most_blocks
         n_free = int(forest.meta[s.N_FREE])
         starts = [n_free - most * (group + 1) for group in range(self._groups)]
         left = [np.array([most], np.int64) for _ in starts]
@@ -197,10 +178,19 @@ class ThreadedTraining:
         forest.meta[s.N_FREE] = starts[-1] + len(rest)
 
     def _grow_one(self, forest: s.Forest, iteration: int, group: int, start: int, left: Ints) -> None:
+        bins, plans, rules, samples, *_ = self._parts
         space = self._spaces.pop()
         free = forest.free[start : start + int(left[0])]
         grow_one(
-            forest._replace(free=free, meta=left), iteration * self._groups + group, self._bins, self._plans,
-            iteration, self._rules, self._samples, space, group, self._blocks.slots, self._values, self._seed_key,
+            forest._replace(free=free, meta=left), iteration * self._groups + group, bins, plans, iteration, rules,
+            samples, space, group, self._blocks.slots, self._values, self._seed_key,
         )  # fmt: skip
         self._spaces.append(space)
+
+
+_OWN = ("members", "spare", "first", "last", "sums", "found")
+
+
+def _own_space(space: s.Space) -> s.Space:
+    """Working space for a tree: derivatives and their sums at the root are everyone's."""
+    return space._replace(**{name: np.zeros_like(getattr(space, name)) for name in _OWN})

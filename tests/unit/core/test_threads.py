@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+import weakref
 from contextlib import suppress
 
 import pytest
@@ -111,3 +112,88 @@ def test_an_error_between_any_two_lines_leaves_no_piece_at_work():
     assert n_lines > 20
     for line in range(n_lines):
         attempt(failing_line(line, below=threads.__file__))
+
+
+def test_work_is_done_without_threads_when_the_system_has_none(monkeypatch):
+    def no_thread():
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threads, "_take_helper", no_thread)
+    assert threads.run([lambda: 1, lambda: 2], 2) == [1, 2]
+    assert threads.lead(lambda: 3, lambda: 4, lambda: None, 2) == 3
+
+
+def test_pieces_are_let_go_of():
+    class Thing:
+        pass
+
+    thing = Thing()
+    gone = weakref.ref(thing)
+    meeting = threading.Barrier(2, timeout=30)
+    threads.run([lambda held=thing: (meeting.wait(), held)[0] and None] * 2, 2)
+    del thing
+    deadline = time.monotonic() + 30
+    while gone() is not None and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert gone() is None
+
+
+@pytest.mark.parametrize("n_threads", [2, 3, 7])
+def test_helpers_work_until_they_are_dismissed(n_threads):
+    is_over = threading.Event()
+    came = threading.Barrier(n_threads, timeout=30)
+
+    def help_out():
+        came.wait()
+        assert is_over.wait(30)
+
+    assert threads.lead(lambda: came.wait() >= 0, help_out, is_over.set, n_threads)
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_helpers_have_left_when_the_leader_fails(error):
+    is_over, came, left = threading.Event(), threading.Event(), []
+
+    def help_out():
+        came.set()
+        assert is_over.wait(30)
+        time.sleep(0.05)
+        left.append(True)
+
+    def fails():
+        assert came.wait(30)
+        raise error("of the leader")
+
+    with pytest.raises(error, match="of the leader"):
+        threads.lead(fails, help_out, is_over.set, 2)
+    assert left == [True]
+
+
+def test_an_error_of_a_helper_is_raised_when_the_work_is_done():
+    came = threading.Event()
+
+    def help_out():
+        came.set()
+        raise ValueError("of the helper")
+
+    with pytest.raises(ValueError, match="of the helper"):
+        threads.lead(lambda: came.wait(30), help_out, lambda: None, 2)
+
+
+def test_an_interrupt_while_helpers_leave_is_raised_after_they_have_left():
+    is_over, came, left, calls = threading.Event(), threading.Event(), [], []
+
+    def help_out():
+        came.set()
+        assert is_over.wait(30)
+        left.append(True)
+
+    def dismiss():
+        calls.append(True)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        is_over.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        threads.lead(lambda: came.wait(30), help_out, dismiss, 2)
+    assert left == [True]

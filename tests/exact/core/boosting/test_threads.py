@@ -16,6 +16,8 @@ from oubli.core import (
     OnlineBoostingRegressor,
 )
 from oubli.core.boosting import engine as boosting
+from oubli.core.boosting.online import parallel as online
+from oubli.core.boosting.presorted import parallel as presorted
 from oubli.core.boosting.presorted.check import FIELDS
 from oubli.core.boosting.quantised import parallel as quantised
 from oubli.core.boosting.quantised.comparing import differences
@@ -167,28 +169,27 @@ def test_progress_is_told_of_every_tree(kind: str, task: int) -> None:
     assert model.digest() == digest
 
 
-@pytest.mark.parametrize("kind", ["quantised", "online"])
-@pytest.mark.parametrize("task", [2, 3])
-def test_a_fit_that_fails_in_a_thread_changes_nothing(kind: str, task: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = fitted(kind, task, 3)
-    before = model.digest()
-    n_calls = 0
-
-    def run(pieces: Any, n_threads: int) -> Any:
-        nonlocal n_calls
-        n_calls += 1
-        if n_calls == 5:
-            pieces = [*pieces[:-1], fail]
-        return real(pieces, n_threads)
-
-    def fail() -> None:
+@pytest.mark.parametrize(
+    ("kind", "task", "module", "name"),
+    [
+        ("quantised", 2, quantised, "grow_in_blocks"),
+        ("quantised", 3, quantised, "grow_one"),
+        ("online", 2, online, "grow_in_blocks"),
+        ("online", 3, online, "grow_tree"),
+        ("presorted", 3, presorted, "grow_group"),
+    ],
+)
+def test_a_fit_that_fails_in_a_thread_changes_nothing(
+    kind: str, task: int, module: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
         raise MemoryError
 
-    real = quantised.threads.run
-    monkeypatch.setattr(quantised.threads, "run", run)
+    model = fitted(kind, task, 3)
+    before = model.digest()
+    monkeypatch.setattr(module, name, fail)
     with pytest.raises(MemoryError):
         model.refit()
-    assert n_calls == 5
     monkeypatch.undo()
     assert model.digest() == before
     model.check_invariants()
@@ -211,7 +212,7 @@ def test_an_update_that_fails_in_a_thread_is_made_anew_or_says_so(monkeypatch: p
     assert model.digest() == other.digest()
     monkeypatch.undo()
     error = ZeroDivisionError
-    monkeypatch.setattr(quantised, "derive_block", fail)
+    monkeypatch.setattr(quantised, "grow_in_blocks", fail)
     with pytest.raises(ZeroDivisionError):
         model.delete([str(i) for i in range(1, 99)])
     with pytest.raises(UnusableModelError):
