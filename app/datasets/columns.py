@@ -190,6 +190,8 @@ def verbatim(name: str, column: pa.ChunkedArray) -> list[str | None]:
 
 # --- numbers
 
+_FIRST_TEXTS = 100  # rows that tell most columns of text from numbers
+
 
 def _numeric(name: str, values: Array, wide: bool) -> Feature:
     if wide:
@@ -201,6 +203,8 @@ def _parse_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
     """Texts as int64 or float64, or None when one of them is not a number."""
     for kind in (pa.int64(), pa.float64()):
         try:
+            # A cast that fails looks at all texts before it says so.
+            pc.cast(column.slice(0, _FIRST_TEXTS), kind)
             numbers = pc.cast(column, kind)
         except pa.ArrowInvalid:
             continue

@@ -29,7 +29,7 @@ from oubli.core.rng import MISSING_CATEGORY
 
 MANY_ROWS = 256  # from so many on, dividing pays
 ROWS_AT_A_TIME = 16384  # a piece, whose columns stay in the cache while one tree after the other divides it
-FEW_ROWS = 4  # of a node; so many walk on
+FEW_ROWS = 8  # of a node; so many walk on
 _PADDING = 24  # cells between two columns: at a distance of a power of two they would evict each other from the cache
 
 _ZERO = np.uint64(0)

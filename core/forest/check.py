@@ -6,7 +6,7 @@ the splits are the best ones is not asked here: that is what `verify` is for.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from oubli.core.forest.blocks import (
 from oubli.core.forest.leaves import count_in
 from oubli.core.forest.parameters import MAX_ENTRIES, ForestSettings
 from oubli.core.forest.serialise import FIELDS, PREFIX
-from oubli.core.forest.split import goes_right, number_goes_right
+from oubli.core.forest.split import goes_right
 from oubli.core.forest.state import (
     FREE_BLOCK,
     FREE_LEAF,
@@ -46,11 +46,9 @@ from oubli.core.forest.state import (
 )
 from oubli.core.forest.workspace import (
     IS_REGRESSION,
-    N_LANES,
     N_TREES,
-    NODES,
     OCCURRENCES,
-    OWNERS,
+    STACK_SIZE,
     Parameters,
 )
 from oubli.core.jit.policy import inner, kernel
@@ -63,9 +61,6 @@ if TYPE_CHECKING:
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 IntArray = npt.NDArray[np.int64]
-
-_CELLS_A_LINE = 16  # of float32; of rows in float64 every second line is asked for
-_SLOTS = 2  # row of the lanes' working space, after NODES and OWNERS: the samples
 
 
 # -- before anything is made of the parts ---------------------------------------------------------
@@ -154,13 +149,14 @@ def check_forest(forest: "KeptForest", data: Data, slots: IntArray) -> IntArray:
     trees, n_trees = forest.trees, forest.settings.n_trees
     levels = _list_levels(trees, n_trees)
     used = np.concatenate(levels)
-    records = trees.nodes[used]
-    child = records["child"].astype(np.int64)
+    # Field by field: NumPy takes long to copy records whose fields overlap.
+    child = trees.nodes["child"][used].astype(np.int64)
+    block, n_samples = trees.nodes["block"][used], trees.nodes["n_samples"][used]
     is_inner = child >= 0
     leaves = ~child[~is_inner]
-    blocks = records["block"][records["block"] != NIL].astype(np.int64)
-    _check_splits(records[is_inner], data.categorical)
-    require_sound((records["block"][~is_inner] == NIL).all(), "a leaf keeps counters")
+    blocks = block[block != NIL].astype(np.int64)
+    _check_splits(trees.nodes, used[is_inner], data.categorical)
+    require_sound((block[~is_inner] == NIL).all(), "a leaf keeps counters")
     first_pair = n_trees + n_trees % 2
     pairs = range(first_pair, len(trees.nodes), 2)
     taken = child[is_inner]
@@ -171,41 +167,38 @@ def check_forest(forest: "KeptForest", data: Data, slots: IntArray) -> IntArray:
 
     counts = np.zeros(len(trees.nodes), np.int64)
     statistics = np.zeros_like(trees.statistics)
+    in_blocks = np.zeros((len(forest.blocks.longs), forest.width), trees.statistics.dtype)
     owners = np.full(len(trees.places), NIL, np.int32)
     drawn = np.zeros((len(slots), forest.settings.occurrences), np.int16)
     draw_members(data, forest.parameters, slots, np.arange(n_trees, dtype=np.int32), drawn)
-    by_tree = np.argsort(drawn.ravel(), kind="stable")  # one tree fits the processor's cache, a forest does not
-    lanes = np.empty((3, N_LANES), np.int32)
-    route_members(trees, data, forest.parameters, slots, drawn, by_tree, lanes, counts, statistics, owners)
-    require_sound(np.array_equal(counts[used], records["n_samples"]), "a node counts other samples than its own")
+    by_tree = np.argsort(drawn.ravel(), kind="stable")
+    room = RoutingRoom.over(len(slots), len(data.cells))
+    route_members(trees, data, forest.parameters, slots, drawn, by_tree, room, counts, statistics, in_blocks, owners)
+    require_sound(np.array_equal(counts[used], n_samples), "a node counts other samples than its own")
     require_sound((counts[used[n_trees:]] > 0).all(), "a node has no samples")
     require_sound(np.array_equal(statistics, trees.statistics), "a leaf counts other samples than its own")
     require_sound(
-        is_listed(trees, owners, leaves, records["n_samples"][~is_inner].astype(np.int64)),
+        is_listed(trees, owners, leaves, n_samples[~is_inner].astype(np.int64)),
         "a leaf lists other samples than its own",
     )
     require_sound(
         are_rooms_apart(trees, leaves, np.zeros(len(trees.members), np.bool_)), "the rooms of the leaves overlap"
     )
     if len(blocks):
-        _check_blocks(forest, levels)
+        _check_blocks(forest, blocks, in_blocks[blocks])
     return used
 
 
-def _check_blocks(forest: "KeptForest", levels: list[IntArray]) -> None:
-    """Check that the counters of a node add up to its samples, which are those of its leaves.
+def _check_blocks(forest: "KeptForest", blocks: IntArray, statistics: npt.NDArray[Any]) -> None:
+    """Check that the counters of each node add up to its samples, which have been counted into `statistics`.
 
-    Counting the samples themselves again would take as long as growing: that is what `verify` is for.
+    Counting their cells again would take as long as growing: that is what `verify` is for.
     """
-    trees, layout, settings = forest.trees, forest.layout, forest.settings
-    statistics = _sum_leaves(trees, levels)
-    nodes = np.concatenate(levels)
-    nodes = nodes[trees.nodes["block"][nodes] != NIL]
-    rows = trees.nodes["block"][nodes].astype(np.int64)
-    longs = forest.blocks.longs[rows]
+    layout, settings = forest.layout, forest.settings
+    longs = forest.blocks.longs[blocks]
     is_counted = longs[:, IS_COUNTED]
     require_sound(((is_counted == 0) | (is_counted == 1)).all(), "counters are neither right nor wrong")
-    longs, expected = longs[is_counted == 1], statistics[nodes][is_counted == 1]
+    longs, expected = longs[is_counted == 1], statistics[is_counted == 1]
     halves = longs.view(np.int32)
     counters = longs if settings.is_regression else halves
     width, p, n_counters = forest.width, settings.max_features, layout.n_counters
@@ -228,19 +221,6 @@ def _check_blocks(forest: "KeptForest", levels: list[IntArray]) -> None:
         require_sound(((values >= 0) & (values <= n_samples)).all(), "a counter of a range is out of range")
 
 
-def _sum_leaves(trees: Trees, levels: list[IntArray]) -> npt.NDArray[Any]:
-    """The statistics of every node by row, from the leaves up."""
-    child = trees.nodes["child"].astype(np.int64)
-    sums = np.zeros((len(child), trees.statistics.shape[1]), trees.statistics.dtype)
-    for level in reversed(levels):
-        children = child[level]
-        is_leaf = children < 0
-        sums[level[is_leaf]] = trees.statistics[~children[is_leaf]]
-        left = children[~is_leaf]
-        sums[level[~is_leaf]] = sums[left] + sums[left + 1]
-    return sums
-
-
 def _list_levels(trees: Trees, n_trees: int) -> list[IntArray]:
     """List the rows of all nodes in the trees, level by level from the roots on; every pair has one parent."""
     child = trees.nodes["child"].astype(np.int64)
@@ -260,9 +240,9 @@ def _list_levels(trees: Trees, n_trees: int) -> list[IntArray]:
     return levels
 
 
-def _check_splits(inner_nodes: npt.NDArray[Any], categorical: npt.NDArray[np.bool_]) -> None:
-    kind = inner_nodes["kind"]
-    is_categorical = categorical[inner_nodes["attribute"]]
+def _check_splits(nodes: npt.NDArray[Any], inner_nodes: IntArray, categorical: npt.NDArray[np.bool_]) -> None:
+    kind = nodes["kind"][inner_nodes]
+    is_categorical = categorical[nodes["attribute"][inner_nodes]]
     require_sound(
         (kind <= SUBSET).all() and ((kind > MISSING_LEFT) == is_categorical).all(), "a split is of another kind"
     )
@@ -305,6 +285,77 @@ def draw_members(
         restore_order(seed_key, id_hash, n_trees, occurrences, order)
 
 
+class RoutingRoom(NamedTuple):
+    """Working space of `route_members`."""
+
+    order: npt.NDArray[np.int32]  # int32[n] slots of a tree's samples, node by node
+    right: npt.NDArray[np.int32]  # int32[n] for dividing
+    draw_of: npt.NDArray[np.int16]  # int16[slots] which of its draws has brought a sample to the tree
+    stack: IntArray  # int64[STACK_SIZE, 3] node, start, end
+
+    @classmethod
+    def over(cls, n_samples: int, n_slots: int) -> "RoutingRoom":
+        """Make room for so many samples, in slots below `n_slots`."""
+        return cls(
+            np.empty(n_samples, np.int32),
+            np.empty(n_samples, np.int32),
+            np.empty(n_slots, np.int16),
+            np.empty((STACK_SIZE, 3), np.int64),
+        )
+
+
+@inner
+def _divide(nodes, node, data, room, start, end):
+    """Put the samples order[start:end] that go left at a node before the others; where the others begin."""
+    middle, n_right = start, 0
+    for i in range(start, end):
+        slot = room.order[i]
+        side = goes_right(nodes, node, data.cells, slot, data.category_hashes)
+        room.order[middle] = slot
+        room.right[n_right] = slot
+        middle += 1 - side
+        n_right += side
+    for i in range(n_right):
+        room.order[middle + i] = room.right[i]
+    return middle
+
+
+@inner
+def _route_tree(trees, data, room, tree, n, occurrences, is_regression, counts, statistics, in_blocks, owners):
+    """Send the samples order[:n] down a tree."""
+    nodes, stack = trees.nodes, room.stack
+    stack[0, 0], stack[0, 1], stack[0, 2] = tree, 0, n
+    size = 1
+    while size > 0:
+        size -= 1
+        node, start, end = stack[size, 0], stack[size, 1], stack[size, 2]
+        while start < end:
+            counts[node] = end - start
+            leaf = leaf_of(nodes, node)
+            if leaf != NIL:
+                for i in range(start, end):
+                    slot = np.int64(room.order[i])
+                    count_in(statistics, leaf, data.targets[slot], 1, is_regression)
+                    owners[slot * occurrences + room.draw_of[slot]] = np.int32(leaf)
+                break
+            block = np.int64(nodes[node]["block"])
+            if block != NIL:
+                for i in range(start, end):
+                    count_in(in_blocks, block, data.targets[room.order[i]], 1, is_regression)
+            child = np.int64(nodes[node]["child"])
+            prefetch_to_read(nodes, (child,))
+            prefetch_to_write(counts, (child,))
+            middle = _divide(nodes, node, data, room, start, end)
+            # The side with more samples waits, so that no more sides wait than fit.
+            if middle - start > end - middle:
+                stack[size, 0], stack[size, 1], stack[size, 2] = child, start, middle
+                node, start = child + 1, middle
+            else:
+                stack[size, 0], stack[size, 1], stack[size, 2] = child + 1, middle, end
+                node, end = child, middle
+            size += 1
+
+
 @kernel
 def route_members(
     trees: Trees,
@@ -312,58 +363,38 @@ def route_members(
     parameters: Parameters,
     slots: IntArray,
     drawn: npt.NDArray[np.int16],
-    members: IntArray,
-    lanes: npt.NDArray[np.int32],
+    by_tree: IntArray,
+    room: RoutingRoom,
     counts: IntArray,
     statistics: npt.NDArray[Any],
+    in_blocks: npt.NDArray[Any],
     owners: npt.NDArray[np.int32],
 ) -> None:
-    """Send samples down the trees that they have drawn, many in step, and count them on the way.
+    """Send samples down the trees that they have drawn, and count them on the way.
 
-    members     int64[n * k] all positions in `drawn`, in any order
-    lanes       int32[3, N_LANES] working space
+    by_tree     int64[n * k] all positions in `drawn`, tree by tree
     counts      int64[nodes], zero, written: samples that pass each node
     statistics  as in `trees`, zero, written: of each leaf
+    in_blocks   of the same type, zero, written: of each node with counters, by block
     owners      int32[entries], NIL, written: the leaf that each entry belongs to
     """
     is_regression = parameters.values[IS_REGRESSION] != 0
-    has_categories = data.category_hashes.shape[0] > 0
-    occurrences, n_features = drawn.shape[1], data.cells.shape[1]
-    nodes = trees.nodes
-    for first in range(0, members.shape[0], N_LANES):
-        n_moving = min(N_LANES, members.shape[0] - first)
-        for lane in range(n_moving):
-            member = members[first + lane]
-            lanes[NODES, lane] = drawn[member // occurrences, member % occurrences]
-            lanes[OWNERS, lane] = lane
-            slot = slots[member // occurrences]
-            lanes[_SLOTS, lane] = np.int32(slot)
-            for column in range(0, n_features, _CELLS_A_LINE):
-                prefetch_to_read(data.cells, (slot, column))
-            prefetch_to_write(owners, (slot * occurrences,))
-        while n_moving > 0:
-            n_kept = 0
-            for i in range(n_moving):
-                node = np.int64(lanes[NODES, i])
-                lane = lanes[OWNERS, i]
-                slot = np.int64(lanes[_SLOTS, lane])
-                counts[node] += 1
-                leaf = leaf_of(nodes, node)
-                if leaf != NIL:
-                    count_in(statistics, leaf, data.targets[slot], 1, is_regression)
-                    owners[slot * occurrences + members[first + lane] % occurrences] = np.int32(leaf)
-                    continue
-                if has_categories:
-                    side = goes_right(nodes, node, data.cells, slot, data.category_hashes)
-                else:
-                    side = number_goes_right(nodes, node, data.cells, slot)
-                following = np.int64(nodes[node]["child"]) + side
-                prefetch_to_read(nodes, (following,))
-                prefetch_to_write(counts, (following,))
-                lanes[NODES, n_kept] = np.int32(following)
-                lanes[OWNERS, n_kept] = lane
-                n_kept += 1
-            n_moving = n_kept
+    occurrences = drawn.shape[1]
+    first = 0
+    for tree in range(parameters.values[N_TREES]):
+        n = 0
+        while first + n < by_tree.shape[0]:
+            member = by_tree[first + n]
+            sample = member // occurrences
+            draw = member - sample * occurrences
+            if drawn[sample, draw] != tree:
+                break
+            slot = slots[sample]
+            room.order[n] = np.int32(slot)
+            room.draw_of[slot] = np.int16(draw)
+            n += 1
+        first += n
+        _route_tree(trees, data, room, tree, n, occurrences, is_regression, counts, statistics, in_blocks, owners)
 
 
 @kernel

@@ -153,16 +153,17 @@ class CategoryTable:
         counts = np.zeros(self.capacity, np.int64)
         for column, values in texts.items():
             held = self.codes[column]
-            coming: dict[str, int] = {}
+            codes: dict[str | None, float] = {}
             for value in dict.fromkeys(values):
-                if value is not None and value not in held:
+                if value is None:
+                    codes[value] = MISSING
+                elif value in held:
+                    codes[value] = held[value]
+                else:
                     n_left -= 1
-                    coming[value] = free[n_left]
+                    codes[value] = free[n_left]
                     new.append((free[n_left], column, value, hash_text(value)))
-            known: Mapping[str, int] = held
-            if coming:
-                known = {v: held.get(v, coming.get(v, 0)) for v in dict.fromkeys(values) if v is not None}
-            found = np.fromiter((MISSING if v is None else known[v] for v in values), np.float64, len(values))
+            found = np.fromiter(map(codes.__getitem__, values), np.float64, len(values))
             cells[column] = found
             counts += np.bincount(found[~np.isnan(found)].astype(np.int64), minlength=self.capacity)
         return Arriving(new, cells, counts)
