@@ -22,7 +22,7 @@ from oubli.core.forest.kept import KeptForest
 from oubli.core.forest.parameters import MAX_ENTRIES, MAX_SAMPLES, ForestSettings, places_of
 from oubli.core.forest.predict import ROWS_AT_A_TIME, sum_leaves, sum_leaves_frozen
 from oubli.core.forest.quantisation import Targets
-from oubli.core.forest.resolve import resolve_paths, resolve_tree
+from oubli.core.forest.resolve import resolve_paths, resolve_trees
 from oubli.core.forest.room import with_entries
 from oubli.core.forest.state import N_BLOCKS, N_LEAVES, N_MEMBERS, N_NODES, N_TAGS
 from oubli.core.forest.update import ADD, DELETE, count_members, plant, update_samples
@@ -36,6 +36,7 @@ _REPLANT_SHARE = 0.08
 _NO_LIMIT = 2**62
 _WHOLE_BELOW = 512  # samples below which a subtree is grown in one step, well under a millisecond
 _SHORT_WORK = 8192  # samples looked at, a level counting anew, in one short piece of resolving
+_LONG_WORK = 2**22  # the same in one long piece: some tenths of a second
 
 
 class ForestEngine(KeptForest):
@@ -44,7 +45,7 @@ class ForestEngine(KeptForest):
     def __init__(self, settings: ForestSettings, *columns: Any) -> None:
         super().__init__(settings, *columns)
         # The types of all that these are given are those of the forest.
-        self._update_samples, self._resolve_tree_of = Direct(update_samples), Direct(resolve_tree)
+        self._update_samples, self._resolve_trees_of = Direct(update_samples), Direct(resolve_trees)
         self._resolve_paths, self._sum_leaves_of = Direct(resolve_paths), Direct(sum_leaves)
 
     # -- learning -------------------------------------------------------------------------------
@@ -207,12 +208,16 @@ class ForestEngine(KeptForest):
     def n_tags(self) -> int:
         return int(self.trees.meta[N_TAGS])
 
-    def _resolve_tree(self, data: Data, tree: int, max_tags: int, max_work: int, whole_below: int) -> int:
+    def _resolve_trees(
+        self, data: Data, first: int, end: int, max_tags: int = _NO_LIMIT, max_work: int = _NO_LIMIT,
+        whole_below: int = _NO_LIMIT,
+    ) -> int:  # fmt: skip
+        """Resolve tags of the trees first .. end with one call of the kernel; as `resolve_trees`."""
         self.reserve_scratch(data)
         total = 0
         while True:
-            status, n_resolved = self._resolve_tree_of.call(
-                self.trees, data, self.parameters, self.scratch, self.blocks, tree,
+            status, n_resolved = self._resolve_trees_of.call(
+                self.trees, data, self.parameters, self.scratch, self.blocks, first, end,
                 max_tags - total, max_work, whole_below,
             )  # fmt: skip
             total += int(n_resolved)
@@ -224,7 +229,7 @@ class ForestEngine(KeptForest):
         """Resolve all tags of a tree."""
         pools = [N_NODES, N_LEAVES, N_BLOCKS]
         before = self.trees.meta[pools]
-        self._resolve_tree(data, tree, _NO_LIMIT, _NO_LIMIT, _NO_LIMIT)
+        self._resolve_trees(data, tree, tree + 1)
         if self.is_planted:
             # The others will be of the same size: growing the pools bit by bit would copy them many times.
             self.is_planted = False
@@ -241,18 +246,17 @@ class ForestEngine(KeptForest):
         data = self.data(problem)
         if max_tags is None:
             return self._resolve_all(data)
-        done, max_tags = 0, int(max_tags)
         self.scratch.work[0] = 0
-        for tree in np.flatnonzero(self.trees.tree_tags):
-            if done >= max_tags or self.scratch.work[0] >= _SHORT_WORK:
-                break
-            done += self._resolve_tree(data, int(tree), max_tags - done, _SHORT_WORK, _WHOLE_BELOW)
-        return done
+        return self._resolve_trees(data, 0, self.settings.n_trees, int(max_tags), _SHORT_WORK, _WHOLE_BELOW)
 
     def _resolve_all(self, data: Data) -> int:
         n_tags = self.n_tags
-        for tree in np.flatnonzero(self.trees.tree_tags):
-            self.resolve_whole_tree(data, int(tree))
+        if self.is_planted and n_tags > 0:
+            self.resolve_whole_tree(data, int(np.flatnonzero(self.trees.tree_tags)[0]))
+        while self.n_tags > 0:
+            # A part at a time: between two calls Ctrl-C gets through.
+            self.scratch.work[0] = 0
+            self._resolve_trees(data, 0, self.settings.n_trees, max_work=_LONG_WORK)
         return n_tags
 
     def _resolve_for(self, data: Data, cells: Array, category_hashes: Hashes) -> None:

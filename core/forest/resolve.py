@@ -39,17 +39,9 @@ def _put_off_children(trees, pending, size, node):
     return size + 2
 
 
-@kernel
-def resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags, max_work, whole_below):
-    """Resolve up to `max_tags` tags of one tree, the uppermost first, or fewer when that takes long.
-
-    max_work     no further tag is begun when scratch.work has come to it
-
-    whole_below  a node with more samples than this is grown by one level only, so that no single
-                 step takes long
-
-    Returns OK or FULL, and the number of tags that were worked on.
-    """
+@spliced
+def _resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags, max_work, whole_below):
+    """Resolve up to `max_tags` tags of one tree, the uppermost first; as `resolve_trees`."""
     nodes = trees.nodes
     pending = scratch.pending
     keys = scratch.pending_keys
@@ -81,6 +73,33 @@ def resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags, max_w
     if trees.tree_tags[tree] == 0:
         _sweep_dirty(trees, scratch, tree)
     return OK, n_resolved
+
+
+@kernel
+def resolve_trees(trees, data, parameters, scratch, blocks, first, end, max_tags, max_work, whole_below):
+    """Resolve up to `max_tags` tags of the trees first .. end, or fewer when that takes long.
+
+    max_work     no further tag is begun when scratch.work has come to it
+
+    whole_below  a node with more samples than this is grown by one level only, so that no single
+                 step takes long
+
+    Returns OK, or FULL when a pool is: the caller enlarges it and calls again; and the number of tags that were
+    worked on.
+    """
+    total = 0
+    for tree in range(first, end):
+        if trees.tree_tags[tree] == 0:
+            continue
+        status, n_resolved = _resolve_tree(
+            trees, data, parameters, scratch, blocks, tree, max_tags - total, max_work, whole_below
+        )
+        total += n_resolved
+        if status == FULL:
+            return FULL, total
+        if trees.tree_tags[tree] > 0:
+            break
+    return OK, total
 
 
 @spliced
