@@ -17,6 +17,7 @@ from oubli.core.engine import Progress
 from oubli.core.errors import CapacityError
 from oubli.core.forest import quantisation
 from oubli.core.forest import workspace as inputs
+from oubli.core.forest.bits import ForestData, bit_rows_of
 from oubli.core.forest.grow import FULL
 from oubli.core.forest.kept import KeptForest
 from oubli.core.forest.parameters import MAX_ENTRIES, MAX_SAMPLES, ForestSettings, places_of
@@ -28,7 +29,7 @@ from oubli.core.forest.state import N_BLOCKS, N_LEAVES, N_MEMBERS, N_NODES, N_TA
 from oubli.core.forest.update import ADD, DELETE, count_members, plant, update_samples
 from oubli.core.forest.workspace import UpdateScratch
 from oubli.core.jit.direct import Direct
-from oubli.core.samples.arrays import Data, Problem
+from oubli.core.samples.arrays import Problem
 
 # A batch above this share of the samples held costs more to take out one by one than to plant the
 # rest anew.
@@ -67,8 +68,8 @@ class ForestEngine(KeptForest):
         other, n_trees = self.emptied(len(problem.ranks)), self.settings.n_trees
         if not self.is_classification:
             other.targets = Targets.of(problem.y, slots)
+        other.plant(problem, slots)
         data = other.data(problem)
-        other.plant(data, slots)
         for tree in range(n_trees):
             other.resolve_whole_tree(data, tree)
             if progress is not None:
@@ -92,12 +93,16 @@ class ForestEngine(KeptForest):
         needed = (slots.item() + 1 if n == 1 else int(slots.max()) + 1) * self.settings.occurrences
         if needed > len(trees.places):
             self.trees = with_entries(trees, needed)
+        if self.bits.words.shape[1]:
+            self.bits = self.bits.with_slots(needed // self.settings.occurrences)
         n_spare = self._n_spare(n)
         if len(trees.members) - trees.meta.item(N_MEMBERS) < n_spare:
             self.reserve_members(n_spare + n_spare // 2)
 
-    def plant(self, data: Data, slots: Slots) -> None:
+    def plant(self, problem: Problem, slots: Slots) -> None:
         """Forget all trees and put the samples of `slots` into their roots, to be grown."""
+        self.bits = bit_rows_of(self.plain_data(problem), slots)
+        data = self.data(problem)
         self.trees = self._empty_trees()
         self.blocks = self._empty_blocks()
         n_slots = int(slots.max()) + 1 if len(slots) else 0
@@ -113,7 +118,7 @@ class ForestEngine(KeptForest):
         """Another engine with the samples of `slots` in the roots of its trees; this one stays as it is."""
         other = self.emptied(self.width)
         other.scratch, other.targets = self.scratch, targets
-        other.plant(other.data(problem), slots)
+        other.plant(problem, slots)
         return other
 
     def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
@@ -141,8 +146,9 @@ class ForestEngine(KeptForest):
         if len(slots) > _REPLANT_SHARE * problem.n_samples:
             self._plant_without(problem, slots)
         elif targets is None:
+            data = self.data(problem)
             self.changes.undo = None
-            self.update(problem.data, slots, DELETE)
+            self.update(data, slots, DELETE)
         elif targets.moves_without(problem.y[slots]):
             self._plant_without(problem, slots)
         else:
@@ -152,7 +158,7 @@ class ForestEngine(KeptForest):
             targets.scale.count(problem.y[slots], -1)
             targets.numbers[slots] = 0
 
-    def update(self, data: Data, slots: Slots, sign: int) -> None:
+    def update(self, data: ForestData, slots: Slots, sign: int) -> None:
         """Learn (ADD) or unlearn (DELETE) samples; their cells, targets and id hashes are in place."""
         done = 0
         scratch = self._update_scratch
@@ -209,7 +215,7 @@ class ForestEngine(KeptForest):
         return int(self.trees.meta[N_TAGS])
 
     def _resolve_trees(
-        self, data: Data, first: int, end: int, max_tags: int = _NO_LIMIT, max_work: int = _NO_LIMIT,
+        self, data: ForestData, first: int, end: int, max_tags: int = _NO_LIMIT, max_work: int = _NO_LIMIT,
         whole_below: int = _NO_LIMIT,
     ) -> int:  # fmt: skip
         """Resolve tags of the trees first .. end with one call of the kernel; as `resolve_trees`."""
@@ -225,7 +231,7 @@ class ForestEngine(KeptForest):
                 return total
             self.grow_pools()
 
-    def resolve_whole_tree(self, data: Data, tree: int) -> None:
+    def resolve_whole_tree(self, data: ForestData, tree: int) -> None:
         """Resolve all tags of a tree."""
         pools = [N_NODES, N_LEAVES, N_BLOCKS]
         before = self.trees.meta[pools]
@@ -249,7 +255,7 @@ class ForestEngine(KeptForest):
         self.scratch.work[0] = 0
         return self._resolve_trees(data, 0, self.settings.n_trees, int(max_tags), _SHORT_WORK, _WHOLE_BELOW)
 
-    def _resolve_all(self, data: Data) -> int:
+    def _resolve_all(self, data: ForestData) -> int:
         n_tags = self.n_tags
         if self.is_planted and n_tags > 0:
             self.resolve_whole_tree(data, int(np.flatnonzero(self.trees.tree_tags)[0]))
@@ -259,7 +265,7 @@ class ForestEngine(KeptForest):
             self._resolve_trees(data, 0, self.settings.n_trees, max_work=_LONG_WORK)
         return n_tags
 
-    def _resolve_for(self, data: Data, cells: Array, category_hashes: Hashes) -> None:
+    def _resolve_for(self, data: ForestData, cells: Array, category_hashes: Hashes) -> None:
         """Resolve the tags on the paths of queries."""
         # Many queries meet most tags; growing subtrees whole is then cheaper than path by path.
         if 4 * len(cells) > self.largest_tree():
@@ -292,7 +298,7 @@ class ForestEngine(KeptForest):
         return quantisation.restore(sums[:, 0] / n_planted, targets.exponent)
 
     def sum_leaves(
-        self, data: Data, cells: npt.NDArray[np.floating], category_hashes: Hashes, *, frozen: bool
+        self, data: ForestData, cells: npt.NDArray[np.floating], category_hashes: Hashes, *, frozen: bool
     ) -> tuple[Reals, int]:
         """Sum over the non-empty trees what each query's leaf says; also the number of such trees.
 
