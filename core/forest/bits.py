@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from oubli.core.array_types import Array, Bools, Hashes, Ints
 from oubli.core.jit import aligned
+from oubli.core.jit.bitwise import trailing_zeros
 from oubli.core.jit.policy import inner, kernel, pasted
 from oubli.core.samples.arrays import Data
 
@@ -72,65 +73,44 @@ def bit_rows_of(data: Data, slots: Ints) -> BitRows:
     rows = no_bit_rows(n_features)
     n_slots = int(slots.max()) + 1 if len(slots) else 0
     rows = rows._replace(words=aligned.zeros((n_slots, len(rows.columns)), np.uint64))
+    # Before there is any sample all numeric columns are bit columns.
+    packed = np.zeros(8 * len(rows.columns), np.uint8)
+    packed[: -(-n_features // 8)] = np.packbits(~data.categorical, bitorder="little")
+    rows.columns[:] = packed.view("<u8")
     pack_rows(ForestData(*data, *rows), slots)
     n_bits = sum(map(int.bit_count, rows.columns.tolist()))
     return rows if n_bits >= _LEAST_SHARE * n_features else no_bit_rows(n_features)
 
 
 @inner
-def _mark_bit_columns(data):
-    """Note which columns are bit columns, by `n_others`."""
-    for word in range(data.bit_columns.shape[0]):
-        first = 64 * word
-        bits = np.uint64(0)
-        for column in range(first, min(first + 64, data.n_others.shape[0])):
-            is_bit = data.n_others[column] == 0 and not data.categorical[column]
-            bits |= np.uint64(is_bit) << np.uint64(column - first)
-        data.bit_columns[word] = bits
-
-
-@pasted
-def _count_others(data, slot, sign):
-    """Count a sample in the columns that make no bit of it (sign 1), or no longer (-1)."""
-    slot = np.uint64(slot)
-    for column in range(data.n_others.shape[0]):
-        x = data.cells[slot, np.uint64(column)]
-        data.n_others[column] += np.int32(sign) * np.int32((x != 0) & (x != 1))
-
-
-@pasted
-def _pack_row(data, slot):
-    """Write the words of a sample."""
-    slot = np.uint64(slot)
-    for word in range(data.words.shape[1]):
-        first = 64 * word
-        bits = np.uint64(0)
-        for column in range(first, min(first + 64, data.cells.shape[1])):
-            bits |= np.uint64(data.cells[slot, np.uint64(column)] == 1) << np.uint64(column - first)
-        data.words[slot, np.uint64(word)] = bits
-
-
-@inner
 def keep_bits(data, slot, sign):
     """Write the words of a sample that has been added (sign 1), or zero those of one that has been deleted (-1)."""
-    if data.words.shape[1] == 0:
-        return
-    _count_others(data, slot, sign)
-    _mark_bit_columns(data)
-    if sign > 0:
-        _pack_row(data, slot)
-        return
+    slot = np.uint64(slot)
     for word in range(data.words.shape[1]):
-        data.words[slot, word] = np.uint64(0)
+        first = 64 * word
+        ones = np.uint64(0)
+        others = np.uint64(0)
+        for column in range(first, min(first + 64, data.cells.shape[1])):
+            x = data.cells[slot, np.uint64(column)]
+            bit = np.uint64(column - first)
+            ones |= np.uint64(x == 1) << bit
+            others |= np.uint64((x != 0) & (x != 1)) << bit
+        data.words[slot, np.uint64(word)] = ones if sign > 0 else np.uint64(0)
+        while others != 0:
+            bit = trailing_zeros(others)
+            others &= others - _ONE
+            column = first + bit
+            data.n_others[column] += np.int32(sign)
+            is_bit = data.n_others[column] == 0 and not data.categorical[column]
+            data.bit_columns[word] &= ~(_ONE << np.uint64(bit))
+            data.bit_columns[word] |= np.uint64(is_bit) << np.uint64(bit)
 
 
 @kernel
 def pack_rows(data, slots):
     """Write the words of samples, of which none is counted yet."""
     for i in range(slots.shape[0]):
-        _count_others(data, slots[i], 1)
-        _pack_row(data, slots[i])
-    _mark_bit_columns(data)
+        keep_bits(data, slots[i], 1)
 
 
 @pasted

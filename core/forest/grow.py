@@ -80,8 +80,10 @@ def gather(trees, data, parameters, scratch, node):
         scratch.slots[i] = slot
         scratch.targets[i] = data.targets[np.uint64(slot)]
         scratch.order[i] = np.int32(i)
-        for word in range(data.words.shape[1]):
-            scratch.words[np.uint64(i), np.uint64(word)] = data.words[np.uint64(slot), np.uint64(word)]
+    for word in range(data.words.shape[1]):
+        w = np.uint64(word)
+        for i in range(n):
+            scratch.words[np.uint64(i), w] = data.words[np.uint64(scratch.slots[i]), w]
     for word in range(scratch.constants.shape[1]):
         scratch.constants[AT_HAND, word] = np.uint64(0)
     scratch.work[0] += n
