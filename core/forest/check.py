@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.bounds import require_sound
+from oubli.core.forest.bits import ForestData
 from oubli.core.forest.blocks import (
     AT_HI,
     AT_LO,
@@ -54,7 +55,6 @@ from oubli.core.forest.workspace import (
 from oubli.core.jit.policy import inner, kernel
 from oubli.core.jit.prefetch import prefetch_to_read, prefetch_to_write
 from oubli.core.rng import draw_trees, restore_order
-from oubli.core.samples.arrays import Data
 
 if TYPE_CHECKING:
     from oubli.core.forest.kept import KeptForest
@@ -136,7 +136,7 @@ def _expected_types(
 # -- before the trees are used --------------------------------------------------------------------
 
 
-def check_forest(forest: "KeptForest", data: Data, slots: IntArray) -> IntArray:
+def check_forest(forest: "KeptForest", data: ForestData, slots: IntArray) -> IntArray:
     """Check that the trees hold the samples of `slots`, each where the splits lead it, and no others; list all nodes.
 
     `take_over` has looked at the bounds of every index before.
@@ -266,7 +266,11 @@ def _check_free(
 
 @kernel
 def draw_members(
-    data: Data, parameters: Parameters, slots: IntArray, order: npt.NDArray[np.int32], drawn: npt.NDArray[np.int16]
+    data: ForestData,
+    parameters: Parameters,
+    slots: IntArray,
+    order: npt.NDArray[np.int32],
+    drawn: npt.NDArray[np.int16],
 ) -> None:
     """Draw the trees of samples.
 
@@ -359,7 +363,7 @@ def _route_tree(trees, data, room, tree, n, occurrences, is_regression, counts, 
 @kernel
 def route_members(
     trees: Trees,
-    data: Data,
+    data: ForestData,
     parameters: Parameters,
     slots: IntArray,
     drawn: npt.NDArray[np.int16],

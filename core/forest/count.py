@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from oubli.core.forest.bits import is_bit_column
 from oubli.core.forest.blocks import (
     AT_HI,
     AT_LO,
@@ -34,6 +35,7 @@ from oubli.core.forest.leaves import count_in
 from oubli.core.forest.state import NIL
 from oubli.core.forest.workspace import (
     AT_HAND,
+    ATTRIBUTES_AT,
     IS_REGRESSION,
     MAX_FEATURES,
     N_COUNTERS,
@@ -41,14 +43,26 @@ from oubli.core.forest.workspace import (
     PADDING,
     WIDTH,
 )
+from oubli.core.jit.bitwise import count_ones, trailing_zeros
 from oubli.core.jit.policy import inner, pasted, spliced
 from oubli.core.rng import ATTRIBUTE_ORDER, MISSING_CATEGORY, bounded, combine
+
+_ALL = np.uint64(2**64 - 1)
+_DRAWN_AT_ONCE = 8
 
 
 @pasted
 def _count_classes(parameters, scratch, blocks, block, n_samples):
     """Fill a block's totals; returns whether the samples are of one class."""
     place = np.uint64(totals_at(parameters))
+    if parameters.values[WIDTH] == 2:
+        # The usual case. The code of the second class is 1: its sum is its count.
+        n_second = np.int64(0)
+        for i in range(n_samples):
+            n_second += scratch.node_targets[i]
+        blocks.counters[block, place] = n_samples - n_second
+        blocks.counters[block, place + np.uint64(1)] = n_second
+        return n_second == 0 or n_second == n_samples
     for i in range(n_samples):
         blocks.counters[block, place + np.uint64(scratch.node_targets[i])] += 1
     return np.int64(blocks.counters[block, place + np.uint64(scratch.node_targets[0])]) == n_samples
@@ -98,17 +112,17 @@ def padded(n_samples):
 
 
 @pasted
-def gather_column(data, scratch, attribute, start, end, is_copied):
+def gather_column(data, scratch, attribute, start, end, first_copied):
     """Copy one column of the node's samples to scratch.values, padded with copies of the first.
 
-    is_copied  whether scratch.columns holds the cells
+    first_copied  position of the first sample whose cells scratch.columns holds; NIL: it holds none of these
     """
     values = scratch.values
     order = scratch.order
     column = np.uint64(attribute)
-    if is_copied:
+    if first_copied != NIL:
         for i in range(start, end):
-            values[i - start] = scratch.columns[column, np.uint64(order[i])]
+            values[i - start] = scratch.columns[column, np.uint64(order[i] - first_copied)]
     else:
         for i in range(start, end):
             values[i - start] = data.cells[np.uint64(scratch.slots[np.uint64(order[i])]), column]
@@ -160,21 +174,36 @@ def find_range(scratch, n_samples):
 
 
 @pasted
-def _shuffle_next(scratch, order_key, drawn, n_features):
-    """Draw the next attribute of the node's hash order."""
+def _is_constant(scratch, attribute):
+    """Whether a column is known to be constant."""
+    return (scratch.constants[AT_HAND, attribute >> 6] >> np.uint64(attribute & 63)) & np.uint64(1) != 0
+
+
+@pasted
+def _draw_some(scratch, order_key, drawn, end, n_features, n_found):
+    """Draw the attributes number drawn .. end of the node's hash order.
+
+    Writes those that are not known to be constant to scratch.found; returns how many there are.
+    """
     permutation = scratch.permutation
-    other = drawn + bounded(combine(order_key, np.uint64(drawn)), n_features - drawn)
-    permutation[drawn], permutation[other] = permutation[other], permutation[drawn]
-    scratch.swaps[drawn] = np.int32(other)
-    return np.int64(permutation[drawn])
+    swaps = scratch.swaps
+    for i in range(drawn, end):
+        swaps[i] = np.int32(i + bounded(combine(order_key, np.uint64(i)), n_features - i))
+    for i in range(drawn, end):
+        other = np.uint64(swaps[i])
+        attribute = permutation[other]
+        permutation[other] = permutation[i]  # place i is not drawn from any more
+        scratch.found[n_found] = attribute
+        # As good as random: without a branch.
+        n_found += 1 - np.int64(_is_constant(scratch, np.int64(attribute)))
+    return n_found
 
 
 @pasted
 def _restore_permutation(scratch, n_drawn):
-    permutation = scratch.permutation
-    for i in range(n_drawn - 1, -1, -1):
+    for i in range(n_drawn):
         other = scratch.swaps[i]
-        permutation[i], permutation[other] = permutation[other], permutation[i]
+        scratch.permutation[np.uint64(other)] = other
 
 
 @pasted
@@ -267,6 +296,8 @@ def count_numeric(parameters, scratch, blocks, block, used, key, lo, hi, n_missi
     at = attribute_at(parameters, used)
     _store_range(scratch, blocks, block, at, lo, hi, n_missing, n_samples)
     lay_grid(parameters, scratch, blocks, block, at, key)
+    if block == 0:
+        _clear_counters(parameters, blocks, used, np.int64(blocks.halves[block, 2 * at + N_CELLS]))
     width = parameters.values[WIDTH]
     _find_places(parameters, scratch, blocks, block, at, width, n_samples)
     _count_places(parameters, scratch, blocks, block, used, n_samples)
@@ -300,10 +331,28 @@ def list_categories(data, parameters, scratch, n_samples):
     return n_categories
 
 
-@inner
-def _add_category(scratch, category, counters, block, place):
-    for c in range(scratch.category_statistics.shape[1]):
-        counters[block, place + c] += scratch.category_statistics[category, c]
+@pasted
+def _add_subset(parameters, scratch, counters, block, place, candidate_key, n_categories):
+    """Count the left side of a candidate that sends categories left by their coins.
+
+    As many coins come up one way as the other: added up without asking, they cost no wrong guesses.
+    """
+    hashes = scratch.category_keys
+    statistics = scratch.category_statistics
+    if parameters.values[WIDTH] == 2:
+        first = np.int64(0)
+        second = np.int64(0)
+        for category in range(n_categories):
+            mask = -np.int64(in_subset(candidate_key, hashes[category]))
+            first += mask & statistics[category, 0]
+            second += mask & statistics[category, 1]
+        counters[block, place] = first
+        counters[block, place + 1] = second
+        return
+    for category in range(n_categories):
+        lands_left = np.int64(in_subset(candidate_key, hashes[category]))
+        for c in range(statistics.shape[1]):
+            counters[block, place + c] += lands_left * statistics[category, c]
 
 
 @inner
@@ -316,13 +365,14 @@ def count_categorical(data, parameters, scratch, blocks, block, used, key, n_sam
     width = parameters.values[WIDTH]
     listed = categories_at(parameters, used)
     n_categories = list_categories(data, parameters, scratch, n_samples)
+    if block == 0:
+        _clear_counters(parameters, blocks, used, parameters.values[N_THRESHOLDS])
+        blocks.halves[block, 2 * attribute_at(parameters, used) + N_CELLS] = np.int32(0)
     for j in range(parameters.values[N_THRESHOLDS]):
         candidate_key = combine(key, np.uint64(j))
         place = counters_at(parameters, used) + j * width
         if j % 2 == 1:
-            for category in range(n_categories):
-                if in_subset(candidate_key, hashes[category]):
-                    _add_category(scratch, category, blocks.counters, block, place)
+            _add_subset(parameters, scratch, blocks.counters, block, place, candidate_key, n_categories)
             continue
         chosen = 0
         best = category_rank(candidate_key, hashes[0])
@@ -332,48 +382,184 @@ def count_categorical(data, parameters, scratch, blocks, block, used, key, n_sam
                 best = rank
                 chosen = category
         blocks.keys[block, listed + j // 2] = hashes[chosen]
-        _add_category(scratch, chosen, blocks.counters, block, place)
+        for c in range(width):
+            blocks.counters[block, place + c] = scratch.category_statistics[chosen, c]
+
+
+@pasted
+def _find_constants(data, scratch, start, end):
+    """Gather the bit rows of the node, and add the bit columns that are constant in it to those known to be."""
+    order = scratch.order
+    for word in range(data.words.shape[1]):
+        w = np.uint64(word)
+        if data.bit_columns[w] == 0:
+            continue
+        ones = _ALL
+        some = np.uint64(0)
+        for i in range(start, end):
+            bits = scratch.words[np.uint64(order[i]), w]
+            scratch.node_words[w, np.uint64(i - start)] = bits
+            ones &= bits
+            some |= bits
+        scratch.constants[AT_HAND, word] |= (ones | ~some) & data.bit_columns[w]
+
+
+@pasted
+def _count_ones(scratch, counters, block, place, attribute, width, is_regression, n_samples):
+    """Count the samples with 1 in a bit column at a place of a block, which is zero; returns their number."""
+    column = np.uint64(attribute)
+    word, bit = column >> np.uint64(6), column & np.uint64(63)
+    words = scratch.node_words
+    targets = scratch.node_targets
+    n_ones = np.int64(0)
+    total = np.int64(0)
+    if is_regression or width == 2:
+        # All bits of the mask are set where the cell is 1. The code of the second class is 1: its sum is its count.
+        for i in range(n_samples):
+            mask = -np.int64((words[word, np.uint64(i)] >> bit) & np.uint64(1))
+            n_ones -= mask
+            total += mask & targets[i]
+        counters[block, place] = n_ones if is_regression else n_ones - total
+        counters[block, place + 1] = total
+        return n_ones
+    for i in range(n_samples):
+        is_one = np.int64((words[word, np.uint64(i)] >> bit) & np.uint64(1))
+        counters[block, np.uint64(place + targets[i])] += is_one
+        n_ones += is_one
+    return n_ones
+
+
+@pasted
+def _count_bits(parameters, scratch, blocks, block, used, attribute, key, n_samples):
+    """Count a bit column that is not constant: its samples are in the first cell of the grid and in the last."""
+    at = attribute_at(parameters, used)
+    width = parameters.values[WIDTH]
+    is_regression = parameters.values[IS_REGRESSION] != 0
+    zeros = counters_at(parameters, used)
+    blocks.reals[block, at + LO] = 0.0
+    blocks.reals[block, at + HI] = 1.0
+    blocks.halves[block, 2 * at + MISSING] = np.int32(0)
+    if block == 0:
+        # The cells in between are left out, and the grid is laid when its split is chosen.
+        blocks.halves[block, 2 * at + N_CELLS] = np.int32(2)
+        ones = zeros + width
+        for c in range(width):
+            blocks.counters[block, ones + c] = 0
+    else:
+        lay_grid(parameters, scratch, blocks, block, at, key)
+        ones = zeros + (np.int64(blocks.halves[block, 2 * at + N_CELLS]) - 1) * width
+    n_ones = _count_ones(scratch, blocks.counters, block, ones, attribute, width, is_regression, n_samples)
+    blocks.halves[block, 2 * at + AT_LO] = np.int32(n_samples - n_ones)
+    blocks.halves[block, 2 * at + AT_HI] = np.int32(n_ones)
+    totals = totals_at(parameters)
+    for c in range(width):
+        blocks.counters[block, zeros + c] = blocks.counters[block, totals + c] - blocks.counters[block, ones + c]
+
+
+@pasted
+def _clear_working_space(parameters, blocks):
+    """Zero the head of the working space; its counters are zeroed when they are used."""
+    for i in range(parameters.values[ATTRIBUTES_AT]):
+        blocks.longs[0, i] = 0
+
+
+@pasted
+def _clear_counters(parameters, blocks, used, n_rows):
+    """Zero the first rows of an attribute's counters in the working space, and the last."""
+    width = parameters.values[WIDTH]
+    place = counters_at(parameters, used)
+    for i in range(n_rows * width):
+        blocks.counters[0, place + i] = 0
+    place += (parameters.values[N_COUNTERS] - 1) * width
+    for i in range(width):
+        blocks.counters[0, place + i] = 0
+
+
+@pasted
+def _n_usable(scratch, n_features):
+    """Number of columns that are not known to be constant."""
+    n_constant = np.int64(0)
+    for word in range(scratch.constants.shape[1]):
+        n_constant += count_ones(scratch.constants[AT_HAND, word])
+    return n_features - n_constant
+
+
+@pasted
+def _next_usable(scratch, attribute, n_features):
+    """The first column from `attribute` on that is not known to be constant; n_features when there is none."""
+    while attribute < n_features:
+        rest = ~scratch.constants[AT_HAND, attribute >> 6] >> np.uint64(attribute & 63)
+        if rest != 0:
+            return min(attribute + trailing_zeros(rest), n_features)
+        attribute = ((attribute >> 6) + 1) << 6
+    return n_features
 
 
 @spliced
-def count_candidates(data, parameters, scratch, blocks, block, key, start, end, is_copied):
+def count_candidates(data, parameters, scratch, blocks, block, key, start, end, first_copied):
     """Fill a block from the samples scratch.order[start:end] of the node with this key.
 
     Takes the first p columns in the node's hash order that are not constant.
 
-    is_copied  whether scratch.columns holds the cells
+    first_copied  as in `gather_column`
 
     The columns known to be constant are in scratch.constants; what is found is added.
 
     Returns whether there is anything to choose from: the samples are impure and not all equal.
     O(n p) plus the block's size.
     """
-    clear_block(blocks, block)
+    if block == 0:
+        _clear_working_space(parameters, blocks)
+    else:
+        clear_block(blocks, block)
     if count_targets(parameters, scratch, blocks, block, start, end):
         return False
+    _find_constants(data, scratch, start, end)
     n_features = data.cells.shape[1]
+    n_samples = end - start
     order_key = combine(key, ATTRIBUTE_ORDER)
     wanted = min(parameters.values[MAX_FEATURES], n_features)
+    # Where all that can be used are wanted, their order shows in the places of a kept block only.
+    is_drawn = block != 0 or _n_usable(scratch, n_features) > wanted
+    # What has been passed over shows in a kept block, too: there no attribute is drawn before it is needed.
+    step = _DRAWN_AT_ONCE if block == 0 else 1
     used = 0
     drawn = 0
-    while drawn < n_features and used < wanted:
-        attribute = _shuffle_next(scratch, order_key, drawn, n_features)
-        drawn += 1
-        is_constant = scratch.constants[AT_HAND, attribute]
-        if not is_constant:
-            gather_column(data, scratch, attribute, start, end, is_copied)
-            lo, hi, n_missing = find_range(scratch, end - start)
-            is_constant = n_missing == end - start or (lo == hi and n_missing == 0)
-        if is_constant:
-            scratch.constants[AT_HAND, attribute] = True
-            skip_attribute(parameters, blocks, block, attribute)
+    n_found = np.int64(0)
+    taken = 0
+    attribute = np.int64(NIL)
+    while used < wanted:
+        if not is_drawn:
+            attribute = _next_usable(scratch, attribute + 1, n_features)
+            if attribute == n_features:
+                break
+        elif taken < n_found:
+            attribute = np.int64(scratch.found[taken])
+            taken += 1
+        elif drawn < n_features:
+            end_drawn = min(drawn + step, n_features)
+            n_found = _draw_some(scratch, order_key, drawn, end_drawn, n_features, n_found)
+            drawn = end_drawn
+            if block != 0 and taken == n_found:
+                skip_attribute(parameters, blocks, block, np.int64(scratch.found[n_found]))
             continue
-        blocks.halves[block, 2 * attribute_at(parameters, used) + ATTRIBUTE] = np.int32(attribute)
-        candidates_key = attribute_key(key, attribute)
-        if data.categorical[attribute]:
-            count_categorical(data, parameters, scratch, blocks, block, used, candidates_key, end - start)
         else:
-            count_numeric(parameters, scratch, blocks, block, used, candidates_key, lo, hi, n_missing, end - start)
+            break
+        candidates_key = attribute_key(key, attribute)
+        if is_bit_column(data, attribute):
+            _count_bits(parameters, scratch, blocks, block, used, attribute, candidates_key, n_samples)
+        else:
+            gather_column(data, scratch, attribute, start, end, first_copied)
+            lo, hi, n_missing = find_range(scratch, n_samples)
+            if n_missing == n_samples or (lo == hi and n_missing == 0):
+                scratch.constants[AT_HAND, attribute >> 6] |= np.uint64(1) << np.uint64(attribute & 63)
+                skip_attribute(parameters, blocks, block, attribute)
+                continue
+            if data.categorical[attribute]:
+                count_categorical(data, parameters, scratch, blocks, block, used, candidates_key, n_samples)
+            else:
+                count_numeric(parameters, scratch, blocks, block, used, candidates_key, lo, hi, n_missing, n_samples)
+        blocks.halves[block, 2 * attribute_at(parameters, used) + ATTRIBUTE] = np.int32(attribute)
         used += 1
     _restore_permutation(scratch, drawn)
     blocks.longs[block, N_ATTRIBUTES] = used

@@ -19,19 +19,20 @@ from oubli.core.errors import CapacityError
 from oubli.core.forest import quantisation
 from oubli.core.forest import workspace as inputs
 from oubli.core.forest.batches import MANY_ROWS, ROWS_AT_A_TIME, batch_scratch, sum_leaves_of_many
+from oubli.core.forest.bits import ForestData, bit_rows_of
 from oubli.core.forest.grow import FULL
 from oubli.core.forest.kept import KeptForest
 from oubli.core.forest.leases import Sharing, reserve_leases
 from oubli.core.forest.parameters import MAX_ENTRIES, MAX_SAMPLES, ForestSettings, places_of
 from oubli.core.forest.predict import sum_leaves, sum_leaves_frozen
 from oubli.core.forest.quantisation import Targets
-from oubli.core.forest.resolve import resolve_paths, resolve_tree
+from oubli.core.forest.resolve import resolve_paths, resolve_trees
 from oubli.core.forest.room import with_entries
 from oubli.core.forest.state import N_BLOCKS, N_LEAVES, N_MEMBERS, N_NODES, N_TAGS, Trees
 from oubli.core.forest.update import ADD, DELETE, count_members, plant, update_samples
-from oubli.core.forest.workspace import Scratch, UpdateScratch, shred_scratches
+from oubli.core.forest.workspace import WORKED, Scratch, UpdateScratch, shred_scratches
 from oubli.core.jit.direct import Direct
-from oubli.core.samples.arrays import Data, Problem
+from oubli.core.samples.arrays import Problem
 from oubli.core.threads import is_long, run
 
 # A batch above this share of the samples held costs more to take out one by one than to plant the
@@ -40,6 +41,7 @@ _REPLANT_SHARE = 0.08
 _NO_LIMIT = 2**62
 _WHOLE_BELOW = 512  # samples below which a subtree is grown in one step, well under a millisecond
 _SHORT_WORK = 8192  # samples looked at, a level counting anew, in one short piece of resolving
+_LONG_WORK = 2**22  # the same in one long piece: some tenths of a second
 
 # What work takes, roughly, in seconds.
 _GROWING = 100e-9  # a sample, all levels of its tree
@@ -54,7 +56,7 @@ class ForestEngine(KeptForest):
     def __init__(self, settings: ForestSettings, *columns: Any) -> None:
         super().__init__(settings, *columns)
         # The types of all that these are given are those of the forest.
-        self._update_samples, self._resolve_tree_of = Direct(update_samples), Direct(resolve_tree)
+        self._update_samples, self._resolve_trees_of = Direct(update_samples), Direct(resolve_trees)
         self._resolve_paths, self._sum_leaves_of = Direct(resolve_paths), Direct(sum_leaves)
         self._sum_leaves_of_many = Direct(sum_leaves_of_many)
 
@@ -77,8 +79,8 @@ class ForestEngine(KeptForest):
         other, n_trees = self.emptied(len(problem.ranks)), self.settings.n_trees
         if not self.is_classification:
             other.targets = Targets.of(problem.y, slots)
+        other.plant(problem, slots)
         data = other.data(problem)
-        other.plant(data, slots)
         other.resolve_all(data, None if progress is None else lambda done: progress(done, n_trees))
         self.become(other)
 
@@ -99,12 +101,16 @@ class ForestEngine(KeptForest):
         needed = (slots.item() + 1 if n == 1 else int(slots.max()) + 1) * self.settings.occurrences
         if needed > len(trees.places):
             self.trees = with_entries(trees, needed)
+        if self.bits.words.shape[1]:
+            self.bits = self.bits.with_slots(needed // self.settings.occurrences)
         n_spare = self._n_spare(n)
         if len(trees.members) - trees.meta.item(N_MEMBERS) < n_spare:
             self.reserve_members(n_spare + n_spare // 2)
 
-    def plant(self, data: Data, slots: Slots) -> None:
+    def plant(self, problem: Problem, slots: Slots) -> None:
         """Forget all trees and put the samples of `slots` into their roots, to be grown."""
+        self.bits = bit_rows_of(self.plain_data(problem), slots)
+        data = self.data(problem)
         self.trees = self._empty_trees()
         self.blocks = self._empty_blocks()
         n_slots = int(slots.max()) + 1 if len(slots) else 0
@@ -120,7 +126,7 @@ class ForestEngine(KeptForest):
         """Another engine with the samples of `slots` in the roots of its trees; this one stays as it is."""
         other = self.emptied(self.width)
         other.scratch, other.targets = self.scratch, targets
-        other.plant(other.data(problem), slots)
+        other.plant(problem, slots)
         return other
 
     def add(self, problem: Problem, slots: Slots, *, lazy: bool = False) -> None:
@@ -148,8 +154,9 @@ class ForestEngine(KeptForest):
         if len(slots) > _REPLANT_SHARE * problem.n_samples:
             self._plant_without(problem, slots)
         elif targets is None:
+            data = self.data(problem)
             self.changes.undo = None
-            self.update(problem.data, slots, DELETE)
+            self.update(data, slots, DELETE)
         elif targets.moves_without(problem.y[slots]):
             self._plant_without(problem, slots)
         else:
@@ -159,7 +166,7 @@ class ForestEngine(KeptForest):
             targets.scale.count(problem.y[slots], -1)
             targets.numbers[slots] = 0
 
-    def update(self, data: Data, slots: Slots, sign: int) -> None:
+    def update(self, data: ForestData, slots: Slots, sign: int) -> None:
         """Learn (ADD) or unlearn (DELETE) samples; their cells, targets and id hashes are in place."""
         done = 0
         scratch = self._update_scratch
@@ -215,12 +222,16 @@ class ForestEngine(KeptForest):
     def n_tags(self) -> int:
         return int(self.trees.meta[N_TAGS])
 
-    def _resolve_tree(self, data: Data, tree: int, max_tags: int, max_work: int, whole_below: int) -> int:
+    def _resolve_trees(
+        self, data: ForestData, first: int, end: int, max_tags: int = _NO_LIMIT, max_work: int = _NO_LIMIT,
+        whole_below: int = _NO_LIMIT,
+    ) -> int:  # fmt: skip
+        """Resolve tags of the trees first .. end with one call of the kernel; as `resolve_trees`."""
         self.reserve_scratch(data)
         total = 0
         while True:
-            status, n_resolved = self._resolve_tree_of.call(
-                self.trees, data, self.parameters, self.scratch, self.blocks, tree,
+            status, n_resolved = self._resolve_trees_of.call(
+                self.trees, data, self.parameters, self.scratch, self.blocks, first, end,
                 max_tags - total, max_work, whole_below,
             )  # fmt: skip
             total += int(n_resolved)
@@ -228,11 +239,11 @@ class ForestEngine(KeptForest):
                 return total
             self.grow_pools()
 
-    def resolve_whole_tree(self, data: Data, tree: int) -> None:
+    def resolve_whole_tree(self, data: ForestData, tree: int) -> None:
         """Resolve all tags of a tree."""
-        self._resolve_tree(data, tree, _NO_LIMIT, _NO_LIMIT, _NO_LIMIT)
+        self._resolve_trees(data, tree, tree + 1)
 
-    def _resolve_first(self, data: Data, tree: int) -> Ints:
+    def _resolve_first(self, data: ForestData, tree: int) -> Ints:
         """Resolve a planted tree, and make room for the others; returns the pairs, leaves and blocks that one takes."""
         pools = [N_NODES, N_LEAVES, N_BLOCKS]
         before = self.trees.meta[pools]
@@ -254,15 +265,10 @@ class ForestEngine(KeptForest):
         data = self.data(problem)
         if max_tags is None:
             return self.resolve_all(data)
-        done, max_tags = 0, int(max_tags)
-        self.scratch.work[0] = 0
-        for tree in np.flatnonzero(self.trees.tree_tags):
-            if done >= max_tags or self.scratch.work[0] >= _SHORT_WORK:
-                break
-            done += self._resolve_tree(data, int(tree), max_tags - done, _SHORT_WORK, _WHOLE_BELOW)
-        return done
+        self.scratch.work[WORKED] = 0
+        return self._resolve_trees(data, 0, self.settings.n_trees, int(max_tags), _SHORT_WORK, _WHOLE_BELOW)
 
-    def resolve_all(self, data: Data, tell: Callable[[int], object] | None = None) -> int:
+    def resolve_all(self, data: ForestData, tell: Callable[[int], object] | None = None) -> int:
         """Resolve all tags and return how many there were; `tell`: told how many trees have none."""
         n_tags, n_a_tree, told = self.n_tags, None, [0]
 
@@ -282,9 +288,14 @@ class ForestEngine(KeptForest):
             and self._resolve_in_threads(data, n_a_tree, tagged, count)
         ):
             tagged = np.flatnonzero(self.trees.tree_tags).tolist()
-        for number, tree in enumerate(tagged, 1):
-            self.resolve_whole_tree(data, tree)
-            count(number)
+        while tagged:
+            # A part at a time: between two calls Ctrl-C gets through, and `tell` is told.
+            self.scratch.work[WORKED] = 0
+            self._resolve_trees(data, 0, self.settings.n_trees, max_work=_LONG_WORK)
+            left = np.flatnonzero(self.trees.tree_tags).tolist()
+            count(len(tagged) - len(left))
+            if not left:
+                break
         return n_tags
 
     def _is_much_work(self, tagged: list[int]) -> bool:
@@ -299,7 +310,7 @@ class ForestEngine(KeptForest):
         return is_long(seconds / (1 + _PREPARING * (self.n_threads - 1) * self.scratch.columns.nbytes))
 
     def _resolve_in_threads(
-        self, data: Data, n_a_tree: Ints | None, tagged: list[int], tell: Callable[[int], object]
+        self, data: ForestData, n_a_tree: Ints | None, tagged: list[int], tell: Callable[[int], object]
     ) -> bool:
         """Resolve some trees, or less when a pool is full, which is larger then; False when there is no memory."""
         n_threads = min(self.n_threads, len(tagged))
@@ -312,8 +323,8 @@ class ForestEngine(KeptForest):
             return False
 
         def resolve(trees: Trees, scratch: Scratch, tree: int) -> int:
-            status, _ = self._resolve_tree_of.call(
-                trees, data, self.parameters, scratch, self.blocks, tree, _NO_LIMIT, _NO_LIMIT, _NO_LIMIT
+            status, _ = self._resolve_trees_of.call(
+                trees, data, self.parameters, scratch, self.blocks, tree, tree + 1, _NO_LIMIT, _NO_LIMIT, _NO_LIMIT
             )
             return int(status)
 
@@ -325,7 +336,7 @@ class ForestEngine(KeptForest):
             self.grow_pools()
         return True
 
-    def _resolve_for(self, data: Data, cells: Array, category_hashes: Hashes) -> None:
+    def _resolve_for(self, data: ForestData, cells: Array, category_hashes: Hashes) -> None:
         """Resolve the tags on the paths of queries."""
         # Many queries meet most tags; growing subtrees whole is then cheaper than path by path.
         if 4 * len(cells) > self.largest_tree():
@@ -358,7 +369,7 @@ class ForestEngine(KeptForest):
         return quantisation.restore(sums[:, 0] / n_planted, targets.exponent)
 
     def sum_leaves(
-        self, data: Data, cells: npt.NDArray[np.floating], category_hashes: Hashes, *, frozen: bool
+        self, data: ForestData, cells: npt.NDArray[np.floating], category_hashes: Hashes, *, frozen: bool
     ) -> tuple[Reals, int]:
         """Sum over the non-empty trees what each query's leaf says; also the number of such trees.
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from oubli.core.forest.bits import is_bit_column
 from oubli.core.forest.blocks import IS_COUNTED, allocate_block, available_blocks, free_block
 from oubli.core.forest.count import count_candidates
 from oubli.core.forest.leaves import allocate_leaf, available_leaves, available_members, count_in, free_leaf
@@ -27,6 +28,7 @@ from oubli.core.forest.workspace import (
     MAX_FEATURES,
     MIN_SAMPLES_SPLIT,
     OCCURRENCES,
+    WIDTH,
     WORKING_BLOCK,
 )
 from oubli.core.jit.policy import inner, pasted, spliced
@@ -79,29 +81,59 @@ def gather(trees, data, parameters, scratch, node):
         scratch.slots[i] = slot
         scratch.targets[i] = data.targets[np.uint64(slot)]
         scratch.order[i] = np.int32(i)
-    for attribute in range(scratch.constants.shape[1]):
-        scratch.constants[AT_HAND, attribute] = False
+    for word in range(data.words.shape[1]):
+        w = np.uint64(word)
+        for i in range(n):
+            scratch.words[np.uint64(i), w] = data.words[np.uint64(scratch.slots[i]), w]
+    for word in range(scratch.constants.shape[1]):
+        scratch.constants[AT_HAND, word] = np.uint64(0)
     scratch.work[0] += n
     return n
 
 
 @inner
-def copy_columns(data, scratch, n_samples):
-    """Copy the cells of the gathered samples, so that growing many levels reads them close together."""
-    for i in range(n_samples):
-        slot = np.uint64(scratch.slots[i])
-        for attribute in range(data.cells.shape[1]):
-            scratch.columns[np.uint64(attribute), np.uint64(i)] = data.cells[slot, np.uint64(attribute)]
+def copy_columns(data, scratch, start, end, first):
+    """Copy the cells of scratch.order[start:end], so that growing many levels reads them close together.
+
+    first  position of the first of these samples from now on: 0 when they are all samples gathered, else the number
+           of those, so that the others keep theirs
+
+    Bit columns are left out, for they are read from the bit rows.
+    """
+    order = scratch.order
+    copied = scratch.swaps
+    n_copied = 0
+    for attribute in range(data.cells.shape[1]):
+        if not is_bit_column(data, attribute):
+            copied[n_copied] = np.int32(attribute)
+            n_copied += 1
+    for i in range(start, end):
+        to = np.uint64(i - start)
+        position = np.uint64(order[i])
+        slot = np.uint64(scratch.slots[position])
+        for j in range(n_copied):
+            attribute = np.uint64(copied[j])
+            scratch.columns[attribute, to] = data.cells[slot, attribute]
+        if first > 0:
+            to += np.uint64(first)
+            scratch.entries[to] = scratch.entries[position]
+            scratch.slots[to] = np.int32(slot)
+            scratch.targets[to] = scratch.targets[position]
+            for word in range(data.words.shape[1]):
+                scratch.words[to, np.uint64(word)] = scratch.words[position, np.uint64(word)]
+            order[i] = np.int32(to)
 
 
-@inner
-def is_worth_copying(data, parameters, scratch, n_samples):
+@pasted
+def _is_worth_copying(data, parameters, scratch, n_samples):
     """Whether growing all levels from these samples reads about as many cells as there are."""
+    if n_samples > scratch.columns.shape[1]:
+        return False
     levels = 0
     while n_samples >> levels > 1:
         levels += 1
     most_features = 4 * levels * parameters.values[MAX_FEATURES]
-    return levels >= 5 and n_samples <= scratch.columns.shape[1] and data.cells.shape[1] <= most_features
+    return levels >= 5 and data.cells.shape[1] <= most_features
 
 
 @inner
@@ -147,17 +179,25 @@ def make_leaf(trees, parameters, scratch, node, start, end):
     trees.nodes[node]["child"] = np.int32(~leaf)
     trees.nodes[node]["n_samples"] = np.int32(end - start)
     is_regression = parameters.values[IS_REGRESSION] != 0
+    width = parameters.values[WIDTH]
     is_pure = True
     first = np.int64(trees.starts[leaf]) - start
     first_target = scratch.targets[scratch.order[start]] if end > start else np.int64(0)
+    total = np.int64(0)
     for i in range(start, end):
         position = np.uint64(scratch.order[i])
         entry = scratch.entries[position]
         target = scratch.targets[position]
-        is_pure = is_pure and target == first_target
+        is_pure &= target == first_target
         trees.members[first + i] = entry
         trees.places[np.uint64(entry)] = np.int32(first + i)
-        count_in(trees.statistics, leaf, target, 1, is_regression)
+        total += target
+        if width > 2:
+            count_in(trees.statistics, leaf, target, 1, is_regression)
+    if width == 2:
+        # The code of the second class is 1: its sum is its count.
+        trees.statistics[leaf, 0] = end - start if is_regression else end - start - total
+        trees.statistics[leaf, 1] = total
     return is_pure
 
 
@@ -168,7 +208,26 @@ def _side(x, threshold, missing_side):
 
 
 @pasted
-def _partition_numbers(trees, data, scratch, node, start, end, is_copied):
+def _partition_bits(trees, scratch, node, start, end):
+    """Find the sides by a bit column; returns the middle, with the right side in scratch.right."""
+    column = np.uint64(trees.nodes[node]["attribute"])
+    word = column >> np.uint64(6)
+    bit = column & np.uint64(63)
+    order = scratch.order
+    middle = start
+    n_right = 0
+    for i in range(start, end):
+        position = order[i]
+        side = np.int64((scratch.words[np.uint64(position), word] >> bit) & np.uint64(1))
+        order[middle] = position
+        scratch.right[n_right] = position
+        middle += 1 - side
+        n_right += side
+    return middle
+
+
+@pasted
+def _partition_numbers(trees, data, scratch, node, start, end, first_copied):
     """Find the sides by a number; returns the middle, with the right side in scratch.right."""
     threshold = trees.nodes[node]["threshold"]
     column = np.uint64(trees.nodes[node]["attribute"])
@@ -176,10 +235,11 @@ def _partition_numbers(trees, data, scratch, node, start, end, is_copied):
     order = scratch.order
     middle = start
     n_right = 0
-    if is_copied:
+    if first_copied != NIL:
         for i in range(start, end):
             position = order[i]
-            side = _side(np.float64(scratch.columns[column, np.uint64(position)]), threshold, missing_side)
+            x = np.float64(scratch.columns[column, np.uint64(position - first_copied)])
+            side = _side(x, threshold, missing_side)
             order[middle] = position
             scratch.right[n_right] = position
             middle += 1 - side
@@ -197,11 +257,13 @@ def _partition_numbers(trees, data, scratch, node, start, end, is_copied):
 
 
 @pasted
-def partition(trees, data, scratch, node, start, end, is_copied):
+def partition(trees, data, scratch, node, start, end, first_copied):
     """Order scratch.order[start:end] by the side of the node's split, stably; returns the middle."""
     order = scratch.order
-    if trees.nodes[node]["kind"] <= MISSING_LEFT:
-        middle = _partition_numbers(trees, data, scratch, node, start, end, is_copied)
+    if is_bit_column(data, np.int64(trees.nodes[node]["attribute"])):
+        middle = _partition_bits(trees, scratch, node, start, end)
+    elif trees.nodes[node]["kind"] <= MISSING_LEFT:
+        middle = _partition_numbers(trees, data, scratch, node, start, end, first_copied)
     else:
         middle = start
         n_right = 0
@@ -252,7 +314,7 @@ def _give_back(trees, parameters, blocks, node, found, n_samples):
 
 
 @spliced
-def find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end, is_copied):
+def find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end, first_copied):
     """Choose the split of scratch.order[start:end] into scratch.choice; False: the node is a leaf.
 
     A node with samples enough is given a block if it has none (there must be one available); the
@@ -267,7 +329,7 @@ def find_split(trees, data, parameters, scratch, blocks, node, key, depth, start
             trees.nodes[node]["block"] = np.int32(block)
         work = block if block != NIL else scratch.work[WORKING_BLOCK]
         scratch.work[0] += end - start
-        found = count_candidates(data, parameters, scratch, blocks, work, key, start, end, is_copied)
+        found = count_candidates(data, parameters, scratch, blocks, work, key, start, end, first_copied)
         if found:
             choose_split(data, parameters, scratch, blocks, work, key, end - start)
     _give_back(trees, parameters, blocks, node, found, end - start)
@@ -315,8 +377,8 @@ def _release_but_block(trees, blocks, tree, node):
 
 @pasted
 def _copy_constants(scratch, source, target):
-    for attribute in range(scratch.constants.shape[1]):
-        scratch.constants[target, attribute] = scratch.constants[source, attribute]
+    for word in range(scratch.constants.shape[1]):
+        scratch.constants[target, word] = scratch.constants[source, word]
 
 
 @pasted
@@ -373,7 +435,7 @@ def examine(trees, data, parameters, scratch, blocks, tree, node, key, depth):
     if is_chosen:
         _give_back(trees, parameters, blocks, node, found, n_samples)
     else:
-        found = find_split(trees, data, parameters, scratch, blocks, node, key, depth, 0, n_samples, False)
+        found = find_split(trees, data, parameters, scratch, blocks, node, key, depth, 0, n_samples, NIL)
         if _stands(nodes, node, was_leaf, found, scratch.choice):
             return STANDS
     _release_but_block(trees, blocks, tree, node)
@@ -382,12 +444,12 @@ def examine(trees, data, parameters, scratch, blocks, tree, node, key, depth):
 
 
 @pasted
-def split_node(trees, data, scratch, node, start, end, is_copied):
+def split_node(trees, data, scratch, node, start, end, first_copied):
     """Give a node the split chosen last and a pair of children; returns where the right one's samples begin."""
     store_split(trees.nodes, node, scratch.choice)
     trees.nodes[node]["child"] = np.int32(allocate_pair(trees))
     trees.nodes[node]["n_samples"] = np.int32(end - start)
-    return partition(trees, data, scratch, node, start, end, is_copied)
+    return partition(trees, data, scratch, node, start, end, first_copied)
 
 
 @inner
@@ -417,14 +479,19 @@ def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_l
     top = node
     start = np.int64(0)
     end = np.int64(trees.nodes[top]["n_samples"])
-    is_copied = found and n_levels == ALL_LEVELS and is_worth_copying(data, parameters, scratch, end)
-    if is_copied:
-        copy_columns(data, scratch, end)
+    n_gathered = end
     level = depth
     size = 0
+    first_copied = np.int64(NIL)
+    copied_at = 0  # the size of the stack when the samples that are copied were taken from it
     while True:
         if found:
-            middle = split_node(trees, data, scratch, node, start, end, is_copied)
+            is_left = first_copied == NIL and n_levels == ALL_LEVELS
+            if is_left and _is_worth_copying(data, parameters, scratch, end - start):
+                first_copied = np.int64(0) if end - start == n_gathered else n_gathered
+                copied_at = size
+                copy_columns(data, scratch, start, end, first_copied)
+            middle = split_node(trees, data, scratch, node, start, end, first_copied)
             _push_children(trees, scratch, size, node, key, start, middle, end, level)
             size += 2
         elif level - depth < n_levels and status == OK:
@@ -439,13 +506,15 @@ def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_l
         end = scratch.stack[size, 2]
         level = scratch.stack[size, 3]
         key = scratch.keys[size]
+        if size < copied_at:
+            first_copied = np.int64(NIL)
         _copy_constants(scratch, size, AT_HAND)
         found = False
         if level - depth < n_levels:
             if not _has_room(trees, blocks, size + 1):
                 status = FULL
             if status == OK:
-                found = find_split(trees, data, parameters, scratch, blocks, node, key, level, start, end, is_copied)
+                found = find_split(trees, data, parameters, scratch, blocks, node, key, level, start, end, first_copied)
     if n_levels == ONE_LEVEL:
         trees.nodes[top]["flags"] |= DIRTY
     elif status == FULL:
@@ -472,7 +541,7 @@ def regrow_path(trees, data, parameters, scratch, blocks, tree, node, key, depth
     start = np.int64(0)
     end = np.int64(nodes[node]["n_samples"])
     while found:
-        middle = split_node(trees, data, scratch, node, start, end, False)
+        middle = split_node(trees, data, scratch, node, start, end, NIL)
         nodes[node]["flags"] |= DIRTY
         side = goes_right(nodes, node, cells, row, category_hashes)
         pair = np.int64(nodes[node]["child"])
@@ -488,6 +557,6 @@ def regrow_path(trees, data, parameters, scratch, blocks, tree, node, key, depth
         if not _has_room(trees, blocks, 1):
             make_unfinished_leaf(trees, parameters, scratch, tree, node, depth, start, end)
             return FULL
-        found = find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end, False)
+        found = find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end, NIL)
     make_leaf(trees, parameters, scratch, node, start, end)
     return OK

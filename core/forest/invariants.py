@@ -11,16 +11,16 @@ import numpy as np
 from oubli.core.array_types import Ints
 from oubli.core.errors import ensure
 from oubli.core.forest import state as n
+from oubli.core.forest.bits import ForestData
 from oubli.core.forest.blocks import ATTRIBUTE, ATTRIBUTE_SIZE, IS_COUNTED, N_ATTRIBUTES, NEXT_FREE
 from oubli.core.forest.split import side_of
 from oubli.core.rng import draw_trees
-from oubli.core.samples.arrays import Data
 
 if TYPE_CHECKING:
     from oubli.core.forest.kept import KeptForest
 
 
-def check_invariants(forest: "KeptForest", data: Data, slots: Ints) -> None:
+def check_invariants(forest: "KeptForest", data: ForestData, slots: Ints) -> None:
     """Check that the trees hold the samples of `slots` and nothing else, and are sound.
 
     Raises
@@ -45,9 +45,10 @@ def check_invariants(forest: "KeptForest", data: Data, slots: Ints) -> None:
     _check_free_nodes(forest, reached)
     _check_free_leaves(forest, leaves)
     _check_free_blocks(forest, blocks)
+    _check_bit_rows(data, slots)
 
 
-def _expected_members(forest: "KeptForest", data: Data, slots: Ints) -> list[set[int]]:
+def _expected_members(forest: "KeptForest", data: ForestData, slots: Ints) -> list[set[int]]:
     """For each tree, the entries of the samples that drew it."""
     settings = forest.settings
     expected: list[set[int]] = [set() for _ in range(settings.n_trees)]
@@ -61,7 +62,7 @@ def _expected_members(forest: "KeptForest", data: Data, slots: Ints) -> list[set
 
 
 def _check_tree(
-    forest: "KeptForest", data: Data, tree: int, reached: set[int], leaves: set[int], blocks: set[int]
+    forest: "KeptForest", data: ForestData, tree: int, reached: set[int], leaves: set[int], blocks: set[int]
 ) -> tuple[set[int], int]:
     """Check one tree; returns its entries and the number of its tags."""
     records = forest.trees.nodes
@@ -114,7 +115,9 @@ def _check_block(forest: "KeptForest", node: int, block: int) -> None:
     ensure(attribute in kept.halves[block, places], f"block {block} must have node {node}'s attribute")
 
 
-def _check_leaf(forest: "KeptForest", data: Data, node: int, path: list[tuple[int, int]], leaves: set[int]) -> set[int]:
+def _check_leaf(
+    forest: "KeptForest", data: ForestData, node: int, path: list[tuple[int, int]], leaves: set[int]
+) -> set[int]:
     """Check a leaf's list and statistics; returns its entries."""
     trees, settings = forest.trees, forest.settings
     leaf = ~int(trees.nodes["child"][node])
@@ -211,3 +214,23 @@ def _check_free_blocks(forest: "KeptForest", blocks: set[int]) -> None:
     ensure(len(free) == meta[n.N_FREE_BLOCKS], "the free blocks must be counted")
     ensure(len(free | blocks) == meta[n.N_BLOCKS], "every block must have an owner or be free")
     ensure(not longs[meta[n.N_BLOCKS] :].any(), "blocks never used must be zero")
+
+
+def _check_bit_rows(data: ForestData, slots: Ints) -> None:
+    """The words say which cells are 1, and hold nothing of samples that have left."""
+    if data.words.shape[1] == 0:
+        ensure(not data.bit_columns.any() and not data.n_others.any(), "without words there must be no bit columns")
+        return
+    ensure(data.words.shape[1] == -(-data.cells.shape[1] // 64), "there must be a bit for each column")
+    n_others = [0] * data.cells.shape[1]
+    expected = [0] * len(data.words)
+    for slot in slots.tolist():
+        for column, cell in enumerate(data.cells[slot].tolist()):
+            expected[slot] += (cell == 1) << column
+            n_others[column] += cell not in {0, 1}
+    words = [sum(word << (64 * i) for i, word in enumerate(row)) for row in data.words.tolist()]
+    ensure(words == expected, "the words must be those of the samples held, and zero where there is none")
+    ensure(n_others == data.n_others.tolist(), "what is neither 0 nor 1 must be counted")
+    columns = sum((not n and not data.categorical[column]) << column for column, n in enumerate(n_others))
+    found = sum(word << (64 * i) for i, word in enumerate(data.bit_columns.tolist()))
+    ensure(columns == found, "the bit columns must be those with nothing but 0 and 1")

@@ -10,6 +10,7 @@ from oubli.core.forest.grow import ALL_LEVELS, FULL, OK, ONE_LEVEL, regrow, regr
 from oubli.core.forest.split import goes_right
 from oubli.core.forest.state import DIRTY, NIL, TAGGED, clear_dirty, leaf_of
 from oubli.core.jit.policy import inner, kernel, spliced
+from oubli.core.jit.prefetch import prefetch_to_read
 from oubli.core.rng import combine, tree_key
 
 
@@ -39,17 +40,9 @@ def _put_off_children(trees, pending, size, node):
     return size + 2
 
 
-@kernel
-def resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags, max_work, whole_below):
-    """Resolve up to `max_tags` tags of one tree, the uppermost first, or fewer when that takes long.
-
-    max_work     no further tag is begun when scratch.work has come to it
-
-    whole_below  a node with more samples than this is grown by one level only, so that no single
-                 step takes long
-
-    Returns OK or FULL, and the number of tags that were worked on.
-    """
+@spliced
+def _resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags, max_work, whole_below):
+    """Resolve up to `max_tags` tags of one tree, the uppermost first; as `resolve_trees`."""
     nodes = trees.nodes
     pending = scratch.pending
     keys = scratch.pending_keys
@@ -83,6 +76,33 @@ def resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags, max_w
     return OK, n_resolved
 
 
+@kernel
+def resolve_trees(trees, data, parameters, scratch, blocks, first, end, max_tags, max_work, whole_below):
+    """Resolve up to `max_tags` tags of the trees first .. end, or fewer when that takes long.
+
+    max_work     no further tag is begun when scratch.work has come to it
+
+    whole_below  a node with more samples than this is grown by one level only, so that no single
+                 step takes long
+
+    Returns OK, or FULL when a pool is: the caller enlarges it and calls again; and the number of tags that were
+    worked on.
+    """
+    total = 0
+    for tree in range(first, end):
+        if trees.tree_tags[tree] == 0:
+            continue
+        status, n_resolved = _resolve_tree(
+            trees, data, parameters, scratch, blocks, tree, max_tags - total, max_work, whole_below
+        )
+        total += n_resolved
+        if status == FULL:
+            return FULL, total
+        if trees.tree_tags[tree] > 0:
+            break
+    return OK, total
+
+
 @spliced
 def resolve_path(trees, data, parameters, scratch, blocks, tree, cells, row, category_hashes):
     """Resolve the tags that a query meets in one tree; returns OK or FULL.
@@ -108,6 +128,45 @@ def resolve_path(trees, data, parameters, scratch, blocks, tree, cells, row, cat
         depth += 1
 
 
+@inner
+def _find_tagged(trees, scratch, cells, row, category_hashes):
+    """List the trees in which a query meets a tag in scratch.path_blocks; returns how many there are.
+
+    All trees go down in step, so that their waits for memory overlap. No tag is below a node that is not DIRTY.
+    """
+    nodes = trees.nodes
+    places = scratch.path_nodes
+    owners = scratch.path_blocks
+    n_moving = 0
+    for tree in range(trees.tree_tags.shape[0]):
+        places[n_moving] = np.int32(tree)
+        owners[n_moving] = np.int32(tree)
+        n_moving += np.int64(trees.tree_tags[tree] > 0)
+    # Those that have met a tag go to the front, those on the move come after them.
+    n_met = 0
+    while n_moving > n_met:
+        n_kept = n_met
+        for i in range(n_met, n_moving):
+            node = np.int64(places[i])
+            tree = owners[i]
+            flags = nodes[node]["flags"]
+            if flags & TAGGED:
+                # The first on the move, if it has been kept already, takes the place after those kept.
+                places[n_kept] = places[n_met]
+                owners[n_kept] = owners[n_met]
+                owners[n_met] = tree
+                n_met += 1
+                n_kept += 1
+            elif flags & DIRTY and leaf_of(nodes, node) == NIL:
+                following = np.int64(nodes[node]["child"]) + goes_right(nodes, node, cells, row, category_hashes)
+                prefetch_to_read(nodes, (following,))
+                places[n_kept] = np.int32(following)
+                owners[n_kept] = tree
+                n_kept += 1
+        n_moving = n_kept
+    return n_met
+
+
 @kernel
 def resolve_paths(trees, data, parameters, scratch, blocks, cells, category_hashes, first_row):
     """Resolve the tags that the queries cells[first_row:] meet.
@@ -115,9 +174,9 @@ def resolve_paths(trees, data, parameters, scratch, blocks, cells, category_hash
     Returns the row to go on with when the pools have grown; len(cells) when all is done.
     """
     for row in range(first_row, cells.shape[0]):
-        for tree in range(trees.tree_tags.shape[0]):
-            if trees.tree_tags[tree] > 0:
-                status = resolve_path(trees, data, parameters, scratch, blocks, tree, cells, row, category_hashes)
-                if status == FULL:
-                    return row
+        for i in range(_find_tagged(trees, scratch, cells, row, category_hashes)):
+            tree = np.int64(scratch.path_blocks[i])
+            status = resolve_path(trees, data, parameters, scratch, blocks, tree, cells, row, category_hashes)
+            if status == FULL:
+                return row
     return cells.shape[0]

@@ -81,6 +81,16 @@ def two_class_gini(first, n_left, total, n_samples):
     return gini(left_squares, right_squares, n_left, n_right)
 
 
+@pasted
+def squared_error(left_sum, n_left, total, n_samples):
+    """SQUARED_ERROR; all float64.
+
+    left_sum, total  sum of targets on the left, and at the node
+    """
+    d = left_sum - total * (n_left / n_samples)
+    return d * d / (n_left * (n_samples - n_left))
+
+
 @kernel
 def split_score(criterion, left, totals, n_left, n_samples):
     """Score of a candidate whose left side has the statistics `left`.
@@ -92,9 +102,7 @@ def split_score(criterion, left, totals, n_left, n_samples):
     """
     n_right = n_samples - n_left
     if criterion == SQUARED_ERROR:
-        fraction = np.float64(n_left) / np.float64(n_samples)
-        d = np.float64(left[1]) - np.float64(totals[1]) * fraction
-        return d * d / (np.float64(n_left) * np.float64(n_right))
+        return squared_error(np.float64(left[1]), np.float64(n_left), np.float64(totals[1]), np.float64(n_samples))
     if criterion == GINI:
         left_squares = np.int64(0)
         right_squares = np.int64(0)

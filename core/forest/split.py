@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from oubli.core.forest.bits import is_bit_column
 from oubli.core.forest.blocks import (
     ATTRIBUTE,
     COPIES_HI,
@@ -23,9 +24,21 @@ from oubli.core.forest.blocks import (
     totals_at,
 )
 from oubli.core.forest.candidates import missing_goes_left, threshold_of
-from oubli.core.forest.scores import GINI, split_score, two_class_gini
+from oubli.core.forest.count import lay_grid
+from oubli.core.forest.scores import GINI, split_score, squared_error, two_class_gini
 from oubli.core.forest.state import MISSING_LEFT, MISSING_RIGHT, NIL, ONE_VS_REST, SUBSET
-from oubli.core.forest.workspace import CRITERION, IS_REGRESSION, N_COUNTERS, N_THRESHOLDS, WIDTH
+from oubli.core.forest.workspace import (
+    AMOUNT,
+    CANDIDATE,
+    CRITERION,
+    IS_REGRESSION,
+    N_COUNTERS,
+    N_LISTED,
+    N_THRESHOLDS,
+    SIZE,
+    USED,
+    WIDTH,
+)
 from oubli.core.jit.policy import inner, kernel, pasted
 from oubli.core.rng import combine
 
@@ -54,11 +67,34 @@ def _load(counters, block, place, left):
         left[c] = np.int64(counters[block, place + c])
 
 
-_ONE = np.uint64(1)
+@pasted
+def _is_scored_at_once(parameters):
+    """Whether a candidate's score is made of two numbers, so that many are scored in vector registers."""
+    if parameters.values[IS_REGRESSION] != 0:
+        return True
+    return parameters.values[WIDTH] == 2 and parameters.values[CRITERION] == GINI
+
+
+@pasted
+def _list_candidate(parameters, scratch, n_listed, used, candidate, n_left, n_samples):
+    """List the candidate whose left side is in scratch.left, with its score or with what that is made of."""
+    listed = scratch.listed
+    listed[USED, n_listed] = np.int32(used)
+    listed[CANDIDATE, n_listed] = np.int32(candidate)
+    if _is_scored_at_once(parameters):
+        amount = scratch.left[1] if parameters.values[IS_REGRESSION] != 0 else scratch.left[0]
+        scratch.lefts[AMOUNT, n_listed] = np.float64(amount)
+        scratch.lefts[SIZE, n_listed] = np.float64(n_left)
+    else:
+        scratch.scores[n_listed] = split_score(
+            parameters.values[CRITERION], scratch.left, scratch.totals, n_left, n_samples
+        )
+    return n_listed + 1
 
 
 @inner
-def _score_categorical(parameters, scratch, blocks, block, used, attribute, n_samples):
+def _list_categorical(parameters, scratch, blocks, block, used, n_listed, n_samples):
+    """List a categorical attribute's candidates that have samples on both sides."""
     is_regression = parameters.values[IS_REGRESSION] != 0
     width = parameters.values[WIDTH]
     for j in range(parameters.values[N_THRESHOLDS]):
@@ -67,62 +103,45 @@ def _score_categorical(parameters, scratch, blocks, block, used, attribute, n_sa
         if n_left == 0 or n_left == n_samples:
             continue
         _load(blocks.counters, block, place, scratch.left)
-        score = split_score(parameters.values[CRITERION], scratch.left, scratch.totals, n_left, n_samples)
-        _consider(scratch.choice, score, attribute, j, used)
+        n_listed = _list_candidate(parameters, scratch, n_listed, used, j, n_left, n_samples)
+    return n_listed
 
 
 @pasted
-def _score_two_classes(parameters, scratch, blocks, block, used, attribute, n_cells, n_samples):
-    """Score a numeric attribute's candidates by Gini's criterion for two classes, nothing missing.
+def _list_pairs(parameters, scratch, blocks, block, used, n_cells, n_listed):
+    """List a numeric attribute's candidates, nothing missing, where they are scored at once: the usual case.
 
-    The usual case at big nodes. Three plain loops, of which LLVM vectorises the one with the division;
-    the scores are those of `split_score` to the bit. A candidate with an empty cell repeats the
-    partition of the one before it, which wins the tie.
+    A candidate with an empty cell repeats the partition of the one before it, which wins the tie: it is overwritten.
     """
+    is_regression = parameters.values[IS_REGRESSION] != 0
     place = np.uint64(counters_at(parameters, used))
     counters = blocks.counters
-    n_candidates = n_cells - 1
-    last = place + np.uint64(2 * n_candidates)
-    in_ends = np.int64(counters[block, place]) + np.int64(counters[block, place + _ONE])
-    in_ends += np.int64(counters[block, last]) + np.int64(counters[block, last + _ONE])
-    if in_ends == n_samples:
-        n_candidates = 1  # two values, or nothing in between: all partitions are the same
+    listed = scratch.listed
     lefts = scratch.lefts
-    first = np.int32(0)
-    size = np.int32(0)
-    for j in range(n_candidates):
-        in_first = counters[block, place]
-        first += in_first
-        size += in_first + counters[block, place + _ONE]
-        lefts[0, j] = first
-        lefts[1, j] = size
+    amount = np.int64(0)
+    size = np.int64(0)
+    for j in range(n_cells - 1):
+        first = np.int64(counters[block, place])
+        second = np.int64(counters[block, place + np.uint64(1)])
+        in_cell = first if is_regression else first + second
+        amount += second if is_regression else first
+        size += in_cell
+        to = np.uint64(n_listed)
+        lefts[AMOUNT, to] = np.float64(amount)
+        lefts[SIZE, to] = np.float64(size)
+        listed[USED, to] = np.int32(used)
+        listed[CANDIDATE, to] = np.int32(j)
+        n_listed += np.int64(in_cell > 0)
         place += np.uint64(2)
-    total = np.float64(scratch.totals[0])
-    n = np.float64(n_samples)
-    scores = scratch.scores
-    for j in range(n_candidates):
-        scores[j] = two_class_gini(np.float64(lefts[0, j]), np.float64(lefts[1, j]), total, n)
-    # Scores are positive: their bits are in their order, and a maximum of integers is vectorised.
-    bits = scratch.score_bits
-    highest = np.int64(0)
-    for j in range(n_candidates):
-        highest = max(highest, bits[j])
-    best = 0
-    while bits[best] != highest:
-        best += 1
-    _consider(scratch.choice, scores[best], attribute, best, used)
+    return n_listed
 
 
-@pasted
-def _score_numeric(parameters, scratch, blocks, block, used, key, n_samples):
+@inner
+def _list_one_by_one(parameters, scratch, blocks, block, used, key, n_cells, n_missing, n_listed, n_samples):
+    """List a numeric attribute's candidates one by one: some values are missing, or there are many classes."""
     at = attribute_at(parameters, used)
     attribute = np.int64(blocks.halves[block, 2 * at + ATTRIBUTE])
-    n_missing = np.int64(blocks.halves[block, 2 * at + MISSING])
-    n_cells = np.int64(blocks.halves[block, 2 * at + N_CELLS])
     width = parameters.values[WIDTH]
-    if width == 2 and parameters.values[CRITERION] == GINI and n_missing == 0:
-        _score_two_classes(parameters, scratch, blocks, block, used, attribute, n_cells, n_samples)
-        return
     is_regression = parameters.values[IS_REGRESSION] != 0
     # Constant but for missing values: one candidate, missing on the right.
     is_single = blocks.reals[block, at + LO] == blocks.reals[block, at + HI]
@@ -151,11 +170,67 @@ def _score_numeric(parameters, scratch, blocks, block, used, key, n_samples):
             n_left += n_missing
             for c in range(left.shape[0]):
                 left[c] += np.int64(blocks.counters[block, missing + c])
-        score = split_score(parameters.values[CRITERION], left, scratch.totals, n_left, n_samples)
+        n_listed = _list_candidate(parameters, scratch, n_listed, used, j, n_left, n_samples)
         if goes_left:
             for c in range(left.shape[0]):
                 left[c] -= np.int64(blocks.counters[block, missing + c])
-        _consider(scratch.choice, score, attribute, j, used)
+    return n_listed
+
+
+@pasted
+def _list_numeric(data, parameters, scratch, blocks, block, used, key, n_listed, n_samples):
+    """List a numeric attribute's candidates. Of a bit column, all cells but the ends being empty, that is the first."""
+    at = attribute_at(parameters, used)
+    n_missing = np.int64(blocks.halves[block, 2 * at + MISSING])
+    n_cells = np.int64(blocks.halves[block, 2 * at + N_CELLS])
+    if is_bit_column(data, np.int64(blocks.halves[block, 2 * at + ATTRIBUTE])):
+        n_cells = np.int64(2)
+    if n_missing == 0 and _is_scored_at_once(parameters):
+        return _list_pairs(parameters, scratch, blocks, block, used, n_cells, n_listed)
+    return _list_one_by_one(parameters, scratch, blocks, block, used, key, n_cells, n_missing, n_listed, n_samples)
+
+
+@pasted
+def _score_listed(parameters, scratch, n_listed, n_samples):
+    """Score the candidates listed at once, as `split_score` does to the bit; returns the bits of the highest score.
+
+    Such scores are not negative: their bits are in their order, and a maximum of integers is vectorised.
+    """
+    lefts = scratch.lefts
+    scores = scratch.scores
+    n = np.float64(n_samples)
+    if parameters.values[IS_REGRESSION] != 0:
+        total = np.float64(scratch.totals[1])
+        for j in range(n_listed):
+            scores[j] = squared_error(lefts[AMOUNT, j], lefts[SIZE, j], total, n)
+    else:
+        total = np.float64(scratch.totals[0])
+        for j in range(n_listed):
+            scores[j] = two_class_gini(lefts[AMOUNT, j], lefts[SIZE, j], total, n)
+    bits = scratch.score_bits
+    highest = np.int64(0)
+    for j in range(n_listed):
+        highest = max(highest, bits[j])
+    return highest
+
+
+@pasted
+def _take_best(parameters, scratch, blocks, block, n_listed, n_samples):
+    """Take the best of the candidates listed, if it beats the best so far."""
+    bits = scratch.score_bits
+    if _is_scored_at_once(parameters):
+        highest = _score_listed(parameters, scratch, n_listed, n_samples)
+    else:
+        best = 0
+        for j in range(1, n_listed):
+            if scratch.scores[j] > scratch.scores[best]:
+                best = j
+        highest = bits[best]
+    for j in range(n_listed):
+        if bits[j] == highest:
+            used = np.int64(scratch.listed[USED, j])
+            attribute = np.int64(blocks.halves[block, 2 * attribute_at(parameters, used) + ATTRIBUTE])
+            _consider(scratch.choice, scratch.scores[j], attribute, scratch.listed[CANDIDATE, j], used)
 
 
 @pasted
@@ -174,6 +249,8 @@ def _describe_choice(data, parameters, scratch, blocks, block, key):
             best["kind"] = np.uint8(SUBSET)
             best["category"] = combine(key, np.uint64(candidate))
         return
+    if block == 0 and is_bit_column(data, np.int64(best["attribute"])):
+        lay_grid(parameters, scratch, blocks, block, at, key)
     lo = blocks.reals[block, at + LO]
     hi = blocks.reals[block, at + HI]
     if lo == hi:
@@ -210,12 +287,17 @@ def choose_split(data, parameters, scratch, blocks, block, key, n_samples):
     """
     scratch.choice[0]["attribute"] = np.int32(NIL)
     _load(blocks.counters, block, totals_at(parameters), scratch.totals)
-    for used in range(blocks.longs[block, N_ATTRIBUTES]):
+    n_listed = np.int64(0)
+    n_attributes = blocks.longs[block, N_ATTRIBUTES]
+    for used in range(n_attributes):
         attribute = np.int64(blocks.halves[block, 2 * attribute_at(parameters, used) + ATTRIBUTE])
         if data.categorical[attribute]:
-            _score_categorical(parameters, scratch, blocks, block, used, attribute, n_samples)
+            n_listed = _list_categorical(parameters, scratch, blocks, block, used, n_listed, n_samples)
         else:
-            _score_numeric(parameters, scratch, blocks, block, used, key, n_samples)
+            n_listed = _list_numeric(data, parameters, scratch, blocks, block, used, key, n_listed, n_samples)
+        if n_listed >= N_LISTED or (used == n_attributes - 1 and n_listed > 0):
+            _take_best(parameters, scratch, blocks, block, n_listed, n_samples)
+            n_listed = np.int64(0)
     _describe_choice(data, parameters, scratch, blocks, block, key)
 
 

@@ -7,6 +7,7 @@ chooses its split from the counters, once for all mutations since (`resolve.py`)
 
 import numpy as np
 
+from oubli.core.forest.bits import keep_bits
 from oubli.core.forest.blocks import (
     AT_HI,
     AT_LO,
@@ -408,6 +409,7 @@ def update_samples(trees, data, parameters, scratch, blocks, slots, sign, first)
         restore_order(seed_key, id_hash, n_trees, occurrences, order)
         if full:
             return i * occurrences + draw
+        keep_bits(data, slot, sign)
     return slots.shape[0] * occurrences
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.array_types import Array, Bools, Hashes, Ints, Reals
+from oubli.core.array_types import Array, Hashes, Ints, Reals
 from oubli.core.jit import aligned
 
 # Slots of the parameter array, int64.
@@ -40,6 +40,13 @@ NODES = 0
 OWNERS = 1
 ENDS = 2
 
+# Candidates are scored as soon as so many are listed; the rows of `Scratch.listed` and of `Scratch.lefts`.
+N_LISTED = 256
+USED, CANDIDATE = 0, 1
+AMOUNT, SIZE = 0, 1
+
+# Cells are copied of so many samples at least, and for so many cells at the most.
+LEAST_COPIED = 32
 MAX_COPIED_CELLS = 2**25
 
 # Loops over a gathered column run over a multiple of this many values, so that the small nodes, of which
@@ -67,10 +74,12 @@ class Scratch(NamedTuple):
     entries: npt.NDArray[np.int32]  # int32[m] by position
     slots: npt.NDArray[np.int32]  # int32[m] by position
     targets: Ints  # int64[m] by position
-    columns: Array  # cells' type [d, any] by position: a copy of the cells, see `build.py`
+    words: npt.NDArray[np.uint64]  # uint64[m, ceil(d / 64) or 0] by position: the bit rows
+    columns: Array  # cells' type [d, any]: a copy of the cells by position, see `copy_columns`
     order: npt.NDArray[np.int32]  # int32[m] positions, node by node
     right: npt.NDArray[np.int32]  # int32[m] for partitioning
     node_targets: Ints  # int64[m] targets of the node at hand
+    node_words: npt.NDArray[np.uint64]  # uint64[ceil(d / 64) or 0, m] its bit rows, word by word
     values: Array  # cells' type [m] a gathered column
     value_bits: Array  # int32/64[m] the same memory
     bit_constants: tuple[Any, Any, Any]  # of the bits' type: shift to the sign, all but the sign, infinity
@@ -85,15 +94,17 @@ class Scratch(NamedTuple):
     category_statistics: Ints  # int64[n_codes + 1, width]
     permutation: npt.NDArray[np.int32]  # int32[max(d, T)] identity between calls
     swaps: npt.NDArray[np.int32]  # int32[d] to undo the shuffle of `permutation`
+    found: npt.NDArray[np.int32]  # int32[d] attributes drawn that may be of use
     path_nodes: npt.NDArray[np.int32]  # int32[T] where a sample is in each of its trees
     path_blocks: npt.NDArray[np.int32]  # int32[T] the blocks there
-    constants: Bools  # bool[STACK_SIZE + 1, d] columns known to be constant, see `build.py`
+    constants: Hashes  # uint64[STACK_SIZE + 1, ceil(d / 64)] columns known to be constant, a bit each
     differing: Hashes  # uint64[d / 64] columns in which two samples differ, a bit each
     totals: Ints  # int64[width] the node's statistics
     left: Ints  # int64[width] left side of a candidate
-    lefts: npt.NDArray[np.int32]  # int32[2, cells] first class and all samples left of each candidate
-    scores: Reals  # float64[cells]
-    score_bits: Ints  # int64[cells] the same memory
+    listed: npt.NDArray[np.int32]  # int32[2, N_LISTED + cells] candidates: the attribute's place, the number
+    lefts: Reals  # float64[2, N_LISTED + cells] their left sides: samples of the first class or sum of targets; samples
+    scores: Reals  # float64[N_LISTED + cells] and their scores
+    score_bits: Ints  # int64[N_LISTED + cells] the same memory
     leaf: Ints  # int64[1, width] statistics of a leaf that is in no tree
     choice: Any  # SPLIT_DTYPE[1] the split found last
     node: Any  # NODE_DTYPE[1] a node that is in no tree
@@ -139,16 +150,21 @@ def empty_scratch(
     n_codes: int,
     n_cells: int,
     n_features: int,
+    n_words: int,
     n_trees: int,
     width: int,
     cell_dtype: npt.DTypeLike,
     node_dtype: npt.DTypeLike,
 ) -> Scratch:
     """Make working space for up to `n_rows` samples a tree and `n_codes` codes of categories."""
+    n_copied = min(n_rows, MAX_COPIED_CELLS // n_features)
     # No power of two lies between two columns: they would evict each other from the cache.
-    n_copied = (n_rows | 63) + 18 if n_rows * n_features <= MAX_COPIED_CELLS else 0
+    n_places = (n_copied | 63) + 18 if n_copied >= LEAST_COPIED else 0
+    # Where not all samples are copied at once, those of a subtree that are get positions of their own.
+    n_positions = n_rows + (n_places if n_copied < n_rows else 0)
     n_padded = n_rows + PADDING
-    scores = np.zeros(n_cells)
+    n_listed = N_LISTED + n_cells
+    scores = np.zeros(n_listed)
     number = np.zeros(1)
     values = np.zeros(n_padded, cell_dtype)
     end = np.zeros(1, cell_dtype)
@@ -156,13 +172,15 @@ def empty_scratch(
     infinity = np.array([np.inf], cell_dtype)
     bit_constants = integer(8 * values.itemsize - 1), integer(np.iinfo(integer).max), infinity.view(integer)[0]
     return Scratch(
-        entries=np.zeros(n_rows, np.int32),
-        slots=np.zeros(n_rows, np.int32),
-        targets=np.zeros(n_rows, np.int64),
-        columns=np.zeros((n_features, n_copied), cell_dtype),
+        entries=np.zeros(n_positions, np.int32),
+        slots=np.zeros(n_positions, np.int32),
+        targets=np.zeros(n_positions, np.int64),
+        words=np.zeros((n_positions, n_words), np.uint64),
+        columns=np.zeros((n_features, n_places), cell_dtype),
         order=np.zeros(n_rows, np.int32),
         right=np.zeros(n_rows, np.int32),
         node_targets=np.zeros(n_rows, np.int64),
+        node_words=np.zeros((n_words, (n_rows | 63) + 18), np.uint64),
         values=values,
         value_bits=values.view(integer),
         bit_constants=bit_constants,
@@ -177,13 +195,15 @@ def empty_scratch(
         category_statistics=np.zeros((n_codes + 1, width), np.int64),
         permutation=np.arange(max(n_features, n_trees), dtype=np.int32),
         swaps=np.zeros(n_features, np.int32),
+        found=np.zeros(n_features, np.int32),
         path_nodes=np.zeros(n_trees, np.int32),
         path_blocks=np.zeros(n_trees, np.int32),
-        constants=np.zeros((STACK_SIZE + 1, n_features), np.bool_),
+        constants=np.zeros((STACK_SIZE + 1, -(-n_features // 64)), np.uint64),
         differing=np.zeros(-(-n_features // 64), np.uint64),
         totals=np.zeros(width, np.int64),
         left=np.zeros(width, np.int64),
-        lefts=np.zeros((2, n_cells), np.int32),
+        listed=np.zeros((2, n_listed), np.int32),
+        lefts=np.zeros((2, n_listed)),
         scores=scores,
         score_bits=scores.view(np.int64),
         leaf=np.zeros((1, width), np.int64),

@@ -2,8 +2,8 @@
 
 A forest is a pure function of its parameters, its column types and the *set* of samples held. This
 file is that function and nothing else: no store, no slots, no counters that are kept, no tags. A
-delete is a fit without the sample. It shares no code with `core` and uses NumPy for two things only:
-rounding to float32, and the neighbour of a float.
+delete is a fit without the sample. It shares no code with `core` and uses NumPy for three things only:
+rounding to float32, the neighbour of a float, and the sum of importances.
 
 A node is a nested dict:
 
@@ -417,18 +417,10 @@ def gain(node: Node, criterion: str) -> float:
     return entropy(left, right) - float(sum(xlog2x(c) for c in whole) - xlog2x(node["n"]))
 
 
-def in_order(values: Sequence[float]) -> float:
-    """The plain sum from the first to the last (`sum` compensates from Python 3.12 on)."""
-    total = 0.0
-    for value in values:
-        total += value
-    return total
-
-
 def feature_importances(forest: Forest) -> list[float]:
     """Each attribute's share of the gains, averaged over the trees that gain anything.
 
-    Gains are summed from the last node of the level order to the first.
+    Gains are summed from the last node of the level order to the first, and those of many attributes as NumPy does.
     """
     importances = [0.0] * len(forest.columns)
     for tree in forest.trees:
@@ -436,8 +428,8 @@ def feature_importances(forest: Forest) -> list[float]:
         for node in reversed(breadth_first(tree) if tree is not None else []):
             if node["split"] is not None:
                 gains[node["split"][0]] += gain(node, forest.parameters.criterion)
-        total = in_order(gains)
+        total = float(np.sum(gains))
         if total > 0:
             importances = [a + b / total for a, b in zip(importances, gains, strict=True)]
-    total = in_order(importances)
+    total = float(np.sum(importances))
     return [a / total for a in importances] if total > 0 else importances

@@ -92,7 +92,7 @@ print(json.dumps({{
     assert found["compiled"] == []
     kernels = {
         "oubli.core.forest.update.update_samples",
-        "oubli.core.forest.resolve.resolve_tree",
+        "oubli.core.forest.resolve.resolve_trees",
         "oubli.core.tree.update.run_updates",
     }
     assert kernels <= set(found["loaded"])

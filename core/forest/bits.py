@@ -1,0 +1,120 @@
+"""Bit rows: the cells of a sample that are 1, as bits, so that growing looks at 64 columns at once.
+
+    column      0   1   2  ...  63 | 64  65  ...          bit c % 64 of word c // 64
+    words     [ 1   0   0  ...   1 |  0   1  ... ]        is the cell of column c 1?
+
+A *bit column* is a numeric one in which every sample held has 0 or 1, and none is without a value; one-hot columns are.
+`and` and `or` over the words of a node tell which of them are constant there, and their ones are counted from the
+words: a cell read on its own costs a line of the cache. A column is one or is not by the samples held alone, and
+whether it is never shows in the model.
+
+The words of a sample are written when it is added and zeroed when it is deleted (`update.py`). Trees whose samples
+had few bit columns when they were planted keep no words: `words` has no columns, and there are no bit columns.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from oubli.core.array_types import Array, Bools, Hashes, Ints
+from oubli.core.jit import aligned
+from oubli.core.jit.bitwise import trailing_zeros
+from oubli.core.jit.policy import inner, kernel, pasted
+from oubli.core.samples.arrays import Data
+
+# Looking at the words of a node must pay for itself: it takes a sixteenth of the columns as long as a drawn column.
+_LEAST_SHARE = 1 / 8
+_ONE, _SIX, _LOW = np.uint64(1), np.uint64(6), np.uint64(63)
+
+
+class BitRows(NamedTuple):
+    """The bit rows of a forest's samples, by slot; see the top of this file."""
+
+    words: npt.NDArray[np.uint64]  # uint64[n_slots, ceil(d / 64) or 0]
+    columns: Hashes  # uint64[ceil(d / 64)] the bit columns, a bit each
+    n_others: npt.NDArray[np.int32]  # int32[d] samples with something else than 0 or 1 in a column
+
+    def copy(self) -> "BitRows":
+        """Return an independent copy."""
+        return BitRows(*map(aligned.copy, self))
+
+    def with_slots(self, n_slots: int) -> "BitRows":
+        """Make room for the words of so many slots."""
+        capacity = len(self.words)
+        if n_slots <= capacity:
+            return self
+        return self._replace(words=aligned.enlarged(self.words, max(n_slots, capacity + capacity // 4)))
+
+
+class ForestData(NamedTuple):
+    """The samples as the kernels of the forest read them: those of `Data`, with their bit rows."""
+
+    cells: Array
+    targets: Ints
+    id_hashes: Hashes
+    category_hashes: Hashes
+    categorical: Bools
+    words: npt.NDArray[np.uint64]
+    bit_columns: Hashes
+    n_others: npt.NDArray[np.int32]
+
+
+def no_bit_rows(n_features: int) -> BitRows:
+    """Bit rows that hold nothing."""
+    n_words = -(-n_features // 64)
+    columns = np.zeros(n_words, np.uint64)
+    return BitRows(aligned.zeros((0, 0), np.uint64), columns, np.zeros(n_features, np.int32))
+
+
+def bit_rows_of(data: Data, slots: Ints) -> BitRows:
+    """Bit rows of the samples in `slots`; O(n d)."""
+    n_features = data.cells.shape[1]
+    rows = no_bit_rows(n_features)
+    n_slots = int(slots.max()) + 1 if len(slots) else 0
+    rows = rows._replace(words=aligned.zeros((n_slots, len(rows.columns)), np.uint64))
+    # Before there is any sample all numeric columns are bit columns.
+    packed = np.zeros(8 * len(rows.columns), np.uint8)
+    packed[: -(-n_features // 8)] = np.packbits(~data.categorical, bitorder="little")
+    rows.columns[:] = packed.view("<u8")
+    pack_rows(ForestData(*data, *rows), slots)
+    n_bits = sum(map(int.bit_count, rows.columns.tolist()))
+    return rows if n_bits >= _LEAST_SHARE * n_features else no_bit_rows(n_features)
+
+
+@inner
+def keep_bits(data, slot, sign):
+    """Write the words of a sample that has been added (sign 1), or zero those of one that has been deleted (-1)."""
+    slot = np.uint64(slot)
+    for word in range(data.words.shape[1]):
+        first = 64 * word
+        ones = np.uint64(0)
+        others = np.uint64(0)
+        for column in range(first, min(first + 64, data.cells.shape[1])):
+            x = data.cells[slot, np.uint64(column)]
+            bit = np.uint64(column - first)
+            ones |= np.uint64(x == 1) << bit
+            others |= np.uint64((x != 0) & (x != 1)) << bit
+        data.words[slot, np.uint64(word)] = ones if sign > 0 else np.uint64(0)
+        while others != 0:
+            bit = trailing_zeros(others)
+            others &= others - _ONE
+            column = first + bit
+            data.n_others[column] += np.int32(sign)
+            is_bit = data.n_others[column] == 0 and not data.categorical[column]
+            data.bit_columns[word] &= ~(_ONE << np.uint64(bit))
+            data.bit_columns[word] |= np.uint64(is_bit) << np.uint64(bit)
+
+
+@kernel
+def pack_rows(data, slots):
+    """Write the words of samples, of which none is counted yet."""
+    for i in range(slots.shape[0]):
+        keep_bits(data, slots[i], 1)
+
+
+@pasted
+def is_bit_column(data, attribute):
+    """Whether a column is a bit column."""
+    column = np.uint64(attribute)
+    return (data.bit_columns[column >> _SIX] >> (column & _LOW)) & _ONE != 0
