@@ -288,14 +288,13 @@ class ForestEngine(KeptForest):
             and self._resolve_in_threads(data, n_a_tree, tagged, count)
         ):
             tagged = np.flatnonzero(self.trees.tree_tags).tolist()
-        while tagged:
-            # A part at a time: between two calls Ctrl-C gets through, and `tell` is told.
+        for number, tree in enumerate(tagged if tell is not None else (), 1):
+            self.resolve_whole_tree(data, tree)
+            count(number)
+        while self.n_tags > 0:
+            # A part at a time: between two calls Ctrl-C gets through.
             self.scratch.work[WORKED] = 0
             self._resolve_trees(data, 0, self.settings.n_trees, max_work=_LONG_WORK)
-            left = np.flatnonzero(self.trees.tree_tags).tolist()
-            count(len(tagged) - len(left))
-            if not left:
-                break
         return n_tags
 
     def _is_much_work(self, tagged: list[int]) -> bool:
