@@ -20,11 +20,11 @@ from oubli.core.forest.blocks import (
     category_hash,
     counters_at,
     in_subset,
+    lay_grid,
     size_at,
     totals_at,
 )
 from oubli.core.forest.candidates import missing_goes_left, threshold_of
-from oubli.core.forest.count import lay_grid
 from oubli.core.forest.scores import GINI, split_score, squared_error, two_class_gini
 from oubli.core.forest.state import MISSING_LEFT, MISSING_RIGHT, NIL, ONE_VS_REST, SUBSET
 from oubli.core.forest.workspace import (
