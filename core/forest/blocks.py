@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.forest.candidates import cell_number, draw_phase, fit_scale, is_usable
 from oubli.core.forest.state import FREE_BLOCK, N_BLOCKS, N_FREE_BLOCKS, NIL
 from oubli.core.forest.workspace import (
     ATTRIBUTES_AT,
@@ -39,8 +38,6 @@ from oubli.core.forest.workspace import (
     CATEGORIES_STRIDE,
     COUNTERS_AT,
     COUNTERS_STRIDE,
-    N_COUNTERS,
-    N_THRESHOLDS,
     SKIPPED_AT,
     TOTALS_AT,
     Parameters,
@@ -256,28 +253,6 @@ def free_block(trees, blocks, block):
 def available_blocks(trees, blocks):
     """Blocks that can be taken before the pool is full."""
     return trees.meta[N_FREE_BLOCKS] + blocks.longs.shape[0] - trees.meta[N_BLOCKS]
-
-
-@pasted
-def lay_grid(parameters, scratch, blocks, block, at, key):
-    """Fit the grid of a numeric attribute to its range; `key` is the attribute's."""
-    reals = blocks.reals
-    lo = reals[block, at + LO]
-    hi = reals[block, at + HI]
-    reals[block, at + SCALE] = 0.0
-    reals[block, at + PHASE] = 0.0
-    reals[block, at + FIRST] = 0.0
-    n_cells = 2
-    if lo < hi:
-        scale = fit_scale(lo, hi, parameters.values[N_THRESHOLDS], scratch.number, scratch.number_bits)
-        phase = draw_phase(key)
-        if is_usable(lo, hi, scale, phase, parameters.values[N_COUNTERS] - 1):
-            first = cell_number(lo, scale, phase)
-            n_cells = np.int64(cell_number(hi, scale, phase) - first) + 1
-            reals[block, at + SCALE] = scale
-            reals[block, at + PHASE] = phase
-            reals[block, at + FIRST] = first
-    blocks.halves[block, 2 * at + N_CELLS] = np.int32(n_cells)
 
 
 @pasted

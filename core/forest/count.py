@@ -27,11 +27,10 @@ from oubli.core.forest.blocks import (
     clear_block,
     counters_at,
     in_subset,
-    lay_grid,
     skip_attribute,
     totals_at,
 )
-from oubli.core.forest.candidates import cell_number
+from oubli.core.forest.candidates import cell_number, draw_phase, fit_scale, is_usable
 from oubli.core.forest.leaves import count_in
 from oubli.core.forest.state import NIL
 from oubli.core.forest.workspace import (
@@ -227,6 +226,28 @@ def _store_range(scratch, blocks, block, at, lo, hi, n_missing, n_samples):
         at_hi += np.int64(x == hi)
     blocks.halves[block, 2 * at + AT_LO] = np.int32(at_lo)
     blocks.halves[block, 2 * at + AT_HI] = np.int32(at_hi)
+
+
+@pasted
+def lay_grid(parameters, scratch, blocks, block, at, key):
+    """Fit the grid of a numeric attribute to its range; `key` is the attribute's."""
+    reals = blocks.reals
+    lo = reals[block, at + LO]
+    hi = reals[block, at + HI]
+    reals[block, at + SCALE] = 0.0
+    reals[block, at + PHASE] = 0.0
+    reals[block, at + FIRST] = 0.0
+    n_cells = 2
+    if lo < hi:
+        scale = fit_scale(lo, hi, parameters.values[N_THRESHOLDS], scratch.number, scratch.number_bits)
+        phase = draw_phase(key)
+        if is_usable(lo, hi, scale, phase, parameters.values[N_COUNTERS] - 1):
+            first = cell_number(lo, scale, phase)
+            n_cells = np.int64(cell_number(hi, scale, phase) - first) + 1
+            reals[block, at + SCALE] = scale
+            reals[block, at + PHASE] = phase
+            reals[block, at + FIRST] = first
+    blocks.halves[block, 2 * at + N_CELLS] = np.int32(n_cells)
 
 
 @pasted
