@@ -37,7 +37,7 @@ class BitRows(NamedTuple):
 
     def copy(self) -> "BitRows":
         """Return an independent copy."""
-        return BitRows(*map(aligned.copy, self))
+        return BitRows(aligned.copy(self.words), aligned.copy(self.columns), aligned.copy(self.n_others))
 
     def with_slots(self, n_slots: int) -> "BitRows":
         """Make room for the words of so many slots."""

@@ -37,6 +37,7 @@ def bytes_asked(settings: ForestSettings, shape: Shape, arrays: Arrays) -> int:
     return (
         2 * (settings.n_trees + _ROOM) * (leaf_bytes + _NODE_BYTES)
         + 16 * shape.n_samples * settings.occurrences
+        + 8 * shape.n_slots * -(-len(shape.categorical) // 64)
         + 8 * (4 * layout.size + shape.n_codes * (width + 2))
         + layout.n_counters * 16
     )

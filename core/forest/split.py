@@ -23,8 +23,7 @@ from oubli.core.forest.blocks import (
     size_at,
     totals_at,
 )
-from oubli.core.forest.candidates import missing_goes_left, threshold_of
-from oubli.core.forest.count import lay_grid
+from oubli.core.forest.candidates import cell_number, draw_phase, fit_scale, missing_goes_left, threshold_of
 from oubli.core.forest.scores import GINI, split_score, squared_error, two_class_gini
 from oubli.core.forest.state import MISSING_LEFT, MISSING_RIGHT, NIL, ONE_VS_REST, SUBSET
 from oubli.core.forest.workspace import (
@@ -234,6 +233,16 @@ def _take_best(parameters, scratch, blocks, block, n_listed, n_samples):
 
 
 @pasted
+def _lay_unit_grid(parameters, scratch, blocks, at, key):
+    """Lay the grid of a bit column in the working space, which counting has left out; float64 tells its cells apart."""
+    scale = fit_scale(0.0, 1.0, parameters.values[N_THRESHOLDS], scratch.number, scratch.number_bits)
+    phase = draw_phase(key)
+    blocks.reals[0, at + SCALE] = scale
+    blocks.reals[0, at + PHASE] = phase
+    blocks.reals[0, at + FIRST] = cell_number(0.0, scale, phase)
+
+
+@pasted
 def _describe_choice(data, parameters, scratch, blocks, block, key):
     """Complete `scratch.choice` with the kind and the threshold or category of the candidate chosen."""
     best = scratch.choice[0]
@@ -250,7 +259,7 @@ def _describe_choice(data, parameters, scratch, blocks, block, key):
             best["category"] = combine(key, np.uint64(candidate))
         return
     if block == 0 and is_bit_column(data, np.int64(best["attribute"])):
-        lay_grid(parameters, scratch, blocks, block, at, key)
+        _lay_unit_grid(parameters, scratch, blocks, at, key)
     lo = blocks.reals[block, at + LO]
     hi = blocks.reals[block, at + HI]
     if lo == hi:
