@@ -32,6 +32,7 @@ ABOUT = (
     "Wall times with `n_jobs=2` and with `n_jobs=None`, in turn on the same model, medians of {rounds} rounds, setting "
     "`fast`. The CPU times are those of all threads. Predictions and digests are the same, which is checked."
 )
+BATCH = 100_000  # rows
 LOOP = "s=0\nfor i in range({n}): s+=i*i%7"
 MARKS = {"fit": 0.55, "resolve": 0.55, "verify": 0.6, "batch": 0.55, "boosting": 0.7, "short": 1.1}
 
@@ -132,8 +133,8 @@ def forest(bench: Threads) -> Section:
 def _forest_works(problem: Problem) -> list[tuple[str, str, Callable[[int | None], Times]]]:
     held = problem.fit(problem.forest("fast"))
     digest = held.digest()
-    repeats = -(-100_000 // len(problem.X_test))
-    batch: Any = np.concatenate([problem.X_test] * repeats)[:100_000]
+    repeats = -(-BATCH // len(problem.X_test))
+    batch: Any = np.concatenate([problem.X_test] * repeats)[:BATCH]
     expected = held.predict_proba(batch)
     doomed = held.samples_.ids()[: min(1000, held.n_samples_ // 20)]
     after = held.copy()
@@ -169,7 +170,7 @@ def _forest_works(problem: Problem) -> list[tuple[str, str, Callable[[int | None
         ("fit", "fit", fit),
         ("resolve", f"resolve what {len(doomed):,} deletions owe", resolve),
         ("verify", "verify", verify),
-        ("batch", "predict 100,000 rows", predict),
+        ("batch", f"predict {BATCH:,} rows", predict),
     ]
 
 

@@ -377,7 +377,7 @@ def _rows_left(forest: "KeptForest") -> Ints:
     """Pairs, leaves and blocks that are free, or unused."""
     trees, meta = forest.trees, forest.trees.meta
     unused = np.array([len(trees.nodes), len(trees.starts), len(forest.blocks.longs)]) - meta[_USED]
-    left: Ints = meta[_FREE] + unused // (2, 1, 1)
+    left: Ints = meta[_FREE] + unused // np.array([2, 1, 1])
     return left
 
 

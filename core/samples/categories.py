@@ -98,10 +98,11 @@ class CategoryTable:
             When a code is free.
         """
         known = ~np.isnan(cells)
-        values = np.full(len(cells), None, object)
-        values[known] = np.array(self._values, object)[cells[known].astype(np.int64)]
-        if np.equal(values[known], None).any():
-            raise IndexError("a code is free")
+        values, table = np.full(len(cells), None, object), np.full(self.capacity, None, object)
+        codes = cells[known].astype(np.int64)
+        for code in np.unique(codes).tolist():
+            table[code] = self.value(code)
+        values[known] = table[codes]
         texts: list[str | None] = values.tolist()
         return texts
 
