@@ -30,7 +30,7 @@ _ADDRESS, _N_THREADS, _NEXT, _N_PIECES, _N_DONE, _IS_DISMISSED, _N_WAITING, WHAT
 CREW_SIZE = 40
 
 
-def _c_function(name, n_arguments):  # type: ignore[no-untyped-def]
+def _c_function(name, n_arguments):
     """A function of the C library, whose arguments are addresses."""
     if IS_SUPPORTED:
         return types.ExternalFunction(name, types.intc(*[types.intp] * n_arguments))
