@@ -69,6 +69,11 @@ def make_crew(n_threads: int) -> Ints:
     return crew
 
 
+def size_of(crew: Ints) -> int:
+    """Threads of a crew, the leader included."""
+    return int(crew[_N_THREADS])
+
+
 @inner
 def announce(crew, what, n_pieces):
     """Announce work in pieces 0 to n_pieces - 1; what was announced before is done."""
@@ -124,7 +129,7 @@ def await_pieces(crew):
 
 @inner
 def wait_for_piece(crew):
-    """Sleep until there is a piece to take; -1: the crew is dismissed."""
+    """Sleep until there is a piece to take; -1: the crew is dismissed. For crews of two or more."""
     address = crew[_ADDRESS]
     _lock(address)
     while crew[_IS_DISMISSED] == 0 and crew[_NEXT] >= crew[_N_PIECES]:
@@ -144,7 +149,8 @@ def dismiss(crew):
     """Send the helpers home."""
     if crew[_N_THREADS] > 1:
         _lock(crew[_ADDRESS])
-        crew[_IS_DISMISSED] = 1
+    crew[_IS_DISMISSED] = 1
+    if crew[_N_THREADS] > 1:
         _broadcast(crew[_ADDRESS] + _LINE)
         _unlock(crew[_ADDRESS])
 

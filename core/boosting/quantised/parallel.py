@@ -29,7 +29,7 @@ from oubli.core.boosting.quantised.gradients import Loss
 from oubli.core.boosting.quantised.grow import grow_root
 from oubli.core.boosting.quantised.rolling import leaf_values
 from oubli.core.boosting.quantised.training import DONE, NO_BLOCKS, sum_first
-from oubli.core.jit.crew import call_in, dismiss, make_crew
+from oubli.core.jit.crew import make_crew
 from oubli.core.jit.policy import kernel
 
 Result = TypeVar("Result")
@@ -114,14 +114,9 @@ class ThreadedTraining:
         return done
 
     def _lead(self, forest: s.Forest, work: Callable[..., Result]) -> Result:
-        """Do something with a crew."""
-        call_in(self._crew)
-        return threads.lead(
-            partial(work, *self._parts, forest),
-            partial(help_out, self._crew, *self._parts, forest),
-            partial(dismiss, self._crew),
-            self._blocks.number,
-        )
+        """Do something with the crew."""
+        parts = *self._parts, forest
+        return rows.lead(self._crew, partial(work, *parts), partial(help_out, self._crew, *parts))
 
     # -- trees side by side -------------------------------------------------------------------------
 
