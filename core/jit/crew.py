@@ -30,7 +30,7 @@ _ADDRESS, _N_THREADS, _NEXT, _N_PIECES, _N_DONE, _IS_DISMISSED, _N_WAITING, WHAT
 CREW_SIZE = 40
 
 
-def _c_function(name, n_arguments):  # type: ignore[no-untyped-def]
+def _c_function(name, n_arguments):
     """A function of the C library, whose arguments are addresses."""
     if IS_SUPPORTED:
         return types.ExternalFunction(name, types.intc(*[types.intp] * n_arguments))
@@ -67,6 +67,11 @@ def make_crew(n_threads: int) -> Ints:
     if crew[_N_THREADS] > 1:
         _prepare(crew)
     return crew
+
+
+def size_of(crew: Ints) -> int:
+    """Threads of a crew, the leader included."""
+    return int(crew[_N_THREADS])
 
 
 @inner
@@ -124,7 +129,7 @@ def await_pieces(crew):
 
 @inner
 def wait_for_piece(crew):
-    """Sleep until there is a piece to take; -1: the crew is dismissed."""
+    """Sleep until there is a piece to take; -1: the crew is dismissed. For crews of two or more."""
     address = crew[_ADDRESS]
     _lock(address)
     while crew[_IS_DISMISSED] == 0 and crew[_NEXT] >= crew[_N_PIECES]:
@@ -144,7 +149,8 @@ def dismiss(crew):
     """Send the helpers home."""
     if crew[_N_THREADS] > 1:
         _lock(crew[_ADDRESS])
-        crew[_IS_DISMISSED] = 1
+    crew[_IS_DISMISSED] = 1
+    if crew[_N_THREADS] > 1:
         _broadcast(crew[_ADDRESS] + _LINE)
         _unlock(crew[_ADDRESS])
 

@@ -19,7 +19,7 @@ from oubli.core.boosting.online.discretise import Bins
 from oubli.core.boosting.online.grow import Space, grow_tree
 from oubli.core.boosting.online.state import Forest, Labels, Rules
 from oubli.core.boosting.online.workspace import Layout, Rows
-from oubli.core.jit.crew import call_in, dismiss, make_crew
+from oubli.core.jit.crew import make_crew
 
 
 class ThreadedGrowing:
@@ -79,14 +79,8 @@ class ThreadedGrowing:
             threads.run([partial(self._grow_one, iteration, tree) for tree in trees], self._n_threads)
 
     def _lead(self, work: Callable[..., None]) -> None:
-        """Do something with a crew."""
-        call_in(self._crew)
-        threads.lead(
-            partial(work, *self._parts),
-            partial(help_out, self._crew, *self._parts),
-            partial(dismiss, self._crew),
-            self._blocks.number,
-        )
+        """Do something with the crew."""
+        cutting.lead(self._crew, partial(work, *self._parts), partial(help_out, self._crew, *self._parts))
 
     def _grow_one(self, iteration: int, tree: int) -> None:
         """Grow a tree alone; derivatives are its own, the bins of the samples everyone's."""

@@ -213,7 +213,7 @@ class PresortedTrees(ExactEngine):
         size, done, best, last = 0, 0, 0, settings.n_estimators
         read = table, data.cells, data.category_hashes
         made = derivatives, start.loss, watch, settings.max_depth
-        in_threads = self._in_threads((*read, *made, a_tree))
+        in_threads = self._in_threads((*read, *made, a_tree, self.n_threads))
         grow = partial(boost, *read, room, *made) if in_threads is None else in_threads.boost
         while done < last:
             end = min(done + step, last)
@@ -248,7 +248,7 @@ class PresortedTrees(ExactEngine):
         if self.n_threads == 1:
             return None
         with suppress(MemoryError):
-            boosting = ThreadedBoosting(*parts, self.n_threads)
+            boosting = ThreadedBoosting(*parts)
             return boosting if boosting.pays else None
         return None
 

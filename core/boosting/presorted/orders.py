@@ -168,7 +168,8 @@ def merge_samples(orders: Orders, data: Data, slots: npt.NDArray[np.int64], n_th
     merged = np.empty((len(new), len(both)), np.int32)
     by_columns(
         partial(_merge, data.cells, data.category_hashes, data.categorical, both, orders.order, new, merged),
-        *merged.shape,
+        len(merged),
+        len(both),
         n_threads,
     )
     return Orders(both, merged)
@@ -179,7 +180,7 @@ def remove_samples(orders: Orders, slots: npt.NDArray[np.int64], n_threads: int 
     stays = ~is_among(orders.slots, slots)
     row_now = np.where(stays, np.cumsum(stays) - 1, _GONE).astype(np.int32)
     kept = np.empty((len(orders.order), int(stays.sum())), np.int32)
-    by_columns(partial(_remove, orders.order, row_now, kept), *orders.order.shape, n_threads)
+    by_columns(partial(_remove, orders.order, row_now, kept), len(kept), orders.n_samples, n_threads)
     return Orders(orders.slots[stays], kept)
 
 

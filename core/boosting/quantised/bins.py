@@ -8,17 +8,22 @@ Rows of bins leave the commonest bin of every feature out when that makes them m
 are mostly zero. That is a matter of layout: nothing that is decided depends on it.
 """
 
+from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from oubli.core import threads
 from oubli.core.boosting.quantised.state import Bins
+from oubli.core.boosting.rows import cut, n_blocks
 from oubli.core.jit.policy import inner, kernel
 from oubli.core.rng import MISSING_CATEGORY
 from oubli.core.samples.arrays import Data
 
 _BLOCK = 512
+_CELLS_TO_ENCODE = 10  # that looking up the bin of a value is worth, in cells that are summed
 _DENSE_SHARE = 0.8  # rows nearly as long as there are features leave nothing out
 
 
@@ -182,27 +187,34 @@ def make_features(
     )
 
 
-def make_bins(features: Features, data: Data, slots: npt.NDArray[np.int64]) -> Bins:
+def make_bins(features: Features, data: Data, slots: npt.NDArray[np.int64], n_threads: int = 1) -> Bins:
     """Encode all samples."""
     n_codes = features.n_codes
     d, capacity = len(n_codes), len(data.cells)
     first_bin = np.concatenate([np.zeros(1, np.int64), np.cumsum(n_codes)]).astype(np.int32)
     codes = np.zeros((d, capacity), smallest_type(int(n_codes.max(initial=1)) - 1))
-    if not encode(features, data, slots, codes):
+    n = n_blocks(len(slots), _CELLS_TO_ENCODE * d, n_threads)
+    blocks = [slots[begin:end] for begin, end in pairwise(cut(len(slots), n))]
+    if not all(threads.run([partial(encode, features, data, some, codes) for some in blocks], n)):
         raise ValueError("a category has no rank")
     common_code = np.full(d, -1, np.int32)
     for column in range(d):
         counts = np.zeros(n_codes[column], np.int64)
         count_codes(codes[column], slots, counts)
         common_code[column] = counts.argmax()
-    lengths = np.zeros(_BLOCK, np.int64)
-    width = int(longest_row(codes, common_code, slots, lengths))
+    lengths = np.zeros((n, _BLOCK), np.int64)
+    width = max(
+        threads.run([partial(longest_row, codes, common_code, some, lengths[i]) for i, some in enumerate(blocks)], n)
+    )
     if width > _DENSE_SHARE * d:
         width, common_code[:] = d, -1
     common_bin = np.where(common_code < 0, -1, first_bin[:-1] + common_code).astype(np.int32)
     row_type = np.uint16 if first_bin[-1] < 2**16 else np.uint32
     rows = np.full((capacity, max(width, 1)), first_bin[-1], row_type)
-    write_rows(codes, first_bin, common_bin, slots, rows, lengths)
+    threads.run(
+        [partial(write_rows, codes, first_bin, common_bin, some, rows, lengths[i]) for i, some in enumerate(blocks)],
+        n,
+    )
     missing = np.where(features.categorical, -1, n_codes - 1).astype(np.int32)
     return Bins(codes, rows, first_bin, missing, common_bin)
 

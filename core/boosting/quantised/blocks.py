@@ -18,7 +18,7 @@ import numpy.typing as npt
 from oubli.core.array_types import Ints
 from oubli.core.boosting.histogram import clear, hessian_of, reduce_bins, subtract
 from oubli.core.boosting.quantised import state as s
-from oubli.core.boosting.quantised.gradients import BINARY, derive_all, derive_binary
+from oubli.core.boosting.quantised.gradients import BINARY, derive_binary, derive_one
 from oubli.core.boosting.quantised.grow import (
     fill_rows,
     free_block,
@@ -53,9 +53,9 @@ DERIVE = 8
 class Blocks(NamedTuple):
     """Working space of B blocks, of the samples in n slots."""
 
-    slots: npt.NDArray[np.int32]  # int32[n], rising
+    slots: npt.NDArray[np.int32]  # int32[n]
     bounds: Ints  # int64[B + 1]: where the blocks begin in `slots` and in `members`
-    edges: Ints  # int64[B + 1]: and among all slots
+    edges: Ints  # int64[B + 1]: where they begin among all slots, to derive
     members: npt.NDArray[np.int32]  # int32[n]: each block's samples, node by node
     spare: npt.NDArray[np.int32]  # int32[n]
     first: Ints  # int64[B, heap + 1]: where a node's samples begin in `members`
@@ -81,24 +81,20 @@ class Blocks(NamedTuple):
 def make_blocks(
     slots: npt.NDArray[np.int32], n_blocks: int, first: Ints, rules: s.Rules, n_places: int, *, fills: bool
 ) -> Blocks:
-    """Cut the samples of some slots, which rise, in so many blocks.
+    """Cut the samples of some slots in so many blocks.
 
     first : derivatives at F_0 by slot, int64[groups, slots].
     fills : whether trees are grown block by block.
     """
     groups, capacity = first.shape
     n_heap = 2 ** (rules.depth + 1) - 1
-    bounds = np.array(cut(len(slots), n_blocks), np.int64)
-    edges = np.zeros(n_blocks + 1, np.int64)
-    edges[1:-1] = slots[bounds[1:-1]]
-    edges[-1] = capacity
     n = len(slots) if fills else 0
     # One child of each node is filled; at depth `top` both are.
     n_sums = max(2**rules.top, 2 ** max(rules.depth - 2, 0)) if fills else 0
     return Blocks(
         slots=slots,
-        bounds=bounds,
-        edges=edges,
+        bounds=np.array(cut(len(slots), n_blocks), np.int64),
+        edges=np.array(cut(capacity, n_blocks), np.int64),
         members=np.zeros(n, np.int32),
         spare=np.zeros(n, np.int32),
         first=np.zeros((n_blocks, n_heap + 1), np.int64),
@@ -127,8 +123,7 @@ def _keep(scores, iteration, begin, end):
 
 @inner
 def _derive(scores, samples, loss, packed, blocks, block, iteration, begin, end):
-    """Write the packed derivatives of a block's samples, and their sums."""
-    slots = blocks.slots[blocks.bounds[block] : blocks.bounds[block + 1]]
+    """Write the packed derivatives of some slots, and their sums."""
     if loss.kind == BINARY:
         mine = s.Samples(
             samples.roles[begin:end],
@@ -139,11 +134,12 @@ def _derive(scores, samples, loss, packed, blocks, block, iteration, begin, end)
         )
         derive_binary(loss, scores.new[0][begin:end], mine, iteration, packed[0][begin:end])
     else:
-        derive_all(loss, scores.new, samples, iteration, slots, packed)
+        for slot in range(begin, end):
+            derive_one(loss, scores.new, samples, iteration, slot, packed)
     for k in range(packed.shape[0]):
         total = np.int64(0)
-        for i in range(slots.shape[0]):
-            total += packed[k, np.uint64(slots[i])]
+        for slot in range(begin, end):
+            total += packed[k, slot]
         blocks.roots[block, k] = total
 
 

@@ -134,7 +134,7 @@ class QuantisedTrees(KeptTrees):
         settings, data = self.settings, problem.data
         categories = binning.find_categories(data, slots)
         self.features = binning.make_features(self.edges.edges, categories, self.categorical)
-        self.bins = binning.make_bins(self.features, data, slots)
+        self.bins = binning.make_bins(self.features, data, slots, self.n_threads)
         self.category_counts = binning.count_categories(self.features, self.bins, self.categorical, slots)
         self.live_edges = np.ones(len(self.features.edges), np.bool_)
         self.live_categories = np.ones(len(self.features.categories), np.bool_)
@@ -172,7 +172,7 @@ class QuantisedTrees(KeptTrees):
         slots32 = np.sort(slots).astype(np.int32)
         sum_first_in_threads(self.bins.rows, self.first, slots32, self.space.root, self.n_threads)
         parts = self.bins, self.plans, self.rules, samples, self.scores, self.space, self.loss, slots32, self._seed_key
-        in_threads = self._in_threads(parts, begin)
+        in_threads = self._in_threads((*parts, self.n_threads))
         if in_threads is None:
             grow: Any = partial(grow_iterations, *parts, np.zeros(self.n_labels + 1, np.int32))
         else:
@@ -191,15 +191,13 @@ class QuantisedTrees(KeptTrees):
             in_threads.erase()
         self._finish(done, int(report[s.BEST_ITERATION]))
 
-    def _in_threads(self, parts: tuple[Any, ...], begin: int) -> ThreadedTraining | None:
-        """What grows iterations from `begin` on in threads; None where that does not pay, or memory is short."""
+    def _in_threads(self, parts: tuple[Any, ...]) -> ThreadedTraining | None:
+        """What grows iterations in threads; None where that does not pay, or memory is short."""
         if self.n_threads == 1:
             return None
         with suppress(MemoryError):
-            training = ThreadedTraining(*parts, self.n_threads)
-            if training.pays:
-                self._drop_from(begin)
-                return training
+            training = ThreadedTraining(*parts)
+            return training if training.pays else None
         return None
 
     def _has_ended(self, done: int, best: int) -> bool:

@@ -29,7 +29,7 @@ from oubli.core.boosting.quantised.gradients import Loss
 from oubli.core.boosting.quantised.grow import grow_root
 from oubli.core.boosting.quantised.rolling import leaf_values
 from oubli.core.boosting.quantised.training import DONE, NO_BLOCKS, sum_first
-from oubli.core.jit.crew import call_in, dismiss, make_crew
+from oubli.core.jit.crew import make_crew
 from oubli.core.jit.policy import kernel
 
 Result = TypeVar("Result")
@@ -62,7 +62,7 @@ def grow_one(forest, tree, bins, plans, iteration, rules, samples, space, group,
 
 
 class ThreadedTraining:
-    """Iterations grown in threads, on the samples of some slots, which rise; `pays` says whether that is worth it.
+    """Iterations grown in threads, on the samples of some slots; `pays` says whether that is worth it.
 
     Memory is asked for when it is made; growing asks for none that matters.
     """
@@ -109,17 +109,14 @@ class ThreadedTraining:
         report[s.DRIFTS] = 1
         if self._by_tree:
             return self._grow_side_by_side(forest, report, begin, end, patience)
-        return self._lead(forest, partial(grow_in_blocks, self._crew, begin, end, patience, self._seed_key, report))
+        work = partial(grow_in_blocks, self._crew, begin, end, patience, self._seed_key, report)
+        done: tuple[int, int] = self._lead(forest, work)
+        return done
 
     def _lead(self, forest: s.Forest, work: Callable[..., Result]) -> Result:
-        """Do something with a crew."""
-        call_in(self._crew)
-        return threads.lead(
-            partial(work, *self._parts, forest),
-            partial(help_out, self._crew, *self._parts, forest),
-            partial(dismiss, self._crew),
-            self._blocks.number,
-        )
+        """Do something with the crew."""
+        parts = *self._parts, forest
+        return rows.lead(self._crew, partial(work, *parts), partial(help_out, self._crew, *parts))
 
     # -- trees side by side -------------------------------------------------------------------------
 
@@ -160,30 +157,31 @@ class ThreadedTraining:
         return bool(iteration - report[s.BEST_ITERATION] >= patience)
 
     def _grow_trees(self, forest: s.Forest, iteration: int) -> None:
-        """Grow the trees of an iteration; each takes free blocks from a part of the list that is its own."""
-        most = self._most_blocks
-        n_free = int(forest.meta[s.N_FREE])
-        starts = [n_free - most * (group + 1) for group in range(self._groups)]
-        left = [np.array([most], np.int64) for _ in starts]
+        """Grow the trees of an iteration; each takes blocks from a list of its own, and gives back to it."""
+        most, groups = self._most_blocks, self._groups
+        n_free = int(forest.meta[s.N_FREE]) - most * groups
+        # A tree that was there before gives back as many as it may take.
+        free = np.zeros((groups, 2 * most), np.int32)
+        free[:, :most] = forest.free[n_free : n_free + most * groups].reshape(groups, most)
+        numbers = np.full((groups, 1), most, np.int64)
         threads.run(
             [
-                partial(self._grow_one, forest, iteration, group, start, left[group])
-                for group, start in enumerate(starts)
+                partial(self._grow_one, forest._replace(free=free[group], meta=numbers[group]), iteration, group)
+                for group in range(groups)
             ],
             self._n_threads,
         )
-        kept = [forest.free[start : start + int(n[0])] for start, n in zip(starts, left, strict=True)]
-        rest = np.concatenate(kept[::-1])
-        forest.free[starts[-1] : starts[-1] + len(rest)] = rest
-        forest.meta[s.N_FREE] = starts[-1] + len(rest)
+        for group, n in enumerate(numbers[:, s.N_FREE].tolist()):
+            forest.free[n_free : n_free + n] = free[group, :n]
+            n_free += n
+        forest.meta[s.N_FREE] = n_free
 
-    def _grow_one(self, forest: s.Forest, iteration: int, group: int, start: int, left: Ints) -> None:
+    def _grow_one(self, forest: s.Forest, iteration: int, group: int) -> None:
         bins, plans, rules, samples, *_ = self._parts
         space = self._spaces.pop()
-        free = forest.free[start : start + int(left[0])]
         grow_one(
-            forest._replace(free=free, meta=left), iteration * self._groups + group, bins, plans, iteration, rules,
-            samples, space, group, self._blocks.slots, self._values, self._seed_key,
+            forest, iteration * self._groups + group, bins, plans, iteration, rules, samples, space, group,
+            self._blocks.slots, self._values, self._seed_key,
         )  # fmt: skip
         self._spaces.append(space)
 
