@@ -62,6 +62,13 @@ NUMBERS: dict[str, dict[str, Any]] = {
     "50 trees, 10 thresholds": {"n_estimators": 50, "occurrence": 0.5, "n_thresholds": 10},
     "50 trees, half of the attributes": {"n_estimators": 50, "occurrence": 0.5, "max_features": 0.5},
     "30 trees": {"n_estimators": 30, "occurrence": 0.5},
+    "50 trees, half of the attributes, 20 thresholds": {
+        "n_estimators": 50,
+        "occurrence": 0.5,
+        "max_features": 0.5,
+        "n_thresholds": 20,
+    },
+    "50 trees, q=0.4, half of the attributes": {"n_estimators": 50, "occurrence": 0.4, "max_features": 0.5},
     "half of the attributes": {"n_estimators": 100, "occurrence": 0.5, "max_features": 0.5},
 }
 TASKS = {"classes": CLASSES, "numbers": NUMBERS}

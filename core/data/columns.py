@@ -20,6 +20,7 @@ from oubli.core.data.values import (
     OUT_OF_RANGE,
     Column,
     ColumnType,
+    LookUp,
     RefusedError,
     boolean,
     category_text,
@@ -33,7 +34,6 @@ _TEXTS = frozenset({str, type(None)})
 _BOOLEANS = frozenset({bool, type(None)})
 
 _T = TypeVar("_T")
-LookUp = Callable[[str], int]  # the code of a category
 
 
 def scalar_encoder(column: Column) -> Callable[[Any], float]:

@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from oubli.core.data.columns import (
     PLAIN_NUMBERS,
-    LookUp,
     check_exact,
     encode_booleans,
     encode_categories,
@@ -28,7 +27,15 @@ from oubli.core.data.columns import (
     scalar_encoder,
 )
 from oubli.core.data.tables import Frame, Matrix, RawColumn, Rows, only_row, read_table
-from oubli.core.data.values import FLOAT32_EXACT, FLOAT32_LIMIT, MISSING, ColumnType, RefusedError, category_text
+from oubli.core.data.values import (
+    FLOAT32_EXACT,
+    FLOAT32_LIMIT,
+    MISSING,
+    ColumnType,
+    LookUp,
+    RefusedError,
+    category_text,
+)
 from oubli.core.errors import FeatureCountError, InputError
 from oubli.core.jit.policy import kernel
 

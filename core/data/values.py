@@ -6,6 +6,7 @@ with a rule that names no data; callers add the row and the field and raise `Inp
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -263,6 +264,7 @@ Label = str | int | float | bool
 DTYPES = ("float32", "float64")
 
 _E = TypeVar("_E", bound=StrEnum)
+LookUp = Callable[[str], int]  # the code of a category
 
 
 class ColumnType(StrEnum):

@@ -19,9 +19,9 @@ import numpy.typing as npt
 from oubli.core.array_types import Array, Hashes
 from oubli.core.forest.blocks import in_subset
 from oubli.core.forest.candidates import as_cell
-from oubli.core.forest.predict import add_end, enter, pass_on
 from oubli.core.forest.split import number_goes_right
 from oubli.core.forest.state import MISSING_LEFT, MISSING_RIGHT, ONE_VS_REST, SUBSET, leaf_of
+from oubli.core.forest.walks import add_end, enter, pass_on
 from oubli.core.forest.workspace import ENDS, N_LANES, NODES, OWNERS, STACK_SIZE
 from oubli.core.jit.policy import inner, kernel, pasted
 from oubli.core.jit.prefetch import prefetch_to_read
@@ -34,7 +34,6 @@ _PADDING = 24  # cells between two columns: at a distance of a power of two they
 
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
-_SECOND = np.uint64(1)
 
 
 class BatchScratch(NamedTuple):
@@ -203,7 +202,7 @@ def _add_leaf_to(statistics, leaf, n_samples, is_regression, order, start, end, 
         for i in range(start, end):
             row = np.uint64(first + np.int64(order[i]))
             sums[row, _ZERO] += share
-            sums[row, _SECOND] += other
+            sums[row, _ONE] += other
         return
     for c in range(statistics.shape[1]):
         if statistics[leaf, c] == 0:

@@ -36,8 +36,8 @@ class DynamicForestClassifier(_Forest, Classifier):
 
     Parameters
     ----------
-    n_estimators : int, default 100
-        Number of trees, T.
+    n_estimators : int, default 50
+        Number of trees, T. More trees are a little more accurate; everything costs in proportion.
     occurrence : float in (0, 1], default 0.7
         Share of the trees that learn a sample, q. The default is chosen for accuracy on data of all
         kinds. Lower it for cheaper adds and deletes: they visit only these trees, and training and
@@ -46,7 +46,7 @@ class DynamicForestClassifier(_Forest, Classifier):
         Greatest depth of a leaf.
     min_samples_split : int, default 2
         Nodes with fewer samples are leaves.
-    n_thresholds : int, default 20
+    n_thresholds : int, default 10
         Candidate thresholds an attribute, s.
     max_features : "sqrt", "log2", None, int or float, default "sqrt"
         Attributes a node, p; a float is a share of the columns.
@@ -89,12 +89,12 @@ class DynamicForestClassifier(_Forest, Classifier):
 
     def __init__(
         self,
-        n_estimators: int = 100,
+        n_estimators: int = 50,
         *,
         occurrence: float = 0.7,
         max_depth: int | None = None,
         min_samples_split: int = 2,
-        n_thresholds: int = 20,
+        n_thresholds: int = 10,
         max_features: Any = "sqrt",
         criterion: str = "gini",
         lazy: bool = True,
@@ -112,13 +112,14 @@ class DynamicForestRegressor(_Forest, Regressor):
 
     Parameters
     ----------
-    n_estimators, max_depth, lazy, random_state, n_jobs
+    n_estimators : int, default 100
+    max_depth, lazy, random_state, n_jobs
         As for `DynamicForestClassifier`.
     occurrence : float in (0, 1], default 0.5
     min_samples_split : int, default 5
     n_thresholds : int, default 30
-    max_features : default 1.0
-        All attributes at every node, as is usual for regression.
+    max_features : default 0.5
+        Half of the attributes at every node.
     criterion : "squared_error"
     """
 
@@ -130,7 +131,7 @@ class DynamicForestRegressor(_Forest, Regressor):
         max_depth: int | None = None,
         min_samples_split: int = 5,
         n_thresholds: int = 30,
-        max_features: Any = 1.0,
+        max_features: Any = 0.5,
         criterion: str = "squared_error",
         lazy: bool = True,
         random_state: Any = None,

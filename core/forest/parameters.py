@@ -17,7 +17,14 @@ CRITERIA = {"gini": 0, "entropy": 1, "squared_error": 2}  # as `scores.py` numbe
 
 PARAMETERS = (
     Parameter("lazy", bool, True, "Put rebuilding off until a query needs it.", is_setting=False),
-    whole("n_estimators", 100, "Number of trees of a forest, or of iterations of boosting.", 1, MAX_TREES),
+    whole(
+        "n_estimators",
+        50,
+        "Number of trees of a forest, or of iterations of boosting.",
+        1,
+        MAX_TREES,
+        regression={"default": 100},
+    ),
     share(
         "occurrence",
         0.7,
@@ -36,7 +43,7 @@ PARAMETERS = (
     whole("min_samples_split", 2, "Samples that a node needs to be split.", 2, 2**31 - 1, regression={"default": 5}),
     whole(
         "n_thresholds",
-        20,
+        10,
         "Candidate splits drawn for each attribute of a node (s).",
         low=1,
         limit=2**15,
@@ -50,7 +57,7 @@ PARAMETERS = (
         choices=("sqrt", "log2"),
         optional=True,
         none_word="all",
-        regression={"default": 1.0},
+        regression={"default": 0.5},
     ),
     Parameter(
         "criterion",

@@ -21,8 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.array_types import Array, Arrays, Hashes, Ints, Reals
-from oubli.core.data.columns import LookUp
-from oubli.core.data.values import FLOAT32_EXACT, MISSING
+from oubli.core.data.values import FLOAT32_EXACT, MISSING, LookUp
 from oubli.core.errors import CapacityError, FileError, ensure
 from oubli.core.rng import MISSING_CATEGORY, hash_text
 from oubli.core.slices import copied_dict, copied_list, cut, lists
