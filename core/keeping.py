@@ -223,7 +223,7 @@ class Keepable(Estimator, ABC):
             others = fresh.tree_digests()
             other_digest = fresh.digest_of(others)
             if other_digest == live_digest:
-                other_slots = fresh.samples_.find(list(store.names(slots))) if len(slots) else slots
+                other_slots = slots_in(fresh.samples_, store, slots)
                 counterpart = Counterpart(fresh.engine_, fresh.samples_.problem(), other_slots)
         problem = store.problem()
         wrong += engine.recount(problem, slots, counterpart)
@@ -463,6 +463,18 @@ class Keepable(Estimator, ABC):
             schema = Schema.from_dict(document["schema"])
             store = SampleStore.from_state(schema, arrays, owner=type(self).__name__)
             self.restore(state["settings"], document, arrays, store)
+
+
+def slots_in(other: SampleStore, store: SampleStore, slots: Ints) -> Ints:
+    """Return the slots in another store of the samples in some slots; the other one holds the same and no more."""
+    ours, theirs = store.id_hashes[slots], other.slots()
+    by_ours, by_theirs = np.argsort(ours), np.argsort(other.id_hashes[theirs])
+    in_order = ours[by_ours]
+    if np.array_equal(in_order, other.id_hashes[theirs][by_theirs]) and (in_order[1:] != in_order[:-1]).all():
+        found = np.empty_like(slots)
+        found[by_ours] = theirs[by_theirs]
+        return found
+    return other.find(list(store.names(slots)))
 
 
 def engine_parts(engine_type: type[Engine], arrays: Mapping[str, Array]) -> Arrays:

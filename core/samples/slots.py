@@ -368,7 +368,11 @@ def end_of_numbers(names: Iterable[str]) -> int:
     texts = [name for name in names if name.isdecimal() and len(name) <= _COUNTER_DIGITS]
     if not "".join(texts).isascii():
         texts = [text for text in texts if text.isascii()]
-    numbers = [int(text) for text in texts if text[0] != "0" or text == "0"]
+    texts = [text for text in texts if text[0] != "0" or text == "0"]
+    longest = max(map(len, texts), default=0)
+    if 0 < longest < _COUNTER_DIGITS:  # of as many digits the largest is the last in the order of texts
+        return int(max(text for text in texts if len(text) == longest)) + 1
+    numbers = list(map(int, texts))
     return max((number for number in numbers if number < COUNTER_LIMIT), default=-1) + 1
 
 
