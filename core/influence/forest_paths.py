@@ -20,10 +20,10 @@ import numpy.typing as npt
 from oubli.core.forest.count import count_candidates
 from oubli.core.forest.grow import gather, is_counted, must_be_leaf
 from oubli.core.forest.leaves import count_in
-from oubli.core.forest.predict import add_leaf
 from oubli.core.forest.split import choose_split, goes_right, is_block_pure, is_same_split, store_split
 from oubli.core.forest.state import NIL, leaf_of
 from oubli.core.forest.update import DELETE, _update_block
+from oubli.core.forest.walks import add_leaf
 from oubli.core.forest.workspace import IS_REGRESSION, N_TREES, OCCURRENCES
 from oubli.core.jit.policy import inner, kernel, pasted
 from oubli.core.rng import combine, draw_trees, restore_order, tree_key
