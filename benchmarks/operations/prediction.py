@@ -25,7 +25,7 @@ HEAD = ("data:", "setting:", "system:", "us a row", "times ours")
 BATCH_TITLE = "Predicting a batch"
 BATCH_TEXT = (
     "`predict_proba` of the whole test set at once: rows per CPU second, and our rate divided by the system's. The "
-    "peers get `adult-native` one-hot, encoded beforehand; ours encodes text, which takes a sixth of its time."
+    "peers get `adult-native` one-hot, encoded beforehand; ours encodes text, which takes a quarter of its time."
 )
 BATCH_HEAD = ("data:", "setting:", "system:", "test rows", "rows a second", "our rate by theirs")
 LIGHTGBM = "LightGBM(100)"

@@ -36,8 +36,8 @@ class DynamicForestClassifier(_Forest, Classifier):
 
     Parameters
     ----------
-    n_estimators : int, default 50
-        Number of trees, T. More trees are a little more accurate; everything costs in proportion.
+    n_estimators : int, default 100
+        Number of trees, T. Half as many cost half as much, and lose up to half a point on most data.
     occurrence : float in (0, 1], default 0.7
         Share of the trees that learn a sample, q. The default is chosen for accuracy on data of all
         kinds. Lower it for cheaper adds and deletes: they visit only these trees, and training and
@@ -46,7 +46,7 @@ class DynamicForestClassifier(_Forest, Classifier):
         Greatest depth of a leaf.
     min_samples_split : int, default 2
         Nodes with fewer samples are leaves.
-    n_thresholds : int, default 10
+    n_thresholds : int, default 20
         Candidate thresholds an attribute, s.
     max_features : "sqrt", "log2", None, int or float, default "sqrt"
         Attributes a node, p; a float is a share of the columns.
@@ -89,12 +89,12 @@ class DynamicForestClassifier(_Forest, Classifier):
 
     def __init__(
         self,
-        n_estimators: int = 50,
+        n_estimators: int = 100,
         *,
         occurrence: float = 0.7,
         max_depth: int | None = None,
         min_samples_split: int = 2,
-        n_thresholds: int = 10,
+        n_thresholds: int = 20,
         max_features: Any = "sqrt",
         criterion: str = "gini",
         lazy: bool = True,
@@ -112,8 +112,7 @@ class DynamicForestRegressor(_Forest, Regressor):
 
     Parameters
     ----------
-    n_estimators : int, default 100
-    max_depth, lazy, random_state, n_jobs
+    n_estimators, max_depth, lazy, random_state, n_jobs
         As for `DynamicForestClassifier`.
     occurrence : float in (0, 1], default 0.5
     min_samples_split : int, default 5

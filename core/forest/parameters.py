@@ -17,14 +17,7 @@ CRITERIA = {"gini": 0, "entropy": 1, "squared_error": 2}  # as `scores.py` numbe
 
 PARAMETERS = (
     Parameter("lazy", bool, True, "Put rebuilding off until a query needs it.", is_setting=False),
-    whole(
-        "n_estimators",
-        50,
-        "Number of trees of a forest, or of iterations of boosting.",
-        1,
-        MAX_TREES,
-        regression={"default": 100},
-    ),
+    whole("n_estimators", 100, "Number of trees of a forest, or of iterations of boosting.", 1, MAX_TREES),
     share(
         "occurrence",
         0.7,
@@ -43,7 +36,7 @@ PARAMETERS = (
     whole("min_samples_split", 2, "Samples that a node needs to be split.", 2, 2**31 - 1, regression={"default": 5}),
     whole(
         "n_thresholds",
-        10,
+        20,
         "Candidate splits drawn for each attribute of a node (s).",
         low=1,
         limit=2**15,
