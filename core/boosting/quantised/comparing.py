@@ -152,7 +152,7 @@ def loose_ends(engine: "QuantisedTrees", slots: Ints) -> list[str]:
     absent = np.ones(engine.capacity, np.bool_)
     absent[slots] = False
     forest, scores = engine.forest, engine.scores
-    n_labels = 2**engine.settings.max_depth
+    n_labels = engine.n_labels
     if (forest.leaf_of[:, absent] != n_labels).any():
         wrong.append("a slot that holds no sample has a leaf")
     if engine.roles[absent].any() or engine.first[:, absent].any() or scores.kept[:, :, absent].any():

@@ -54,7 +54,7 @@ def check_nodes(forest, tree, bins, plans, iteration, rules, space, change, key)
             if node > 0 and change.states[(node - 1) >> 1] >= STALE:
                 change.states[node] = GONE
                 continue
-            if change.states[node] == CLEAN:
+            if change.states[node] == CLEAN or depth < rules.levels:
                 continue
             splits = may_split(forest, tree, node, depth, rules)
             is_stale = splits != (nodes[tree, node]["block"] != NO_BLOCK)

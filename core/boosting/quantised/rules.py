@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from oubli.core.array_types import Ints
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
 from oubli.core.boosting.quantised import state as s
 from oubli.core.boosting.quantised.gradients import BINARY, HESSIAN_STEPS, MULTICLASS, REGRESSION, Loss, make_loss
@@ -27,7 +28,7 @@ def loss_of_numbers(settings: IncrementalSettings, start: Start) -> Loss:
 
 
 def make_rules(
-    settings: IncrementalSettings, loss: Loss, n_groups: int, start: Start, steadiness: Steadiness
+    settings: IncrementalSettings, loss: Loss, n_groups: int, start: Start, steadiness: Steadiness, cuts: Ints
 ) -> s.Rules:
     """The numbers that decide splits and leaves."""
     if loss.kind == REGRESSION:
@@ -36,12 +37,14 @@ def make_rules(
         hessian_steps, gradient = HESSIAN_STEPS, 1.0 / loss.steps
     share = (n_groups - 1) / n_groups if n_groups > 1 else 1.0
     return s.Rules(
-        depth=settings.max_depth,
+        depth=steadiness.depth,
+        levels=steadiness.levels,
         top=steadiness.top,
         least_weight=settings.min_child_weight * hessian_steps,
         regularisation=settings.l2_regularization * hessian_steps,
         leaf_scale=share * gradient * hessian_steps / settings.leaf_grid,
         leaf_limit=float(np.floor(_LEAF_LIMIT / settings.leaf_grid)),
         least_gain=_LEAST_GAIN,
+        cuts=cuts,
         weights=steadiness.weights,
     )

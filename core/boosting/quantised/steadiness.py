@@ -34,12 +34,20 @@ _LARGE_SIZE = 17  # log2 of n from which on a set counts as large
 _LARGE = 1, 2.0, 0.5
 _SMALL = 2, 2.0, 0.35
 _REGRESSION_SCALE = 0.05
+_LEAST_SIZE = 11  # log2 of the samples of a region
+MOST_LEVELS = 3
+_MOST_LEVELS_OF_CLASSES, _MOST_LEVELS_OF_NUMBERS = (
+    2,
+    MOST_LEVELS,
+)  # of regions: with depth 5 there are at most 2^7 leaves
 
 
 class Steadiness(NamedTuple):
     """How steady splits are made."""
 
-    top: int  # nodes above this depth are split by the derivatives at F_0
+    levels: int  # of regions, see `regions.py`
+    depth: int  # of trees, levels of regions included
+    top: int  # nodes above this depth, and below the regions' levels, are split by the derivatives at F_0
     weights: npt.NDArray[np.float64]  # float64[depth + 1, 256]
     coarsening: int  # how many times the grid of gradients is doubled
 
@@ -57,17 +65,27 @@ def fill_weights(scale, weights):
         weights[i] = exp(-scale * log((i + 0.5) / weights.shape[0]))
 
 
-def steadiness(n: int, depth: int, seed: int) -> Steadiness:
+def steadiness(n: int, n_groups: int, depth: int, seed: int) -> Steadiness:
     """How steady to make splits of trees of some depth, for classes of n samples."""
-    is_large = size_step(float(n), np.uint64(seed)) >= _LARGE_SIZE
+    size = size_step(float(n), np.uint64(seed))
+    is_large = size >= _LARGE_SIZE
     top, top_scale, scale = _LARGE if is_large else _SMALL
+    levels = _levels(size, _MOST_LEVELS_OF_CLASSES) if n_groups > 1 else 0
     top = min(top, depth - 1)
-    return Steadiness(top, _weigh([top_scale] * top + [scale] * (depth - top)), int(is_large))
+    scales = [1.0] * levels + [top_scale] * top + [scale] * (depth - top)
+    return Steadiness(levels, levels + depth, levels + top, _weigh(scales), int(is_large))
 
 
-def regression_steadiness(depth: int) -> Steadiness:
-    """How steady to make splits of trees of some depth, for numbers."""
-    return Steadiness(0, _weigh([_REGRESSION_SCALE] * depth), 0)
+def regression_steadiness(n: int, depth: int, seed: int) -> Steadiness:
+    """How steady to make splits of trees of some depth, for n numbers."""
+    levels = _levels(size_step(float(n), np.uint64(seed)), _MOST_LEVELS_OF_NUMBERS)
+    below = max(depth - 1, 1) if levels else depth
+    return Steadiness(levels, levels + below, levels, _weigh([1.0] * levels + [_REGRESSION_SCALE] * below), 0)
+
+
+def _levels(size: int, most: int) -> int:
+    """Levels of regions: none has less than some thousand samples, if they are about equal."""
+    return min(max(size - _LEAST_SIZE, 0), most)
 
 
 def _weigh(scales: Sequence[float]) -> npt.NDArray[np.float64]:

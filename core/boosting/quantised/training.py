@@ -17,15 +17,18 @@ TOO_MUCH = 2  # growing the rest anew is less work
 
 
 @inner
-def count_first(rows, first, slots, root):
-    """Sum the derivatives at F_0 by bin."""
+def count_first(rows, first, slots, bounds, root):
+    """Sum the derivatives at F_0 by group, region and bin."""
+    n_regions = bounds.shape[0] - 1
     for k in range(first.shape[0]):
-        clear(root[k])
-        for i in range(slots.shape[0]):
-            slot = np.uint64(slots[i])
-            value = first[k, slot]
-            for column in range(rows.shape[1]):
-                root[k, np.uint64(rows[slot, column])] += value
+        for region in range(n_regions):
+            sums = root[k * n_regions + region]
+            clear(sums)
+            for i in range(bounds[region], bounds[region + 1]):
+                slot = np.uint64(slots[i])
+                value = first[k, slot]
+                for column in range(rows.shape[1]):
+                    sums[np.uint64(rows[slot, column])] += value
 
 
 @kernel
@@ -34,7 +37,7 @@ def grow_iterations(
 ):
     """Grow the iterations from `begin` on, up to `end` or until validation ends training.
 
-    slots   int32[n]: all samples held
+    slots   int32[n]: all samples held, by region, which space.bounds parts
     scores  `new` holds the scores before iteration `begin`
     values  int32[labels], working space
 
@@ -44,7 +47,7 @@ def grow_iterations(
     n_groups = scores.new.shape[0]
     n_needed = n_groups * ((1 << rules.depth) - 1)
     report[DRIFTS] = 1
-    count_first(bins.rows, samples.first, slots, space.root)
+    count_first(bins.rows, samples.first, slots, space.bounds, space.root)
     for iteration in range(begin, end):
         if forest.meta[N_FREE] < n_needed:
             return iteration, NO_BLOCKS

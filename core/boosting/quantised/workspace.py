@@ -24,17 +24,16 @@ def new_forest(n_trees: int, depth: int, capacity: int, n_places: int) -> s.Fore
     """Trees without nodes."""
     nodes = np.zeros((n_trees, 2 ** (depth + 1) - 1), s.NODE)
     nodes["feature"], nodes["block"] = s.ABSENT, s.NO_BLOCK
-    label_type = np.uint8 if 2**depth < 256 else np.uint16
     return s.Forest(
         nodes=nodes,
-        leaf_of=np.full((n_trees, capacity), 2**depth, label_type),
+        leaf_of=np.full((n_trees, capacity), 2**depth, np.uint16),
         pool=np.zeros((0, n_places), np.int64),
         free=np.zeros(0, np.int32),
         meta=np.zeros(s.META_SIZE, np.int64),
     )
 
 
-def new_space(groups: int, depth: int, capacity: int, n_places: int, n_bins: int) -> s.Space:
+def new_space(groups: int, depth: int, levels: int, capacity: int, n_places: int, n_bins: int) -> s.Space:
     """Working space of kernels that grow trees."""
     n_nodes = 2 ** (depth + 1) - 1
     return s.Space(
@@ -44,7 +43,9 @@ def new_space(groups: int, depth: int, capacity: int, n_places: int, n_bins: int
         first=np.zeros(n_nodes + 1, np.int64),
         last=np.zeros(n_nodes + 1, np.int64),
         sums=np.zeros(n_places, np.int64),
-        root=np.zeros((groups, n_bins + 1), np.int64),
+        bounds=np.zeros(2**levels + 1, np.int64),
+        grows=np.ones(2**levels, np.uint8),
+        root=np.zeros((groups * 2**levels, n_bins + 1), np.int64),
         found=np.zeros(4, np.int64),
         lefts=np.zeros(n_places, np.int64),
         gains=np.zeros(n_places),
