@@ -31,11 +31,18 @@ from oubli.core.boosting.quantised.entering import derive_first, enter
 from oubli.core.boosting.quantised.following import dismiss_categories, follow_edges, welcome_categories
 from oubli.core.boosting.quantised.gradients import Loss
 from oubli.core.boosting.quantised.kept import KeptTrees
-from oubli.core.boosting.quantised.regions import Chooser
+from oubli.core.boosting.quantised.regions import Chooser, no_regions
 from oubli.core.boosting.quantised.report import LastUpdate, read_report
 from oubli.core.boosting.quantised.rules import loss_of_classes, loss_of_numbers, make_rules
 from oubli.core.boosting.quantised.start import Start, TargetSums, class_start
-from oubli.core.boosting.quantised.steadiness import MOST_LEVELS, Steadiness, regression_steadiness, steadiness
+from oubli.core.boosting.quantised.steadiness import (
+    MOST_LEVELS,
+    Steadiness,
+    below_regions,
+    most_levels,
+    regression_steadiness,
+    steadiness,
+)
 from oubli.core.boosting.quantised.training import DONE, NO_BLOCKS, TOO_MUCH, grow_iterations
 from oubli.core.boosting.quantised.update import reach, update_iterations
 from oubli.core.boosting.state import Trees, no_trees
@@ -68,6 +75,8 @@ class QuantisedTrees(KeptTrees):
         self.n_training = self.n_held = 0
         self.edges = EdgeTable(~self.categorical, self.settings.max_bins - 1, self.settings.seed)
         self.sums = TargetSums()
+        self.regions = no_regions()
+        self._most_levels = 0
         self.class_counts = np.zeros(0, np.int64)
         self.category_counts = np.zeros(0, np.int64)
         self._trees: Trees | None = no_trees()
@@ -147,9 +156,13 @@ class QuantisedTrees(KeptTrees):
         self.first = np.zeros((self.groups, self.capacity), np.int64)
         samples = self._samples(problem)
         derive_first(self.loss, self.start.scores, samples, slots)
-        depth, levels, capacity = self._steadiness.depth, self._steadiness.levels, self.capacity
-        self.regions = self._chooser().find(levels, samples, slots)
-        self.rules = make_rules(settings, self.loss, self.groups, self.start, self._steadiness, self.regions.cuts)
+        self._most_levels = self._most_levels_now()
+        self.regions = self._chooser().find(self._most_levels, samples, slots)
+        self.loss = self._make_loss()
+        levels, capacity = self.regions.levels, self.capacity
+        steady = below_regions(self._steadiness, levels)
+        depth = steady.depth
+        self.rules = make_rules(settings, self.loss, self.groups, self.start, steady, self.regions.cuts)
         m = settings.n_estimators
         self.plans = make_plans(self.features, self.bins, m, settings.seed, self.share)
         n_places = self.plans.cuts.shape[1]
@@ -167,31 +180,35 @@ class QuantisedTrees(KeptTrees):
     @property
     def share(self) -> float:
         """Of the candidates that an iteration looks at: fewer for the smaller nodes of regions."""
-        return self.settings.split_sampling / (_FEWER if self._steadiness.levels else 1)
+        return self.settings.split_sampling / (_FEWER if self.regions.levels else 1)
 
     def _chooser(self) -> Chooser:
         return Chooser(self.features, self.bins, self.live_edges, self.live_categories, self.settings.seed)
 
     def _part(self, problem: Problem, slots: Slots, others: Slots, sign: int) -> bool:
         """Let samples come to their regions (1), or go (-1); False when the regions are others now."""
-        if not self.regions.levels:
+        if not self._most_levels:
             return True
         chooser, samples = self._chooser(), self._samples(problem)
         if self._has_other_candidates:
             held = np.concatenate([others, slots]) if sign > 0 else np.setdiff1d(others, slots)
-            self.regions, cuts = chooser.find(self.regions.levels, samples, held), self.regions.cuts
-            return bool((self.regions.cuts == cuts).all())
+            self.regions, cuts = chooser.find(self._most_levels, samples, held), self.regions.cuts
+            return np.array_equal(self.regions.cuts, cuts)
         return chooser.move(self.regions, samples, slots, sign)
 
     def _steadiness_now(self) -> Steadiness:
         if not self.is_classification:
-            return regression_steadiness(self.n_training, self.settings.max_depth, self.settings.seed)
-        return steadiness(self.n_training, self.groups, self.settings.max_depth, self.settings.seed)
+            return regression_steadiness(self.settings.max_depth)
+        return steadiness(self.n_training, self.settings.max_depth, self.settings.seed)
+
+    def _most_levels_now(self) -> int:
+        seed = self.settings.seed
+        return most_levels(self.n_training, self.groups, seed, is_classification=self.is_classification)
 
     def _make_loss(self) -> Loss:
         if self.is_classification:
             return loss_of_classes(self.settings, self.groups, self._steadiness)
-        return loss_of_numbers(self.settings, self.start)
+        return loss_of_numbers(self.settings, self.start, self.regions.levels)
 
     def _train(
         self, samples: s.Samples, slots: Slots, begin: int, progress: Progress | None = None, grows: Ints | None = None
@@ -326,7 +343,9 @@ class QuantisedTrees(KeptTrees):
             return False
         start, size = self._start_now(), self._steadiness_now()
         before = self._steadiness
-        if (size.levels, size.top, size.coarsening) != (before.levels, before.top, before.coarsening):
+        if (size.top, size.coarsening) != (before.top, before.coarsening):
+            return False
+        if self._most_levels_now() != self._most_levels:
             return False
         return (start.base, start.spread, start.scores.tolist()) == (
             self.start.base,
@@ -350,7 +369,7 @@ class QuantisedTrees(KeptTrees):
         while status == NO_BLOCKS:
             done, status = update_iterations(
                 self.forest, self.bins, self.plans, self.rules, samples, self.scores, self.space, change,
-                self.loss, n_concerned, done, before, patience, self._seed_key,
+                self.loss, n_concerned, int(concerned.sum()), done, before, patience, self._seed_key,
             )  # fmt: skip
             if status == NO_BLOCKS:
                 self._add_blocks()

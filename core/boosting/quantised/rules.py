@@ -11,6 +11,7 @@ from oubli.core.boosting.quantised.steadiness import Steadiness
 
 _LEAF_LIMIT = 8.0  # greatest size of a leaf's value, before the learning rate; of a regression in spreads
 _LEAST_GAIN = 2.0**-40
+_FINEST = 2.0**-8  # grid that is made by halving
 _COARSEST = 0.5  # grid of gradients that is made by doubling
 
 
@@ -21,10 +22,19 @@ def loss_of_classes(settings: IncrementalSettings, n_groups: int, steadiness: St
     return make_loss(BINARY if n_groups == 1 else MULTICLASS, grid, settings.learning_rate * settings.leaf_grid)
 
 
-def loss_of_numbers(settings: IncrementalSettings, start: Start) -> Loss:
-    """The loss of a regression."""
-    unit = settings.learning_rate * settings.leaf_grid * start.spread
-    return make_loss(REGRESSION, settings.gradient_grid, unit, start.base, start.spread)
+def grids_of_numbers(settings: IncrementalSettings, levels: int) -> tuple[float, float]:
+    """The grids of gradients and leaf values of a regression: half as wide within regions, which have few samples."""
+    if not levels:
+        return settings.gradient_grid, settings.leaf_grid
+    return max(0.5 * settings.gradient_grid, _FINEST), max(0.5 * settings.leaf_grid, _FINEST)
+
+
+def loss_of_numbers(settings: IncrementalSettings, start: Start, levels: int) -> Loss:
+    """The loss of a regression below so many levels of regions."""
+    gradient_grid, leaf_grid = grids_of_numbers(settings, levels)
+    return make_loss(
+        REGRESSION, gradient_grid, settings.learning_rate * leaf_grid * start.spread, start.base, start.spread
+    )
 
 
 def make_rules(
@@ -35,6 +45,9 @@ def make_rules(
         hessian_steps, gradient = 1, 1.0 / (loss.inverse_grid * start.spread)
     else:
         hessian_steps, gradient = HESSIAN_STEPS, 1.0 / loss.steps
+    leaf_grid = settings.leaf_grid
+    if loss.kind == REGRESSION:
+        _, leaf_grid = grids_of_numbers(settings, steadiness.levels)
     share = (n_groups - 1) / n_groups if n_groups > 1 else 1.0
     return s.Rules(
         depth=steadiness.depth,
@@ -42,8 +55,8 @@ def make_rules(
         top=steadiness.top,
         least_weight=settings.min_child_weight * hessian_steps,
         regularisation=settings.l2_regularization * hessian_steps,
-        leaf_scale=share * gradient * hessian_steps / settings.leaf_grid,
-        leaf_limit=float(np.floor(_LEAF_LIMIT / settings.leaf_grid)),
+        leaf_scale=share * gradient * hessian_steps / leaf_grid,
+        leaf_limit=float(np.floor(_LEAF_LIMIT / leaf_grid)),
         least_gain=_LEAST_GAIN,
         cuts=cuts,
         weights=steadiness.weights,

@@ -153,6 +153,7 @@ class Change(NamedTuple):
     touched: npt.NDArray[np.int32]  # int32[slots]: samples held whose derivatives change
     marks: npt.NDArray[np.uint8]  # uint8[8 * words], for at least as many slots as there are
     mark_words: Hashes  # uint64[words]: the same, eight at once
+    derived: npt.NDArray[np.int32]  # int32[slots]: the iteration that a sample was derived in last; -1: none
     before: Ints  # int64[groups, slots]: packed derivatives before the update
     labels: Array  # uint16[groups, slots]: leaves before, of trees that are rebuilt
     is_rebuilt: npt.NDArray[np.uint8]  # uint8[groups]: whether `labels` holds those of a group's tree

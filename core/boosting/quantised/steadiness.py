@@ -65,27 +65,30 @@ def fill_weights(scale, weights):
         weights[i] = exp(-scale * log((i + 0.5) / weights.shape[0]))
 
 
-def steadiness(n: int, n_groups: int, depth: int, seed: int) -> Steadiness:
+def steadiness(n: int, depth: int, seed: int) -> Steadiness:
     """How steady to make splits of trees of some depth, for classes of n samples."""
-    size = size_step(float(n), np.uint64(seed))
-    is_large = size >= _LARGE_SIZE
+    is_large = size_step(float(n), np.uint64(seed)) >= _LARGE_SIZE
     top, top_scale, scale = _LARGE if is_large else _SMALL
-    levels = _levels(size, _MOST_LEVELS_OF_CLASSES) if n_groups > 1 else 0
     top = min(top, depth - 1)
-    scales = [1.0] * levels + [top_scale] * top + [scale] * (depth - top)
-    return Steadiness(levels, levels + depth, levels + top, _weigh(scales), int(is_large))
+    return Steadiness(0, depth, top, _weigh([top_scale] * top + [scale] * (depth - top)), int(is_large))
 
 
-def regression_steadiness(n: int, depth: int, seed: int) -> Steadiness:
-    """How steady to make splits of trees of some depth, for n numbers."""
-    levels = _levels(size_step(float(n), np.uint64(seed)), _MOST_LEVELS_OF_NUMBERS)
-    below = max(depth - 1, 1) if levels else depth
-    return Steadiness(levels, levels + below, levels, _weigh([1.0] * levels + [_REGRESSION_SCALE] * below), 0)
+def regression_steadiness(depth: int) -> Steadiness:
+    """How steady to make splits of trees of some depth, for numbers."""
+    return Steadiness(0, depth, 0, _weigh([_REGRESSION_SCALE] * depth), 0)
 
 
-def _levels(size: int, most: int) -> int:
-    """Levels of regions: none has less than some thousand samples, if they are about equal."""
-    return min(max(size - _LEAST_SIZE, 0), most)
+def below_regions(steady: Steadiness, levels: int) -> Steadiness:
+    """The same below so many levels of regions."""
+    weights = np.concatenate([np.ones((levels, N_WEIGHTS)), steady.weights])
+    return Steadiness(levels, levels + steady.depth, levels + steady.top, weights, steady.coarsening)
+
+
+def most_levels(n: int, n_groups: int, seed: int, *, is_classification: bool) -> int:
+    """Levels of regions that n samples may have: each holds some thousand of them, if all are about equal."""
+    if is_classification and n_groups == 1:
+        return 0
+    return min(max(int(size_step(float(n), np.uint64(seed))) - _LEAST_SIZE, 0), MOST_LEVELS)
 
 
 def _weigh(scales: Sequence[float]) -> npt.NDArray[np.float64]:

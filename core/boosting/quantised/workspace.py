@@ -62,6 +62,7 @@ def new_work(groups: int, depth: int, forest: s.Forest) -> Arrays:
         "touched": np.zeros(capacity, np.int32),
         "marks": mark_words.view(np.uint8),
         "mark_words": mark_words,
+        "derived": np.zeros(capacity, np.int32),
         "before": np.zeros((groups, capacity), np.int64),
         "labels": np.zeros((groups, capacity), forest.leaf_of.dtype),
         "is_rebuilt": np.zeros(groups, np.uint8),
@@ -145,6 +146,7 @@ def new_change(slots: Ints, joins: int, groups: int, work: Arrays) -> s.Change:
     report = np.zeros(s.REPORT_SIZE, np.int64)
     report[s.FIRST_TREE] = -1
     work["is_listed"][:] = 0
+    work["derived"][:] = -1
     return s.Change(
         slots=slots.astype(np.int32),
         joins=np.full(len(slots), joins, np.uint8),
