@@ -10,7 +10,7 @@ steady as all others are, see `steadiness.py`: of every candidate the gain
 
     sum over the groups of L^2 / n_L + R^2 / n_R - (L + R)^2 / n,    L, R the sums of gradients of both sides
 
-is multiplied by e^8, e = 4 n_L n_R / n^2, and by a drawn weight U^-1; missing values go right. The first of the best
+is multiplied by e^8, e = 4 n_L n_R / n^2, and by a drawn weight U^-0.3; missing values go right. The first of the best
 wins. Where the first split explains less than 1 / 256 of the greatest variance that there can be, regions hardly help
 the trees, and there is a level less of them, so that each has more samples.
 
@@ -32,7 +32,7 @@ from oubli.core.jit.policy import kernel
 from oubli.core.rng import combine, mix
 
 REGIONS = np.uint64(11)
-_SCALE = 1.0
+_SCALE = 0.3
 _WEAK = 256.0
 _BYTE = np.uint64(56)
 

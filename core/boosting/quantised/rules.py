@@ -11,7 +11,7 @@ from oubli.core.boosting.quantised.steadiness import Steadiness
 
 _LEAF_LIMIT = 8.0  # greatest size of a leaf's value, before the learning rate; of a regression in spreads
 _LEAST_GAIN = 2.0**-40
-_FINEST = 2.0**-8  # grid that is made by halving
+_FINEST = 2.0**-8  # grid that is made by dividing
 _COARSEST = 0.5  # grid of gradients that is made by doubling
 
 
@@ -23,10 +23,10 @@ def loss_of_classes(settings: IncrementalSettings, n_groups: int, steadiness: St
 
 
 def grids_of_numbers(settings: IncrementalSettings, levels: int) -> tuple[float, float]:
-    """The grids of gradients and leaf values of a regression: half as wide within regions, which have few samples."""
+    """The grids of gradients and leaf values of a regression: a fourth within regions, which have few samples."""
     if not levels:
         return settings.gradient_grid, settings.leaf_grid
-    return max(0.5 * settings.gradient_grid, _FINEST), max(0.5 * settings.leaf_grid, _FINEST)
+    return max(0.25 * settings.gradient_grid, _FINEST), max(0.25 * settings.leaf_grid, _FINEST)
 
 
 def loss_of_numbers(settings: IncrementalSettings, start: Start, levels: int) -> Loss:
