@@ -74,12 +74,13 @@ def count_bins(bins, samples, slots, sign, counts, sums):
 
 
 @kernel
-def choose_cut(features, first_bin, live, counts, sums, key, weights, lefts, found):
+def choose_cut(features, first_bin, live, counts, sums, seed, node, weights, lefts, found):
     """Write the best (feature, code) of a node to `found` and return its gain; with no candidate the feature is -1.
 
     live    bool[bins]: codes that are candidates, `x <= edge` or a category
     lefts   int64[2, groups], working space
     """
+    key = combine(combine(mix(seed), REGIONS), np.uint64(node))
     n_groups = sums.shape[0]
     n_features = features.categorical.shape[0]
     n = np.int64(0)
@@ -149,13 +150,12 @@ class Chooser(NamedTuple):
 
     def choose(self, regions: Regions, node: int) -> tuple[tuple[int, int, int], float]:
         """The split of a node by its counts: feature, code, whether missing values go left; and its gain."""
-        key = np.uint64(combine(combine(np.uint64(mix(np.uint64(self.seed))), REGIONS), np.uint64(node)))
         n_groups = regions.sums.shape[1]
         found, lefts = np.zeros(2, np.int64), np.zeros((2, n_groups), np.int64)
         first_bin = self.bins.first_bin
         gain = choose_cut(
-            self.features, first_bin, self._live(), regions.counts[node], regions.sums[node], key, regions.weights,
-            lefts, found,
+            self.features, first_bin, self._live(), regions.counts[node], regions.sums[node], np.uint64(self.seed), node,
+            regions.weights, lefts, found,
         )  # fmt: skip
         if found[0] >= 0:
             return (int(found[0]), int(found[1]), 0), float(gain)
