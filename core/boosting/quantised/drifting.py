@@ -118,10 +118,10 @@ def advance(forest, scores, change, iteration):
 
 @inner
 def _is_same(scores, slot):
+    is_same = True
     for k in range(scores.new.shape[0]):
-        if scores.new[k, slot] != scores.old[k, slot]:
-            return False
-    return True
+        is_same &= scores.new[k, slot] == scores.old[k, slot]
+    return is_same
 
 
 @inner

@@ -267,9 +267,10 @@ def grow_below(forest, tree, top, bins, plans, iteration, rules, space, packed, 
 
 @inner
 def grow_root(forest, tree, bins, plans, iteration, rules, samples, space, group, slots, seed_key):
-    """Grow a tree in the regions that are to grow, on the samples of `slots`; space.packed[group] holds their derivatives.
+    """Grow a tree on the samples of `slots` in the regions that are to grow.
 
-    space.root[group * regions + region] holds the sums of those at F_0, by bin. Takes up to 2**depth - 1 free blocks.
+    space.packed[group] holds their derivatives, space.root[group * regions + region] the sums of those at F_0,
+    by bin. Takes up to 2**depth - 1 free blocks.
     """
     packed, first = space.packed[group], samples.first[group]
     places = plans.places[iteration]

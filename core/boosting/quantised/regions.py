@@ -154,8 +154,8 @@ class Chooser(NamedTuple):
         found, lefts = np.zeros(2, np.int64), np.zeros((2, n_groups), np.int64)
         first_bin = self.bins.first_bin
         gain = choose_cut(
-            self.features, first_bin, self._live(), regions.counts[node], regions.sums[node], np.uint64(self.seed), node,
-            regions.weights, lefts, found,
+            self.features, first_bin, self._live(), regions.counts[node], regions.sums[node], np.uint64(self.seed),
+            node, regions.weights, lefts, found,
         )  # fmt: skip
         if found[0] >= 0:
             return (int(found[0]), int(found[1]), 0), float(gain)

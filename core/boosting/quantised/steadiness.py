@@ -12,7 +12,8 @@ F_0, which no tree can change, with larger weights, so that trees differ.
 
 How much of this is right depends on the number n of training samples, a sample's influence being about 1 / n. It
 enters as floor(log2(n) + u), which hardly ever moves. In a regression steadiness buys little, because residuals, which
-have no bounds, move the leaves all the same, and costs much: the splits are nearly the best ones.
+have no bounds, move the leaves all the same, and costs much: the splits are nearly the best ones, and updates are kept
+small by regions, see `regions.py`.
 """
 
 from collections.abc import Sequence
