@@ -56,6 +56,8 @@ class IncrementalBoostingClassifier(IncrementalBoosting, Classifier):
     the sample's id or of the leaf, and each tree looks at a share of the candidate splits, chosen by a hash. So one
     sample more or less often changes no leaf (in half of the updates on Adult), hence no other sample's gradient, and
     only the sums along its own paths; where a grid point is crossed, only the samples whose gradients move are touched.
+    With three or more classes all trees begin with the same splits, of up to eight regions of some thousand samples
+    each, and an update concerns one region only.
     Without it (iGBDT) splits are searched exactly and everything follows the residuals: an update saves sorting, no
     more.
 
@@ -66,7 +68,7 @@ class IncrementalBoostingClassifier(IncrementalBoosting, Classifier):
     learning_rate : float in (0, 1], default 0.1
         Shrinkage of each tree.
     max_depth : int in [1, 8], default 5
-        Greatest depth of a leaf.
+        Greatest depth of a leaf; below the splits that part regions, of which there are up to three levels.
     l2_regularization : float, default 1.0
         What is added to the hessian of a leaf.
     min_child_weight : float, default 1.0
@@ -121,7 +123,8 @@ class IncrementalBoostingClassifier(IncrementalBoosting, Classifier):
 class IncrementalBoostingRegressor(IncrementalBoosting, Regressor):
     """Gradient boosting for numbers that equals retraining after any history of adds and deletes, bit for bit.
 
-    Squared error. For what `quantization` is good for, see `IncrementalBoostingClassifier`.
+    Squared error. For what `quantization` is good for, see `IncrementalBoostingClassifier`. All trees begin with the
+    same splits, of up to eight regions of some thousand samples each, and an update concerns one region only.
 
     Parameters
     ----------
@@ -130,7 +133,7 @@ class IncrementalBoostingRegressor(IncrementalBoosting, Regressor):
     learning_rate : float in (0, 1], default 0.1
         Shrinkage of each tree.
     max_depth : int in [1, 8], default 5
-        Greatest depth of a leaf.
+        Greatest depth of a leaf; below the splits that part regions, of which there are up to three levels.
     l2_regularization : float, default 1.0
         What is added to the hessian of a leaf.
     min_child_weight : float, default 1.0

@@ -381,7 +381,7 @@ def _search_level(forest, tree, depth, bins, plans, iteration, rules, space, blo
         if block != NO_BLOCK:
             total = nodes[tree, node]["first_total"] if depth < rules.top else nodes[tree, node]["total"]
             node_key = combine(key, np.uint64(node))
-            search(forest.pool[block], total, bins, plans, iteration, rules, depth, node_key, space.found)
+            search(forest.pool[block], total, bins, plans, iteration, rules, depth, node_key, space)
         if space.found[FEATURE] != LEAF:
             n_fills = _open(forest, tree, node, depth, rules, space.found, blocks, n_fills)
         else:

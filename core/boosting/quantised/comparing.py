@@ -94,6 +94,21 @@ def _rows_are_right(engine: "QuantisedTrees", slots: Ints) -> bool:
     return bool(is_padded and np.array_equal(longest[:, :width], ours[:, :width]))
 
 
+def _regions_are_like(ours: "QuantisedTrees", fresh: "QuantisedTrees") -> bool:
+    """Whether the regions, and the live bins that they are chosen by, are the same."""
+    mine, its, is_live = ours.regions, fresh.regions, _is_live_bin(ours)[:-1]
+    if mine.levels != its.levels or mine.is_weak != its.is_weak or len(mine.counts) != len(its.counts):
+        return False
+    for (feature, cut, missing), (its_feature, its_cut, its_missing) in zip(mine.cuts, its.cuts, strict=True):
+        place = int(live_codes(ours, int(feature))[cut])
+        if (feature, place, missing) != (its_feature, its_cut, its_missing):
+            return False
+    if not len(mine.counts):
+        return True
+    counts, sums = mine.counts[:, is_live], mine.sums[:, :, is_live]
+    return np.array_equal(counts, its.counts) and np.array_equal(sums, its.sums)
+
+
 def _by_sample(engine: "QuantisedTrees", slots: Ints) -> dict[str, Any]:
     bins, scores, n_trees = engine.bins, engine.scores, engine.n_trees
     n_kept = engine.n_iterations // s.EVERY + 1
@@ -137,6 +152,8 @@ def differences(ours: "QuantisedTrees", fresh: "QuantisedTrees", slots: Ints) ->
     nodes, fresh_nodes = _live_nodes(ours), _live_nodes(fresh)
     differing = [field for field in _COMPARED if not np.array_equal(nodes[field], fresh_nodes[field])]
     wrong += [f"the nodes: {field} is not that of a fresh fit" for field in differing]
+    if not _regions_are_like(ours, fresh):
+        wrong.append("the regions: counted wrong")
     if not (_rows_are_right(ours, slots) and _rows_are_right(fresh, slots)):
         wrong.append("the rows of samples: not those of their codes")
     if _histograms_differ(ours, fresh):
@@ -152,7 +169,7 @@ def loose_ends(engine: "QuantisedTrees", slots: Ints) -> list[str]:
     absent = np.ones(engine.capacity, np.bool_)
     absent[slots] = False
     forest, scores = engine.forest, engine.scores
-    n_labels = 2**engine.settings.max_depth
+    n_labels = engine.n_labels
     if (forest.leaf_of[:, absent] != n_labels).any():
         wrong.append("a slot that holds no sample has a leaf")
     if engine.roles[absent].any() or engine.first[:, absent].any() or scores.kept[:, :, absent].any():

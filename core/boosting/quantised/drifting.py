@@ -118,10 +118,10 @@ def advance(forest, scores, change, iteration):
 
 @inner
 def _is_same(scores, slot):
+    is_same = True
     for k in range(scores.new.shape[0]):
-        if scores.new[k, slot] != scores.old[k, slot]:
-            return False
-    return True
+        is_same &= scores.new[k, slot] == scores.old[k, slot]
+    return is_same
 
 
 @inner
@@ -139,9 +139,9 @@ def forget_still(scores, change):
 
 
 @inner
-def choose_form(forest, scores, samples, change, iteration, n_samples, max_depth):
+def choose_form(forest, scores, samples, change, iteration, max_depth):
     """Go over from a list to the scores of all samples, or back, if that is better before an iteration."""
-    report = change.report
+    report, n_samples = change.report, samples.roles.shape[0]
     if report[DRIFTS] == 0:
         if _MANY * report[N_LISTED] > n_samples:
             _find_all(forest, scores, change, iteration, max_depth)

@@ -5,6 +5,7 @@ What is trained is defined so that it hardly depends on any one sample, and yet 
     edges.py, bins.py   bins: edges are values of samples that a hash of their ids chooses
     plans.py            candidates of each iteration: a share of the edges, chosen likewise
     start.py            F_0 and units, on coarse grids
+    regions.py          parts of the samples that no update of another part concerns
     gradients.py        derivatives on a coarse grid, rounded by a hash of the id
     split.py, grow.py   trees: the best candidate splits, leaf values on a coarse grid, rounded by a hash of their path
     training.py         one iteration after the other
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from oubli.core.array_types import Arrays, Slots
+from oubli.core.array_types import Arrays, Bools, Ints, Slots
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
 from oubli.core.boosting.problem import check_size, n_groups
 from oubli.core.boosting.quantised import bins as binning
@@ -33,10 +34,18 @@ from oubli.core.boosting.quantised.following import dismiss_categories, follow_e
 from oubli.core.boosting.quantised.gradients import Loss
 from oubli.core.boosting.quantised.kept import KeptTrees
 from oubli.core.boosting.quantised.parallel import ThreadedTraining, sum_first_in_threads
+from oubli.core.boosting.quantised.regions import Chooser, no_regions
 from oubli.core.boosting.quantised.report import LastUpdate, read_report
 from oubli.core.boosting.quantised.rules import loss_of_classes, loss_of_numbers, make_rules
 from oubli.core.boosting.quantised.start import Start, TargetSums, class_start
-from oubli.core.boosting.quantised.steadiness import Steadiness, regression_steadiness, steadiness
+from oubli.core.boosting.quantised.steadiness import (
+    MOST_LEVELS,
+    Steadiness,
+    below_regions,
+    most_levels,
+    regression_steadiness,
+    steadiness,
+)
 from oubli.core.boosting.quantised.training import DONE, NO_BLOCKS, TOO_MUCH, grow_iterations
 from oubli.core.boosting.quantised.update import reach, update_iterations
 from oubli.core.boosting.state import Trees, no_trees
@@ -44,9 +53,13 @@ from oubli.core.engine import Progress
 from oubli.core.rng import mix
 from oubli.core.samples.arrays import Problem
 
+_FEWER_OF_CLASSES, _FEWER_OF_NUMBERS = 4, 2  # within regions an iteration looks at so many times fewer candidates
+
 
 class QuantisedTrees(KeptTrees):
     """Boosted trees on grids: the engine of `quantization`."""
+
+    format = 2  # 1: no regions
 
     def __init__(self, settings: IncrementalSettings, *columns: Any) -> None:
         super().__init__(settings, *columns)
@@ -54,7 +67,6 @@ class QuantisedTrees(KeptTrees):
         self._seed_key = np.uint64(mix(self.seed))
         limit = int(settings.validation_fraction * 2.0**64) if settings.patience else 0
         self._validation_limit = np.uint64(min(limit, 2**64 - 1))
-        self.n_labels = 2**settings.max_depth
         self.forget()
 
     def forget(self) -> None:
@@ -66,6 +78,8 @@ class QuantisedTrees(KeptTrees):
         self.n_training = self.n_held = 0
         self.edges = EdgeTable(~self.categorical, self.settings.max_bins - 1, self.settings.seed)
         self.sums = TargetSums()
+        self.regions = no_regions()
+        self._most_levels = 0
         self.class_counts = np.zeros(0, np.int64)
         self.category_counts = np.zeros(0, np.int64)
         self._trees: Trees | None = no_trees()
@@ -90,7 +104,7 @@ class QuantisedTrees(KeptTrees):
         self._count_targets(problem, slots)
         self.edges.collect(problem.data.cells, problem.data.id_hashes, slots)
         groups = n_groups(problem, self.n_training)
-        check_size(self.settings.n_estimators, groups, 2 * self.n_labels - 1)
+        check_size(self.settings.n_estimators, groups, 2 ** (self.settings.max_depth + MOST_LEVELS + 1) - 1)
         if groups:
             self.groups = groups
             self._prepare(problem, slots)
@@ -139,38 +153,81 @@ class QuantisedTrees(KeptTrees):
         self.live_edges = np.ones(len(self.features.edges), np.bool_)
         self.live_categories = np.ones(len(self.features.categories), np.bool_)
         m = settings.n_estimators
-        self.plans = make_plans(self.features, self.bins, m, settings.seed, settings.split_sampling)
         self.start = self._start_now()
         self._steadiness = self._steadiness_now()
         self.loss = self._make_loss()
-        self.rules = make_rules(settings, self.loss, self.groups, self.start, self._steadiness)
         self.first = np.zeros((self.groups, self.capacity), np.int64)
-        derive_first(self.loss, self.start.scores, self._samples(problem), slots)
-        depth, capacity, n_places = settings.max_depth, self.capacity, self.plans.cuts.shape[1]
+        samples = self._samples(problem)
+        derive_first(self.loss, self.start.scores, samples, slots)
+        self._most_levels = self._most_levels_now()
+        self.regions = self._chooser().find(self._most_levels, samples, slots)
+        self.loss = self._make_loss()
+        levels, capacity = self.regions.levels, self.capacity
+        steady = below_regions(self._steadiness, levels)
+        depth = steady.depth
+        self.rules = make_rules(settings, self.loss, self.groups, self.start, steady, self.regions.cuts)
+        m = settings.n_estimators
+        self.plans = make_plans(self.features, self.bins, m, settings.seed, self.share)
+        n_places = self.plans.cuts.shape[1]
         self.scores = room.new_scores(m, capacity, self.start.scores)
         self.scores.new[:, slots] = self.start.scores[:, np.newaxis]
         self.scores.kept[0] = self.scores.new
         self.forest = room.new_forest(m * self.groups, depth, capacity, n_places)
-        self.space = room.new_space(self.groups, depth, capacity, n_places, int(self.bins.first_bin[-1]))
+        self.space = room.new_space(self.groups, depth, levels, capacity, n_places, int(self.bins.first_bin[-1]))
+
+    @property
+    def n_labels(self) -> int:
+        """Labels of the leaves of a tree."""
+        return int(2**self.rules.depth)
+
+    @property
+    def share(self) -> float:
+        """Of the candidates that an iteration looks at: fewer for the smaller nodes of regions."""
+        fewer = _FEWER_OF_CLASSES if self.is_classification else _FEWER_OF_NUMBERS
+        return self.settings.split_sampling / (fewer if self.regions.levels else 1)
+
+    def _chooser(self) -> Chooser:
+        return Chooser(self.features, self.bins, self.live_edges, self.live_categories, self.settings.seed)
+
+    def _part(self, problem: Problem, slots: Slots, others: Slots, sign: int) -> bool:
+        """Let samples come to their regions (1), or go (-1); False when the regions are others now."""
+        if not self._most_levels:
+            return True
+        chooser, samples = self._chooser(), self._samples(problem)
+        if self._has_other_candidates:
+            held = np.concatenate([others, slots]) if sign > 0 else np.setdiff1d(others, slots)
+            self.regions, cuts = chooser.find(self._most_levels, samples, held), self.regions.cuts
+            return np.array_equal(self.regions.cuts, cuts)
+        return chooser.move(self.regions, samples, slots, sign)
 
     def _steadiness_now(self) -> Steadiness:
         if not self.is_classification:
             return regression_steadiness(self.settings.max_depth)
         return steadiness(self.n_training, self.settings.max_depth, self.settings.seed)
 
+    def _most_levels_now(self) -> int:
+        seed = self.settings.seed
+        return most_levels(self.n_training, self.groups, seed, is_classification=self.is_classification)
+
     def _make_loss(self) -> Loss:
         if self.is_classification:
             return loss_of_classes(self.settings, self.groups, self._steadiness)
-        return loss_of_numbers(self.settings, self.start)
+        return loss_of_numbers(self.settings, self.start, self.regions.levels)
 
-    def _train(self, samples: s.Samples, slots: Slots, begin: int, progress: Progress | None = None) -> None:
-        """Grow the iterations from `begin` on, from the scores before it."""
+    def _train(
+        self, samples: s.Samples, slots: Slots, begin: int, progress: Progress | None = None, grows: Bools | None = None
+    ) -> None:
+        """Grow the iterations from `begin` on, from the scores before it; `grows`: in which regions, all if omitted."""
         report = np.zeros(s.REPORT_SIZE, np.int64)
         report[s.BEST_ITERATION] = int(self.scores.losses[:begin].argmin()) if begin else 0
         patience = self.settings.patience if self._validates else 0
         last, step = self.settings.n_estimators, 1 if progress is not None else self.settings.n_estimators
-        slots32 = np.sort(slots).astype(np.int32)
-        sum_first_in_threads(self.bins.rows, self.first, slots32, self.space.root, self.n_threads)
+        self.space.grows[:] = 1 if grows is None else grows
+        slots, bounds = self._chooser().sort(self.regions, np.sort(slots))
+        is_in = np.repeat(self.space.grows == 1, np.diff(bounds))
+        np.cumsum(np.diff(bounds) * self.space.grows, out=self.space.bounds[1:])
+        slots32 = slots[is_in].astype(np.int32)
+        sum_first_in_threads(self.bins.rows, self.first, slots32, self.space, self.n_threads)
         parts = self.bins, self.plans, self.rules, samples, self.scores, self.space, self.loss, slots32, self._seed_key
         in_threads = self._in_threads((*parts, self.n_threads))
         if in_threads is None:
@@ -228,6 +285,9 @@ class QuantisedTrees(KeptTrees):
             self._enter(problem, slots)
             is_done = self._enter_bins(problem, slots, held)
             if is_done:
+                derive_first(self.loss, self.start.scores, self._samples(problem), slots)
+                is_done = self._part(problem, slots, held, 1)
+            if is_done:
                 self._update(problem, slots, change, 1)
         except MemoryError:
             is_done = False  # growing anew needs nothing of what has been left halfway, and gives the same trees
@@ -239,7 +299,7 @@ class QuantisedTrees(KeptTrees):
         change = self._make_change(slots, 0)
         self.changes.undo = None
         try:
-            is_done = self._leave_bins(problem, slots, held)
+            is_done = self._leave_bins(problem, slots, held) and self._part(problem, slots, held, -1)
             if is_done:
                 self._update(problem, slots, change, 0)
         except MemoryError:
@@ -300,7 +360,10 @@ class QuantisedTrees(KeptTrees):
         elif not self.sums.count(problem.y[training], sign):
             return False
         start, size = self._start_now(), self._steadiness_now()
-        if (size.top, size.coarsening) != (self._steadiness.top, self._steadiness.coarsening):
+        before = self._steadiness
+        if (size.top, size.coarsening) != (before.top, before.coarsening):
+            return False
+        if self._most_levels_now() != self._most_levels:
             return False
         return (start.base, start.spread, start.scores.tolist()) == (
             self.start.base,
@@ -311,25 +374,26 @@ class QuantisedTrees(KeptTrees):
     def _update(self, problem: Problem, slots: Slots, change: s.Change, joins: int) -> None:
         """Bring the trees up to date for samples that come (1) or go (0); bins and counters are."""
         samples = self._samples(problem)
-        if joins:
-            derive_first(self.loss, self.start.scores, samples, slots)
         patience = self.settings.patience if self._validates else 0
         change.report[s.CHECKS_ALL] = self._has_other_candidates
         (self.scores.new if joins else self.scores.old)[:, slots] = self.start.scores[:, np.newaxis]
         if joins:
             self.scores.kept[0][:, slots] = self.start.scores[:, np.newaxis]
+        _, bounds = self._chooser().sort(self.regions, slots)
+        concerned = np.diff(bounds) > 0
         samples.roles[slots] |= s.MOVING
         report, done, status, before = change.report, 0, NO_BLOCKS, self.n_iterations
+        n_concerned = int(self._sizes()[concerned].sum())
         while status == NO_BLOCKS:
             done, status = update_iterations(
                 self.forest, self.bins, self.plans, self.rules, samples, self.scores, self.space, change,
-                self.loss, self.n_held, done, before, patience, self._seed_key,
+                self.loss, n_concerned, int(concerned.sum()), done, before, patience, self._seed_key,
             )  # fmt: skip
             if status == NO_BLOCKS:
                 self._add_blocks()
         goes_on = not self._has_ended(done, int(report[s.BEST_ITERATION])) and done < self.settings.n_estimators
         if goes_on:
-            reach(self.forest, self.scores, change, done, self.settings.max_depth)
+            reach(self.forest, self.scores, change, done, self.rules.depth)
         if joins:
             samples.roles[slots] ^= s.MOVING
         else:
@@ -337,11 +401,19 @@ class QuantisedTrees(KeptTrees):
             self.forest.leaf_of[done * self.groups :, slots] = self.n_labels
         self.last_update = read_report(report, self.groups, done if status == TOO_MUCH or goes_on else -1)
         if goes_on:
-            self._train(samples, np.flatnonzero(samples.roles), done)
+            grows = concerned if status == TOO_MUCH and not patience else None
+            self._train(samples, np.flatnonzero(samples.roles), done, grows=grows)
             return
         self._drop_from(done)
         if done != before or report[s.FIRST_TREE] >= 0 or patience:
             self._finish(done, int(report[s.BEST_ITERATION]))
+
+    def _sizes(self) -> Ints:
+        """Samples held by region, those that are about to leave included."""
+        if not self.n_iterations:
+            return np.full(2**self.rules.levels, self.n_held)
+        counts: Ints = self.forest.nodes["count"][0, 2**self.rules.levels - 1 : 2 ** (self.rules.levels + 1) - 1]
+        return counts
 
     def _drop_from(self, iteration: int) -> None:
         """Let go of the trees from an iteration on, and of their histograms."""
@@ -354,7 +426,7 @@ class QuantisedTrees(KeptTrees):
 
     def _make_change(self, slots: Slots, joins: int) -> s.Change:
         if self.work is None:
-            self.work = room.new_work(self.groups, self.settings.max_depth, self.forest)
+            self.work = room.new_work(self.groups, self.rules.depth, self.forest)
         return room.new_change(slots, joins, self.groups, self.work)
 
     def _widen(self, capacity: int) -> None:

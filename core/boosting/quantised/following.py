@@ -19,7 +19,7 @@ def follow_edges(engine: "QuantisedTrees", data: Data, samples: Samples, held: S
 
     held : the samples that are in the trees, those that are about to leave included.
     """
-    if columns and engine.settings.split_sampling < 1.0:
+    if columns and engine.share < 1.0:
         return False  # places of dead edges would have to be told apart again
     if not all(_has_room(engine, column) for column in columns):
         return False  # known beforehand, for following some of them first would be in vain
@@ -109,7 +109,7 @@ def welcome_categories(engine: "QuantisedTrees", data: Data, slots: Slots) -> tu
         for value in np.setdiff1d(_hashes(data, slots, column), layout[is_live]):
             has_new = True
             code = _rank_for(layout, value)
-            if engine.settings.split_sampling < 1.0 or code < 0 or is_live[code]:
+            if engine.share < 1.0 or code < 0 or is_live[code]:
                 return False, True
             layout[code], is_live[code] = value, True
             set_candidate(engine.plans, engine.bins, column, code, value, engine.seed, is_live=True)
@@ -135,7 +135,7 @@ def _rank_for(layout: Hashes, value: np.uint64) -> int:
 def dismiss_categories(engine: "QuantisedTrees") -> tuple[bool, bool]:
     """Make the categories dead that nobody has any more; returns (whether there was room, whether there were any)."""
     gone = np.flatnonzero(engine.live_categories & (engine.category_counts == 0))
-    if len(gone) and engine.settings.split_sampling < 1.0:
+    if len(gone) and engine.share < 1.0:
         return False, True
     for place in gone.tolist():
         column = int(np.searchsorted(engine.features.first_category, place, side="right")) - 1

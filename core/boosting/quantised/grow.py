@@ -308,30 +308,60 @@ def grow_below(forest, tree, top, bins, plans, iteration, rules, space, packed, 
 
 
 @inner
-def grow_root(forest, tree, bins, plans, iteration, rules, samples, space, group, slots, seed_key):
-    """Grow a tree on the samples of `slots`, whose derivatives are in space.packed[group].
+def grow_regions(forest, tree, bins, plans, iteration, rules, samples, space, group, slots, seed_key):
+    """Grow a tree on the samples of `slots` in the regions that are to grow.
 
-    space.root[group] holds the sums of those at F_0, by bin. Takes up to 2**depth - 1 free blocks.
+    space.packed[group] holds their derivatives, space.root[group * regions + region] the sums of those at F_0,
+    by bin. Takes up to 2**depth - 1 free blocks.
     """
     packed, first = space.packed[group], samples.first[group]
     places = plans.places[iteration]
-    total, first_total = np.int64(0), np.int64(0)
-    for i in range(slots.shape[0]):
-        slot = slots[i]
-        space.members[i] = slot
-        total += packed[np.uint64(slot)]
-        first_total += first[np.uint64(slot)]
-    free_block(forest, tree, 0)
-    remove_below(forest, tree, 0)
-    forest.nodes[tree, 0]["total"] = total
-    forest.nodes[tree, 0]["first_total"] = first_total
-    forest.nodes[tree, 0]["count"] = np.int32(slots.shape[0])
-    space.first[0], space.last[0] = 0, slots.shape[0]
-    if may_split(forest, tree, 0, 0, rules):
-        if rules.top > 0:
-            block = take_block(forest)
-            forest.nodes[tree, 0]["block"] = np.int32(block)
-            reduce_bins(space.root[group], places, forest.pool[block])
-        else:
-            give_histogram(forest, tree, 0, bins, places, space, packed)
-    grow_below(forest, tree, 0, bins, plans, iteration, rules, space, packed, first, leaf_key(seed_key, tree))
+    key = leaf_key(seed_key, tree)
+    n_regions = 1 << rules.levels
+    for region in range(n_regions):
+        if space.grows[region] == 0:
+            continue
+        node = n_regions - 1 + region
+        free_block(forest, tree, node)
+        remove_below(forest, tree, node)
+        begin, end = space.bounds[region], space.bounds[region + 1]
+        total, first_total = np.int64(0), np.int64(0)
+        for i in range(begin, end):
+            space.members[i] = slots[i]
+            slot = np.uint64(slots[i])
+            total += packed[slot]
+            first_total += first[slot]
+        forest.nodes[tree, node]["total"] = total
+        forest.nodes[tree, node]["first_total"] = first_total
+        forest.nodes[tree, node]["count"] = np.int32(end - begin)
+        space.first[node], space.last[node] = begin, end
+        if may_split(forest, tree, node, rules.levels, rules):
+            if rules.levels < rules.top:
+                block = take_block(forest)
+                forest.nodes[tree, node]["block"] = np.int32(block)
+                reduce_bins(space.root[group * n_regions + region], places, forest.pool[block])
+            else:
+                give_histogram(forest, tree, node, bins, places, space, packed)
+        grow_below(forest, tree, node, bins, plans, iteration, rules, space, packed, first, key)
+
+
+@inner
+def set_cuts(forest, tree, rules):
+    """Join the regions of a tree by the splits that all trees have."""
+    n_regions = 1 << rules.levels
+    for above in range(n_regions - 1):
+        set_cut(forest, tree, n_regions - 2 - above, rules)
+
+
+@inner
+def set_cut(forest, tree, node, rules):
+    """Make a node one of those that all trees have; its children stand."""
+    nodes = forest.nodes
+    left, right = 2 * node + 1, 2 * node + 2
+    nodes[tree, node]["feature"] = np.int32(rules.cuts[node, 0])
+    nodes[tree, node]["cut"] = np.int32(rules.cuts[node, 1])
+    nodes[tree, node]["missing_left"] = np.uint8(rules.cuts[node, 2])
+    nodes[tree, node]["value"] = np.int32(0)
+    nodes[tree, node]["total"] = nodes[tree, left]["total"] + nodes[tree, right]["total"]
+    nodes[tree, node]["first_total"] = nodes[tree, left]["first_total"] + nodes[tree, right]["first_total"]
+    nodes[tree, node]["count"] = nodes[tree, left]["count"] + nodes[tree, right]["count"]

@@ -14,6 +14,7 @@ from oubli.core.boosting.quantised.bins import Features
 from oubli.core.boosting.quantised.edges import EdgeTable
 from oubli.core.boosting.quantised.export import importances, make_trees
 from oubli.core.boosting.quantised.gradients import Loss
+from oubli.core.boosting.quantised.regions import Regions
 from oubli.core.boosting.quantised.serialise import bytes_asked, check_number_of_trees, check_same, pack
 from oubli.core.boosting.quantised.start import Start, TargetSums
 from oubli.core.boosting.state import Trees
@@ -33,6 +34,7 @@ class KeptTrees(ExactEngine):
     roles, labels, rounding, first : by slot, see `state.Samples`.
     edges, class_counts, category_counts, sums : what decides bins and F_0, counted.
     features, bins, plans, forest, scores, space : see `state.py`.
+    regions : see `regions.py`.
     live_edges, live_categories : which codes are in use.
     """
 
@@ -59,6 +61,7 @@ class KeptTrees(ExactEngine):
     start: Start
     loss: Loss
     rules: s.Rules
+    regions: Regions
     _trees: Trees | None
 
     # -- reading --------------------------------------------------------------------------------
@@ -90,6 +93,7 @@ class KeptTrees(ExactEngine):
         if self.groups:
             parts = (self.features, self.bins, self.plans, self.forest, self.scores, self.space)
             size += sum(array.nbytes for part in parts for array in part) + self.first.nbytes
+            size += self.regions.counts.nbytes + self.regions.sums.nbytes
             size += sum(array.nbytes for array in (self.work or {}).values())
         return size + (0 if self._trees is None else self._trees.nbytes)
 
@@ -99,7 +103,9 @@ class KeptTrees(ExactEngine):
         """Overwrite the arrays that no copy shares; the trees cannot be used afterwards."""
         aligned.shred((self.roles, self.labels, self.rounding))
         if self.groups:
-            aligned.shred((self.first, self.bins.codes, self.bins.rows, *self.forest, *self.scores, *self.space))
+            regions = self.regions.counts, self.regions.sums
+            kept = (self.first, self.bins.codes, self.bins.rows, *regions)
+            aligned.shred((*kept, *self.forest, *self.scores, *self.space))
 
     def copy(self) -> Self:
         """An independent copy; O(size)."""
@@ -115,7 +121,7 @@ class KeptTrees(ExactEngine):
             other.features = features._replace(edges=features.edges.copy(), categories=features.categories.copy())
             other.plans = plans._replace(cuts=plans.cuts.copy(), draws=plans.draws.copy())
             other.live_edges, other.live_categories = self.live_edges.copy(), self.live_categories.copy()
-            other.first = self.first.copy()
+            other.first, other.regions = self.first.copy(), self.regions.copy()
             other.bins = self.bins._replace(codes=self.bins.codes.copy(), rows=self.bins.rows.copy())
             forest, scores, space = self.forest, self.scores, self.space
             other.forest = forest._replace(**{name: array.copy() for name, array in forest._asdict().items()})

@@ -107,6 +107,7 @@ def add_differences(forest, tree, rules, change):
     nodes = forest.nodes
     first_of_top = (1 << rules.top) - 1
     first_below = 2 * first_of_top + 1
+    first_inside = (2 << rules.levels) - 1  # nodes above have no histograms
     for place in range(nodes.shape[1]):
         node = nodes.shape[1] - 1 - place
         if change.states[node] == CLEAN:
@@ -129,7 +130,7 @@ def add_differences(forest, tree, rules, change):
             continue
         histogram, deltas = forest.pool[block], change.deltas[node]
         # The histograms of nodes at depth `top` and of their parents are of different derivatives.
-        if node > 0 and not first_of_top <= node < first_below:
+        if node >= first_inside and not first_of_top <= node < first_below:
             above = change.deltas[parent]
             for i in range(deltas.shape[0]):
                 above[i] += deltas[i]

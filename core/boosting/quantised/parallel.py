@@ -1,11 +1,12 @@
 """Growing iterations in threads: what `training.grow_iterations` does in one, with the same result.
 
-Trees of several classes are grown side by side, if there are as many as threads; else the samples are cut into blocks
-of rows, and all threads grow one tree together, see `blocks.py`.
+Trees of several classes are grown side by side, if there are as many as threads, and so are the regions of a tree, if
+there are any. Else the samples are cut into blocks of rows, and all threads grow one tree together, see `blocks.py`.
 """
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -26,7 +27,7 @@ from oubli.core.boosting.quantised.blocks import (
     make_blocks,
 )
 from oubli.core.boosting.quantised.gradients import Loss
-from oubli.core.boosting.quantised.grow import grow_root
+from oubli.core.boosting.quantised.grow import grow_regions, set_cuts
 from oubli.core.boosting.quantised.rolling import leaf_values
 from oubli.core.boosting.quantised.training import DONE, NO_BLOCKS, sum_first
 from oubli.core.jit.crew import make_crew
@@ -38,27 +39,42 @@ _CELLS_BESIDE = 4  # what dividing, deriving and adding up a sample is worth, in
 
 
 def sum_first_in_threads(
-    bin_rows: npt.NDArray[np.unsignedinteger], first: Ints, slots: npt.NDArray[np.int32], root: Ints, n_threads: int
+    bin_rows: npt.NDArray[np.unsignedinteger], first: Ints, slots: npt.NDArray[np.int32], space: s.Space, n_threads: int
 ) -> None:
-    """Sum the derivatives at F_0 of some samples by bin, to `root`."""
-    n = rows.n_blocks(len(slots), bin_rows.shape[1] * len(first), n_threads)
-    if n == 1:
-        sum_first(bin_rows, first, slots, root)
+    """Sum the derivatives at F_0 of some samples, which are sorted by region, to space.root."""
+    groups, n_regions = len(first), len(space.grows)
+    n = rows.n_blocks(len(slots), bin_rows.shape[1] * groups, n_threads)
+    if n == n_regions == 1:
+        sum_first(bin_rows, first, slots, space.root)
         return
-    bounds = rows.cut(len(slots), n)
-    parts = np.zeros((n, *root.shape), np.int64)
-    threads.run(
-        [partial(sum_first, bin_rows, first, slots[bounds[i] : bounds[i + 1]], parts[i]) for i in range(n)], n_threads
-    )
-    parts.sum(axis=0, out=root)
+    begins = space.bounds.tolist()
+    # Of one region each: its number, and its samples.
+    blocks = [
+        (region, slots[begins[region] + start : begins[region] + end])
+        for region in range(n_regions)
+        for start, end in pairwise(rows.cut(begins[region + 1] - begins[region], n if n_regions == 1 else 1))
+    ]
+    parts = np.zeros((len(blocks), groups, space.root.shape[1]), np.int64)
+    threads.run([partial(sum_first, bin_rows, first, some, parts[i]) for i, (_, some) in enumerate(blocks)], n)
+    space.root.fill(0)
+    by_region = space.root.reshape(groups, n_regions, -1)
+    for part, (region, _) in zip(parts, blocks, strict=True):
+        by_region[:, region] += part
     parts.fill(0)
 
 
 @kernel
-def grow_one(forest, tree, bins, plans, iteration, rules, samples, space, group, slots, values, seed_key):
-    """Grow a tree and write the values of its leaves; what it writes to is its own."""
-    grow_root(forest, tree, bins, plans, iteration, rules, samples, space, group, slots, seed_key)
-    leaf_values(forest, tree, rules.depth, values[group])
+def grow_part(forest, tree, bins, plans, iteration, rules, samples, space, group, slots, seed_key):
+    """Grow the regions of a tree that are to grow; what is written to belongs to them."""
+    grow_regions(forest, tree, bins, plans, iteration, rules, samples, space, group, slots, seed_key)
+
+
+@kernel
+def complete_trees(forest, first_tree, rules, values):
+    """Join the regions of some trees and write the values of their leaves; values: int32[groups, labels]."""
+    for group in range(values.shape[0]):
+        set_cuts(forest, first_tree + group, rules)
+        leaf_values(forest, first_tree + group, rules.depth, values[group])
 
 
 class ThreadedTraining:
@@ -82,7 +98,7 @@ class ThreadedTraining:
     ) -> None:
         groups, width = len(scores.new), bins.rows.shape[1]
         n_blocks = rows.n_blocks(len(slots), width // 2 + _CELLS_BESIDE, n_threads)
-        self._by_tree = groups > 1 and (groups >= n_threads or n_blocks == 1)
+        self._by_tree = rules.levels > 0 or (groups > 1 and (groups >= n_threads or n_blocks == 1))
         self.pays = n_blocks > 1
         if self._by_tree:
             self.pays = rows.n_blocks(len(slots) * groups, width, n_threads) > 1
@@ -95,7 +111,12 @@ class ThreadedTraining:
         self._values = np.zeros((groups, 2**rules.depth + 1), np.int32)
         self._parts = bins, plans, rules, samples, scores, space, loss, self._blocks, self._values
         self._crew = make_crew(n_blocks)
-        self._spaces = [_own_space(space) for _ in range(min(n_threads, groups) if self._by_tree else 0)]
+        # Where there are as many classes as threads, a piece is a tree; else it is a region of one.
+        regions: list[tuple[int, ...]] = [tuple(np.flatnonzero(space.grows).tolist())]
+        if groups < n_threads:
+            regions = [(region,) for region in regions[0]]
+        self._pieces = [(group, some) for group in range(groups) for some in regions]
+        self._spaces = [_own_space(space) for _ in range(min(n_threads, len(self._pieces)) if self._by_tree else 0)]
 
     def erase(self) -> None:
         """Overwrite what samples have left."""
@@ -123,7 +144,8 @@ class ThreadedTraining:
     def _grow_side_by_side(
         self, forest: s.Forest, report: Ints, begin: int, end: int, patience: int
     ) -> tuple[int, int]:
-        parts, n_needed = DERIVE, self._groups * self._most_blocks
+        rules = self._parts[2]
+        parts, n_needed = DERIVE, self._groups * (2**rules.depth - 1)
         for iteration in range(begin, end):
             has_room = forest.meta[s.N_FREE] >= n_needed
             self._derive(forest, iteration, parts if has_room else parts & ~DERIVE)
@@ -139,11 +161,6 @@ class ThreadedTraining:
         self._derive(forest, end, parts & ~DERIVE)
         return end, DONE
 
-    @property
-    def _most_blocks(self) -> int:
-        """Histograms that a tree may keep."""
-        return int(2 ** self._parts[2].depth) - 1
-
     def _derive(self, forest: s.Forest, iteration: int, parts: int) -> None:
         if parts:
             self._lead(forest, partial(derive_in_blocks, self._crew, iteration, parts))
@@ -157,36 +174,44 @@ class ThreadedTraining:
         return bool(iteration - report[s.BEST_ITERATION] >= patience)
 
     def _grow_trees(self, forest: s.Forest, iteration: int) -> None:
-        """Grow the trees of an iteration; each takes blocks from a list of its own, and gives back to it."""
-        most, groups = self._most_blocks, self._groups
-        n_free = int(forest.meta[s.N_FREE]) - most * groups
-        # A tree that was there before gives back as many as it may take.
-        free = np.zeros((groups, 2 * most), np.int32)
-        free[:, :most] = forest.free[n_free : n_free + most * groups].reshape(groups, most)
-        numbers = np.full((groups, 1), most, np.int64)
+        """Grow the trees of an iteration; each piece takes blocks from a list of its own, and gives back to it."""
+        rules = self._parts[2]
+        most = [len(regions) * (2 ** (rules.depth - rules.levels) - 1) for _, regions in self._pieces]
+        n_free = int(forest.meta[s.N_FREE]) - sum(most)
+        lists, numbers = [], []
+        for n in most:
+            # What was there before gives back as many as it may take.
+            lists.append(np.concatenate([forest.free[n_free : n_free + n], np.zeros(n, np.int32)]))
+            numbers.append(np.array([n], np.int64))
+            n_free += n
         threads.run(
             [
-                partial(self._grow_one, forest._replace(free=free[group], meta=numbers[group]), iteration, group)
-                for group in range(groups)
+                partial(self._grow_piece, forest._replace(free=lists[i], meta=numbers[i]), iteration, group, regions)
+                for i, (group, regions) in enumerate(self._pieces)
             ],
             self._n_threads,
         )
-        for group, n in enumerate(numbers[:, s.N_FREE].tolist()):
-            forest.free[n_free : n_free + n] = free[group, :n]
+        n_free -= sum(most)
+        for free, number in zip(lists, numbers, strict=True):
+            n = int(number[s.N_FREE])
+            forest.free[n_free : n_free + n] = free[:n]
             n_free += n
         forest.meta[s.N_FREE] = n_free
+        complete_trees(forest, iteration * self._groups, rules, self._values)
 
-    def _grow_one(self, forest: s.Forest, iteration: int, group: int) -> None:
+    def _grow_piece(self, forest: s.Forest, iteration: int, group: int, regions: tuple[int, ...]) -> None:
         bins, plans, rules, samples, *_ = self._parts
         space = self._spaces.pop()
-        grow_one(
+        space.grows.fill(0)
+        space.grows[list(regions)] = 1
+        grow_part(
             forest, iteration * self._groups + group, bins, plans, iteration, rules, samples, space, group,
-            self._blocks.slots, self._values, self._seed_key,
+            self._blocks.slots, self._seed_key,
         )  # fmt: skip
         self._spaces.append(space)
 
 
-_OWN = ("members", "spare", "first", "last", "sums", "found")
+_OWN = ("members", "spare", "first", "last", "sums", "found", "lefts", "gains", "grows")
 
 
 def _own_space(space: s.Space) -> s.Space:

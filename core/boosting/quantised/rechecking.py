@@ -3,7 +3,7 @@
 import numpy as np
 
 from oubli.core.boosting.quantised.drifting import find_scores
-from oubli.core.boosting.quantised.gradients import derive_all, derive_some
+from oubli.core.boosting.quantised.gradients import BINARY, derive_binary, derive_some
 from oubli.core.boosting.quantised.grow import (
     depth_of,
     free_block,
@@ -54,11 +54,12 @@ def check_nodes(forest, tree, bins, plans, iteration, rules, space, change, key)
             if node > 0 and change.states[(node - 1) >> 1] >= STALE:
                 change.states[node] = GONE
                 continue
-            if change.states[node] == CLEAN:
+            if change.states[node] == CLEAN or depth < rules.levels:
                 continue
             splits = may_split(forest, tree, node, depth, rules)
             is_stale = splits != (nodes[tree, node]["block"] != NO_BLOCK)
             if splits and not is_stale and (depth >= rules.top or change.states[node] == MOVED):
+                change.report[N_WORK] += searching_work(plans, 1)
                 is_stale = has_other_split(forest, tree, node, depth, bins, plans, iteration, rules, space, key)
             if is_stale:
                 change.states[node] = STALE
@@ -112,25 +113,53 @@ def growing_work(bins, n_levels):
 
 
 @inner
+def searching_work(plans, n_nodes):
+    """What filling and searching the histograms of so many nodes takes, whatever samples there are, in the same."""
+    return 3 * n_nodes * plans.cuts.shape[1]
+
+
+@inner
 def rebuild(forest, tree, bins, plans, iteration, rules, samples, scores, space, change, loss, group, key):
     """Grow anew what is below the stale nodes."""
     n_members = list_members(forest, tree, space, change, rules.depth)
-    if change.report[DRIFTS] == 0:
-        find_scores(forest, scores, change, iteration, space.members, 0, n_members)
-    if _DERIVE_ALL * n_members > samples.roles.shape[0]:
-        derive_all(loss, scores.new, samples, iteration, space.members[:n_members], space.packed)
-    else:
-        derive_some(loss, scores.new, samples, iteration, space.members, n_members, space.packed)
+    change.report[N_WORK] += 3 * samples.roles.shape[0]
+    derive_members(forest, iteration, samples, scores, space, change, loss, n_members)
     packed, first, places = space.packed[group], samples.first[group], plans.places[iteration]
     for node in range(forest.nodes.shape[1]):
         if change.states[node] != STALE:
             continue
         remove_below(forest, tree, node)
         depth = depth_of(node)
-        change.report[N_WORK] += np.int64(forest.nodes[tree, node]["count"]) * growing_work(bins, rules.depth - depth)
+        count, n_levels = np.int64(forest.nodes[tree, node]["count"]), rules.depth - depth
+        n_nodes = min(count, np.int64(1) << n_levels)
+        change.report[N_WORK] += count * growing_work(bins, n_levels) + searching_work(plans, n_nodes)
         if not may_split(forest, tree, node, depth, rules):
             free_block(forest, tree, node)
         elif forest.nodes[tree, node]["block"] == NO_BLOCK:
             give_histogram(forest, tree, node, bins, places, space, first if depth < rules.top else packed)
         grow_below(forest, tree, node, bins, plans, iteration, rules, space, packed, first, key)
     return n_members
+
+
+@inner
+def derive_members(forest, iteration, samples, scores, space, change, loss, n_members):
+    """Derive the samples that are in a subtree to be grown anew, unless another tree of the iteration has needed it."""
+    n_fresh = np.int64(0)
+    for i in range(n_members):
+        slot = np.uint64(space.members[i])
+        space.spare[n_fresh] = slot
+        n_fresh += change.derived[slot] != iteration
+        change.derived[slot] = iteration
+    if change.report[DRIFTS] == 0:
+        find_scores(forest, scores, change, iteration, space.spare, 0, n_fresh)
+    if loss.kind == BINARY and _DERIVE_ALL * n_fresh > samples.roles.shape[0]:
+        derive_binary(loss, scores.new[0], samples, iteration, space.packed[0])
+    else:
+        derive_some(loss, scores.new, samples, iteration, space.spare, n_fresh, space.packed)
+    change.report[N_WORK] += n_fresh * deriving_work(scores.new.shape[0])
+
+
+@inner
+def deriving_work(n_groups):
+    """What finding a sample's scores and deriving it takes, in cells."""
+    return 25 * n_groups

@@ -77,7 +77,7 @@ class Forest(NamedTuple):
     """The trees, iteration-major."""
 
     nodes: Any  # NODE[trees, 2 ** (depth + 1) - 1]
-    leaf_of: Array  # uint8/16[trees, slots]: labels; 2 ** depth where there is no sample
+    leaf_of: Array  # uint16[trees, slots]: labels; 2 ** depth where there is no sample
     pool: Ints  # int64[blocks, places]: histograms
     free: npt.NDArray[np.int32]  # int32[blocks]: free blocks, the first meta[N_FREE] of it
     meta: Ints
@@ -86,13 +86,15 @@ class Forest(NamedTuple):
 class Rules(NamedTuple):
     """The numbers that decide splits and leaves; derivatives are integers, see `gradients.py`."""
 
-    depth: int
-    top: int  # nodes above this depth are split by the derivatives at F_0
+    depth: int  # greatest depth of a leaf, levels of regions included
+    levels: int  # of regions: nodes above this depth have the splits of `cuts`, see `regions.py`
+    top: int  # nodes from there on above this depth are split by the derivatives at F_0
     least_weight: float  # hessian that a side has to have, in its integer unit
     regularisation: float  # what is added to a hessian, in its integer unit
     leaf_scale: float  # from -G / H in integers to units
     leaf_limit: float  # greatest size of a leaf's value, in units
     least_gain: float  # what a split has to gain, as a share of the parent's score
+    cuts: Ints  # int64[2**levels - 1, 3]: feature, cut and missing_left of the uppermost nodes
     weights: Reals  # float64[depth + 1, 256]: what gains are multiplied by, see `split.py`
 
 
@@ -124,7 +126,9 @@ class Space(NamedTuple):
     first: Ints  # int64[heap + 1]
     last: Ints  # int64[heap + 1]
     sums: Ints  # int64[places]: a histogram that no node keeps
-    root: Ints  # int64[groups, bins + 1]: derivatives at F_0 of all samples
+    bounds: Ints  # int64[regions + 1]: where each region's samples begin in a list of all
+    grows: npt.NDArray[np.uint8]  # uint8[regions]: whether trees are to be grown there
+    root: Ints  # int64[groups * regions, bins + 1]: derivatives at F_0 of all samples
     found: Ints  # int64[4]: the split found, see `split.py`
     lefts: Ints  # int64[places]: what candidates send left
     gains: Reals  # float64[places]: their weighted gains
@@ -149,8 +153,9 @@ class Change(NamedTuple):
     touched: npt.NDArray[np.int32]  # int32[slots]: samples held whose derivatives change
     marks: npt.NDArray[np.uint8]  # uint8[8 * words], for at least as many slots as there are
     mark_words: Hashes  # uint64[words]: the same, eight at once
+    derived: npt.NDArray[np.int32]  # int32[slots]: the iteration that a sample was derived in last; -1: none
     before: Ints  # int64[groups, slots]: packed derivatives before the update
-    labels: Array  # uint8/16[groups, slots]: leaves before, of trees that are rebuilt
+    labels: Array  # uint16[groups, slots]: leaves before, of trees that are rebuilt
     is_rebuilt: npt.NDArray[np.uint8]  # uint8[groups]: whether `labels` holds those of a group's tree
     values: npt.NDArray[np.int32]  # int32[groups + 1, labels]: values before by label; the last row is spare
     past: npt.NDArray[np.int32]  # int32[EVERY * groups, labels]: values by label since scores were kept last

@@ -12,7 +12,8 @@ F_0, which no tree can change, with larger weights, so that trees differ.
 
 How much of this is right depends on the number n of training samples, a sample's influence being about 1 / n. It
 enters as floor(log2(n) + u), which hardly ever moves. In a regression steadiness buys little, because residuals, which
-have no bounds, move the leaves all the same, and costs much: the splits are nearly the best ones.
+have no bounds, move the leaves all the same, and costs much: the splits are nearly the best ones, and updates are kept
+small by regions, see `regions.py`.
 """
 
 from collections.abc import Sequence
@@ -34,12 +35,20 @@ _LARGE_SIZE = 17  # log2 of n from which on a set counts as large
 _LARGE = 1, 2.0, 0.5
 _SMALL = 2, 2.0, 0.35
 _REGRESSION_SCALE = 0.05
+_LEAST_SIZE = 11  # log2 of the samples of a region
+MOST_LEVELS = 3
+_MOST_LEVELS_OF_CLASSES, _MOST_LEVELS_OF_NUMBERS = (
+    2,
+    MOST_LEVELS,
+)  # of regions: with depth 5 there are at most 2^7 leaves
 
 
 class Steadiness(NamedTuple):
     """How steady splits are made."""
 
-    top: int  # nodes above this depth are split by the derivatives at F_0
+    levels: int  # of regions, see `regions.py`
+    depth: int  # of trees, levels of regions included
+    top: int  # nodes above this depth, and below the regions' levels, are split by the derivatives at F_0
     weights: npt.NDArray[np.float64]  # float64[depth + 1, 256]
     coarsening: int  # how many times the grid of gradients is doubled
 
@@ -62,12 +71,25 @@ def steadiness(n: int, depth: int, seed: int) -> Steadiness:
     is_large = size_step(float(n), np.uint64(seed)) >= _LARGE_SIZE
     top, top_scale, scale = _LARGE if is_large else _SMALL
     top = min(top, depth - 1)
-    return Steadiness(top, _weigh([top_scale] * top + [scale] * (depth - top)), int(is_large))
+    return Steadiness(0, depth, top, _weigh([top_scale] * top + [scale] * (depth - top)), int(is_large))
 
 
 def regression_steadiness(depth: int) -> Steadiness:
     """How steady to make splits of trees of some depth, for numbers."""
-    return Steadiness(0, _weigh([_REGRESSION_SCALE] * depth), 0)
+    return Steadiness(0, depth, 0, _weigh([_REGRESSION_SCALE] * depth), 0)
+
+
+def below_regions(steady: Steadiness, levels: int) -> Steadiness:
+    """The same below so many levels of regions."""
+    weights = np.concatenate([np.ones((levels, N_WEIGHTS)), steady.weights])
+    return Steadiness(levels, levels + steady.depth, levels + steady.top, weights, steady.coarsening)
+
+
+def most_levels(n: int, n_groups: int, seed: int, *, is_classification: bool) -> int:
+    """Levels of regions that n samples may have: each holds some thousand of them, if all are about equal."""
+    if is_classification and n_groups == 1:
+        return 0
+    return min(max(int(size_step(float(n), np.uint64(seed))) - _LEAST_SIZE, 0), MOST_LEVELS)
 
 
 def _weigh(scales: Sequence[float]) -> npt.NDArray[np.float64]:

@@ -4,7 +4,7 @@ import numpy as np
 
 from oubli.core.boosting.histogram import clear
 from oubli.core.boosting.quantised.gradients import derive_all
-from oubli.core.boosting.quantised.grow import grow_root
+from oubli.core.boosting.quantised.grow import grow_regions, set_cuts
 from oubli.core.boosting.quantised.rolling import keep, leaf_values, roll
 from oubli.core.boosting.quantised.state import BEST_ITERATION, DRIFTS, N_FREE
 from oubli.core.boosting.quantised.validate import should_stop, total_loss
@@ -18,7 +18,7 @@ TOO_MUCH = 2  # growing the rest anew is less work
 
 @kernel
 def sum_first(rows, first, slots, root):
-    """Sum the derivatives at F_0 of some samples by bin."""
+    """Sum the derivatives at F_0 of some samples by group and bin."""
     for k in range(first.shape[0]):
         clear(root[k])
         for i in range(slots.shape[0]):
@@ -34,7 +34,7 @@ def grow_iterations(
 ):
     """Grow the iterations from `begin` on, up to `end` or until validation ends training.
 
-    slots   int32[n]: all samples held
+    slots   int32[n]: all samples held, by region, which space.bounds parts
     scores  `new` holds the scores before iteration `begin`
     space   `root` holds the sums of derivatives at F_0
     values  int32[labels], working space
@@ -51,7 +51,8 @@ def grow_iterations(
         derive_all(loss, scores.new, samples, iteration, slots, space.packed)
         for k in range(n_groups):
             tree = iteration * n_groups + k
-            grow_root(forest, tree, bins, plans, iteration, rules, samples, space, k, slots, seed_key)
+            grow_regions(forest, tree, bins, plans, iteration, rules, samples, space, k, slots, seed_key)
+            set_cuts(forest, tree, rules)
         for k in range(n_groups):
             tree = iteration * n_groups + k
             leaf_values(forest, tree, rules.depth, values)

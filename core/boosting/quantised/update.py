@@ -34,7 +34,7 @@ from oubli.core.boosting.quantised.noting import (
     note_move,
     route,
 )
-from oubli.core.boosting.quantised.rechecking import check_nodes, growing_work, rebuild
+from oubli.core.boosting.quantised.rechecking import check_nodes, deriving_work, growing_work, rebuild, searching_work
 from oubli.core.boosting.quantised.rolling import leaf_values, roll_to
 from oubli.core.boosting.quantised.state import (
     BEST_ITERATION,
@@ -58,7 +58,7 @@ from oubli.core.boosting.quantised.validate import loss_of, should_stop, total_l
 from oubli.core.jit.policy import inner, kernel
 
 _NO_MARK = np.uint64(0)
-_BUSY_ITERATIONS = 3  # in a row that were more work than growing them anew, and the rest is grown anew
+_BUSY_ITERATIONS = 2  # in a row that were more work than growing them anew, and the rest is grown anew
 
 
 @inner
@@ -223,21 +223,47 @@ def renew_loss(scores, samples, change, loss, iteration):
 
 
 @inner
-def is_busy(n_work, n_moved, n_touched, n_samples, n_groups, bins, depth):
-    """Whether an iteration was more work than growing it anew; the work of growing anew parts of it is `n_work`."""
+def growing_anew(bins, plans, rules, n_samples, n_regions, n_groups):
+    """What growing an iteration in some regions takes, in cells added to histograms."""
+    depth = rules.depth - rules.levels
+    cells = n_samples * (growing_work(bins, depth) + bins.rows.shape[1] // 2 + deriving_work(1))
+    return n_groups * (cells + searching_work(plans, min(n_samples, n_regions << depth)))
+
+
+@inner
+def updating_work(bins, change, n_touched, n_groups, n_slots):
+    """What an iteration of an update takes, but for what is grown anew and searched: N_WORK."""
     width = bins.rows.shape[1]
-    growing = n_samples * n_groups * (growing_work(bins, depth) + width // 2)
-    return n_work + n_moved * n_groups * (2 * width + 50) + n_touched * (width + 20) + 5 * n_samples > growing
+    n_drifting = n_slots if change.report[DRIFTS] != 0 else change.report[N_LISTED]
+    moving = change.slots.shape[0] * n_groups * (2 * width + 50) + n_touched * (2 * width + 20)
+    per_drifting = 3 if change.report[DRIFTS] != 0 else deriving_work(2) + 10
+    return moving + n_drifting * n_groups * per_drifting
 
 
 @kernel
 def update_iterations(
-    forest, bins, plans, rules, samples, scores, space, change, loss, n_samples, begin, end, patience, seed_key
+    forest,
+    bins,
+    plans,
+    rules,
+    samples,
+    scores,
+    space,
+    change,
+    loss,
+    n_samples,
+    n_regions,
+    begin,
+    end,
+    patience,
+    seed_key,
 ):
     """Update the iterations from `begin` to `end`, or until validation ends training.
 
     The samples that come and go are marked as MOVING; `scores.new` of those that come and `scores.old` of those that go
     hold their scores before iteration `begin`, and so do both of those that drift already.
+
+    n_samples, n_regions : held in the regions of the samples that come and go, and these.
 
     Returns (iterations that are up to date, status). With NO_BLOCKS to be called again from there, with TOO_MUCH
     the others are to be grown anew from `scores.new`.
@@ -245,12 +271,13 @@ def update_iterations(
     n_groups = scores.new.shape[0]
     n_needed = n_groups * ((1 << rules.depth) - 1)
     report = change.report
+    growing = growing_anew(bins, plans, rules, n_samples, n_regions, n_groups)
     for iteration in range(begin, end):
         if forest.meta[N_FREE] < n_needed:
             return iteration, NO_BLOCKS
         if report[N_BUSY] >= _BUSY_ITERATIONS:
             return iteration, TOO_MUCH
-        choose_form(forest, scores, samples, change, iteration, n_samples, rules.depth)
+        choose_form(forest, scores, samples, change, iteration, rules.depth)
         n_touched = find_touched(samples, scores, space, change, loss, iteration)
         derive_moved(samples, scores, space, change, loss, iteration)
         n_work, n_before = report[N_WORK], report[N_TOUCHED]
@@ -265,8 +292,8 @@ def update_iterations(
                     report[FIRST_TREE] = tree
         advance(forest, scores, change, iteration)
         n_work, n_touched = report[N_WORK] - n_work, report[N_TOUCHED] - n_before
-        busy = is_busy(n_work, change.slots.shape[0], n_touched, n_samples, n_groups, bins, rules.depth)
-        report[N_BUSY] = report[N_BUSY] + 1 if busy else 0
+        n_work += updating_work(bins, change, n_touched, n_groups, samples.roles.shape[0])
+        report[N_BUSY] = report[N_BUSY] + 1 if n_work > growing else 0
         if patience > 0:
             renew_loss(scores, samples, change, loss, iteration)
             report[BEST_ITERATION], stops = should_stop(scores.losses, iteration, report[BEST_ITERATION], patience)

@@ -24,17 +24,16 @@ def new_forest(n_trees: int, depth: int, capacity: int, n_places: int) -> s.Fore
     """Trees without nodes."""
     nodes = np.zeros((n_trees, 2 ** (depth + 1) - 1), s.NODE)
     nodes["feature"], nodes["block"] = s.ABSENT, s.NO_BLOCK
-    label_type = np.uint8 if 2**depth < 256 else np.uint16
     return s.Forest(
         nodes=nodes,
-        leaf_of=np.full((n_trees, capacity), 2**depth, label_type),
+        leaf_of=np.full((n_trees, capacity), 2**depth, np.uint16),
         pool=np.zeros((0, n_places), np.int64),
         free=np.zeros(0, np.int32),
         meta=np.zeros(s.META_SIZE, np.int64),
     )
 
 
-def new_space(groups: int, depth: int, capacity: int, n_places: int, n_bins: int) -> s.Space:
+def new_space(groups: int, depth: int, levels: int, capacity: int, n_places: int, n_bins: int) -> s.Space:
     """Working space of kernels that grow trees."""
     n_nodes = 2 ** (depth + 1) - 1
     return s.Space(
@@ -44,7 +43,9 @@ def new_space(groups: int, depth: int, capacity: int, n_places: int, n_bins: int
         first=np.zeros(n_nodes + 1, np.int64),
         last=np.zeros(n_nodes + 1, np.int64),
         sums=np.zeros(n_places, np.int64),
-        root=np.zeros((groups, n_bins + 1), np.int64),
+        bounds=np.zeros(2**levels + 1, np.int64),
+        grows=np.ones(2**levels, np.uint8),
+        root=np.zeros((groups * 2**levels, n_bins + 1), np.int64),
         found=np.zeros(4, np.int64),
         lefts=np.zeros(n_places, np.int64),
         gains=np.zeros(n_places),
@@ -61,6 +62,7 @@ def new_work(groups: int, depth: int, forest: s.Forest) -> Arrays:
         "touched": np.zeros(capacity, np.int32),
         "marks": mark_words.view(np.uint8),
         "mark_words": mark_words,
+        "derived": np.zeros(capacity, np.int32),
         "before": np.zeros((groups, capacity), np.int64),
         "labels": np.zeros((groups, capacity), forest.leaf_of.dtype),
         "is_rebuilt": np.zeros(groups, np.uint8),
@@ -144,6 +146,7 @@ def new_change(slots: Ints, joins: int, groups: int, work: Arrays) -> s.Change:
     report = np.zeros(s.REPORT_SIZE, np.int64)
     report[s.FIRST_TREE] = -1
     work["is_listed"][:] = 0
+    work["derived"][:] = -1
     return s.Change(
         slots=slots.astype(np.int32),
         joins=np.full(len(slots), joins, np.uint8),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,9 @@ from tests.oracles.boosting.quantised_parts import (
     bins_of,
     candidates,
     class_start,
+    most_levels,
     number_start,
+    regions_of,
     regression_steadiness,
     steadiness,
     validates,
@@ -61,10 +63,17 @@ class Trees:
     """What decides the trees of a fit."""
 
     def __init__(
-        self, parameters: Parameters, loss: Loss, steady: Steadiness, drawn: Sequence[Sequence[Candidate]]
+        self,
+        parameters: Parameters,
+        loss: Loss,
+        steady: Steadiness,
+        drawn: Sequence[Sequence[Candidate]],
+        parts: Sequence[Split],
     ) -> None:
         self.parameters = parameters
         self.steady = steady
+        self.parts = parts  # splits that all trees begin with
+        self.levels = (len(parts) + 1).bit_length() - 1
         self.candidates = drawn  # by iteration
         hessian_steps = 64 if loss.is_classification else 1
         gradient = 1.0 / loss.steps if loss.is_classification else 1.0 / (loss.inverse_grid * loss.start.spread)
@@ -77,11 +86,14 @@ class Trees:
     def grow(self, part: Part, iteration: int, tree: int, place: int = 0) -> Node:
         """The subtree of a node; its place is that in a complete heap."""
         drawn = combine(combine(tree_key(self.parameters.seed, tree), LEAVES), place)
-        split = self.best_split(part, iteration, (place + 1).bit_length() - 1, drawn >> 56)
+        if place < len(self.parts):
+            split: Split | None = self.parts[place]
+        else:
+            split = self.best_split(part, iteration, (place + 1).bit_length() - 1 - self.levels, drawn >> 56)
         if split is None:
             g, h = part.derivatives.sum(axis=0).tolist()
             return Node(float(self.leaf_value(g, h, drawn)))
-        left = sides([split], part.rows)[0]
+        left = sides([split], part.rows)[0] if part.rows else np.zeros(0, np.bool_)
         children = [
             self.grow(part.chosen(mask), iteration, tree, child)
             for mask, child in ((left, 2 * place + 1), (~left, 2 * place + 2))
@@ -153,8 +165,19 @@ def fit(samples: Mapping[str, Sample], parameters: Parameters, columns: Sequence
     steady = steadiness(sum(training), p) if is_classification else regression_steadiness(p)
     loss = Loss(p, start, steady.grid, n_groups=groups, is_classification=is_classification)
     bins = bins_of(held, columns, p.max_bins, p.seed)
-    drawn = [candidates(bins, columns, p.split_sampling, m, p.seed) for m in range(p.n_estimators)]
-    trees = Trees(p, loss, steady, drawn)
+    learned = [(sample, rank) for sample, rank, trains in zip(held, ranks, training, strict=True) if trains]
+    gradients = np.array([[g for g, _ in loss.derive_at_start(*one)] for one in learned], np.int64)
+    levels = most_levels(len(learned), groups, p.seed, is_classification=is_classification)
+    parts = regions_of([sample.cells for sample, _ in learned], gradients, bins, columns, levels, p.seed)
+    share = p.split_sampling
+    if parts:
+        share /= 4 if is_classification else 2
+        if not is_classification:
+            grids = {name: max(getattr(p, name) / 4, 2.0**-8) for name in ("gradient_grid", "leaf_grid")}
+            p = replace(p, **grids)
+            loss = Loss(p, start, p.gradient_grid, n_groups=groups, is_classification=False)
+    drawn = [candidates(bins, columns, share, m, p.seed) for m in range(p.n_estimators)]
+    trees = Trees(p, loss, steady, drawn, parts)
     scores = [list(start.scores) for _ in held]
     may_stop = p.patience > 0 and not all(training)
     iterations: list[list[Node]] = []

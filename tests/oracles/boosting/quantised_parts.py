@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tests.oracles.boosting.loss import exp, log, sigmoid
-from tests.oracles.boosting.trees import Split, bits
+from tests.oracles.boosting.trees import Split, bits, sides
 from tests.oracles.common import (
     MISSING_CATEGORY,
     Column,
@@ -25,9 +27,10 @@ from tests.oracles.common import (
     unit,
 )
 
-EDGES, CANDIDATES, START, ROUNDING, VALIDATION, SIZE = 5, 6, 7, 8, 9, 10
+EDGES, CANDIDATES, START, ROUNDING, VALIDATION, SIZE, REGIONS = 5, 6, 7, 8, 9, 10, 11
 LOG2_E = 1.4426950408889634
 FEW = 16
+LEAST = 11  # log2 of the training samples of a region
 LARGE = 17  # log2 of the training samples from which on a set is large
 
 
@@ -158,9 +161,14 @@ class Steadiness(NamedTuple):
     grid: float  # of gradients
 
 
+def size_of(n: int, seed: int) -> int:
+    """log2 of the number of training samples, rounded up or down."""
+    return math.floor(log(float(n)) * LOG2_E + unit(draw(seed, SIZE)))
+
+
 def steadiness(n: int, parameters: Parameters) -> Steadiness:
     """Steadier at the top of the trees of small sets; on large sets the grid of gradients is coarser."""
-    size = math.floor(log(float(n)) * LOG2_E + unit(draw(parameters.seed, SIZE)))
+    size = size_of(n, parameters.seed)
     top, scale, grid = (1, 0.5, 2.0) if size >= LARGE else (2, 0.35, 1.0)
     top = min(top, parameters.max_depth - 1)
     scales = [2.0 if depth < top else scale for depth in range(parameters.max_depth)]
@@ -176,6 +184,80 @@ def regression_steadiness(parameters: Parameters) -> Steadiness:
 def weight_of(scale: float, drawn: int) -> float:
     """What a candidate's gain is multiplied by: U^-scale, U being in the middle of a 256th."""
     return exp(-scale * log((drawn + 0.5) / 256))
+
+
+# --- regions --------------------------------------------------------------------------------------
+
+
+def most_levels(n: int, groups: int, seed: int, *, is_classification: bool) -> int:
+    """Levels of regions, three at most; none for two classes."""
+    if is_classification and groups == 1:
+        return 0
+    return min(max(size_of(n, seed) - LEAST, 0), 3)
+
+
+class Parted(NamedTuple):
+    """A split of the samples into regions, and what it gains."""
+
+    split: Split
+    gain: float
+
+
+def best_part(
+    rows: Sequence[Sequence[Any]], gradients: Any, bins: Sequence[Sequence[Any]], columns: Sequence[Column], key: int
+) -> Parted:
+    """The split with the greatest gain, by evenness and by what is drawn for it; gradients: int64[n, groups]."""
+    best, found = 0.0, None
+    n, totals = len(rows), gradients.sum(axis=0).tolist()
+    for feature, (column, values) in enumerate(zip(columns, bins, strict=True)):
+        is_categorical = column.type == "categorical"
+        for value in values:
+            split = Split(feature, category=value) if is_categorical else Split(feature, value)
+            mask = sides([split], rows)[0]
+            a = int(mask.sum())
+            b = n - a
+            if a == 0 or b == 0:
+                continue
+            gain = 0.0
+            for left, total in zip(gradients[mask].sum(axis=0).tolist(), totals, strict=True):
+                x, y, z = float(left), float(total - left), float(total)
+                gain += x * x / a + y * y / b - z * z / n
+            evenness = 4.0 * a * b / (float(n) * n)
+            fourth = (evenness * evenness) * (evenness * evenness)
+            word = value if is_categorical else bits(value)
+            weighted = gain * ((evenness * evenness) * (evenness * evenness)) * fourth
+            weighted *= weight_of(0.3, combine(combine(key, feature), word) >> 56)
+            if weighted > best:
+                best, found = weighted, Parted(split, gain)
+    if found is not None:
+        return found
+    for feature, column in enumerate(columns):
+        if column.type != "categorical":
+            return Parted(Split(feature, math.inf, True), 0.0)
+    return Parted(Split(0, category=bins[0][0]), 0.0)
+
+
+def regions_of(
+    rows: Sequence[Sequence[Any]],
+    gradients: Any,
+    bins: Sequence[Sequence[Any]],
+    columns: Sequence[Column],
+    levels: int,
+    seed: int,
+) -> list[Split]:
+    """The splits that all trees begin with, in a heap: a level less where the first one explains little."""
+    key = draw(seed, REGIONS)
+    if levels and best_part(rows, gradients, bins, columns, combine(key, 0)).gain * 256.0 < float(len(rows)) * 64**2:
+        levels -= 1
+    below, splits = {0: np.arange(len(rows))}, []
+    for node in range(2**levels - 1):
+        own = below[node]
+        own_rows = [rows[i] for i in own.tolist()]
+        split = best_part(own_rows, gradients[own], bins, columns, combine(key, node)).split
+        mask = sides([split], own_rows)[0] if len(own) else np.zeros(0, np.bool_)
+        below[2 * node + 1], below[2 * node + 2] = own[mask], own[~mask]
+        splits.append(split)
+    return splits
 
 
 # --- F_0 ------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from oubli.core.boosting.quantised import steadiness
 from tests.exact.core.boosting.quantised.worlds import World, play
 
 
@@ -14,6 +15,53 @@ def test_updates_are_local_where_no_value_is_alone(n_classes: int) -> None:
     labels = np.digitize(score, [0.0] if n_classes == 2 else [-1.0, 1.0]) if n_classes else score
     world = World(cells, labels if n_classes == 0 else labels.astype(np.int64), n_estimators=20)
     assert play(world, rng, 15, 2, 1150) >= 14
+
+
+def regional_world(n_classes: int, rng: np.random.Generator, **settings: object) -> World:
+    """Samples of few values, of which regions of some hundred are made where `_LEAST_SIZE` is low."""
+    cells = np.round(rng.standard_normal((1500, 5)) * 2).clip(-3, 3).astype(np.float32)
+    cells[rng.random((1500, 5)) < 0.05] = np.nan
+    cells[:, 4] = rng.integers(0, 6, 1500)
+    score = np.nan_to_num(cells[:, 0]) + np.nan_to_num(cells[:, 1] * cells[:, 2]) + rng.standard_normal(1500)
+    labels = np.digitize(score, [-1.0, 1.0]).astype(np.int64) if n_classes else score
+    return World(cells, labels, (4,), **settings)
+
+
+@pytest.mark.parametrize("n_classes", [0, 3])
+@pytest.mark.parametrize("patience", [0, 4])
+def test_updates_within_regions(n_classes: int, patience: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steadiness, "_LEAST_SIZE", 7)
+    rng = np.random.default_rng(n_classes)
+    world = regional_world(n_classes, rng, n_estimators=20, patience=patience)
+    assert play(world, rng, 12, 3, 1450) >= 8
+    assert world.engine.regions.levels == 3
+
+
+@pytest.mark.parametrize("n_classes", [0, 3])
+def test_other_regions_stay_as_they_are(n_classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steadiness, "_LEAST_SIZE", 7)
+    world = regional_world(n_classes, np.random.default_rng(1), n_estimators=20)
+    world.grow(list(range(1500)))
+    n_partly = 0
+    for sample in range(8):
+        before = world.engine.forest.nodes["total"].copy()
+        world.delete([sample])
+        engine = world.engine
+        changed = np.flatnonzero((engine.forest.nodes["total"][:, 7:15] != before[:, 7:15]).any(axis=0))
+        n_partly += engine.last_update.grown_from > 0
+        assert len(changed) <= 1 or engine.last_update.grown_from == 0
+        world.check(np.random.default_rng(sample))
+    assert n_partly > 0
+
+
+def test_labels_that_say_nothing_have_fewer_regions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steadiness, "_LEAST_SIZE", 7)
+    rng = np.random.default_rng(3)
+    cells = rng.integers(0, 5, (1500, 3)).astype(np.float32)
+    world = World(cells, rng.integers(0, 3, 1500), n_estimators=5)
+    assert play(world, rng, 6, 3, 1450) >= 3
+    assert world.engine.regions.is_weak
+    assert world.engine.regions.levels == 2
 
 
 @pytest.mark.parametrize("n_classes", [0, 2, 3])

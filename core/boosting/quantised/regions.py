@@ -1,0 +1,237 @@
+"""Regions: with numbers, and with many classes, the samples are parted once, and trees grow within the parts.
+
+Updates of two classes stay small because few scores move. Residuals have no bounds, and many classes have many trees:
+there an update moves scores in the end, and through them every later tree. So all trees begin with the same splits,
+and a sample that comes or goes concerns its own region only: no sum of another region depends on it. Within a region
+trees are as deep as they may be.
+
+The splits are those with the greatest gain of the derivatives at F_0, parting the samples about evenly, and made
+steady as all others are, see `steadiness.py`: of every candidate the gain
+
+    sum over the groups of L^2 / n_L + R^2 / n_R - (L + R)^2 / n,    L, R the sums of gradients of both sides
+
+is multiplied by e^8, e = 4 n_L n_R / n^2, and by a drawn weight U^-0.3; missing values go right. The first of the best
+wins. Where the first split explains less than 1 / 256 of the greatest variance that there can be, regions hardly help
+the trees, and there is a level less of them, so that each has more samples.
+
+Counts of all bins are kept for each of the nodes, and an update searches again those on its samples' ways: where
+another split is best, everything is grown anew.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from oubli.core.array_types import Bools, Ints, Reals, Slots
+from oubli.core.boosting.histogram import gradient_of
+from oubli.core.boosting.quantised.bins import Features
+from oubli.core.boosting.quantised.gradients import HESSIAN_STEPS
+from oubli.core.boosting.quantised.state import TRAINS, Bins, Samples
+from oubli.core.boosting.quantised.steadiness import N_WEIGHTS, fill_weights
+from oubli.core.jit.policy import kernel
+from oubli.core.rng import combine, mix
+
+REGIONS = np.uint64(11)
+_SCALE = 0.3
+_WEAK = 256.0
+_BYTE = np.uint64(56)
+
+
+class Regions(NamedTuple):
+    """The uppermost splits of all trees, in a heap, and what they were chosen by."""
+
+    levels: int
+    cuts: Ints  # int64[nodes, 3]: feature, code and whether missing values go left, as in `state.NODE`
+    counts: Ints  # int64[nodes, bins]: training samples
+    sums: Ints  # int64[nodes, groups, bins]: their gradients at F_0
+    weights: Reals  # float64[256]
+    is_weak: bool  # whether the first split explains little
+
+    def copy(self) -> "Regions":
+        """An independent copy."""
+        return self._replace(cuts=self.cuts.copy(), counts=self.counts.copy(), sums=self.sums.copy())
+
+
+def no_regions() -> Regions:
+    """One region, which is everything."""
+    zeros = np.zeros((0, 3), np.int64), np.zeros((0, 0), np.int64), np.zeros((0, 0, 0), np.int64)
+    return Regions(0, *zeros, np.ones(N_WEIGHTS), is_weak=False)
+
+
+@kernel
+def count_bins(bins, samples, slots, sign, counts, sums):
+    """Count samples that train by bin, and their gradients at F_0; sign: 1, or -1 to count them no more."""
+    for column in range(bins.codes.shape[0]):
+        start = np.int64(bins.first_bin[column])
+        codes = bins.codes[column]
+        for i in range(slots.shape[0]):
+            slot = np.uint64(slots[i])
+            if samples.roles[slot] & TRAINS != 0:
+                place = start + np.int64(codes[slot])
+                counts[place] += sign
+                for k in range(sums.shape[0]):
+                    sums[k, place] += sign * gradient_of(samples.first[k, slot])
+
+
+@kernel
+def choose_cut(features, first_bin, live, counts, sums, seed, node, weights, lefts, found):
+    """Write the best (feature, code) of a node to `found` and return its gain; with no candidate the feature is -1.
+
+    live    bool[bins]: codes that are candidates, `x <= edge` or a category
+    lefts   int64[2, groups], working space
+    """
+    key = combine(combine(mix(seed), REGIONS), np.uint64(node))
+    n_groups = sums.shape[0]
+    n_features = features.categorical.shape[0]
+    n = np.int64(0)
+    for k in range(n_groups):
+        lefts[1, k] = 0
+    for place in range(first_bin[1]):
+        n += counts[place]
+        for k in range(n_groups):
+            lefts[1, k] += sums[k, place]
+    best, best_gain = 0.0, 0.0
+    found[0], found[1] = -1, 0
+    for feature in range(n_features):
+        own = combine(key, np.uint64(feature))
+        n_left = np.int64(0)
+        for k in range(n_groups):
+            lefts[0, k] = 0
+        first, last = np.int64(first_bin[feature]), np.int64(first_bin[feature + 1])
+        for place in range(first, last):
+            if features.categorical[feature]:
+                n_left = np.int64(0)
+            n_left += counts[place]
+            for k in range(n_groups):
+                lefts[0, k] = sums[k, place] + (0 if features.categorical[feature] else lefts[0, k])
+            n_right = n - n_left
+            if not live[place] or n_left == 0 or n_right == 0:
+                continue
+            gain = 0.0
+            for k in range(n_groups):
+                left, total = np.float64(lefts[0, k]), np.float64(lefts[1, k])
+                right = np.float64(lefts[1, k] - lefts[0, k])
+                gain += left * left / n_left + right * right / n_right - total * total / n
+            evenness = 4.0 * n_left * n_right / (np.float64(n) * n)
+            code = place - first
+            if features.categorical[feature]:
+                bits = features.categories[features.first_category[feature] + code]
+            else:
+                bits = features.edges.view(np.uint64)[features.first_edge[feature] + code]
+            square = evenness * evenness
+            value = gain * (square * square) * (square * square) * weights[combine(own, bits) >> _BYTE]
+            if value > best:
+                best, best_gain = value, gain
+                found[0], found[1] = feature, code
+    return best_gain
+
+
+class Chooser(NamedTuple):
+    """What regions are chosen from, but for the samples."""
+
+    features: Features
+    bins: Bins
+    live_edges: Bools
+    live_categories: Bools
+    seed: int
+
+    def _live(self) -> Bools:
+        """Which bins are candidates: live ones but those above the last edge and of missing values."""
+        features = self.features
+        parts = []
+        for column, is_categorical in enumerate(features.categorical.tolist()):
+            if is_categorical:
+                first, last = features.first_category[column : column + 2].tolist()
+                parts.append(self.live_categories[first:last])
+            else:
+                first, last = features.first_edge[column : column + 2].tolist()
+                parts += [self.live_edges[first:last], np.zeros(2, np.bool_)]
+        return np.concatenate([np.zeros(0, np.bool_), *parts])
+
+    def choose(self, regions: Regions, node: int) -> tuple[tuple[int, int, int], float]:
+        """The split of a node by its counts: feature, code, whether missing values go left; and its gain."""
+        n_groups = regions.sums.shape[1]
+        found, lefts = np.zeros(2, np.int64), np.zeros((2, n_groups), np.int64)
+        first_bin = self.bins.first_bin
+        gain = choose_cut(
+            self.features, first_bin, self._live(), regions.counts[node], regions.sums[node], np.uint64(self.seed),
+            node, regions.weights, lefts, found,
+        )  # fmt: skip
+        if found[0] >= 0:
+            return (int(found[0]), int(found[1]), 0), float(gain)
+        # Samples that are all alike: they go left, or by the first category.
+        numeric = np.flatnonzero(~self.features.categorical)
+        if not len(numeric):
+            return (0, int(np.flatnonzero(self.live_categories)[0]), 0), 0.0
+        column = int(numeric[0])
+        return (column, int(first_bin[column + 1] - first_bin[column]) - 2, 1), 0.0
+
+    def goes_left(self, cut: tuple[int, int, int], slots: Slots) -> Bools:
+        """Which samples a split sends left."""
+        feature, code, missing_left = cut
+        codes = self.bins.codes[feature, slots]
+        if self.features.categorical[feature]:
+            return np.asarray(codes == code)
+        return np.asarray((codes <= code) | (missing_left == 1) & (codes == self.bins.missing_code[feature]))
+
+    def find(self, levels: int, samples: Samples, slots: Slots) -> Regions:
+        """Part samples; into fewer regions if the first split is weak."""
+        regions = self._allocate(levels, len(samples.first), is_weak=False)
+        if not levels:
+            return regions
+        count_bins(self.bins, samples, slots, 1, regions.counts[0], regions.sums[0])
+        if self._is_weak(regions):
+            regions = self._allocate(levels - 1, len(samples.first), is_weak=True)
+        regions.counts[:], regions.sums[:] = 0, 0
+        below = {0: slots}
+        for node in range(len(regions.cuts)):
+            own = below.pop(node)
+            count_bins(self.bins, samples, own, 1, regions.counts[node], regions.sums[node])
+            cut, _ = self.choose(regions, node)
+            regions.cuts[node] = cut
+            is_left = self.goes_left(cut, own)
+            below[2 * node + 1], below[2 * node + 2] = own[is_left], own[~is_left]
+        return regions
+
+    def _allocate(self, levels: int, n_groups: int, *, is_weak: bool) -> Regions:
+        n_nodes, n_bins = 2**levels - 1, int(self.bins.first_bin[-1])
+        weights = np.ones(N_WEIGHTS)
+        fill_weights(_SCALE, weights)
+        n_counted = max(n_nodes, int(is_weak))  # of a weak split the node that it was to be is counted even so
+        counts = np.zeros((n_counted, n_bins), np.int64)
+        sums = np.zeros((n_counted, n_groups, n_bins), np.int64)
+        return Regions(levels, np.zeros((n_nodes, 3), np.int64), counts, sums, weights, is_weak)
+
+    def _is_weak(self, regions: Regions) -> bool:
+        """Whether the first split explains little; gradients at F_0 are in steps of 1 / HESSIAN_STEPS."""
+        n = int(regions.counts[0, : self.bins.first_bin[1]].sum())
+        return self.choose(regions, 0)[1] * _WEAK < float(n) * HESSIAN_STEPS**2
+
+    def move(self, regions: Regions, samples: Samples, slots: Slots, sign: int) -> bool:
+        """Count samples that come (1) or go (-1); whether the splits are still the best."""
+        if not len(regions.counts):
+            return True
+        below = {0: slots}
+        for node in range(len(regions.counts)):
+            own = below.pop(node)
+            if len(own):
+                count_bins(self.bins, samples, own, sign, regions.counts[node], regions.sums[node])
+            if node == len(regions.cuts):  # the only one counted
+                break
+            cut: tuple[int, int, int] = tuple(regions.cuts[node].tolist())
+            if len(own) and self.choose(regions, node)[0] != cut:
+                return False
+            is_left = self.goes_left(cut, own)
+            below[2 * node + 1], below[2 * node + 2] = own[is_left], own[~is_left]
+        return self._is_weak(regions) == regions.is_weak
+
+    def sort(self, regions: Regions, slots: Slots) -> tuple[Slots, Ints]:
+        """Sort slots by their regions; returns them, and where each region begins, int64[regions + 1]."""
+        below = {0: slots}
+        for node, cut in enumerate(regions.cuts.tolist()):
+            own = below.pop(node)
+            is_left = self.goes_left(tuple(cut), own)
+            below[2 * node + 1], below[2 * node + 2] = own[is_left], own[~is_left]
+        parts = [below[node] for node in sorted(below)]
+        bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum([len(part) for part in parts])])
+        return np.concatenate(parts), bounds.astype(np.int64)
