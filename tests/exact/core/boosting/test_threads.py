@@ -179,7 +179,7 @@ def test_progress_is_told_of_every_tree(kind: str, task: int) -> None:
     ("kind", "task", "module", "name"),
     [
         ("quantised", 2, quantised, "grow_in_blocks"),
-        ("quantised", 3, quantised, "grow_one"),
+        ("quantised", 3, quantised, "grow_part"),
         ("online", 2, online, "grow_in_blocks"),
         ("online", 3, online, "grow_tree"),
         ("presorted", 3, presorted, "grow_group"),
