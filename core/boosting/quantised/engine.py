@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from oubli.core.array_types import Arrays, Ints, Slots
+from oubli.core.array_types import Arrays, Bools, Ints, Slots
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
 from oubli.core.boosting.problem import check_size, n_groups
 from oubli.core.boosting.quantised import bins as binning
@@ -212,7 +212,7 @@ class QuantisedTrees(KeptTrees):
         return loss_of_numbers(self.settings, self.start, self.regions.levels)
 
     def _train(
-        self, samples: s.Samples, slots: Slots, begin: int, progress: Progress | None = None, grows: Ints | None = None
+        self, samples: s.Samples, slots: Slots, begin: int, progress: Progress | None = None, grows: Bools | None = None
     ) -> None:
         """Grow the iterations from `begin` on, from the scores before it; `grows`: in which regions, all if omitted."""
         report = np.zeros(s.REPORT_SIZE, np.int64)
