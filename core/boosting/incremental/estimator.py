@@ -123,8 +123,8 @@ class IncrementalBoostingClassifier(IncrementalBoosting, Classifier):
 class IncrementalBoostingRegressor(IncrementalBoosting, Regressor):
     """Gradient boosting for numbers that equals retraining after any history of adds and deletes, bit for bit.
 
-    Squared error. For what `quantization` is good for, see `IncrementalBoostingClassifier`. All trees begin with the
-    same splits, of up to eight regions of some thousand samples each, and an update concerns one region only.
+    Squared error. For what `quantization` is good for, see `IncrementalBoostingClassifier`. With it all trees begin
+    with the same splits, of up to eight regions of some thousand samples each, and an update concerns one region only.
 
     Parameters
     ----------

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from oubli.core.boosting.quantised.drifting import find_scores
 from oubli.core.boosting.quantised.gradients import BINARY, derive_binary, derive_some
 from oubli.core.boosting.quantised.grow import (
     depth_of,
@@ -15,6 +14,7 @@ from oubli.core.boosting.quantised.grow import (
     remove_below,
 )
 from oubli.core.boosting.quantised.noting import CLEAN, GONE, MOVED, STALE
+from oubli.core.boosting.quantised.past import find_scores
 from oubli.core.boosting.quantised.split import CUT, FEATURE, MISSING_LEFT, search
 from oubli.core.boosting.quantised.state import DRIFTS, N_WORK, NO_BLOCK
 from oubli.core.jit.policy import inner

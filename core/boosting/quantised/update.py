@@ -13,7 +13,7 @@ As long as nothing drifts only the samples that come and go are looked at at all
 
 import numpy as np
 
-from oubli.core.boosting.quantised.drifting import advance, choose_form, forget_still, list_drifting, past_row
+from oubli.core.boosting.quantised.drifting import advance, choose_form, forget_still, list_drifting
 from oubli.core.boosting.quantised.gradients import (
     BINARY,
     REGRESSION,
@@ -34,6 +34,7 @@ from oubli.core.boosting.quantised.noting import (
     note_move,
     route,
 )
+from oubli.core.boosting.quantised.past import past_row
 from oubli.core.boosting.quantised.rechecking import check_nodes, deriving_work, growing_work, rebuild, searching_work
 from oubli.core.boosting.quantised.rolling import leaf_values, roll_to
 from oubli.core.boosting.quantised.state import (
