@@ -8,16 +8,8 @@ Threads are handed work once a level of a tree. Below a grain that costs more th
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
-from typing import TypeVar
-
-from oubli.core import threads
-from oubli.core.array_types import Ints
-from oubli.core.jit.crew import call_in, dismiss, size_of
-
-Result = TypeVar("Result")
 
 _GRAIN = 2**16  # cells to be summed a block: some 50 microseconds of work
 _here = threading.local()
@@ -26,7 +18,7 @@ _here = threading.local()
 @contextmanager
 def without_grain() -> Iterator[None]:
     """Cut however little work there is, in this thread: for the warm-up and for tests."""
-    before = _is_without_grain()
+    before = is_without_grain()
     _here.is_without_grain = True
     try:
         yield
@@ -34,31 +26,23 @@ def without_grain() -> Iterator[None]:
         _here.is_without_grain = before
 
 
-def _is_without_grain() -> bool:
+def is_without_grain() -> bool:
+    """Whether work is cut however little there is."""
     return getattr(_here, "is_without_grain", False)
-
-
-def lead(crew: Ints, work: Callable[[], Result], help_out: Callable[[], object]) -> Result:
-    """Run kernels that share work by a crew, `work` here and `help_out` in other threads; see `core/jit/crew.py`."""
-    call_in(crew)
-    done = threads.lead(work, help_out, partial(dismiss, crew), size_of(crew))
-    if _is_without_grain():
-        help_out()  # returns at once: a warm-up compiles it even when no thread came in time
-    return done
 
 
 def n_blocks(n_rows: int, cells_a_row: int, n_threads: int) -> int:
     """Into how many blocks to cut samples that each take about so long as summing some cells."""
     if n_threads <= 1:
         return 1
-    if _is_without_grain():
+    if is_without_grain():
         return max(1, min(n_threads, n_rows))
     return max(1, min(n_threads, n_rows * cells_a_row // _GRAIN))
 
 
 def most_alone(cells_a_row: int, n_threads: int) -> int:
     """How many rows are too few to be cut in two."""
-    if n_threads > 1 and _is_without_grain():
+    if n_threads > 1 and is_without_grain():
         return 1
     return max(1, (2 * _GRAIN - 1) // cells_a_row)
 

@@ -14,10 +14,14 @@ is written to crew[ARGUMENTS:] before it is announced.
 """
 
 import os
+from typing import Any
 
 import numba
 import numpy as np
-from numba import types
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.typing.templates import Signature
+from numba.extending import intrinsic
 
 from oubli.core.array_types import Ints
 from oubli.core.jit import aligned
@@ -30,33 +34,50 @@ _ADDRESS, _N_THREADS, _NEXT, _N_PIECES, _N_DONE, _IS_DISMISSED, _N_WAITING, WHAT
 CREW_SIZE = 40
 
 
-def _c_function(name, n_arguments):
-    """A function of the C library, whose arguments are addresses."""
-    if IS_SUPPORTED:
-        return types.ExternalFunction(name, types.intc(*[types.intp] * n_arguments))
-    return _none
-
-
 @inner
 def _none(*_addresses):
     return 0
 
 
-_init_mutex = _c_function("pthread_mutex_init", 2)
-_init_condition = _c_function("pthread_cond_init", 2)
-_lock = _c_function("pthread_mutex_lock", 1)
-_unlock = _c_function("pthread_mutex_unlock", 1)
-_wait = _c_function("pthread_cond_wait", 2)
-_signal = _c_function("pthread_cond_signal", 1)
-_broadcast = _c_function("pthread_cond_broadcast", 1)
+def _call(builder: Any, name: str, arguments: Any) -> Any:
+    function_type = ir.FunctionType(ir.IntType(32), [ir.IntType(64)] * len(arguments))
+    return builder.call(cgutils.get_or_insert_function(builder.module, function_type, name), arguments)
+
+
+def _of_one(name: str) -> Any:
+    """A function of the C library that takes an address."""
+
+    def call(_context: Any, a: Any) -> tuple[Signature, Any]:
+        return types.intc(a), lambda _context, builder, _signature, arguments: _call(builder, name, arguments)
+
+    return intrinsic(call) if IS_SUPPORTED else _none
+
+
+def _of_two(name: str) -> Any:
+    """A function of the C library that takes two addresses."""
+
+    def call(_context: Any, a: Any, b: Any) -> tuple[Signature, Any]:
+        return types.intc(a, b), lambda _context, builder, _signature, arguments: _call(builder, name, arguments)
+
+    return intrinsic(call) if IS_SUPPORTED else _none
+
+
+_init_mutex = _of_two("pthread_mutex_init")
+_init_condition = _of_two("pthread_cond_init")
+_lock = _of_one("pthread_mutex_lock")
+_unlock = _of_one("pthread_mutex_unlock")
+_wait = _of_two("pthread_cond_wait")
+_signal = _of_one("pthread_cond_signal")
+_broadcast = _of_one("pthread_cond_broadcast")
+_NULL = np.int64(0)
 
 
 @kernel
 def _prepare(crew):
     address = crew[_ADDRESS]
-    _init_mutex(address, 0)
-    _init_condition(address + _LINE, 0)
-    _init_condition(address + 2 * _LINE, 0)
+    _init_mutex(address, _NULL)
+    _init_condition(address + _LINE, _NULL)
+    _init_condition(address + 2 * _LINE, _NULL)
 
 
 def make_crew(n_threads: int) -> Ints:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from oubli.core import threads
 from oubli.core.array_types import Slots
 from oubli.core.boosting import rows as cutting
+from oubli.core.boosting.crews import lead
 from oubli.core.boosting.online.blocks import begin_in_blocks, grow_in_blocks, help_out, make_blocks
 from oubli.core.boosting.online.candidates import Candidates
 from oubli.core.boosting.online.discretise import Bins
@@ -80,7 +81,7 @@ class ThreadedGrowing:
 
     def _lead(self, work: Callable[..., None]) -> None:
         """Do something with the crew."""
-        cutting.lead(self._crew, partial(work, *self._parts), partial(help_out, self._crew, *self._parts))
+        lead(self._crew, partial(work, *self._parts), partial(help_out, self._crew, *self._parts))
 
     def _grow_one(self, iteration: int, tree: int) -> None:
         """Grow a tree alone; derivatives are its own, the bins of the samples everyone's."""

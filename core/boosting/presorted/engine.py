@@ -23,9 +23,8 @@ from oubli.core.boosting.engine import ExactEngine
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
 from oubli.core.boosting.presorted import orders as presorting
 from oubli.core.boosting.presorted import workspace as r
-from oubli.core.boosting.presorted.boost import boost
+from oubli.core.boosting.presorted.boost import ThreadedBoosting, boost
 from oubli.core.boosting.presorted.check import check_trees, put_together, take_apart
-from oubli.core.boosting.presorted.parallel import ThreadedBoosting
 from oubli.core.boosting.presorted.table import make_table
 from oubli.core.boosting.presorted.watch import Watch, mark_validating
 from oubli.core.boosting.presorted.words import Start, begin, targets_of_others

@@ -4,7 +4,7 @@
     search      the caller      adds up the blocks' histograms, finds the best splits of a level, makes leaves
     divide      each block      divides its samples by these splits, and fills histograms of the smaller children
 
-The caller leads a crew (`core/jit/crew.py`), and the blocks are pieces that its threads take.
+The blocks are pieces that the threads of a crew take, see `parallel.py`.
 
 Every function does what `grow.py` and `training.py` do for all samples at once. Which child is the smaller is known
 only when all blocks have divided their samples; the one with the lower hessian is taken for it.
@@ -33,12 +33,10 @@ from oubli.core.boosting.quantised.grow import (
 )
 from oubli.core.boosting.quantised.rolling import leaf_values, roll
 from oubli.core.boosting.quantised.split import CUT, FEATURE, LEFT_TOTAL, MISSING_LEFT, search
-from oubli.core.boosting.quantised.state import BEST_ITERATION, EVERY, LEAF, N_FREE, NO_BLOCK, VALIDATES
-from oubli.core.boosting.quantised.training import DONE, NO_BLOCKS
-from oubli.core.boosting.quantised.validate import loss_of, should_stop
+from oubli.core.boosting.quantised.state import EVERY, LEAF, NO_BLOCK, VALIDATES
+from oubli.core.boosting.quantised.validate import loss_of
 from oubli.core.boosting.rows import cut
-from oubli.core.jit.crew import ARGUMENTS, WHAT, announce, await_pieces, end_piece, take, wait_for_piece
-from oubli.core.jit.policy import inner, kernel
+from oubli.core.jit.policy import inner
 from oubli.core.rng import combine
 
 NO_FILL = -1
@@ -144,7 +142,7 @@ def _derive(scores, samples, loss, packed, blocks, block, iteration, begin, end)
 
 
 @inner
-def _derive_block(leaf_of, values, scores, samples, loss, packed, blocks, block, iteration, parts):
+def derive_block(leaf_of, values, scores, samples, loss, packed, blocks, block, iteration, parts):
     """Take a block's scores past the iteration before and derive from them; `parts` says what is to be done.
 
     values  int32[groups, labels]: the values of the leaves of the trees before
@@ -199,7 +197,7 @@ def _divide(forest, tree, node, depth, bins, rules, blocks, block, packed):
 
 
 @inner
-def _divide_block(forest, tree, depth, bins, places, rules, blocks, block, packed, first):
+def divide_block(forest, tree, depth, bins, places, rules, blocks, block, packed, first):
     """Divide a block's samples by the splits of a level, and fill the histograms of the next one.
 
     depth  -1: begin with all samples; that of the root is not divided
@@ -336,7 +334,7 @@ def _open(forest, tree, node, depth, rules, found, blocks, n_fills):
 
 
 @inner
-def _begin_tree(forest, tree, rules, blocks):
+def begin_tree(forest, tree, rules, blocks):
     """Make room for a tree."""
     free_block(forest, tree, 0)
     remove_below(forest, tree, 0)
@@ -347,7 +345,7 @@ def _begin_tree(forest, tree, rules, blocks):
 
 
 @inner
-def _search_level(forest, tree, depth, bins, plans, iteration, rules, space, blocks, group, seed_key, values):
+def search_level(forest, tree, depth, bins, plans, iteration, rules, space, blocks, group, seed_key, values):
     """Find the splits of a level's nodes, whose samples the blocks have divided and counted.
 
     Writes the values of the leaves after the lowest level. values: int32[groups, labels]
@@ -388,107 +386,3 @@ def _search_level(forest, tree, depth, bins, plans, iteration, rules, space, blo
             make_leaf(forest, tree, node, key, rules)
     if depth == rules.depth:
         leaf_values(forest, tree, rules.depth, values[group])
-
-
-# -- the crew ---------------------------------------------------------------------------------------
-
-# What crew[WHAT] says, and what is in crew[ARGUMENTS:].
-_DERIVE = 0  # iteration, parts
-_DIVIDE = 1  # iteration, group, depth
-
-
-@inner
-def _do(crew, block, bins, plans, rules, samples, scores, space, loss, blocks, values, forest):
-    """Do a block's part of what is announced."""
-    iteration, second, third = crew[ARGUMENTS], crew[ARGUMENTS + 1], crew[ARGUMENTS + 2]
-    if crew[WHAT] == _DERIVE:
-        _derive_block(forest.leaf_of, values, scores, samples, loss, space.packed, blocks, block, iteration, second)
-        return
-    tree = iteration * scores.new.shape[0] + second
-    _divide_block(
-        forest, tree, third, bins, plans.places[iteration], rules, blocks, block, space.packed[second],
-        samples.first[second],
-    )  # fmt: skip
-
-
-@inner
-def _do_all(
-    crew, what, iteration, second, third, bins, plans, rules, samples, scores, space, loss, blocks, values, forest
-):
-    """Have all blocks do something."""
-    crew[ARGUMENTS], crew[ARGUMENTS + 1], crew[ARGUMENTS + 2] = iteration, second, third
-    announce(crew, what, blocks.losses.shape[0])
-    block = take(crew)
-    while block >= 0:
-        _do(crew, block, bins, plans, rules, samples, scores, space, loss, blocks, values, forest)
-        end_piece(crew)
-        block = take(crew)
-    await_pieces(crew)
-
-
-@kernel
-def help_out(crew, bins, plans, rules, samples, scores, space, loss, blocks, values, forest):
-    """Take blocks until the crew is dismissed."""
-    block = wait_for_piece(crew)
-    while block >= 0:
-        _do(crew, block, bins, plans, rules, samples, scores, space, loss, blocks, values, forest)
-        end_piece(crew)
-        block = wait_for_piece(crew)
-
-
-@kernel
-def derive_in_blocks(crew, iteration, parts, bins, plans, rules, samples, scores, space, loss, blocks, values, forest):
-    """Have all blocks derive."""
-    _do_all(
-        crew, _DERIVE, iteration, parts, 0, bins, plans, rules, samples, scores, space, loss, blocks, values, forest
-    )
-
-
-@kernel
-def grow_in_blocks(
-    crew, begin, end, patience, seed_key, report, bins, plans, rules, samples, scores, space, loss, blocks, values,
-    forest,
-):  # fmt: skip
-    """Grow the iterations from `begin` on, see `training.grow_iterations`; leads the crew."""
-    n_groups = scores.new.shape[0]
-    n_needed = n_groups * ((1 << rules.depth) - 1)
-    parts = DERIVE
-    for iteration in range(begin, end):
-        has_room = forest.meta[N_FREE] >= n_needed
-        now = parts if has_room else parts & ~DERIVE
-        _do_all(
-            crew, _DERIVE, iteration, now, 0, bins, plans, rules, samples, scores, space, loss, blocks, values, forest
-        )
-        if not has_room:
-            return iteration, NO_BLOCKS
-        for group in range(n_groups):
-            tree = iteration * n_groups + group
-            _begin_tree(forest, tree, rules, blocks)
-            for depth in range(0 if rules.top > 0 else -1, rules.depth + 1):
-                if depth >= 0:
-                    _search_level(
-                        forest, tree, depth, bins, plans, iteration, rules, space, blocks, group, seed_key, values
-                    )
-                if depth < rules.depth:
-                    _do_all(
-                        crew, _DIVIDE, iteration, group, depth, bins, plans, rules, samples, scores, space, loss,
-                        blocks, values, forest,
-                    )  # fmt: skip
-        parts = ROLL | KEEP | DERIVE
-        if patience > 0:
-            _do_all(
-                crew, _DERIVE, iteration + 1, ROLL | KEEP | LOSS, 0, bins, plans, rules, samples, scores, space, loss,
-                blocks, values, forest,
-            )  # fmt: skip
-            parts = DERIVE
-            total = np.int64(0)
-            for block in range(blocks.losses.shape[0]):
-                total += blocks.losses[block]
-            scores.losses[iteration] = total
-            report[BEST_ITERATION], stops = should_stop(scores.losses, iteration, report[BEST_ITERATION], patience)
-            if stops:
-                return iteration + 1, DONE
-    _do_all(
-        crew, _DERIVE, end, parts & ~DERIVE, 0, bins, plans, rules, samples, scores, space, loss, blocks, values, forest
-    )
-    return end, DONE

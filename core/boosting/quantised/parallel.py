@@ -15,23 +15,27 @@ import numpy.typing as npt
 from oubli.core import threads
 from oubli.core.array_types import Ints
 from oubli.core.boosting import rows
+from oubli.core.boosting.crews import lead
 from oubli.core.boosting.quantised import state as s
 from oubli.core.boosting.quantised.blocks import (
     DERIVE,
     KEEP,
     LOSS,
     ROLL,
-    derive_in_blocks,
-    grow_in_blocks,
-    help_out,
+    begin_tree,
+    derive_block,
+    divide_block,
     make_blocks,
+    search_level,
 )
 from oubli.core.boosting.quantised.gradients import Loss
 from oubli.core.boosting.quantised.grow import grow_regions, set_cuts
 from oubli.core.boosting.quantised.rolling import leaf_values
+from oubli.core.boosting.quantised.state import BEST_ITERATION, N_FREE
 from oubli.core.boosting.quantised.training import DONE, NO_BLOCKS, sum_first
-from oubli.core.jit.crew import make_crew
-from oubli.core.jit.policy import kernel
+from oubli.core.boosting.quantised.validate import should_stop
+from oubli.core.jit.crew import ARGUMENTS, WHAT, announce, await_pieces, end_piece, make_crew, take, wait_for_piece
+from oubli.core.jit.policy import inner, kernel
 
 Result = TypeVar("Result")
 
@@ -75,6 +79,113 @@ def complete_trees(forest, first_tree, rules, values):
     for group in range(values.shape[0]):
         set_cuts(forest, first_tree + group, rules)
         leaf_values(forest, first_tree + group, rules.depth, values[group])
+
+
+# -- one tree after the other: a crew shares blocks ---------------------------------------------------
+
+# What crew[WHAT] says, and what is in crew[ARGUMENTS:].
+_DERIVE = 0  # iteration, parts
+_DIVIDE = 1  # iteration, group, depth
+
+
+@inner
+def _do(crew, block, bins, plans, rules, samples, scores, space, loss, blocks, values, forest):
+    """Do a block's part of what is announced."""
+    iteration, second, third = crew[ARGUMENTS], crew[ARGUMENTS + 1], crew[ARGUMENTS + 2]
+    if crew[WHAT] == _DERIVE:
+        derive_block(forest.leaf_of, values, scores, samples, loss, space.packed, blocks, block, iteration, second)
+        return
+    tree = iteration * scores.new.shape[0] + second
+    divide_block(
+        forest, tree, third, bins, plans.places[iteration], rules, blocks, block, space.packed[second],
+        samples.first[second],
+    )  # fmt: skip
+
+
+@inner
+def _do_all(
+    crew, what, iteration, second, third, bins, plans, rules, samples, scores, space, loss, blocks, values, forest
+):
+    """Have all blocks do something."""
+    crew[ARGUMENTS], crew[ARGUMENTS + 1], crew[ARGUMENTS + 2] = iteration, second, third
+    announce(crew, what, blocks.losses.shape[0])
+    block = take(crew)
+    while block >= 0:
+        _do(crew, block, bins, plans, rules, samples, scores, space, loss, blocks, values, forest)
+        end_piece(crew)
+        block = take(crew)
+    await_pieces(crew)
+
+
+@kernel
+def help_out(crew, bins, plans, rules, samples, scores, space, loss, blocks, values, forest):
+    """Take blocks until the crew is dismissed."""
+    block = wait_for_piece(crew)
+    while block >= 0:
+        _do(crew, block, bins, plans, rules, samples, scores, space, loss, blocks, values, forest)
+        end_piece(crew)
+        block = wait_for_piece(crew)
+
+
+@kernel
+def derive_in_blocks(crew, iteration, parts, bins, plans, rules, samples, scores, space, loss, blocks, values, forest):
+    """Have all blocks derive."""
+    _do_all(
+        crew, _DERIVE, iteration, parts, 0, bins, plans, rules, samples, scores, space, loss, blocks, values, forest
+    )
+
+
+@kernel
+def grow_in_blocks(
+    crew, begin, end, patience, seed_key, report, bins, plans, rules, samples, scores, space, loss, blocks, values,
+    forest,
+):  # fmt: skip
+    """Grow the iterations from `begin` on, see `training.grow_iterations`; leads the crew."""
+    n_groups = scores.new.shape[0]
+    n_needed = n_groups * ((1 << rules.depth) - 1)
+    parts = DERIVE
+    for iteration in range(begin, end):
+        has_room = forest.meta[N_FREE] >= n_needed
+        now = parts if has_room else parts & ~DERIVE
+        _do_all(
+            crew, _DERIVE, iteration, now, 0, bins, plans, rules, samples, scores, space, loss, blocks, values, forest
+        )
+        if not has_room:
+            return iteration, NO_BLOCKS
+        for group in range(n_groups):
+            tree = iteration * n_groups + group
+            begin_tree(forest, tree, rules, blocks)
+            for depth in range(0 if rules.top > 0 else -1, rules.depth + 1):
+                if depth >= 0:
+                    search_level(
+                        forest, tree, depth, bins, plans, iteration, rules, space, blocks, group, seed_key, values
+                    )
+                if depth < rules.depth:
+                    _do_all(
+                        crew, _DIVIDE, iteration, group, depth, bins, plans, rules, samples, scores, space, loss,
+                        blocks, values, forest,
+                    )  # fmt: skip
+        parts = ROLL | KEEP | DERIVE
+        if patience > 0:
+            _do_all(
+                crew, _DERIVE, iteration + 1, ROLL | KEEP | LOSS, 0, bins, plans, rules, samples, scores, space, loss,
+                blocks, values, forest,
+            )  # fmt: skip
+            parts = DERIVE
+            total = np.int64(0)
+            for block in range(blocks.losses.shape[0]):
+                total += blocks.losses[block]
+            scores.losses[iteration] = total
+            report[BEST_ITERATION], stops = should_stop(scores.losses, iteration, report[BEST_ITERATION], patience)
+            if stops:
+                return iteration + 1, DONE
+    _do_all(
+        crew, _DERIVE, end, parts & ~DERIVE, 0, bins, plans, rules, samples, scores, space, loss, blocks, values, forest
+    )
+    return end, DONE
+
+
+# -- all of it --------------------------------------------------------------------------------------
 
 
 class ThreadedTraining:
@@ -137,7 +248,7 @@ class ThreadedTraining:
     def _lead(self, forest: s.Forest, work: Callable[..., Result]) -> Result:
         """Do something with the crew."""
         parts = *self._parts, forest
-        return rows.lead(self._crew, partial(work, *parts), partial(help_out, self._crew, *parts))
+        return lead(self._crew, partial(work, *parts), partial(help_out, self._crew, *parts))
 
     # -- trees side by side -------------------------------------------------------------------------
 
@@ -147,7 +258,7 @@ class ThreadedTraining:
         rules = self._parts[2]
         parts, n_needed = DERIVE, self._groups * (2**rules.depth - 1)
         for iteration in range(begin, end):
-            has_room = forest.meta[s.N_FREE] >= n_needed
+            has_room = forest.meta[N_FREE] >= n_needed
             self._derive(forest, iteration, parts if has_room else parts & ~DERIVE)
             if not has_room:
                 return iteration, NO_BLOCKS
@@ -169,15 +280,15 @@ class ThreadedTraining:
         """Note the validation loss after an iteration; whether the lowest is so long ago that training ends."""
         losses = self._parts[4].losses
         losses[iteration] = self._blocks.losses.sum()
-        if iteration == 0 or losses[iteration] < losses[report[s.BEST_ITERATION]]:
-            report[s.BEST_ITERATION] = iteration
-        return bool(iteration - report[s.BEST_ITERATION] >= patience)
+        if iteration == 0 or losses[iteration] < losses[report[BEST_ITERATION]]:
+            report[BEST_ITERATION] = iteration
+        return bool(iteration - report[BEST_ITERATION] >= patience)
 
     def _grow_trees(self, forest: s.Forest, iteration: int) -> None:
         """Grow the trees of an iteration; each piece takes blocks from a list of its own, and gives back to it."""
         rules = self._parts[2]
         most = [len(regions) * (2 ** (rules.depth - rules.levels) - 1) for _, regions in self._pieces]
-        n_free = int(forest.meta[s.N_FREE]) - sum(most)
+        n_free = int(forest.meta[N_FREE]) - sum(most)
         lists, numbers = [], []
         for n in most:
             # What was there before gives back as many as it may take.
@@ -193,10 +304,10 @@ class ThreadedTraining:
         )
         n_free -= sum(most)
         for free, number in zip(lists, numbers, strict=True):
-            n = int(number[s.N_FREE])
+            n = int(number[N_FREE])
             forest.free[n_free : n_free + n] = free[:n]
             n_free += n
-        forest.meta[s.N_FREE] = n_free
+        forest.meta[N_FREE] = n_free
         complete_trees(forest, iteration * self._groups, rules, self._values)
 
     def _grow_piece(self, forest: s.Forest, iteration: int, group: int, regions: tuple[int, ...]) -> None:

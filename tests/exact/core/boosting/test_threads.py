@@ -17,7 +17,7 @@ from oubli.core import (
 )
 from oubli.core.boosting import engine as boosting
 from oubli.core.boosting.online import parallel as online
-from oubli.core.boosting.presorted import parallel as presorted
+from oubli.core.boosting.presorted import boost as presorted
 from oubli.core.boosting.presorted.check import FIELDS
 from oubli.core.boosting.quantised import parallel as quantised
 from oubli.core.boosting.quantised.comparing import differences

@@ -1,5 +1,7 @@
 """Threads that share work inside kernels: every piece is done once, whoever comes, and all leave."""
 
+import subprocess
+import sys
 import threading
 from functools import partial
 
@@ -20,7 +22,7 @@ from oubli.core.jit.crew import (
     take,
     wait_for_piece,
 )
-from oubli.core.jit.policy import inner, kernel
+from oubli.core.jit.policy import inner, kernel, origin_of
 
 compiled = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="interpreted, nobody helps")
 
@@ -98,3 +100,10 @@ def test_a_helper_that_comes_after_the_end_leaves_at_once():
     crew, done = make_crew(2), np.zeros((1, 1), np.int64)
     dismiss(crew)
     assert help_out(crew, done) == 0
+
+
+@compiled
+def test_kernels_that_call_the_c_library_are_found_in_the_cache_by_other_processes():
+    script = "from oubli.core.jit import crew, policy; print(policy.origin_of(crew.dismiss).hex())"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == origin_of(dismiss).hex()
