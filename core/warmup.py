@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from oubli.core.boosting.quantised.steadiness import parting_few
 from oubli.core.boosting.rows import without_grain
 from oubli.core.data.encoding import convert, is_clean
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
@@ -88,6 +89,8 @@ def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) ->
     def grow() -> None:
         model.fit(rows, labels, schema=schema)
         if model.is_boosted:
+            with parting_few():
+                model.refit()
             with without_grain():
                 model.engine_.n_threads = 2
                 model.refit()

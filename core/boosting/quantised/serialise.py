@@ -5,6 +5,7 @@ import numpy as np
 from oubli.core.array_types import Arrays
 from oubli.core.boosting.incremental.parameters import IncrementalSettings
 from oubli.core.boosting.quantised import state as s
+from oubli.core.boosting.quantised.steadiness import most_levels
 from oubli.core.boosting.state import Trees
 from oubli.core.engine import Shape
 
@@ -20,7 +21,8 @@ def pack(trees: Trees) -> Arrays:
 
 def bytes_asked(settings: IncrementalSettings, shape: Shape) -> int:
     """Bytes of the engine that is made of a file, roughly: it is grown anew from the samples."""
-    n_nodes, m = 1 << (settings.max_depth + 1), settings.n_estimators
+    levels = most_levels(2 * shape.n_samples, shape.groups, settings.seed, is_classification=shape.is_classification)
+    n_nodes, m = 1 << (settings.max_depth + levels + 1), settings.n_estimators
     n_trees, n_codes = m * shape.groups, min(settings.max_bins, shape.n_samples) + 2
     n_bins = len(shape.categorical) * n_codes
     of_a_slot = n_trees * 2 + shape.groups * (4 * (m // s.EVERY + 4) + 16) + len(shape.categorical) * 6
