@@ -36,7 +36,7 @@ _LARGE_SIZE = 17  # log2 of n from which on a set counts as large
 _LARGE = 1, 2.0, 0.5
 _SMALL = 2, 2.0, 0.35
 _REGRESSION_SCALE = 0.05
-_least_size = [11]  # log2 of the samples of a region
+LEAST_SIZE = [11]  # log2 of the samples of a region
 MOST_LEVELS = 3
 _MOST_LEVELS_OF_CLASSES, _MOST_LEVELS_OF_NUMBERS = (
     2,
@@ -90,17 +90,17 @@ def most_levels(n: int, n_groups: int, seed: int, *, is_classification: bool) ->
     """Levels of regions that n samples may have: each holds some thousand of them, if all are about equal."""
     if is_classification and n_groups == 1:
         return 0
-    return min(max(int(size_step(float(n), np.uint64(seed))) - _least_size[0], 0), MOST_LEVELS)
+    return min(max(int(size_step(float(n), np.uint64(seed))) - LEAST_SIZE[0], 0), MOST_LEVELS)
 
 
 @contextmanager
 def parting_few() -> Iterator[None]:
     """Part few samples, too: for the warm-up."""
-    before, _least_size[0] = _least_size[0], 0
+    before, LEAST_SIZE[0] = LEAST_SIZE[0], 0
     try:
         yield
     finally:
-        _least_size[0] = before
+        LEAST_SIZE[0] = before
 
 
 def _weigh(scales: Sequence[float]) -> npt.NDArray[np.float64]:

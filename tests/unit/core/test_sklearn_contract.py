@@ -330,7 +330,7 @@ def test_the_constructor_and_set_params_accept_anything_until_fit() -> None:
             DynamicForestClassifier(5, criterion="entropy"),
             "DynamicForestClassifier(criterion='entropy', n_estimators=5)",
         ),
-        (DynamicForestRegressor(max_features=1.0), "DynamicForestRegressor()"),
+        (DynamicForestRegressor(max_features=0.5), "DynamicForestRegressor()"),
         # One feature is not all of them.
         (DynamicForestRegressor(max_features=1), "DynamicForestRegressor(max_features=1)"),
         (DynamicTreeClassifier(epsilon=0.1, alpha=0.2), "DynamicTreeClassifier(alpha=0.2)"),

@@ -20,6 +20,7 @@ from oubli.core.boosting.online import parallel as online
 from oubli.core.boosting.presorted import boost as presorted
 from oubli.core.boosting.presorted.check import FIELDS
 from oubli.core.boosting.quantised import parallel as quantised
+from oubli.core.boosting.quantised import steadiness
 from oubli.core.boosting.quantised.comparing import differences
 from oubli.core.boosting.rows import cut, most_alone, n_blocks, without_grain
 from oubli.core.errors import UnusableModelError
@@ -144,6 +145,21 @@ def test_the_number_of_threads_changes_no_bit(kind: str, parameters: dict[str, A
         assert_same(alone, model)
         assert predicted(model, rows) == predicted(alone, rows)
     models[-1].check_invariants()
+
+
+@pytest.mark.parametrize("task", [REGRESSION, 3])
+@pytest.mark.parametrize("parameters", [{}, {"early_stopping": 2, "validation_fraction": 0.3, "n_estimators": 20}])
+def test_the_number_of_threads_changes_no_bit_in_regions(
+    task: int, parameters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steadiness, "LEAST_SIZE", [5])
+    alone = fitted("quantised", task, **parameters)
+    assert alone.engine_.regions.levels > 0
+    expected = changed(alone.copy(), task)
+    for n_threads in N_THREADS:
+        model = fitted("quantised", task, n_threads, **parameters)
+        assert_same(model, alone)
+        assert changed(model, task) == expected
 
 
 @pytest.mark.parametrize(
