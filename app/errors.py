@@ -8,6 +8,7 @@
       InvalidKeyError    an idempotency key that is none
       RepeatedKeyError   an idempotency key that was used for another body
       NoReceiptError     a receipt that there is not
+      NoLetterError      a dead letter that there is not
       NotHeldError       a sample or subject that is not held, where the caller needs one that is
       NoSnapshotError    nothing was written yet
       EphemeralError     there is no directory to write to
@@ -101,6 +102,10 @@ class RepeatedKeyError(ServiceError):
 
 class NoReceiptError(ServiceError):
     """There is no such receipt."""
+
+
+class NoLetterError(ServiceError):
+    """Nothing of this receipt or request was given up."""
 
 
 class NotHeldError(ServiceError):

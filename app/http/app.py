@@ -30,6 +30,7 @@ from oubli.app.http.parsing import Reader
 from oubli.app.http.problems import MEDIA_TYPE, ProblemError, to_problem
 from oubli.app.http.route_table import RouteTable, add_heads
 from oubli.app.http.routes import (
+    deliveries,
     docs,
     erasures,
     health,
@@ -73,6 +74,7 @@ _ROUTES = (
     influence,
     samples,
     erasures,
+    deliveries,
     ledger,
     snapshots,
     model,

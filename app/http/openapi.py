@@ -96,6 +96,7 @@ PATH: dict[str, dict[str, Any]] = {
         "path",
     ),
     "erasure": parameter("id", "The receipt's id.", _UUID, "path"),
+    "letter": parameter("id", "`id` of the dead letter: that of the receipt or request.", _UUID, "path"),
     "job": parameter("id", "The job's id.", _UUID, "path"),
     "ranking": parameter("id", "`influence` in the job's result.", _UUID, "path"),
     "model": parameter("model_name", "The model's name: `model_name` in the settings.", {"type": "string"}, "path"),
@@ -121,6 +122,11 @@ QUERY: dict[str, dict[str, Any]] = {
     "ids": parameter("id", "Samples to delete; may be repeated. Either this or `subject`.", _TEXTS),
     "subjects": parameter("subject", "Subjects to delete; may be repeated. Either this or `id`.", _TEXTS),
     "ref": parameter("ref", "The caller's case number.", _UUID),
+    "status": parameter(
+        "status",
+        "`unlearned`: not erased yet; `overdue`: those of them whose deadline has passed; `erased`.",
+        {"type": "string", "enum": ["unlearned", "erased", "overdue"]},
+    ),
 }
 KEY_HEADER = "Idempotency-Key"
 IDEMPOTENCY_KEY: dict[str, Any] = {

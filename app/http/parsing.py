@@ -329,6 +329,15 @@ def parse_ref(value: Any, place: str) -> str:
     raise invalid(place, "must be a UUID, as 36 characters with hyphens: no personal data belongs here")
 
 
+def parse_number_cursor(text: str | None) -> int:
+    """Return the number after which a page begins."""
+    if text is None:
+        return 0
+    if not (text.isascii() and text.isdecimal() and len(text) < 16):
+        raise invalid("/cursor", "is no cursor of this server: pass on 'next' of the page before as it is")
+    return int(text)
+
+
 def parse_limit(value: Any, default: int, most: int) -> int:
     """Return the number of samples on a page."""
     if value is None:

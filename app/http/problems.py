@@ -74,6 +74,9 @@ No sample is held under this id or subject. POST /samples adds one.
 404 no-receipt: There is no such receipt
 No erasure has this id or case number: the answer to a deletion names both.
 
+404 no-dead-letter: There is no such dead letter
+Nothing was given up that the receipt or request of this id has to tell: GET /webhooks/dead-letters lists what was.
+
 404 no-job: There is no such job
 No job has this id, or it ended so long ago that it was forgotten.
 
@@ -311,6 +314,7 @@ def too_many_rows(what: str, given: int, limit: int) -> ProblemError:
 _SLUGS: tuple[tuple[type[Exception], str], ...] = (  # the first that fits
     (errors.BusyError, "queue-full"),
     (errors.NoReceiptError, "no-receipt"),
+    (errors.NoLetterError, "no-dead-letter"),
     (errors.JournalRefusedError, "journal"),
     (errors.NoDescriptorsError, "journal"),
     (errors.JournalFullError, "storage"),

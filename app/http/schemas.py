@@ -404,9 +404,42 @@ class JobsAnswer(Shape):
 
 
 class ErasuresAnswer(Shape):
-    """The receipts of a case number, the oldest first."""
+    """Receipts, the oldest first."""
 
     erasures: list[Receipt]
+    next: NextCursor
+
+
+class DeadLetter(Shape):
+    """A state that somebody could not be told of."""
+
+    id: Uuid
+    """Of the receipt, or of the OpenDSR request."""
+    ref: Ref | None
+    status: Literal["unlearned", "overdue", "erased", "in_progress", "completed"]
+    """The state."""
+    target: str
+    """`webhook`, or the URL of a callback."""
+    since: datetime
+    """When the state was reached, or redelivery was asked for."""
+    reason: str
+    """Why the last attempt failed: `timeout`, `unreachable`, `unresolved`, `refused-address`, `untrusted`,
+    `broken-answer`, or `status-` and the status of the answer."""
+
+
+class DeadLettersAnswer(Shape):
+    """States that were given up, the oldest first."""
+
+    dead_letters: list[DeadLetter]
+    next: NextCursor
+
+
+class RedeliveryAnswer(Shape):
+    """What is tried again."""
+
+    id: Uuid
+    states: int
+    """How many states of it."""
 
 
 class LedgerEntry(Shape):

@@ -120,6 +120,7 @@ class Ledger:
         received_at: int,
         unlearned_at: int,
         exported: int,
+        push: Sequence[str] = (),
     ) -> Unlearned:
         """Make the entry and the receipt of an erasure.
 
@@ -137,6 +138,8 @@ class Ledger:
             When, in milliseconds since 1970; it was not received later than it was unlearned, whatever two clocks say.
         exported
             Snapshots that were handed out while one of the samples was held.
+        push
+            Who is told of it.
         """
         entries = self._introduction()
         key, hashing = self._signing, self._hashing[0]
@@ -165,11 +168,17 @@ class Ledger:
         entries.append(entry)
         draft = receipt_of(entry)
         signature = sign(key, draft.signed_form())
-        notes = entry_notes(entries, {str(entry["index"]): signature})
+        notes = entry_notes(entries, {str(entry["index"]): signature}, push)
         return Unlearned(Receipt(*draft[:-1], signature), notes, hashes)
 
     def erased(
-        self, receipt_ids: Sequence[str], *, erased_at: int, deadline_ms: int, overdue: Sequence[str] = ()
+        self,
+        receipt_ids: Sequence[str],
+        *,
+        erased_at: int,
+        deadline_ms: int,
+        overdue: Sequence[str] = (),
+        push: Sequence[str] = (),
     ) -> Notes:
         """Make the one entry that says that erasures are finished.
 
@@ -183,6 +192,8 @@ class Ledger:
             How long each was allowed to take, from its acknowledgement.
         overdue
             The receipts of those that took longer.
+        push
+            Who is told of it.
         """
         entries = self._introduction()
         fields = {
@@ -193,7 +204,7 @@ class Ledger:
             "key_id": self._signing.id,
         }
         entries.append(self._append(ERASED, erased_at, fields))
-        return entry_notes(entries)
+        return entry_notes(entries, push=push)
 
     def event(self, kind: str, fields: Mapping[str, Field]) -> Notes:
         """Make the entry of something else that happened.

@@ -15,11 +15,15 @@ from oubli.app.errors import JournalError, StartError, StopReason, StorageError
 from oubli.app.ledger.database import LEDGER_NAME, LedgerDatabase
 from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
 from oubli.app.ledger.ledger import Field, Ledger, LedgerWorker, Tombstones
+from oubli.app.privacy.addresses import AddressRules, parse_endpoint
+from oubli.app.privacy.sender import Sender
+from oubli.app.privacy.signatures import read_secrets
 from oubli.app.progress import Progress, silent
 from oubli.app.service.background import IdleResolver
 from oubli.app.service.checkpoint import Checkpointer, CheckpointPolicy
 from oubli.app.service.compiling import prepare_kernels
 from oubli.app.service.copies import ModelCopier, facts_of
+from oubli.app.service.deliveries import Channel, Courier, Deliveries, Push, PushPolicy, WebhookChannel
 from oubli.app.service.erasures import Deadline, Erasures
 from oubli.app.service.holders import Holders
 from oubli.app.service.idempotency import IdempotencyKeys
@@ -27,6 +31,7 @@ from oubli.app.service.influence import InfluenceRanker
 from oubli.app.service.jobs import JobBoard
 from oubli.app.service.lock import ModelLock
 from oubli.app.service.model_service import Limits, ModelService
+from oubli.app.service.outbox import Outbox
 from oubli.app.service.rebuild import Rebuilder
 from oubli.app.service.receipts import Receipts
 from oubli.app.service.recovery import LedgerChoice, accepted_keys, fold_journal, recover, require_keys
@@ -233,6 +238,7 @@ def compose(
     uploads: UploadPolicy | None = None,
     idle_resolve: bool = True,
     warm_up: Callable[[], object] | None = None,
+    push: Push | None = None,
 ) -> ModelService:
     """Put the parts of a service together.
 
@@ -246,6 +252,8 @@ def compose(
         Whether tags are resolved when nothing is asked.
     warm_up
         See `ModelService`.
+    push
+        Who is told of receipts; None: nobody.
     """
     limits, policy = limits or Limits(), policy or CheckpointPolicy()
     opened, state, ledger, clock = start.opened, start.state, start.ledger, start.clock
@@ -255,14 +263,14 @@ def compose(
     erased = [(known, clock.steady_since(at_ms)) for known, at_ms in lately]
     tombstones = Tombstones(grace_ms, ledger.hashes_of, clock.steady_ms, erased)
     threads, lock, holders, jobs = Threads(), ModelLock(limits.max_queue), Holders(state), JobBoard()
-    idle = IdleResolver(state, lock)
+    idle, outbox = IdleResolver(state, lock), Outbox(() if push is None else push.targets)
     database = LedgerWorker(opened.database, threads, idle.is_idle, partial(state.halt, StopReason.LEDGER_FAILED))
     retention_ms = None if limits.retention is None else round(limits.retention * 1000)
     writer = Writer(
         state,
         storage.journal,
         database,
-        partial(Transaction, state, ledger, tombstones, clock, retention_ms),
+        partial(Transaction, state, ledger, tombstones, clock, retention_ms, outbox),
         lock,
         threads,
         limits.max_queue,
@@ -271,7 +279,7 @@ def compose(
     )
     copier = ModelCopier(state, lock, threads)
     deadline = Deadline(state, clock.steady_ms, policy.erasure_deadline)
-    erasures = Erasures(state, storage, writer, ledger, database, threads, clock, deadline, holders)
+    erasures = Erasures(state, storage, writer, ledger, database, threads, clock, deadline, holders, outbox)
     rebuilder = Rebuilder(state, storage, writer, erasures, ledger, database, lock, threads, copier, holders, clock)
     checkpointer = Checkpointer(
         state, storage, writer, ledger, database, lock, threads, copier, erasures, rebuilder.rebuild, policy, clock
@@ -296,10 +304,52 @@ def compose(
         influence=InfluenceRanker(state, copier, lock, threads, jobs, holders),
         uploads=Uploads(storage.path, holders, uploads or UploadPolicy()),
         holders=holders,
+        deliveries=_deliveries(push, outbox, state, deadline, database, writer, clock, idle.is_idle),
         limits=limits,
         idle_resolve=idle_resolve,
         warm_up=warm_up,
     )
+
+
+def _deliveries(
+    push: Push | None,
+    outbox: Outbox,
+    state: ModelState,
+    deadline: Deadline,
+    database: LedgerWorker,
+    writer: Writer,
+    clock: Clock,
+    is_idle: Callable[[], bool],
+) -> Deliveries:
+    """Make a courier for each target."""
+    if push is None:
+        return Deliveries((), outbox, state, deadline, database, writer, clock)
+    channels: list[Channel] = []
+    if push.webhook is not None:
+        channels.append(WebhookChannel(*push.webhook, clock))
+    couriers = [
+        Courier(one, push.sender, database, writer.note, clock, push.policy, is_idle, outbox.bell(), push.pause)
+        for one in channels
+    ]
+    return Deliveries(couriers, outbox, state, deadline, database, writer, clock, push.sender, push.pause)
+
+
+def push_of(settings: Settings) -> Push | None:
+    """Return who is told of receipts; None: nobody.
+
+    Raises
+    ------
+    StartError
+        When a file of secrets or keys cannot be used.
+    """
+    if settings.webhook_url is None:
+        return None
+    rules = AddressRules(settings.push_networks)
+    webhook = None
+    if settings.webhook_url is not None and settings.webhook_secret_file is not None:
+        endpoint = parse_endpoint(settings.webhook_url, plain_http=settings.push_plain_http)
+        webhook = endpoint, read_secrets(settings.webhook_secret_file)
+    return Push(Sender(rules, settings.push_timeout), webhook, policy=PushPolicy(settings.push_give_up_after))
 
 
 def build_service(
@@ -325,6 +375,7 @@ def build_service(
         When that is not possible, with the remedy.
     """
     settings.require_servable()
+    push = push_of(settings)
     if settings.ephemeral:
         warn(EPHEMERAL_NOTE)
     opened = open_nothing() if settings.ephemeral else open_directory(settings.data_dir, settings.key_dir)
@@ -346,6 +397,7 @@ def build_service(
             uploads=UploadPolicy(settings.upload_pause, settings.upload_deadline),
             idle_resolve=settings.idle_resolve,
             warm_up=partial(_warm_up, start.state.model),
+            push=push,
         )
     except BaseException:
         opened.close()

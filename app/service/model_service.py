@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from oubli.app.ledger.ledger import Ledger, LedgerWorker
     from oubli.app.service.background import IdleResolver
     from oubli.app.service.checkpoint import Checkpointer
+    from oubli.app.service.deliveries import Deliveries
     from oubli.app.service.erasures import Erasures
     from oubli.app.service.holders import Holders
     from oubli.app.service.idempotency import IdempotencyKey, IdempotencyKeys
@@ -121,6 +122,8 @@ class ModelService:
         Keeps files that come in.
     holders
         Everything that may hold something of a sample.
+    deliveries
+        Tells others of the states of receipts.
     idle
         Told of requests, so that idle work stops.
     limits
@@ -158,6 +161,7 @@ class ModelService:
     influence: InfluenceRanker
     uploads: Uploads
     holders: Holders
+    deliveries: Deliveries
     limits: Limits
     idle_resolve: bool = True
     warm_up: Callable[[], object] | None = None
@@ -178,6 +182,7 @@ class ModelService:
         self.threads.begin(self.database.run(), endless=True)
         if not self.storage.is_ephemeral:
             self.threads.begin(self.checkpointer.run(), endless=True)
+        self.deliveries.start()
         self.threads.begin(self._make_ready())
 
     def drain(self) -> None:
@@ -195,6 +200,7 @@ class ModelService:
         self.drain()
         try:
             await self.jobs.close()
+            await self.deliveries.stop()
             await self.writer.drain()
             if not (state.failed or (self.storage.is_current(state.seq) and not state.pending)):
                 await self.checkpointer.write_snapshot()
@@ -347,6 +353,7 @@ class ModelService:
         state, model, journal, deadline = self.state, self.state.model, self.storage.journal, self.erasures.deadline
         is_usable = model.is_usable
         newest = None if self.storage.is_ephemeral else self.storage.snapshots.newest_or_none
+        counts, now = self.deliveries.counts, self.clock.now_ms()
         return Measurements(
             phase=self.phase,
             kind=model.kind,
@@ -376,6 +383,11 @@ class ModelService:
             erasure_deadline=deadline.seconds,
             scrubbed_at=self.checkpointer.scrubbed_at,
             check=self.last_check,
+            deliveries_due=counts.due,
+            deliveries_dead=counts.dead,
+            deliveries_oldest=0.0 if counts.oldest_ms is None else max(0, now - counts.oldest_ms) / 1000,
+            deliveries_arrived=self.deliveries.n_delivered,
+            deliveries_failed=self.deliveries.n_failed,
         )
 
     # --- changing

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from oubli.app.errors import NoReceiptError
-from oubli.app.ledger.entries import Receipt
+from oubli.app.ledger.entries import Receipt, StatusFilter
 from oubli.app.ledger.ledger import Ledger, LedgerWorker
 from oubli.app.service.erasures import Deadline
 
@@ -34,9 +34,13 @@ class Receipts:
             raise NoReceiptError
         return found
 
-    async def of_case(self, ref: str) -> list[Receipt]:
-        """Return the receipts of a case number, the oldest first."""
-        return await self._database.read(lambda database: database.receipts_of(ref, self._is_overdue))
+    async def listed(
+        self, after: int, limit: int, *, ref: str | None = None, status: StatusFilter | None = None
+    ) -> tuple[list[Receipt], int | None]:
+        """Return a page of receipts, the oldest first, and where it ends; see `LedgerDatabase.receipts_page`."""
+        return await self._database.read(
+            lambda database: database.receipts_page(after, limit, self._is_overdue, ref=ref, status=status)
+        )
 
     async def last_of(self, names: Sequence[str], by: Literal["ids", "subjects"]) -> Receipt | None:
         """Return the receipt of the last erasure of exactly these targets that found something, if there is one."""

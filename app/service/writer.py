@@ -50,6 +50,7 @@ from oubli.app.service.commands import (
 from oubli.app.service.lock import ModelLock
 from oubli.app.service.measurements import Histogram
 from oubli.app.service.memory import let_go_of
+from oubli.app.service.outbox import Outbox
 from oubli.app.service.stages import Name, Stages, stages
 from oubli.app.service.state import ModelState, Pending
 from oubli.app.storage.journal import Journal, Record
@@ -113,6 +114,8 @@ class Transaction:
         Tells the time.
     retention_ms
         After which samples expire that say nothing; None for never.
+    outbox
+        Knows who is told of receipts.
 
     Attributes
     ----------
@@ -131,6 +134,7 @@ class Transaction:
     _tombstones: Tombstones
     _clock: Clock
     _retention_ms: int | None
+    _outbox: Outbox
     commands: list[Command[Any]] = field(default_factory=list, init=False)
     records: list[Record] = field(default_factory=list, init=False)
     n_items: int = field(default=0, init=False)
@@ -262,6 +266,7 @@ class Transaction:
             received_at=command.received_ms,
             unlearned_at=self._clock.now_ms(),
             exported=self._exported(command),
+            push=self._outbox.targets,
         )
         command.receipt, command.hashes = made.receipt, made.hashes
         return made.notes
@@ -279,6 +284,7 @@ class Transaction:
         if command.receipt is None:
             return
         state.pending[command.receipt.id] = Pending(state.seq, now, period=state.period)
+        self._outbox.ring()
         if command.kind != "rectification":
             self._tombstones.add(command.hashes, now)
 

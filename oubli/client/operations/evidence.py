@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 from oubli.client.errors import ReceiptError, WaitTimeoutError
@@ -31,10 +31,33 @@ def erasure(session: Session, receipt: Receipt | str) -> Flow[Receipt]:
     return read_receipt((yield from session.ask(reading(f"/erasures/{quote(name, safe='')}"))))
 
 
-def erasures(session: Session, ref: str) -> Flow[list[Receipt]]:
-    """Return all receipts with a case number, the oldest first."""
-    content = object_of((yield from session.ask(reading("/erasures", ref=ref))))
-    return [read_receipt(one) for one in content.get("erasures", [])]
+def erasures(
+    session: Session,
+    ref: str | None = None,
+    *,
+    status: Literal["unlearned", "erased", "overdue"] | None = None,
+    page_size: int | None = None,
+) -> Flow[list[Receipt]]:
+    """Return receipts, the oldest first: all, those with a case number, or those of a status.
+
+    Parameters
+    ----------
+    ref : str, optional
+        The case number.
+    status : str, optional
+        `unlearned` for all that are not erased, `overdue` for those of them that should be, or `erased`.
+    page_size : int, optional
+        Receipts an answer; as many pages are asked for as there are.
+    """
+    found: list[Receipt] = []
+    cursor: str | None = None
+    while True:
+        request = reading("/erasures", status=status, ref=ref, cursor=cursor, limit=page_size)
+        content = object_of((yield from session.ask(request)))
+        found += [read_receipt(one) for one in content.get("erasures", [])]
+        cursor = content.get("next")
+        if cursor is None:
+            return found
 
 
 def wait_erased(session: Session, receipt: Receipt | str, *, timeout: float | None = None) -> Flow[Receipt]:
