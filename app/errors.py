@@ -9,6 +9,9 @@
       RepeatedKeyError   an idempotency key that was used for another body
       NoReceiptError     a receipt that there is not
       NoLetterError      a dead letter that there is not
+      NoRequestError     a request of OpenDSR that there is not
+      RepeatedRequestError  an id of such a request that another has
+      UncancellableError    a request of OpenDSR that has begun
       NotHeldError       a sample or subject that is not held, where the caller needs one that is
       NoSnapshotError    nothing was written yet
       EphemeralError     there is no directory to write to
@@ -106,6 +109,18 @@ class NoReceiptError(ServiceError):
 
 class NoLetterError(ServiceError):
     """Nothing of this receipt or request was given up."""
+
+
+class NoRequestError(ServiceError):
+    """There is no such request of OpenDSR."""
+
+
+class RepeatedRequestError(ServiceError):
+    """The id of a request of OpenDSR was given to another one before."""
+
+
+class UncancellableError(ServiceError):
+    """A request of OpenDSR has begun, or is done."""
 
 
 class NotHeldError(ServiceError):

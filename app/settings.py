@@ -224,6 +224,19 @@ class Settings(_ModelSettings):
     push_give_up_after: float = Field(default=259_200.0, gt=0)
     """Seconds after which a state that could not be told becomes a dead letter."""
 
+    opendsr_domain: str | None = Field(default=None, pattern=r"^[a-z0-9-]+(\.[a-z0-9-]+)+$")
+    """Domain by which the server is known as a processor of OpenDSR; without it `/opendsr/v2` takes no requests."""
+    opendsr_cert_file: Path | None = None
+    """PEM file with the certificate chain for that domain, which answers and callbacks are checked with."""
+    opendsr_key_file: Path | None = None
+    """PEM file with the key to the certificate, without a passphrase; RSA or ECDSA."""
+    opendsr_controller: str = Field(default="controller", pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    """What answers of OpenDSR call the controller (`controller_id`)."""
+    opendsr_identities: Names = ("controller_customer_id",)
+    """Types of OpenDSR identities whose raw values are subjects here."""
+    opendsr_callbacks: Names = ()
+    """URLs that OpenDSR requests may name in `status_callback_urls`; others are refused."""
+
     # --- what it tells
     log_format: LogFormat = "text"
     """Lines for people, `text`, or one JSON object a line, `json`."""
@@ -294,6 +307,8 @@ class Settings(_ModelSettings):
         "cors_origins",
         "trusted_proxies",
         "push_networks",
+        "opendsr_identities",
+        "opendsr_callbacks",
         mode="before",
     )
     @classmethod
@@ -389,11 +404,15 @@ class Settings(_ModelSettings):
             raise ValueError("a column to drop is also the target, the ids, the subjects or categorical: choose one")
         if (self.webhook_url is None) != (self.webhook_secret_file is None):
             raise ValueError("webhook_url and webhook_secret_file belong together: set both, or neither")
-        if self.webhook_url is not None:
+        opendsr = (self.opendsr_domain, self.opendsr_cert_file, self.opendsr_key_file)
+        if None in opendsr and any(opendsr):
+            raise ValueError("opendsr_domain, opendsr_cert_file and opendsr_key_file belong together: set all, or none")
+        urls = [("opendsr_callbacks", url) for url in self.opendsr_callbacks]
+        for name, url in (*([("webhook_url", self.webhook_url)] if self.webhook_url is not None else ()), *urls):
             try:
-                parse_endpoint(self.webhook_url, plain_http=self.push_plain_http)
+                parse_endpoint(url, plain_http=self.push_plain_http)
             except EndpointError as error:
-                raise ValueError(f"webhook_url {error}") from None
+                raise ValueError(f"{name} {error}") from None
         if (self.tls_cert_file is None) != (self.tls_key_file is None):
             raise ValueError("tls_cert_file and tls_key_file belong together: set both, or neither")
         return self
@@ -591,6 +610,7 @@ def flag_name(field: str) -> str:
     short = {
         "id_column": "id", "subject_column": "subject", "schema_file": "schema", "cors_origins": "cors-origin",
         "trusted_proxies": "trusted-proxy", "push_networks": "push-network",
+        "opendsr_identities": "opendsr-identity", "opendsr_callbacks": "opendsr-callback",
     }  # fmt: skip
     return "--" + short.get(field, field).replace("_", "-")
 

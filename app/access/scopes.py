@@ -32,6 +32,8 @@ _ROUTES: dict[tuple[str, str], frozenset[str]] = {
     ("GET", "/samples"): _READ,
     ("GET", "/erasures"): _RECEIPTS,
     ("GET", "/webhooks/dead-letters"): _RECEIPTS,
+    # Which of the two it is depends on what is asked for.
+    ("POST", "/opendsr/v2/requests"): _RECEIPTS,
     ("GET", "/ledger"): _READ,
     ("GET", "/snapshot"): _READ,
     ("POST", "/snapshot"): _ADMIN,
@@ -52,6 +54,8 @@ _FOLDERS: tuple[tuple[str, str, frozenset[str]], ...] = (
     ("GET", "/samples/", _READ),
     ("GET", "/erasures/", _RECEIPTS),
     ("POST", "/webhooks/dead-letters/", _ADMIN),
+    ("GET", "/opendsr/v2/requests/", _RECEIPTS),
+    ("DELETE", "/opendsr/v2/requests/", _RECEIPTS),
     ("GET", "/influence/", _READ),
     ("POST", "/model/", _ADMIN),
     ("GET", "/jobs/", ANY_KEY),

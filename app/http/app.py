@@ -41,6 +41,7 @@ from oubli.app.http.routes import (
     metrics,
     model,
     model_jobs,
+    opendsr,
     predict,
     samples,
     snapshots,
@@ -59,9 +60,9 @@ DESCRIPTION = """
 A model that learns and forgets single samples, exactly: after every change it is the model that training on the
 samples held would give, bit for bit.
 
-Every error is `application/problem+json` and never repeats what was sent; below `/v2` it is `{"error": "..."}`. Changes
-are on the disk and in every later prediction when they are answered. What was deleted is gone from all files soon
-after; its receipt says when.
+Every error is `application/problem+json` and never repeats what was sent; below `/v2` it is `{"error": "..."}`, below
+`/opendsr` `{"error": {"code": ..., "message": "...", "errors": [...]}}`. Changes are on the disk and in every later
+prediction when they are answered. What was deleted is gone from all files soon after; its receipt says when.
 
 A request with the header `Min-Version` asks for this `model_version` or a later one: a server that is behind it answers
 503 (`behind`), not from an older model.
@@ -75,6 +76,7 @@ _ROUTES = (
     samples,
     erasures,
     deliveries,
+    opendsr,
     ledger,
     snapshots,
     model,

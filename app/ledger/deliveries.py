@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import orjson
@@ -23,7 +24,7 @@ import orjson
 from oubli.app.ledger.entries import DeliveryNotes, SubjectRequest
 from oubli.app.ledger.rows import DELIVERY_COLUMNS, REQUEST_COLUMNS, checksum
 
-LAST_STATES = ("erased", "completed")
+LAST_STATES = ("erased", "completed", "cancelled")
 
 
 class Delivery(NamedTuple):
@@ -108,15 +109,36 @@ class DeliveryTable:
         for subject in notes.revived:
             # They are given up by the time for which they have waited, which begins anew.
             self._set("due", "", "subject = ? AND status = 'dead'", subject, at_ms=notes.at_ms)
+        for request_id, state in notes.ended:
+            self._end_request(request_id, state, notes.at_ms)
 
     def add_request(self, request: SubjectRequest) -> None:
-        """Keep a request."""
+        """Keep a request; whoever it names is told of those that have no receipt here."""
+        self._write(request, "INSERT OR IGNORE")
+        if request.receipt is None:
+            self.add(request.callbacks, request.id, None, "in_progress", request.received_ms)
+
+    def _end_request(self, request_id: str, state: str, at_ms: int) -> None:
+        request = self.request(request_id)
+        if request is not None and request.state == "open":
+            self._write(replace(request, state=state), "INSERT OR REPLACE")
+            self.add(request.callbacks, request_id, None, state, at_ms)
+
+    def _write(self, request: SubjectRequest, how: str) -> None:
         callbacks = orjson.dumps(request.callbacks).decode()
-        cells = (request.id, request.kind, request.regulation, request.body, request.received_ms, callbacks)
+        cells = (
+            request.id,
+            request.kind,
+            request.regulation,
+            request.body,
+            request.received_ms,
+            callbacks,
+            request.receipt,
+            request.state,
+        )
         self._connection.execute(
-            f"INSERT OR IGNORE INTO requests ({REQUEST_COLUMNS}, checksum) "  # noqa: S608 - ours
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (*cells, request.receipt, checksum(*cells, request.receipt)),
+            f"{how} INTO requests ({REQUEST_COLUMNS}, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*cells, checksum(*cells)),
         )
 
     def _set(self, status: str, reason: str, where: str, *values: str, at_ms: int | None = None) -> None:
@@ -167,8 +189,8 @@ class DeliveryTable:
 
     def _requests(self, where: str, value: str) -> Iterator[SubjectRequest]:
         rows = self._connection.execute(f"SELECT {REQUEST_COLUMNS} FROM requests WHERE {where}", (value,))  # noqa: S608
-        for id_, kind, regulation, body, received_ms, callbacks, receipt in rows.fetchall():
-            yield SubjectRequest(id_, kind, regulation, body, received_ms, orjson.loads(callbacks), receipt)
+        for id_, kind, regulation, body, received_ms, callbacks, receipt, state in rows.fetchall():
+            yield SubjectRequest(id_, kind, regulation, body, received_ms, orjson.loads(callbacks), receipt, state)
 
     def _found(self, where: str, *values: str | int) -> list[Delivery]:
         return [Delivery._make(row) for row in self._connection.execute(f"{_SELECT} WHERE {where}", values)]

@@ -485,6 +485,8 @@ class DeliveryNotes:
         Target and subject of those that are given up, and why.
     revived
         Subjects of those that are tried again.
+    ended
+        Requests that ask for a bundle, and `completed` or `cancelled`.
     """
 
     at_ms: int
@@ -493,6 +495,7 @@ class DeliveryNotes:
     settled: Sequence[tuple[str, str, str]] = ()
     dead: Sequence[tuple[str, str, str]] = ()
     revived: Sequence[str] = ()
+    ended: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -515,6 +518,8 @@ class SubjectRequest:
         URLs, all of them from the settings, that are told of its states.
     receipt
         Of the erasure; None for other requests.
+    state
+        Of other requests: `open`, `completed` or `cancelled`.
     """
 
     id: str
@@ -524,6 +529,7 @@ class SubjectRequest:
     received_ms: int
     callbacks: Sequence[str] = ()
     receipt: str | None = None
+    state: str = "open"
 
 
 @dataclass(frozen=True, slots=True)

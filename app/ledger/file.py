@@ -46,7 +46,7 @@ CREATE TABLE deliveries (
     target TEXT NOT NULL,
     subject TEXT NOT NULL CHECK ({_UUID.format("subject")}),
     ref TEXT CHECK (ref IS NULL OR {_UUID.format("ref")}),
-    state TEXT NOT NULL CHECK (state IN ('unlearned', 'overdue', 'erased', 'in_progress', 'completed')),
+    state TEXT NOT NULL CHECK (state IN ('unlearned', 'overdue', 'erased', 'in_progress', 'completed', 'cancelled')),
     status TEXT NOT NULL CHECK (status IN ('due', 'dead', 'settled')),
     reason TEXT NOT NULL CHECK (reason NOT GLOB '*[^a-z0-9-]*'),
     at_ms INTEGER NOT NULL CHECK ({_NUMBER.format("at_ms")}),
@@ -63,6 +63,7 @@ CREATE TABLE requests (
     received_ms INTEGER NOT NULL CHECK ({_NUMBER.format("received_ms")}),
     callbacks TEXT NOT NULL,
     receipt TEXT CHECK (receipt IS NULL OR {_UUID.format("receipt")}),
+    state TEXT NOT NULL CHECK (state IN ('open', 'completed', 'cancelled')),
     checksum BLOB NOT NULL CHECK ({_BYTES.format("checksum")})
 );
 CREATE INDEX requests_by_receipt ON requests (receipt) WHERE receipt IS NOT NULL;

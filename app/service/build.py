@@ -17,7 +17,7 @@ from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
 from oubli.app.ledger.ledger import Field, Ledger, LedgerWorker, Tombstones
 from oubli.app.privacy.addresses import AddressRules, parse_endpoint
 from oubli.app.privacy.sender import Sender
-from oubli.app.privacy.signatures import read_secrets
+from oubli.app.privacy.signatures import read_processor, read_secrets
 from oubli.app.progress import Progress, silent
 from oubli.app.service.background import IdleResolver
 from oubli.app.service.checkpoint import Checkpointer, CheckpointPolicy
@@ -31,12 +31,14 @@ from oubli.app.service.influence import InfluenceRanker
 from oubli.app.service.jobs import JobBoard
 from oubli.app.service.lock import ModelLock
 from oubli.app.service.model_service import Limits, ModelService
+from oubli.app.service.opendsr import Processor
 from oubli.app.service.outbox import Outbox
 from oubli.app.service.rebuild import Rebuilder
 from oubli.app.service.receipts import Receipts
 from oubli.app.service.recovery import LedgerChoice, accepted_keys, fold_journal, recover, require_keys
 from oubli.app.service.retention import Retention
 from oubli.app.service.state import ModelState, new_epoch
+from oubli.app.service.subject_requests import CallbackChannel, SubjectRequests
 from oubli.app.service.training import new_estimator, train
 from oubli.app.service.uploads import UploadPolicy, Uploads
 from oubli.app.service.writer import Transaction, Writer
@@ -239,6 +241,7 @@ def compose(
     idle_resolve: bool = True,
     warm_up: Callable[[], object] | None = None,
     push: Push | None = None,
+    processor: Processor | None = None,
 ) -> ModelService:
     """Put the parts of a service together.
 
@@ -254,6 +257,8 @@ def compose(
         See `ModelService`.
     push
         Who is told of receipts; None: nobody.
+    processor
+        What the settings say of OpenDSR; None: there is none.
     """
     limits, policy = limits or Limits(), policy or CheckpointPolicy()
     opened, state, ledger, clock = start.opened, start.state, start.ledger, start.clock
@@ -284,6 +289,23 @@ def compose(
     checkpointer = Checkpointer(
         state, storage, writer, ledger, database, lock, threads, copier, erasures, rebuilder.rebuild, policy, clock
     )
+    receipts = Receipts(ledger, database, deadline)
+
+    async def note(notes: Callable[[], bytes]) -> None:
+        await threads.finish(writer.note(notes))
+
+    async def note(notes: Callable[[], bytes]) -> None:
+        # Whoever asks may be cancelled; a record that is half noted would stop all that come after it.
+        await threads.finish(writer.note(notes))
+
+    requests = SubjectRequests(processor, None, writer, note, ledger, database, receipts, deadline, clock, jobs, outbox)
+    couriers: list[Courier] = []
+    if push is not None:
+        channels: list[Channel] = [] if push.webhook is None else [WebhookChannel(*push.webhook, clock)]
+        if processor is not None:
+            channels += [CallbackChannel(*one, processor, requests) for one in processor.callbacks.items()]
+        means = push.sender, database, note, clock, push.policy, idle.is_idle
+        couriers = [Courier(one, *means, outbox.bell(), push.pause) for one in channels]
     return ModelService(
         state=state,
         storage=storage,
@@ -298,40 +320,18 @@ def compose(
         rebuilder=rebuilder,
         retention=Retention(state, clock, limits.max_expiry_share, writer),
         erasures=erasures,
-        receipts=Receipts(ledger, database, deadline),
+        receipts=receipts,
         idempotency_keys=IdempotencyKeys(ledger, database, clock.steady_ms),
         jobs=jobs,
         influence=InfluenceRanker(state, copier, lock, threads, jobs, holders),
         uploads=Uploads(storage.path, holders, uploads or UploadPolicy()),
         holders=holders,
-        deliveries=_deliveries(push, outbox, state, deadline, database, writer, clock, idle.is_idle),
+        deliveries=Deliveries(couriers, outbox, state, deadline, database, note, clock, push),
+        subject_requests=requests,
         limits=limits,
         idle_resolve=idle_resolve,
         warm_up=warm_up,
     )
-
-
-def _deliveries(
-    push: Push | None,
-    outbox: Outbox,
-    state: ModelState,
-    deadline: Deadline,
-    database: LedgerWorker,
-    writer: Writer,
-    clock: Clock,
-    is_idle: Callable[[], bool],
-) -> Deliveries:
-    """Make a courier for each target."""
-    if push is None:
-        return Deliveries((), outbox, state, deadline, database, writer, clock)
-    channels: list[Channel] = []
-    if push.webhook is not None:
-        channels.append(WebhookChannel(*push.webhook, clock))
-    couriers = [
-        Courier(one, push.sender, database, writer.note, clock, push.policy, is_idle, outbox.bell(), push.pause)
-        for one in channels
-    ]
-    return Deliveries(couriers, outbox, state, deadline, database, writer, clock, push.sender, push.pause)
 
 
 def push_of(settings: Settings) -> Push | None:
@@ -342,7 +342,7 @@ def push_of(settings: Settings) -> Push | None:
     StartError
         When a file of secrets or keys cannot be used.
     """
-    if settings.webhook_url is None:
+    if settings.webhook_url is None and not settings.opendsr_callbacks:
         return None
     rules = AddressRules(settings.push_networks)
     webhook = None
@@ -350,6 +350,25 @@ def push_of(settings: Settings) -> Push | None:
         endpoint = parse_endpoint(settings.webhook_url, plain_http=settings.push_plain_http)
         webhook = endpoint, read_secrets(settings.webhook_secret_file)
     return Push(Sender(rules, settings.push_timeout), webhook, policy=PushPolicy(settings.push_give_up_after))
+
+
+def processor_of(settings: Settings) -> Processor | None:
+    """Return what the settings say of OpenDSR; None: nothing.
+
+    Raises
+    ------
+    StartError
+        When the certificate or its key cannot be used.
+    """
+    domain, certificate, key = settings.opendsr_domain, settings.opendsr_cert_file, settings.opendsr_key_file
+    if domain is None or certificate is None or key is None:
+        return None
+    return Processor(
+        read_processor(domain, certificate, key),
+        settings.opendsr_controller,
+        settings.opendsr_identities,
+        {url: parse_endpoint(url, plain_http=settings.push_plain_http) for url in settings.opendsr_callbacks},
+    )
 
 
 def build_service(
@@ -375,7 +394,7 @@ def build_service(
         When that is not possible, with the remedy.
     """
     settings.require_servable()
-    push = push_of(settings)
+    push, processor = push_of(settings), processor_of(settings)
     if settings.ephemeral:
         warn(EPHEMERAL_NOTE)
     opened = open_nothing() if settings.ephemeral else open_directory(settings.data_dir, settings.key_dir)
@@ -398,6 +417,7 @@ def build_service(
             idle_resolve=settings.idle_resolve,
             warm_up=partial(_warm_up, start.state.model),
             push=push,
+            processor=processor,
         )
     except BaseException:
         opened.close()

@@ -29,7 +29,7 @@ from oubli.core.samples.slots import canonical_number
 from oubli.core.samples.store import Prepared
 
 if TYPE_CHECKING:
-    from oubli.app.ledger.entries import Receipt, ReceiptKind
+    from oubli.app.ledger.entries import Receipt, ReceiptKind, SubjectRequest
     from oubli.app.service.idempotency import IdempotencyKey
     from oubli.app.service.state import ModelState
     from oubli.app.service.writer import Transaction
@@ -271,9 +271,12 @@ class Erasure(Command["Receipt"]):
         How many targets were not held.
     hashes
         Keyed hashes of what is gone; known with the receipt.
+    request
+        The request of OpenDSR that asks for it.
     """
 
     is_erasure = True
+    request: SubjectRequest | None = None
 
     def __init__(
         self,
@@ -372,6 +375,8 @@ class DeleteSamples(Erasure):
         The caller's idempotency key.
     kind
         ``"expiry"`` when their time is over.
+    request
+        The request of OpenDSR that asks for it; committed with it.
     """
 
     is_refusable = False
@@ -384,8 +389,10 @@ class DeleteSamples(Erasure):
         ref: str | None = None,
         key: IdempotencyKey | None = None,
         kind: Literal["deletion", "expiry"] = "deletion",
+        request: SubjectRequest | None = None,
     ) -> None:
         super().__init__(kind, targets, by, ref, key)
+        self.request = request
 
     def count(self, model: Model) -> int:
         """Return how many samples are named, or held of the subjects."""

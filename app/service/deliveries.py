@@ -20,7 +20,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from random import SystemRandom
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -30,16 +30,16 @@ import orjson
 from oubli.app.errors import JournalError, NoLetterError, ServiceError
 from oubli.app.ledger.deliveries import Counts, Delivery
 from oubli.app.ledger.entries import DeliveryNotes, delivery_notes
+from oubli.app.service.outbox import Message
 
 if TYPE_CHECKING:
     from oubli.app.ledger.ledger import LedgerWorker
     from oubli.app.privacy.addresses import Endpoint
-    from oubli.app.privacy.sender import Headers, Outcome, Sender
+    from oubli.app.privacy.sender import Outcome, Sender
     from oubli.app.privacy.signatures import WebhookSigner
     from oubli.app.service.erasures import Deadline
     from oubli.app.service.outbox import Outbox
     from oubli.app.service.state import ModelState
-    from oubli.app.service.writer import Writer
     from oubli.app.times import Clock
 
 log = logging.getLogger("oubli.service")
@@ -47,6 +47,7 @@ log = logging.getLogger("oubli.service")
 WEBHOOK = "webhook"
 """The target of webhooks; all others are URLs."""
 
+Note = Callable[[Callable[[], bytes]], Awaitable[None]]
 Pause = Callable[[asyncio.Event, float | None], Awaitable[None]]
 """Waits until an event is set, or for some seconds."""
 
@@ -94,8 +95,6 @@ class Push:
         Makes attempts.
     webhook
         Where webhooks go, and what signs them; None when there are none.
-    callbacks
-        URLs that requests of OpenDSR may name.
     policy
         How long something is tried.
     pause
@@ -104,7 +103,6 @@ class Push:
 
     sender: Sender
     webhook: tuple[Endpoint, WebhookSigner] | None = None
-    callbacks: Mapping[str, Endpoint] = field(default_factory=dict)
     policy: PushPolicy = PushPolicy()
     pause: Pause = pause
 
@@ -112,13 +110,6 @@ class Push:
     def targets(self) -> tuple[str, ...]:
         """Who is told of the states of all receipts."""
         return () if self.webhook is None else (WEBHOOK,)
-
-
-class Message(NamedTuple):
-    """What is sent."""
-
-    headers: Headers
-    body: bytes
 
 
 class Channel(Protocol):
@@ -188,7 +179,7 @@ class Courier:
     database
         Has the queue.
     note
-        Takes notes to the journal.
+        Takes notes to the journal, to the end even when whoever awaits it is cancelled.
     clock
         Tells the time.
     policy
@@ -211,7 +202,7 @@ class Courier:
     _channel: Channel
     _sender: Sender
     _database: LedgerWorker
-    _note: Callable[[Callable[[], bytes]], Awaitable[None]]
+    _note: Note
     _clock: Clock
     _policy: PushPolicy
     _is_idle: Callable[[], bool]
@@ -419,14 +410,12 @@ class Deliveries:
         Know which erasures are overdue.
     database
         Has the queue.
-    writer
-        Takes notes to the journal.
+    note
+        Takes notes to the journal; see `Courier`.
     clock
         Tells the time.
-    sender
-        Keeps connections.
-    pause
-        Waits.
+    push
+        What to tell with; None: nobody is told.
     """
 
     _couriers: Sequence[Courier]
@@ -434,10 +423,9 @@ class Deliveries:
     _state: ModelState
     _deadline: Deadline
     _database: LedgerWorker
-    _writer: Writer
+    _note: Note
     _clock: Clock
-    _sender: Sender | None = None
-    _pause: Pause = pause
+    _push: Push | None = None
     _told: set[str] = field(default_factory=set, init=False)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list, init=False)
     _bell: asyncio.Event = field(init=False)
@@ -466,16 +454,16 @@ class Deliveries:
         """Begin to tell, on the event loop."""
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(courier.run()) for courier in self._couriers]
-        if self._outbox.targets:
-            self._tasks.append(loop.create_task(self._watch()))
+        if self._push is not None and self._push.targets:
+            self._tasks.append(loop.create_task(self._watch(self._push.pause)))
 
     async def stop(self) -> None:
         """Tell nobody any more, and note what has arrived."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._sender is not None:
-            self._sender.close()
+        if self._push is not None:
+            self._push.sender.close()
         for courier in self._couriers:
             with contextlib.suppress(JournalError, ServiceError):  # it is told again
                 await courier.note_arrivals()
@@ -496,12 +484,12 @@ class Deliveries:
         if not found:
             raise NoLetterError
         notes = DeliveryNotes(self._clock.now_ms(), revived=[subject])
-        await self._writer.note(lambda: delivery_notes(notes))
+        await self._note(lambda: delivery_notes(notes))
         for courier in self._couriers:
             courier.try_again(subject)
         return found
 
-    async def _watch(self) -> None:
+    async def _watch(self, pause: Pause) -> None:
         """Have it told when erasures become overdue, until cancelled."""
         while True:
             self._bell.clear()
@@ -511,14 +499,14 @@ class Deliveries:
                 seconds = self._until_overdue()
             except (JournalError, ServiceError) as error:
                 log.error("overdue erasures could not be noted (%s): it is tried again", type(error).__name__)
-            await self._pause(self._bell, seconds)
+            await pause(self._bell, seconds)
 
     async def _tell_overdue(self) -> None:
         self._told.intersection_update(self._state.pending)
         overdue = [name for name in self._deadline.overdue() if name not in self._told]
         if overdue:
             notes = DeliveryNotes(self._clock.now_ms(), push=self._outbox.targets, overdue=overdue)
-            await self._writer.note(lambda: delivery_notes(notes))
+            await self._note(lambda: delivery_notes(notes))
             self._told.update(overdue)
             self._outbox.ring()
 

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from oubli.app.service.receipts import Receipts
     from oubli.app.service.retention import Retention
     from oubli.app.service.state import ModelState
+    from oubli.app.service.subject_requests import SubjectRequests
     from oubli.app.service.uploads import Uploads
     from oubli.app.service.writer import Writer
     from oubli.app.storage.snapshots import Snapshot
@@ -124,6 +125,8 @@ class ModelService:
         Everything that may hold something of a sample.
     deliveries
         Tells others of the states of receipts.
+    subject_requests
+        Those of OpenDSR.
     idle
         Told of requests, so that idle work stops.
     limits
@@ -162,6 +165,7 @@ class ModelService:
     uploads: Uploads
     holders: Holders
     deliveries: Deliveries
+    subject_requests: SubjectRequests
     limits: Limits
     idle_resolve: bool = True
     warm_up: Callable[[], object] | None = None

@@ -1,7 +1,8 @@
-"""Who is told of receipts, known to those who make them."""
+"""Who is told of receipts, known to those who make them, and what is sent."""
 
 import asyncio
 from collections.abc import Sequence
+from typing import NamedTuple
 
 
 class Outbox:
@@ -31,3 +32,10 @@ class Outbox:
         """Say that something was noted."""
         for bell in self._bells:
             bell.set()
+
+
+class Message(NamedTuple):
+    """What is sent: headers besides those that every request has, and the body in JSON."""
+
+    headers: Sequence[tuple[str, str]]
+    body: bytes

@@ -16,7 +16,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -33,7 +33,7 @@ from oubli.app.errors import (
     StorageError,
     UnavailableError,
 )
-from oubli.app.ledger.entries import Head, with_idempotency
+from oubli.app.ledger.entries import Head, with_idempotency, with_request
 from oubli.app.ledger.ledger import Ledger, LedgerWorker, Tombstones
 from oubli.app.service.bodies import AddBody
 from oubli.app.service.commands import (
@@ -269,6 +269,8 @@ class Transaction:
             push=self._outbox.targets,
         )
         command.receipt, command.hashes = made.receipt, made.hashes
+        if command.request is not None:
+            return with_request(made.notes, replace(command.request, receipt=made.receipt.id))
         return made.notes
 
     def _exported(self, command: Erasure) -> int:

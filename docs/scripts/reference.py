@@ -42,6 +42,7 @@ TAGS = {
     "inference": "Open Inference Protocol",
     "samples": "Samples",
     "erasures": "Erasures, ledger and keys",
+    "opendsr": "OpenDSR",
     "influence": "Influence",
     "snapshots": "Snapshots",
     "model": "Model",
