@@ -292,9 +292,6 @@ def compose(
     receipts = Receipts(ledger, database, deadline)
 
     async def note(notes: Callable[[], bytes]) -> None:
-        await threads.finish(writer.note(notes))
-
-    async def note(notes: Callable[[], bytes]) -> None:
         # Whoever asks may be cancelled; a record that is half noted would stop all that come after it.
         await threads.finish(writer.note(notes))
 

@@ -32,6 +32,7 @@ from oubli.client.errors import (
 from oubli.client.messages import Answer, Request
 from oubli.client.results import (
     Added,
+    DeadLetter,
     Feature,
     HeldSample,
     Influence,
@@ -64,6 +65,7 @@ __all__ = [
     "ClientError",
     "ConflictError",
     "DataError",
+    "DeadLetter",
     "EmptyModelError",
     "EphemeralError",
     "ErasedLatelyError",

@@ -181,6 +181,32 @@ class PublicKey:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A state of a receipt that a webhook or a callback could not tell of.
+
+    Attributes
+    ----------
+    id, ref
+        Of the receipt, or of the OpenDSR request; the case number.
+    status
+        The state.
+    target
+        ``"webhook"``, or the URL of a callback.
+    since
+        When the state was reached, or redelivery was asked for.
+    reason
+        Why the last attempt failed.
+    """
+
+    id: str
+    ref: str | None
+    status: str
+    target: str
+    since: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerEntry:
     """An entry of the audit ledger.
 

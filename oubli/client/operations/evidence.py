@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 from oubli.client.errors import ReceiptError, WaitTimeoutError
 from oubli.client.messages import Emit, Emits, Flow, Sleep
-from oubli.client.operations.requests import FIRST_POLL, LONGEST_POLL, object_of, reading
+from oubli.client.operations.requests import FIRST_POLL, LONGEST_POLL, object_of, posting, reading
 from oubli.client.receipts import check_entry, check_signature
-from oubli.client.results import LedgerEntry, PublicKey, Receipt, read, read_entry, read_receipt
+from oubli.client.results import DeadLetter, LedgerEntry, PublicKey, Receipt, read, read_entry, read_receipt
 from oubli.client.session import Session
 
 
@@ -58,6 +58,42 @@ def erasures(
         cursor = content.get("next")
         if cursor is None:
             return found
+
+
+def dead_letters(session: Session, *, page_size: int | None = None) -> Emits[DeadLetter]:
+    """Iterate over the states that webhooks and callbacks could not tell of. Pages are asked for as they are needed.
+
+    Parameters
+    ----------
+    page_size : int, optional
+        Dead letters an answer.
+    """
+    cursor: str | None = None
+    while True:
+        content = object_of((yield from session.ask(reading("/webhooks/dead-letters", cursor=cursor, limit=page_size))))
+        for letter in content.get("dead_letters", []):
+            yield Emit(read(DeadLetter, letter))
+        cursor = content.get("next")
+        if cursor is None:
+            return
+
+
+def redeliver(session: Session, letter: DeadLetter | Receipt | str) -> Flow[int]:
+    """Have all states of a receipt that could not be told tried again; return how many they are.
+
+    Parameters
+    ----------
+    letter : DeadLetter, Receipt or str
+        The dead letter, the receipt, or its id.
+
+    Raises
+    ------
+    NotFoundError
+        When nothing of it was given up.
+    """
+    name = letter if isinstance(letter, str) else letter.id
+    request = posting(f"/webhooks/dead-letters/{quote(name, safe='')}/redeliver")
+    return int(object_of((yield from session.ask(request)))["states"])
 
 
 def wait_erased(session: Session, receipt: Receipt | str, *, timeout: float | None = None) -> Flow[Receipt]:
