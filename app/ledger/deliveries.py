@@ -143,7 +143,7 @@ class DeliveryTable:
 
     def _set(self, status: str, reason: str, where: str, *values: str, at_ms: int | None = None) -> None:
         found = self._connection.execute(f"{_SELECT} WHERE {where}", values).fetchall()
-        for one in map(Delivery._make, found):
+        for one in [Delivery(*row) for row in found]:
             cells = (one.target, one.subject, one.ref, one.state, status, reason, one.at_ms if at_ms is None else at_ms)
             self._connection.execute(
                 "UPDATE deliveries SET status = ?, reason = ?, at_ms = ?, checksum = ? WHERE number = ?",
@@ -193,4 +193,4 @@ class DeliveryTable:
             yield SubjectRequest(id_, kind, regulation, body, received_ms, orjson.loads(callbacks), receipt, state)
 
     def _found(self, where: str, *values: str | int) -> list[Delivery]:
-        return [Delivery._make(row) for row in self._connection.execute(f"{_SELECT} WHERE {where}", values)]
+        return [Delivery(*row) for row in self._connection.execute(f"{_SELECT} WHERE {where}", values)]
