@@ -250,7 +250,7 @@ class Model(Keepable):
         """
         self.check_is_fitted()
         store = self.samples_
-        subject, expiry, origin = store.subject(sample_id), store.expiry(sample_id), store.origin(sample_id)
+        belongings = store.belongings(sample_id)
         row = x if getattr(x, "ndim", 1) == 2 else [x]
         prepared = store.prepare(row, [y], [sample_id], allow_held=True)
         if prepared.n != 1:
@@ -263,7 +263,55 @@ class Model(Keepable):
             changes.undo = None
             slots = store.hold(store.stage(prepared))
             self._learn(slots)
-            store.attach(int(slots[0]), subject, expiry, origin)
+            store.attach(int(slots[0]), belongings)
+        self._settle()
+
+    def restrict(self, ids: Sequence[str]) -> None:
+        """Keep samples, and unlearn them: what they are about may be looked at and corrected, and not be learned from.
+
+        Who they are restricted for is said in `samples_.restricted`.
+
+        Raises
+        ------
+        UnknownIdError
+            When an id is not held; nothing has changed.
+        """
+        self.check_is_fitted()
+        store, restricted = self.samples_, self.samples_.restricted
+        slots = store.find(ids)
+        if len(slots):
+            held = [(store.get(name), store.belongings(name)) for name in ids]
+            with store.changes as changes:
+                changes.undo = []
+                restricted.hold(held)
+                changes.undo = [(restricted.let_go, ids)]
+                self._unlearn(slots)
+            self._settle()
+
+    def release(self, ids: Sequence[str]) -> None:
+        """Learn samples again that were restricted: the model is as if they had just been added.
+
+        Raises
+        ------
+        UnknownIdError
+            When an id is not restricted; nothing has changed.
+        """
+        self.check_is_fitted()
+        store, engine, restricted = self.samples_, self.engine_, self.samples_.restricted
+        if not ids:
+            return
+        held = [(restricted.get(name), restricted.samples.belongings(name)) for name in ids]
+        prepared = store.prepare([s.features for s, _ in held], [s.label for s, _ in held], ids, allow_held=True)
+        engine.check_capacity(engine.settings, len(store) + prepared.n)
+        arrivals = store.stage(prepared)
+        with store.changes as changes:
+            slots = store.hold(arrivals)
+            changes.undo = [(store.remove, slots)]
+            for slot, (_, belongings) in zip(slots.tolist(), held, strict=True):
+                store.attach(slot, belongings)
+            self._learn(slots)
+            changes.undo = None
+            restricted.let_go(ids)
         self._settle()
 
     def _learn(self, slots: Slots) -> None:

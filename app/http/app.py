@@ -43,6 +43,7 @@ from oubli.app.http.routes import (
     predict,
     samples,
     snapshots,
+    subjects,
 )
 from oubli.app.http.rules import rules_of
 from oubli.app.version import VERSION
@@ -72,6 +73,7 @@ _ROUTES = (
     inference,
     influence,
     samples,
+    subjects,
     erasures,
     ledger,
     snapshots,

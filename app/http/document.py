@@ -17,12 +17,15 @@ from oubli.app.http.openapi import DEFAULT_PAGE, REF
 from oubli.app.http.schemas import (
     AddRequest,
     BatchDeleteRequest,
+    ExportRequest,
     FitRequest,
     InferenceError,
     InfluenceRequest,
     PredictRequest,
     Problem,
+    ReleaseRequest,
     ReplaceRequest,
+    RestrictRequest,
     SearchRequest,
 )
 from oubli.core.data.schema import Schema
@@ -32,13 +35,16 @@ from oubli.core.data.values import ColumnType, LabelType
 _COLLECTED: tuple[Any, ...] = (
     AddRequest,
     BatchDeleteRequest,
+    ExportRequest,
     FitRequest,
     InferenceError,
     InferenceRequest,
     InfluenceRequest,
     PredictRequest,
     Problem,
+    ReleaseRequest,
     ReplaceRequest,
+    RestrictRequest,
     SearchRequest,
 )
 

@@ -21,6 +21,7 @@ from oubli.app.service.checkpoint import Checkpointer, CheckpointPolicy
 from oubli.app.service.compiling import prepare_kernels
 from oubli.app.service.copies import ModelCopier, facts_of
 from oubli.app.service.erasures import Deadline, Erasures
+from oubli.app.service.export import Exporter
 from oubli.app.service.holders import Holders
 from oubli.app.service.idempotency import IdempotencyKeys
 from oubli.app.service.influence import InfluenceRanker
@@ -276,6 +277,8 @@ def compose(
     checkpointer = Checkpointer(
         state, storage, writer, ledger, database, lock, threads, copier, erasures, rebuilder.rebuild, policy, clock
     )
+    receipts = Receipts(ledger, database, deadline)
+    influence = InfluenceRanker(state, copier, lock, threads, jobs, holders)
     return ModelService(
         state=state,
         storage=storage,
@@ -290,10 +293,11 @@ def compose(
         rebuilder=rebuilder,
         retention=Retention(state, clock, limits.max_expiry_share, writer),
         erasures=erasures,
-        receipts=Receipts(ledger, database, deadline),
+        receipts=receipts,
         idempotency_keys=IdempotencyKeys(ledger, database, clock.steady_ms),
         jobs=jobs,
-        influence=InfluenceRanker(state, copier, lock, threads, jobs, holders),
+        influence=influence,
+        exporter=Exporter(state, lock, threads, jobs, holders, ledger, receipts, influence, clock),
         uploads=Uploads(storage.path, holders, uploads or UploadPolicy()),
         holders=holders,
         limits=limits,

@@ -66,13 +66,14 @@ class Retention:
     async def sweep(self) -> None:
         """Delete what is due, unless the clock or the number of samples says that something is wrong."""
         store, now = self._state.model.samples_, self._clock.now_ms()
-        first = store.next_expiry()
-        if self._state.failed or self._clock.paused or first is None or first > now:
+        first, restricted = store.next_expiry(), store.restricted
+        others = restricted.due(now) if len(restricted) else []
+        if self._state.failed or self._clock.paused or not (others or (first is not None and first <= now)):
             return
-        due = store.due(now, len(store))
-        unconfirmed = [name for name in due if (store.expiry(name) or 0) > self._confirmed]
+        due = [*store.due(now, len(store)), *others]
+        unconfirmed = [name for name in due if ((store.holding(name) or store).expiry(name) or 0) > self._confirmed]
         was_paused = self._refusal is not None
-        self._refusal = refuses(n_held=len(store), n_due=len(unconfirmed), max_share=self._max_share)
+        self._refusal = refuses(n_held=len(store) + len(restricted), n_due=len(unconfirmed), max_share=self._max_share)
         if self._refusal is not None:
             if not was_paused:
                 log.warning("expiry is paused: %s", self._refusal)
