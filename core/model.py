@@ -9,7 +9,7 @@ What a service needs of a model is public.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
 from typing import Any, NamedTuple, Self
@@ -22,6 +22,7 @@ from oubli.core.data.targets import read_label_column
 from oubli.core.errors import DuplicateIdError, EmptyModelError, InputError
 from oubli.core.keeping import Keepable
 from oubli.core.samples.arrays import Data, Problem
+from oubli.core.samples.restricted import Mark
 from oubli.core.samples.slots import ids_of_index
 from oubli.core.samples.store import Prepared, SampleStore
 
@@ -266,10 +267,13 @@ class Model(Keepable):
             store.attach(int(slots[0]), belongings)
         self._settle()
 
-    def restrict(self, ids: Sequence[str]) -> None:
-        """Keep samples, and unlearn them: what they are about may be looked at and corrected, and not be learned from.
+    def restrict(self, ids: Sequence[str], marks: Mapping[str, Mark] | None = None) -> None:
+        """Keep samples, and unlearn them: they may be looked at and corrected, and are not learned from.
 
-        Who they are restricted for is said in `samples_.restricted`.
+        Parameters
+        ----------
+        ids : which.
+        marks : by subject, what is noted in `samples_.restricted.marks`.
 
         Raises
         ------
@@ -280,16 +284,21 @@ class Model(Keepable):
         store, restricted = self.samples_, self.samples_.restricted
         slots = store.find(ids)
         if len(slots):
-            held = [(store.get(name), store.belongings(name)) for name in ids]
+            arrivals = restricted.stage([store.get(name) for name in ids])
+            belongings = [store.belongings(name) for name in ids]
             with store.changes as changes:
                 changes.undo = []
-                restricted.hold(held)
+                restricted.hold(arrivals)
                 changes.undo = [(restricted.let_go, ids)]
+                restricted.attach(arrivals, belongings)
                 self._unlearn(slots)
+                restricted.marks.update(marks or {})
             self._settle()
 
     def release(self, ids: Sequence[str]) -> None:
         """Learn samples again that were restricted: the model is as if they had just been added.
+
+        The mark of a subject goes with its last restricted sample.
 
         Raises
         ------
@@ -303,7 +312,7 @@ class Model(Keepable):
         held = [(restricted.get(name), restricted.samples.belongings(name)) for name in ids]
         prepared = store.prepare([s.features for s, _ in held], [s.label for s, _ in held], ids, allow_held=True)
         engine.check_capacity(engine.settings, len(store) + prepared.n)
-        arrivals = store.stage(prepared)
+        arrivals, subjects = store.stage(prepared), {sample.subject for sample, _ in held}
         with store.changes as changes:
             slots = store.hold(arrivals)
             changes.undo = [(store.remove, slots)]
@@ -312,6 +321,7 @@ class Model(Keepable):
             self._learn(slots)
             changes.undo = None
             restricted.let_go(ids)
+            restricted.drop_marks(subjects)
         self._settle()
 
     def _learn(self, slots: Slots) -> None:

@@ -5,7 +5,7 @@
     {"do": "delete", "ids": [..]}
     {"do": "replace", "id": .., "row": [..], "label": .., "subject": .. or null, "expires": .. or null}
     {"do": "restrict", "subjects": [..], "at": t, "keep": true or false}
-    {"do": "release", "subjects": [..], "expired": [..]}
+    {"do": "release", "subjects": [..]}
     {"do": "fit", "kind": .., "parameters": {..}}
 
 Cells and labels are those of the request, not their codes: they mean the same to a model from any snapshot. JSON's
@@ -168,13 +168,13 @@ class RestrictBody:
         return model
 
     def apply(self, model: Model) -> None:
-        """Keep the samples of the subjects, and unlearn them; a subject that is restricted stays so since then."""
-        store, restricted = model.samples_, model.samples_.restricted
-        model.restrict([name for subject in self.subjects for name in store.ids_of_subject(subject)])
+        """Keep the samples of the subjects, and unlearn them; a subject that is restricted stays so since it was."""
+        store, known = model.samples_, model.samples_.restricted.marks
         for subject in self.subjects:
-            known = restricted.marks.get(subject)
-            restricted.marks[subject] = Mark(self.at if known is None else known.since_ms, self.keep)
-        restricted.drop_marks(self.subjects)  # a sliding window may hold fewer samples than the model had
+            # A sliding window may hold none of the samples that the model had.
+            model.restrict(store.ids_of_subject(subject), {subject: Mark(self.at, self.keep)})
+            if subject in known:
+                known[subject] = known[subject]._replace(keeps=self.keep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,13 +185,10 @@ class ReleaseBody:
     ----------
     subjects
         Those that are restricted.
-    expired
-        Ids of samples whose time is over: they are not learned from again, and are erased by the next sweep.
     """
 
     do: str = field(default="release", init=False)
     subjects: Sequence[str]
-    expired: Sequence[str]
 
     def redo(self, model: Model, exports: int) -> Model:
         """Release the subjects in a model from a snapshot."""
@@ -200,14 +197,9 @@ class ReleaseBody:
         return model
 
     def apply(self, model: Model) -> None:
-        """Learn the samples of the subjects again, those aside that have expired."""
-        restricted, expired = model.samples_.restricted, frozenset(self.expired)
-        held = [name for subject in self.subjects for name in restricted.ids_of_subject(subject)]
-        model.release([name for name in held if name not in expired])
-        restricted.drop_marks(self.subjects)
-        for subject in self.subjects:
-            if subject in restricted.marks:
-                restricted.marks[subject] = restricted.marks[subject]._replace(keeps=False)
+        """Learn the samples of the subjects again."""
+        restricted = model.samples_.restricted
+        model.release([name for subject in self.subjects for name in restricted.ids_of_subject(subject)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -581,9 +581,28 @@ class RestrictSubjects(Restriction):
 
 
 class ReleaseSubjects(Restriction):
-    """Learn from the samples of restricted subjects again; `subjects`, `ref` and `key`: see `Restriction`."""
+    """Learn from the samples of restricted subjects again.
+
+    Parameters
+    ----------
+    subjects, ref, key
+        See `Restriction`.
+    n_expired
+        How many of their samples were erased just before, because their time is over.
+    """
 
     kind = "released"
+
+    def __init__(
+        self,
+        subjects: Sequence[str],
+        ref: str | None = None,
+        key: IdempotencyKey | None = None,
+        *,
+        n_expired: int = 0,
+    ) -> None:
+        super().__init__(subjects, ref, key)
+        self._n_expired = n_expired
 
     def plan(self, model: Model, transaction: Transaction) -> None:
         """Find what is restricted.
@@ -596,21 +615,15 @@ class ReleaseSubjects(Restriction):
         store, restricted = model.samples_, model.samples_.restricted
         known = [subject for subject in self._subjects if subject in restricted.marks]
         held = [name for subject in known for name in restricted.ids_of_subject(subject)]
-        self._at_ms = now = transaction.now_ms()
-        expiries = {name: restricted.samples.expiry(name) for name in held}
-        expired = [name for name, at in expiries.items() if at is not None and at <= now]
-        released = [name for name in held if name not in set(expired)]
-        self._absent, self._n_moved, self._n_expired = len(self._subjects) - len(known), len(released), len(expired)
+        self._absent, self._n_moved, self._at_ms = len(self._subjects) - len(known), len(held), transaction.now_ms()
         self.names = {("subject", subject) for subject in self._subjects} | {("id", name) for name in held}
-        self.n_more, self.adds, self.body = len(released), None, None
-        if released:
-            samples = [restricted.get(name) for name in released]
-            self.adds = store.prepare(
-                [s.features for s in samples], [s.label for s in samples], released, allow_held=True
-            )
-            self.names.update(("id", name) for name in model.leaving(len(released)))
+        self.n_more, self.adds, self.body = len(held), None, None
+        if held:
+            samples = [restricted.get(name) for name in held]
+            self.adds = store.prepare([s.features for s in samples], [s.label for s in samples], held, allow_held=True)
+            self.names.update(("id", name) for name in model.leaving(len(held)))
         if known:
-            self.body = ReleaseBody(known, expired)
+            self.body = ReleaseBody(known)
 
     def apply(self, model: Model, alike: Sequence[ReleaseSubjects]) -> None:
         """Have the samples learned again."""

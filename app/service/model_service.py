@@ -476,6 +476,8 @@ class ModelService:
     ) -> Restricted:
         """Learn from the samples of restricted subjects again; what was answered before under the same key is so again.
 
+        Samples whose time is over are erased first, unless expiry is paused: they are not learned from again.
+
         Raises
         ------
         CapacityError
@@ -484,7 +486,9 @@ class ModelService:
         self._require_changeable()
         if key is not None and key.earlier is not None:
             return await self._restricted_before(key, key.earlier)
-        return await self.writer.execute(ReleaseSubjects(list(dict.fromkeys(subjects)), ref, key))
+        names = list(dict.fromkeys(subjects))
+        n_expired = await self.retention.erase_restricted(names)
+        return await self.writer.execute(ReleaseSubjects(names, ref, key, n_expired=n_expired))
 
     async def snapshot(self) -> Snapshot:
         """Write a snapshot of the model as it is when its turn comes."""

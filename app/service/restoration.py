@@ -97,8 +97,9 @@ def restrict_again(model: Model, words: Words, now: SampleStore | None) -> bool:
             restrict[subject] = Mark(parse_time(word["at"]), word["keep"])
         elif was and told == RELEASED:
             release.append(subject)
-    ReleaseBody(release, []).apply(model)
+    ReleaseBody(release).apply(model)
     for subject, mark in restrict.items():
-        model.restrict(store.ids_of_subject(subject))
-        store.restricted.marks[subject] = mark
+        model.restrict(store.ids_of_subject(subject), {subject: mark})
+        if subject in marks:
+            marks[subject] = mark
     return bool(release or restrict)

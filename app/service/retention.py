@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -80,6 +81,23 @@ class Retention:
             return
         for start in range(0, len(due), _MOST_AT_ONCE):
             await self._writer.execute(DeleteSamples(due[start : start + _MOST_AT_ONCE], kind="expiry"))
+
+    async def erase_restricted(self, subjects: Sequence[str]) -> int:
+        """Delete what is due of restricted subjects and was kept beyond that; return how many samples.
+
+        Who names the subjects has confirmed it, however many samples they have.
+        """
+        restricted, now = self._state.model.samples_.restricted, self._clock.now_ms()
+        if self._clock.paused or not len(restricted):
+            return 0
+        due = [
+            name
+            for name in restricted.samples.due(now, len(restricted))
+            if restricted.samples.subject(name) in subjects
+        ]
+        if due:
+            await self._writer.execute(DeleteSamples(due, kind="expiry"))
+        return len(due)
 
 
 def refuses(*, n_held: int, n_due: int, max_share: float) -> str | None:

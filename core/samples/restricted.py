@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from oubli.core.errors import DuplicateIdError
 
 if TYPE_CHECKING:
+    from oubli.core.changes import Changes
     from oubli.core.samples.additions import Belongings
-    from oubli.core.samples.records import HeldSample
+    from oubli.core.samples.records import Arrivals, HeldSample
     from oubli.core.samples.store import SampleStore
 
 
@@ -43,6 +44,8 @@ class RestrictedSamples:
     ----------
     new_store : callable
         Makes an empty store of the model's schema.
+    changes : Changes
+        Those of the model's other samples: a change that was broken off makes both unusable.
 
     Attributes
     ----------
@@ -50,9 +53,10 @@ class RestrictedSamples:
         By subject.
     """
 
-    def __init__(self, new_store: "Callable[[], SampleStore]") -> None:
+    def __init__(self, new_store: "Callable[[], SampleStore]", changes: "Changes") -> None:
         self.marks: dict[str, Mark] = {}
         self._new_store = new_store
+        self._changes = changes
         self._samples: SampleStore | None = None  # most models never have any
 
     @property
@@ -60,6 +64,7 @@ class RestrictedSamples:
         """The store that holds them."""
         if self._samples is None:
             self._samples = self._new_store()
+            self._samples.changes = self._changes
         return self._samples
 
     def __len__(self) -> int:
@@ -122,19 +127,22 @@ class RestrictedSamples:
 
     # Changing -------------------------------------------------------------------------------------
 
-    def hold(self, held: "Sequence[tuple[HeldSample, Belongings]]") -> None:
-        """Hold samples, with what is kept beside them; marks stay as they are."""
+    def stage(self, held: "Sequence[HeldSample]") -> "Arrivals":
+        """Make room for samples, of which there is one at least, and say what `hold` will write."""
         samples = self.samples
         prepared = samples.prepare(
-            [sample.features for sample, _ in held],
-            [sample.label for sample, _ in held],
-            [sample.id for sample, _ in held],
+            [sample.features for sample in held], [sample.label for sample in held], [sample.id for sample in held]
         )
-        slots = samples.commit(prepared)
-        with samples.changes as changes:
-            changes.undo = [(samples.remove, slots)]
-            for slot, (_, belongings) in zip(slots.tolist(), held, strict=True):
-                samples.attach(slot, belongings)
+        return samples.stage(prepared)
+
+    def hold(self, arrivals: "Arrivals") -> None:
+        """Hold what was staged last; in a critical section."""
+        self.samples.hold(arrivals)
+
+    def attach(self, arrivals: "Arrivals", belongings: "Sequence[Belongings]") -> None:
+        """Give samples that were just held what is kept beside them; in a critical section."""
+        for slot, one in zip(arrivals.slots.tolist(), belongings, strict=True):
+            self.samples.attach(slot, one)
 
     def let_go(self, ids: Iterable[object]) -> None:
         """Let go of samples, and overwrite what is theirs alone; marks stay as they are."""
@@ -142,10 +150,18 @@ class RestrictedSamples:
         samples.remove(samples.find(list(ids)))
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Let go of samples for good: the mark of a subject goes with its last one."""
+        """Let go of samples for good: the mark of a subject goes with its last one.
+
+        Raises
+        ------
+        UnknownIdError
+            When one is not restricted; nothing has changed.
+        """
+        self._changes.check()
         subjects = set(map(self.samples.subject, ids))
-        self.let_go(ids)
-        self.drop_marks(subjects)
+        with self._changes:
+            self.let_go(ids)
+            self.drop_marks(subjects)
 
     def replace(self, sample_id: str, row: Any, label: Any) -> None:
         """Give a sample other features and another label; what is kept beside it stays.
@@ -155,11 +171,12 @@ class RestrictedSamples:
         UnknownIdError, InputError
             When it is not restricted, or the content is refused; nothing has changed.
         """
+        self._changes.check()
         samples = self.samples
         belongings, slots = samples.belongings(sample_id), samples.find([sample_id])
         prepared = samples.prepare([row], [label], [sample_id], allow_held=True)
         samples.reserve(prepared)
-        with samples.changes:
+        with self._changes:
             samples.remove(slots)
             (slot,) = samples.hold(samples.stage(prepared)).tolist()
             samples.attach(slot, belongings)
@@ -172,11 +189,13 @@ class RestrictedSamples:
 
     # Copies ---------------------------------------------------------------------------------------
 
-    def copy(self) -> "RestrictedSamples":
-        """Return an independent copy."""
-        other = RestrictedSamples(self._new_store)
+    def copy(self, changes: "Changes") -> "RestrictedSamples":
+        """Return an independent copy, for a store with these changes."""
+        other = RestrictedSamples(self._new_store, changes)
         if len(self):
-            other.__dict__.update(marks=dict(self.marks), _samples=self.samples.copy())
+            samples = self.samples.copy()
+            samples.changes = changes
+            other.__dict__.update(marks=dict(self.marks), _samples=samples)
         return other
 
     def shred(self) -> None:

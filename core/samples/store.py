@@ -84,7 +84,7 @@ class SampleStore(OwnedSlots):
         self._categorical = self.encoder.categorical
         self.classes = ClassTable(schema.label_type)
         self.categories = CategoryTable(self._categorical)
-        self.restricted = RestrictedSamples(partial(SampleStore, schema, owner))
+        self.restricted = RestrictedSamples(partial(SampleStore, schema, owner), self.changes)
         self.is_fresh_copy = False
         self._blank = np.zeros(schema.n_features, schema.cell_dtype)  # copied in a third of the time of a scalar
 
@@ -476,7 +476,7 @@ class SampleStore(OwnedSlots):
         other.subjects = self.subjects.copy()
         other.expiries = self.expiries.copy()
         other.additions = self.additions.copy()
-        other.restricted = self.restricted.copy()
+        other.restricted = self.restricted.copy(other.changes)
         other.is_fresh_copy = True
         self._copy_slots_to(other)
         return other

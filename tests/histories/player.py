@@ -333,8 +333,7 @@ class Player:
             subject = f"subject {self.next_id}"
             for i in ids:
                 self.model.samples_.set_subject(i, subject)
-            self.model.restrict(ids)
-            self.model.samples_.restricted.marks[subject] = Mark(self.next_id, self.rng.random() < 0.5)
+            self.model.restrict(ids, {subject: Mark(self.next_id, self.rng.random() < 0.5)})
             self.restricted[subject] = [(i, self.held.pop(i)) for i in ids]
             self.beside.deleted(ids)
 
@@ -355,7 +354,6 @@ class Player:
                 assert held.subject == subject
                 assert not self.model.holds(i)
             self.model.release(back)
-            kept.drop_marks([subject])
             self.held.update((i, samples[i]) for i in back)
             if back:
                 self.beside.added(back)

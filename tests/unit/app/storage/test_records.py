@@ -31,7 +31,7 @@ adds = st.builds(
     st.none() | texts,
 )
 restrictions = st.builds(RestrictBody, st.lists(texts, max_size=3), moments, st.booleans())
-releases = st.builds(ReleaseBody, st.lists(texts, max_size=3), st.lists(texts, max_size=3))
+releases = st.builds(ReleaseBody, st.lists(texts, max_size=3))
 replacements = st.builds(ReplaceBody, texts, rows, cells, st.none() | texts, st.none() | moments)
 fits = st.builds(FitBody, texts, st.dictionaries(texts, cells, max_size=4))
 deletions = st.builds(DeleteBody, st.lists(texts, max_size=5))
@@ -64,7 +64,7 @@ def test_the_form_on_disk() -> None:
     assert orjson.dumps(RestrictBody(["s"], 1700000000000, True)) == (
         b'{"do":"restrict","subjects":["s"],"at":1700000000000,"keep":true}'
     )
-    assert orjson.dumps(ReleaseBody(["s"], ["a"])) == b'{"do":"release","subjects":["s"],"expired":["a"]}'
+    assert orjson.dumps(ReleaseBody(["s"])) == b'{"do":"release","subjects":["s"]}'
     assert orjson.dumps(DeleteBody(["a"])) == b'{"do":"delete","ids":["a"]}'
     assert orjson.dumps(ReplaceBody("a", [1], 0, None, 1700000000000)) == (
         b'{"do":"replace","id":"a","row":[1],"label":0,"subject":null,"expires":1700000000000}'

@@ -58,6 +58,19 @@ def sample(name: str, **more: Any) -> dict[str, Any]:
     return {"features": [1, "a", True], "label": "yes", "id": name, **more}
 
 
+def found(client: TestClient, answer: Any, kind: str) -> dict[str, Any]:
+    """What was answered, or what a job has made of it."""
+    if answer.status_code == 202:
+        place = answer.headers["Location"]
+        while (job := client.get(place).json())["status"] not in ("succeeded", "failed"):
+            time.sleep(0.01)
+        assert job["status"] == "succeeded", job
+        folder = {"export": "exports"}.get(kind, kind)
+        answer = client.get(f"/{folder}/{job['result'][kind]}")
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
 def problem(answer: Any) -> str:
     return str(answer.json()["type"]).removeprefix("urn:oubli:problem:")
 
@@ -96,9 +109,9 @@ def test_it_is_shown_with_the_time():
         one = client.get("/samples/c1").json()
         assert one["restricted_at"] == made["at"]
         assert (one["subject"], one["features"]["age"]) == ("s1", 7)
-        found = client.post("/samples/search", json={"subject": "s1"}).json()["samples"]
-        assert {s["id"] for s in found} == of("s1")
-        assert {s["restricted_at"] for s in found} == {made["at"]}
+        listed = client.post("/samples/search", json={"subject": "s1"}).json()["samples"]
+        assert {s["id"] for s in listed} == of("s1")
+        assert {s["restricted_at"] for s in listed} == {made["at"]}
         table = list(csv.DictReader(io.StringIO(client.get("/samples?id=c6&format=csv").text)))
         assert table[0]["restricted_at"] == made["at"]
 
@@ -264,8 +277,9 @@ def test_a_restricted_sample_keeps_a_subject():
 def test_restricted_samples_do_not_count_in_influence():
     with served() as client:
         restrict(client, "s1", "s2", "s3")
-        found = client.post("/influence", json={"instances": ASK["instances"], "top": 1000}).json()
-        named = {one["id"] for one in (*found["helpful"], *found["harmful"])}
+        answer = client.post("/influence", json={"instances": ASK["instances"], "top": 1000})
+        ranking = found(client, answer, "influence")
+        named = {one["id"] for one in (*ranking["helpful"], *ranking["harmful"])}
         assert named
         assert not named & of("s1", "s2", "s3")
 
@@ -450,15 +464,7 @@ def test_a_bundle_of_somebody_unknown_says_that_nothing_is_held():
 
 
 def exported(client: TestClient, **body: Any) -> dict[str, Any]:
-    answer = client.post("/subjects/export", json=body)
-    if answer.status_code == 202:
-        place = answer.headers["Location"]
-        while (job := client.get(place).json())["status"] not in ("succeeded", "failed"):
-            time.sleep(0.01)
-        assert job["status"] == "succeeded", job
-        answer = client.get(f"/exports/{job['result']['export']}")
-    assert answer.status_code == 200, answer.text
-    return dict(answer.json())
+    return found(client, client.post("/subjects/export", json=body), "export")
 
 
 def test_a_bundle_tells_the_influence_of_the_subjects_samples_alone():
