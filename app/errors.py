@@ -5,6 +5,8 @@
       UnavailableError   not now: starting, stopping, or no longer able to change
       ConflictError      ids that are held with other content
       ErasedLatelyError  ids that were erased lately, in an addition that does not say they may come back
+      RestrictedError    ids or subjects that are restricted, in an addition
+      OwnerlessError     a rectification that would leave a restricted sample without a subject
       InvalidKeyError    an idempotency key that is none
       RepeatedKeyError   an idempotency key that was used for another body
       NoReceiptError     a receipt that there is not
@@ -83,6 +85,25 @@ class ErasedLatelyError(ServiceError):
     def __init__(self, rows: Sequence[int]) -> None:
         super().__init__("ids erased lately")
         self.rows = tuple(rows)
+
+
+class RestrictedError(ServiceError):
+    """Samples were sent under ids, or of subjects, whose processing is restricted.
+
+    Parameters
+    ----------
+    ids, subjects
+        The positions in the request of the samples whose id, or whose subject, is restricted.
+    """
+
+    def __init__(self, ids: Sequence[int], subjects: Sequence[int] = ()) -> None:
+        super().__init__("ids or subjects that are restricted")
+        self.ids = tuple(ids)
+        self.subjects = tuple(subjects)
+
+
+class OwnerlessError(ServiceError):
+    """A restricted sample would have no subject any more, by which it could be released."""
 
 
 class InvalidKeyError(ServiceError):

@@ -45,6 +45,7 @@ from oubli.app.http.routes import (
     predict,
     samples,
     snapshots,
+    subjects,
 )
 from oubli.app.http.rules import rules_of
 from oubli.app.version import VERSION
@@ -74,6 +75,7 @@ _ROUTES = (
     inference,
     influence,
     samples,
+    subjects,
     erasures,
     deliveries,
     opendsr,

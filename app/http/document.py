@@ -17,6 +17,7 @@ from oubli.app.http.openapi import DEFAULT_PAGE, REF
 from oubli.app.http.schemas import (
     AddRequest,
     BatchDeleteRequest,
+    ExportRequest,
     FitRequest,
     InferenceError,
     InfluenceRequest,
@@ -24,7 +25,9 @@ from oubli.app.http.schemas import (
     OpendsrRequest,
     PredictRequest,
     Problem,
+    ReleaseRequest,
     ReplaceRequest,
+    RestrictRequest,
     SearchRequest,
 )
 from oubli.core.data.schema import Schema
@@ -34,6 +37,7 @@ from oubli.core.data.values import ColumnType, LabelType
 _COLLECTED: tuple[Any, ...] = (
     AddRequest,
     BatchDeleteRequest,
+    ExportRequest,
     FitRequest,
     InferenceError,
     InferenceRequest,
@@ -42,7 +46,9 @@ _COLLECTED: tuple[Any, ...] = (
     OpendsrRequest,
     PredictRequest,
     Problem,
+    ReleaseRequest,
     ReplaceRequest,
+    RestrictRequest,
     SearchRequest,
 )
 

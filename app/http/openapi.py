@@ -109,6 +109,7 @@ PATH: dict[str, dict[str, Any]] = {
     "letter": parameter("id", "`id` of the dead letter: that of the receipt or request.", _UUID, "path"),
     "request": parameter("id", "`subject_request_id` of the request.", _UUID, "path"),
     "job": parameter("id", "The job's id.", _UUID, "path"),
+    "export": parameter("id", "`export` in the job's result.", _UUID, "path"),
     "ranking": parameter("id", "`influence` in the job's result.", _UUID, "path"),
     "model": parameter("model_name", "The model's name: `model_name` in the settings.", {"type": "string"}, "path"),
     "version": parameter(

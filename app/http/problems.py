@@ -97,6 +97,9 @@ No job has this id, or it ended so long ago that it was forgotten.
 404 no-ranking: There is no such ranking
 No ranking is kept under this id: samples were erased meanwhile, or it was forgotten. Ask again.
 
+404 no-export: There is no such bundle
+No bundle is kept under this id: samples were erased meanwhile, or it was forgotten. Ask again.
+
 404 no-snapshot: There is no snapshot
 No snapshot was written yet: POST /snapshot writes one.
 
@@ -123,6 +126,10 @@ another id adds a new one.
 409 erased-lately: An id was erased recently
 Nothing was added: samples were sent under ids that were erased a short time ago. It may be a late retry. Send 'readd':
 true with each sample that is meant to come back.
+
+409 restricted: The processing of an id or a subject is restricted
+Nothing was changed: what is restricted is kept and not learned from, and no sample is added to it. POST
+/subjects/release ends the restriction; PUT /samples/{id} corrects a sample, which stays restricted with its subject.
 
 409 ephemeral: Nothing is kept on disk
 The server was started with --ephemeral: start it with --data-dir to write snapshots.
@@ -210,6 +217,7 @@ _HEADERS = {"key-needed": {"WWW-Authenticate": 'Bearer realm="oubli"'}}
 _EXAMPLES = {
     "id-conflict": (("/samples/0/id", "is held with other content"),),
     "erased-lately": (("/samples/0/id", "was erased lately"),),
+    "restricted": (("/samples/0/subject", "is restricted"),),
     "invalid-input": (("/samples/0/features/age", "must be a finite number: send null when it is unknown"),),
 }
 
@@ -384,6 +392,13 @@ def to_problem(error: Exception) -> ProblemError | None:
         case errors.ErasedLatelyError(rows=rows):
             rule = "was erased lately"
             return ProblemError("erased-lately", errors=[(pointer("samples", row, "id"), rule) for row in rows])
+        case errors.RestrictedError(ids=ids, subjects=subjects):
+            rule = "is restricted"
+            places = [*((row, "id") for row in ids), *((row, "subject") for row in subjects)]
+            return ProblemError("restricted", errors=[(pointer("samples", *place), rule) for place in sorted(places)])
+        case errors.OwnerlessError():
+            rule = "must be a subject, or left out: the sample is restricted, and could not be released without one"
+            return ProblemError("restricted", errors=[("/subject", rule)])
         case errors.InvalidKeyError(rule=rule):
             return invalid("/Idempotency-Key", rule)
         case errors.RepeatedKeyError():

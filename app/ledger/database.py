@@ -24,6 +24,8 @@ from oubli.app.ledger.entries import (
     CARRIED_OVER,
     EMPTY,
     ERASED,
+    RELEASED,
+    RESTRICTED,
     SIGNING_KEY,
     UNLEARNED,
     ChainError,
@@ -48,7 +50,7 @@ from oubli.app.ledger.entries import (
 )
 from oubli.app.ledger.file import file_errors, open_file, open_memory
 from oubli.app.ledger.keys import KeyNames, LedgerKeys
-from oubli.app.ledger.ledger import hash_sample
+from oubli.app.ledger.ledger import hash_sample, hash_subject
 from oubli.app.ledger.rows import IDEMPOTENCY_COLUMNS, RECEIPT_COLUMNS, Cell, checksum
 from oubli.app.times import parse_time, to_text
 from oubli.core.errors import FileError
@@ -57,6 +59,7 @@ LEDGER_NAME = "ledger.sqlite"
 Relation = Literal["same or newer", "older", "forked"]
 # What a late addition could bring back; a rectified sample is held.
 _DELETIONS = ("deletion", "expiry")
+_HASHES_AT_ONCE = 500  # in one query
 _RECEIPTS = "SELECT content, targets, seq FROM receipts"
 _MODEL_VERSION = re.compile(rb'"model_version":([0-9]+)')
 _HASHING_KEY = re.compile(rb'"hashing_key_id":"([0-9a-f]+)"')  # in the RFC 8785 form
@@ -507,6 +510,54 @@ class LedgerDatabase:
                 if kind is not None:
                     _count(found, name, kind)
         return found
+
+    def restricted_since(self, subjects: Sequence[str], model_version: int) -> dict[str, Entry]:
+        """Return the last entry about each of some subjects that were restricted or released by a later version.
+
+        Raises
+        ------
+        FileError
+            When restrictions since then cannot be told, because their hashing key was destroyed.
+        """
+        keys = {key.id: key for key in self._keys.hashing}
+        last: dict[str, tuple[int, Entry]] = {}  # by keyed hash: place in the chain, and entry
+        used: dict[str, None] = {}
+        for kind in (RESTRICTED, RELEASED):
+            for carrier in self._of_type(kind):
+                entry = original_of(carrier)
+                if entry["type"] != kind or entry["model_version"] <= model_version:
+                    continue
+                used[entry["hashing_key_id"]] = None
+                for known in entry["subjects"]:
+                    if known not in last or last[known][0] < carrier["index"]:
+                        last[known] = carrier["index"], entry
+        if not keys.keys() >= used.keys():
+            raise FileError(
+                "it is older than restrictions whose hashing key is gone, so that nobody can tell whose samples were "
+                "restricted since: use a newer snapshot"
+            )
+        found: dict[str, tuple[int, Entry]] = {}
+        for name in used:
+            for subject in subjects:
+                word = last.get(hash_subject(keys[name], subject))
+                if word is not None and (subject not in found or found[subject][0] < word[0]):
+                    found[subject] = word
+        return {subject: entry for subject, (_, entry) in found.items()}
+
+    def receipts_about(self, targets: Sequence[str], is_overdue: Callable[[str], bool]) -> list[Receipt]:
+        """Return the receipts of erasures and rectifications of exactly these targets, the oldest first; see `receipt`.
+
+        Parameters
+        ----------
+        targets
+            Keyed hashes of sets of ids or subjects; see `Ledger.target_hashes`.
+        """
+        found: dict[str, Receipt] = {}
+        for start in range(0, len(targets), _HASHES_AT_ONCE):
+            some = targets[start : start + _HASHES_AT_ONCE]
+            for receipt in self._states_now(is_overdue, f"WHERE targets IN ({_marks(some)}) ORDER BY number", *some):
+                found[receipt.id] = receipt
+        return sorted(found.values(), key=lambda receipt: receipt.unlearned_at)
 
     def recently_erased(self, since_ms: int) -> list[tuple[str, int]]:
         """Return the keyed hashes of samples that were deleted or expired since a time, with when; the oldest first."""

@@ -14,6 +14,8 @@ how they are written is where implementations differ. Types of entries:
     signing-key   a key that signs receipts from here on, with its public half
     unlearned     one erasure: its receipt, the counts, keyed hashes of the samples and of what was named
     erased        the receipts whose samples are in no file any more
+    restricted    subjects whose samples are kept and not learned from, as keyed hashes, and the counts
+    released      the same of subjects whose samples are learned from again
     carried-over  an entry of another chain, whole, after an operator went on without the entries before it
     accepted-missing-key    a key that an operator went on without
     others        events, such as `restore` or `export`, with numbers and words of this program
@@ -60,6 +62,8 @@ FIRST_PREVIOUS = "0" * 64
 SIGNING_KEY = "signing-key"
 UNLEARNED = "unlearned"
 ERASED = "erased"
+RESTRICTED = "restricted"
+RELEASED = "released"
 CARRIED_OVER = "carried-over"
 ACCEPTED = "accepted-missing-erasures"
 ACCEPTED_KEY = "accepted-missing-key"
@@ -452,7 +456,8 @@ class IdempotencyRecord:
     model_version, n_samples, n_new
         Of the answer.
     first_id
-        The first id that was generated, hidden by what only the caller knows; None when none was.
+        The first id that was generated, hidden by what only the caller knows; None when none was. Of a restriction or
+        a release: the index of its entry, hidden likewise.
     receipt
         Id of the receipt, of a deletion.
     """

@@ -25,6 +25,7 @@ from oubli.app.service.compiling import prepare_kernels
 from oubli.app.service.copies import ModelCopier, facts_of
 from oubli.app.service.deliveries import Channel, Courier, Deliveries, Push, PushPolicy, WebhookChannel
 from oubli.app.service.erasures import Deadline, Erasures
+from oubli.app.service.export import Exporter
 from oubli.app.service.holders import Holders
 from oubli.app.service.idempotency import IdempotencyKeys
 from oubli.app.service.influence import InfluenceRanker
@@ -290,12 +291,16 @@ def compose(
         state, storage, writer, ledger, database, lock, threads, copier, erasures, rebuilder.rebuild, policy, clock
     )
     receipts = Receipts(ledger, database, deadline)
+    influence = InfluenceRanker(state, copier, lock, threads, jobs, holders)
+    exporter = Exporter(state, lock, threads, jobs, holders, ledger, receipts, influence, clock)
 
     async def note(notes: Callable[[], bytes]) -> None:
         # Whoever asks may be cancelled; a record that is half noted would stop all that come after it.
         await threads.finish(writer.note(notes))
 
-    requests = SubjectRequests(processor, None, writer, note, ledger, database, receipts, deadline, clock, jobs, outbox)
+    requests = SubjectRequests(
+        processor, exporter, writer, note, ledger, database, receipts, deadline, clock, jobs, outbox
+    )
     couriers: list[Courier] = []
     if push is not None:
         channels: list[Channel] = [] if push.webhook is None else [WebhookChannel(*push.webhook, clock)]
@@ -320,7 +325,8 @@ def compose(
         receipts=receipts,
         idempotency_keys=IdempotencyKeys(ledger, database, clock.steady_ms),
         jobs=jobs,
-        influence=InfluenceRanker(state, copier, lock, threads, jobs, holders),
+        influence=influence,
+        exporter=exporter,
         uploads=Uploads(storage.path, holders, uploads or UploadPolicy()),
         holders=holders,
         deliveries=Deliveries(couriers, outbox, state, deadline, database, note, clock, push),

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from oubli.app.ledger.entries import SubjectRequest
     from oubli.app.privacy.addresses import Endpoint
     from oubli.app.privacy.signatures import ProcessorSigner
-    from oubli.app.service.jobs import Job
 
 OPENDSR_PATH = "/opendsr/v2"
 API_VERSION = "2.0"
@@ -86,13 +85,16 @@ class Progress:
         Which.
     status
         In OpenDSR's words.
-    job
-        That has made, or makes, the bundle; None when there is none any more.
+    export
+        Name of the bundle; None when there is none, or not any more.
+    n_samples
+        That are in it.
     """
 
     request: SubjectRequest
     status: Status
-    job: Job | None = None
+    export: str | None = None
+    n_samples: int = 0
 
 
 def status_content(processor: Processor, found: Progress, expected_ms: int) -> dict[str, Any]:
@@ -104,7 +106,7 @@ def status_content(processor: Processor, found: Progress, expected_ms: int) -> d
         "request_status": found.status,
         "api_version": API_VERSION,
     }
-    if found.status == "completed" and found.job is not None and found.job.result is not None:
-        content["results_url"] = f"{processor.url}/requests/{found.request.id}/results"
-        content["results_count"] = found.job.result["n_samples"]
+    if found.status == "completed" and found.export is not None:
+        content["results_url"] = f"https://{processor.signer.domain}/exports/{found.export}"
+        content["results_count"] = found.n_samples
     return content

@@ -47,6 +47,10 @@ class Receipts:
         hashes = self._ledger.target_hashes(names, by)
         return await self._database.read(lambda database: database.last_receipt_of(hashes, self._is_overdue))
 
+    async def about(self, targets: Sequence[str]) -> list[Receipt]:
+        """Return the receipts of erasures and rectifications of exactly these targets; see `Ledger.target_hashes`."""
+        return await self._database.read(lambda database: database.receipts_about(targets, self._is_overdue))
+
     async def page(self, after: int, limit: int) -> list[dict[str, Any]]:
         """Return entries of the ledger, those after a number."""
         return await self._database.read(lambda database: database.entries(after, limit))

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
@@ -36,7 +35,8 @@ if TYPE_CHECKING:
     from oubli.app.privacy.addresses import Endpoint
     from oubli.app.service.deliveries import Note
     from oubli.app.service.erasures import Deadline
-    from oubli.app.service.jobs import Job, JobBoard
+    from oubli.app.service.export import Exporter
+    from oubli.app.service.jobs import JobBoard
     from oubli.app.service.opendsr import Status
     from oubli.app.service.outbox import Outbox
     from oubli.app.service.receipts import Receipts
@@ -54,8 +54,8 @@ class SubjectRequests:
     ----------
     processor
         What the settings say; None when OpenDSR is not set up.
-    begin_export
-        Begins to make a bundle of what is held about a subject; None when there are no bundles.
+    exporter
+        Makes bundles.
     writer
         Commits.
     note
@@ -73,7 +73,7 @@ class SubjectRequests:
     """
 
     processor: Processor | None
-    _begin_export: Callable[[str], Job] | None
+    _exporter: Exporter
     _writer: Writer
     _note: Note
     _ledger: Ledger
@@ -86,11 +86,6 @@ class SubjectRequests:
     _exports: dict[str, str] = field(default_factory=dict, init=False)  # jobs, by request
     _watchers: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
-
-    @property
-    def kinds(self) -> list[str]:
-        """The kinds of requests that are taken."""
-        return ["erasure", *(("access", "portability") if self._begin_export is not None else ())]
 
     async def take(self, asked: Asked) -> SubjectRequest:
         """Take a request; one that comes again is known by its id, and changes nothing.
@@ -129,11 +124,16 @@ class SubjectRequests:
         if request.receipt is not None:
             receipt = await self._receipts.get(request.receipt)
             return Progress(request, "completed" if receipt.status == "erased" else "in_progress")
-        job = self._jobs.get(self._exports.get(request_id, ""))
-        if request.state != "open":
-            return Progress(request, "completed" if request.state == "completed" else "cancelled", job)
+        if request.state == "completed":
+            job = self._jobs.get(self._exports.get(request_id, ""))
+            result = {} if job is None or job.result is None else job.result
+            bundle = self._exporter.kept(result.get("export", ""))
+            if bundle is not None:
+                return Progress(request, "completed", result["export"], len(bundle.samples))
+            return Progress(request, "completed")
         # A bundle is in memory only: what was not made before a restart never will be.
-        return Progress(request, "in_progress" if request_id in self._exports else "cancelled", job)
+        is_begun = request.state == "open" and request_id in self._exports
+        return Progress(request, "in_progress" if is_begun else "cancelled")
 
     async def cancel(self, request_id: str) -> SubjectRequest:
         """Cancel a request.
@@ -156,9 +156,8 @@ class SubjectRequests:
         return await self._database.read(lambda database: database.deliveries.request(request_id))
 
     async def _export(self, asked: Asked, request: SubjectRequest) -> None:
-        if self._begin_export is None or len(asked.names) != 1:
-            raise ValueError("a bundle is about one subject")
-        job = self._begin_export(asked.names[0])
+        (subject,) = asked.names
+        job = self._exporter.begin(subject)
         self._exports[asked.id] = job.id
         await self._note(lambda: with_request(b"", request))
         self._outbox.ring()

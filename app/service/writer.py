@@ -43,9 +43,12 @@ from oubli.app.service.commands import (
     DeleteSamples,
     Erasure,
     ModelSwap,
+    ReleaseSubjects,
     ReplaceSample,
+    RestrictSubjects,
     apply_all,
     is_erasure,
+    is_restriction,
 )
 from oubli.app.service.lock import ModelLock
 from oubli.app.service.measurements import Histogram
@@ -156,6 +159,10 @@ class Transaction:
         """How many times a snapshot was handed out; kept with samples that are added."""
         return self._state.exports
 
+    def now_ms(self) -> int:
+        """Return the time, in milliseconds since 1970; never 0."""
+        return max(1, self._clock.now_ms())
+
     def default_expiry(self) -> int | None:
         """Return when samples expire that say nothing, in milliseconds since 1970; None for never."""
         return None if self._retention_ms is None else self._clock.now_ms() + self._retention_ms
@@ -176,8 +183,7 @@ class Transaction:
         """Whether a planned command sets off long work in the model."""
         if command.body is None:
             return False
-        deletes = command.gone if type(command) is DeleteSamples else ()
-        return self._state.model.takes_long(command.adds, deletes, self.n_items, LONGEST_PAUSE)
+        return self._state.model.takes_long(command.adds, command.unlearned, self.n_items, LONGEST_PAUSE)
 
     def add(self, command: Command[Any]) -> None:
         """Take a planned command in: write its record, and its receipt."""
@@ -187,6 +193,8 @@ class Transaction:
         changes = int(command.body is not None)
         command.version = state.version + self.n_changes + changes
         notes = self._receipt_notes(command) if is_erasure(command) else b""
+        if is_restriction(command):
+            command.entry, notes = self._ledger.restriction(**command.fields(self._state.model.guarantee))
         self._n_more += command.n_more
         if command.key is not None:
             kept = command.key.record(
@@ -194,7 +202,7 @@ class Transaction:
                 model_version=command.version,
                 n_samples=state.model.n_samples_ + self._n_more,
                 n_new=len(command.body.ids) if isinstance(command.body, AddBody) else 0,
-                first_id=command.first_generated,
+                first_id=command.entry["index"] if is_restriction(command) else command.first_generated,
                 receipt=None if command.receipt is None else command.receipt.id,
             )
             notes = with_idempotency(notes, kept)
@@ -278,7 +286,7 @@ class Transaction:
         if not self.exports or not command.gone:
             return 0
         store = self._state.model.samples_
-        return self.exports - min(store.origin(name) for name in command.gone)
+        return self.exports - min((store.holding(name) or store).origin(name) for name in command.gone)
 
     def _note_erasure(self, command: Erasure) -> None:
         """Note an erasure that is to be finished. Also when nothing was held: older files may hold what went before."""
@@ -340,7 +348,13 @@ class Writer:
 
     def __post_init__(self) -> None:
         adding = Cost(200e-6)
-        self.costs = {AddSamples: adding, ReplaceSample: adding, DeleteSamples: Cost(200e-6)}
+        self.costs = {
+            AddSamples: adding,
+            ReplaceSample: adding,
+            ReleaseSubjects: adding,
+            DeleteSamples: Cost(200e-6),
+            RestrictSubjects: Cost(300e-6),
+        }
 
     @property
     def n_waiting(self) -> int:

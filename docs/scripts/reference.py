@@ -41,6 +41,7 @@ TAGS = {
     "predictions": "Predictions",
     "inference": "Open Inference Protocol",
     "samples": "Samples",
+    "subjects": "Subjects: restriction, release, bundles",
     "erasures": "Erasures, ledger and keys",
     "opendsr": "OpenDSR",
     "influence": "Influence",

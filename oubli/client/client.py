@@ -16,6 +16,7 @@ from oubli.client.operations import (
     requests,
     sample_set,
     snapshots,
+    subject_rights,
     training,
 )
 from oubli.client.results import PublicKey
@@ -177,6 +178,9 @@ class Client(_Shared):
     samples_frame = _waiting(sample_set.samples_frame)
     replace = _waiting(sample_set.replace)
     delete = _waiting(sample_set.delete)
+    restrict = _waiting(subject_rights.restrict)
+    release = _waiting(subject_rights.release)
+    export = _waiting(subject_rights.export)
     model = _waiting(training.model)
     schema = _waiting(training.schema)
     fit = _waiting(training.fit)
@@ -260,6 +264,9 @@ class AsyncClient(_Shared):
     samples_frame = _awaiting(sample_set.samples_frame)
     replace = _awaiting(sample_set.replace)
     delete = _awaiting(sample_set.delete)
+    restrict = _awaiting(subject_rights.restrict)
+    release = _awaiting(subject_rights.release)
+    export = _awaiting(subject_rights.export)
     model = _awaiting(training.model)
     schema = _awaiting(training.schema)
     fit = _awaiting(training.fit)

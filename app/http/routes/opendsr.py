@@ -51,7 +51,7 @@ async def discover(request: Request) -> Response:
     """Return which requests and identities the server takes, and where its certificate is."""
     context = context_of(request)
     processor = _processor(context)
-    return json_answer(_discovery(processor, context.service.subject_requests.kinds))
+    return json_answer(_discovery(processor))
 
 
 @router.get(
@@ -86,7 +86,7 @@ async def make_request(request: Request) -> Response:
     processor, service = _processor(context), context.service
     sent = await request.body()
     requests = service.subject_requests
-    asked = read_request(sent, processor, requests.kinds, context.reader().max_rows)
+    asked = read_request(sent, processor, context.reader().max_rows)
     _require_scope(request, ("erase",) if asked.kind == "erasure" else ("read",))
     taken = await requests.take(asked)
     return await _signed(processor, _reply(processor, taken, requests.expected_ms(taken), sent), 201)
@@ -144,7 +144,7 @@ def _require_scope(request: Request, scopes: Sequence[str]) -> None:
 # --- bodies
 
 
-def read_request(body: bytes, processor: Processor, kinds: list[str], most: int) -> Asked:
+def read_request(body: bytes, processor: Processor, most: int) -> Asked:
     """Return a request as it came.
 
     Parameters
@@ -153,8 +153,6 @@ def read_request(body: bytes, processor: Processor, kinds: list[str], most: int)
         JSON.
     processor
         What the settings say.
-    kinds
-        That are taken.
     most
         Most identities or samples.
 
@@ -173,8 +171,6 @@ def read_request(body: bytes, processor: Processor, kinds: list[str], most: int)
     if not isinstance(request_id, str) or not _UUID4.fullmatch(request_id):
         raise invalid("/subject_request_id", "must be a UUID of version 4 in lower case")
     kind = _one_of(content, "subject_request_type", KINDS)
-    if kind not in kinds:
-        raise invalid("/subject_request_type", f"must be one of {', '.join(kinds)}: others are not taken here")
     regulation = _one_of(content, "regulation", REGULATIONS)
     try:
         parse_time(content.get("submitted_time"))
@@ -215,12 +211,12 @@ def _reply(processor: Processor, request: SubjectRequest, expected_ms: int, sent
     )
 
 
-def _discovery(processor: Processor, kinds: list[str]) -> dict[str, Any]:
+def _discovery(processor: Processor) -> dict[str, Any]:
     """Return what the server takes."""
     return {
         "api_version": API_VERSION,
         "supported_identities": [{"identity_type": one, "identity_format": "raw"} for one in processor.identities],
-        "supported_subject_request_types": kinds,
+        "supported_subject_request_types": KINDS,
         "processor_certificate": f"{processor.url}/certificate",
     }
 

@@ -22,11 +22,13 @@ import pyarrow as pa
 import pytest
 import zstandard
 
+import oubli.app.service.export
 import oubli.app.service.influence
 import oubli.app.service.rebuild
 from oubli.app.datasets.arrow_writer import ArrowWriter
 from oubli.app.http.csv_text import csv_line
 from oubli.app.service.checkpoint import CheckpointPolicy
+from oubli.app.service.export import Exporter
 from oubli.app.service.holders import KINDS, Holders
 from oubli.app.service.model_service import ModelService
 from oubli.app.service.state import ModelState
@@ -180,6 +182,69 @@ def influence_ended_after(scene: Scene) -> tuple[str, Check]:
         assert _ranking(scene, ended)[0] == 404
 
     return receipt, check
+
+
+def _export(scene: Scene) -> str:
+    """A bundle of the canary's subject, as a job."""
+    scene.monkeypatch.setattr(oubli.app.service.export, "_FEW", 0)
+    return scene.begin_job("/subjects/export", {"subject": BIRD.subject})
+
+
+def bundles(scene: Scene) -> tuple[str, Check]:
+    """The job has ended before, and the bundle is not given out any more at once."""
+    job = scene.wait_for_job(_export(scene))
+    place = f"/exports/{job['result']['export']}"
+    status, bundle = scene.host.ask("GET", place)
+    assert status == 200
+    assert [one["id"] for one in bundle["samples"]] == [BIRD.id], "the bundle is blind"
+    receipt = scene.unlearn()
+
+    def check() -> None:
+        assert scene.host.ask("GET", place)[0] == 404
+
+    return receipt, check
+
+
+def bundles_running(scene: Scene) -> tuple[str, Check]:
+    """The job goes on and would for ever: it is ended."""
+    collect = Exporter._collect
+
+    def slow(exporter: Exporter, store: Any, names: list[str], asked: Any) -> Any:
+        found = collect(exporter, store, names, asked)
+        while not scene.gate.wait(0.02):
+            asked.named()
+        return found
+
+    scene.monkeypatch.setattr(Exporter, "_collect", slow)
+    job = _export(scene)
+    wait_until(lambda: scene.job(job)["status"] == "running")
+    # Changes wait for who reads the model: the deletion is asked for on a connection that waits for it.
+    client = scene.host.connect()
+    client.sendall(f"DELETE {PLACE} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+    time.sleep(0.3)
+    scene.gate.set()
+    head, _, body = client.recv(2**16).partition(b"\r\n\r\n")
+    client.close()
+    assert b" 200 " in head.splitlines()[0], head
+    receipt = json.loads(body)["id"]
+    ended = scene.wait_for_job(job)
+    place = f"/exports/{ended['result']['export']}"
+
+    def check() -> None:
+        assert scene.host.ask("GET", place)[0] == 404
+
+    return receipt, check
+
+
+def bundles_queued(scene: Scene) -> tuple[str, Check]:
+    """The job waits for another, with the subject that it was given."""
+    _held_up_question(scene)
+    first, second = _question(scene), _export(scene)
+
+    def check() -> None:
+        assert [scene.wait_for_job(job)["status"] for job in (first, second)] == ["failed", "failed"]
+
+    return scene.unlearn(), check
 
 
 def verify(scene: Scene) -> tuple[str, Check]:
@@ -491,6 +556,7 @@ def uploads_encoded(scene: Scene) -> tuple[str, Check]:
 
 SITUATIONS: dict[str, tuple[Callable[[Scene], tuple[str, Check]], ...]] = {
     "rankings": (rankings, influence_ended_after),
+    "bundles": (bundles, bundles_running, bundles_queued),
     "influence": (influence_running, influence_queued),
     "verify": (verify,),
     "fit": (fit,),
@@ -541,6 +607,42 @@ def test_nothing_outlives_an_erasure(tmp_path, monkeypatch, situation, finish):
         assert remains(here.host.everything, NEVER) == set()
         check()
         assert here.host.ask("GET", PLACE)[0] == 404
+
+
+@pytest.mark.parametrize("is_released", [False, True])
+@pytest.mark.parametrize("finish", [_by_snapshot, _by_restore])
+def test_nothing_outlives_the_erasure_of_what_was_restricted(tmp_path, monkeypatch, finish, is_released):
+    directory = tmp_path / "data"
+    with scene(directory, monkeypatch) as here:
+        subjects = {"subjects": [BIRD.subject]}
+        status, made = here.host.ask("POST", "/subjects/restrict", subjects)
+        assert (status, made["samples"]) == (200, 1)
+        here.host.ask("POST", "/snapshot")
+        assert files_with([BIRD], directory), "the search is blind"
+        found = remains(here.host.everything, BIRD)
+        assert {"id", "subject", "word", "number 0"} <= found, "the search is blind"
+        if is_released:
+            assert here.host.ask("POST", "/subjects/release", subjects)[1]["samples"] == 1
+            assert here.host.ask("POST", "/subjects/restrict", subjects)[1]["samples"] == 1
+        status, receipt = here.host.ask("POST", "/samples/batch-delete", subjects)
+        assert (status, receipt["unlearned"]) == (200, 1)
+        finish(here)
+        wait_until(lambda: here.receipt(receipt["id"])["status"] == "erased")
+        assert files_with([BIRD], directory) == []
+        assert remains(here.host.everything, BIRD) == set()
+
+
+def test_nothing_of_the_old_content_outlives_the_rectification_of_what_is_restricted(tmp_path, monkeypatch):
+    directory = tmp_path / "data"
+    with scene(directory, monkeypatch) as here:
+        here.host.ask("POST", "/subjects/restrict", {"subjects": [BIRD.subject]})
+        content = {"features": [1, "a", True], "label": "no", "subject": "another"}
+        status, receipt = here.host.ask("PUT", PLACE, content)
+        assert (status, receipt["unlearned"]) == (200, 1)
+        _by_snapshot(here)
+        wait_until(lambda: here.receipt(receipt["id"])["status"] == "erased")
+        assert {what.rpartition(": ")[2] for what in files_with([BIRD], directory)} == {"id"}
+        assert remains(here.host.everything, BIRD) == {"id"}
 
 
 def test_a_prediction_in_bulk_goes_on_while_an_erasure_is_finished(tmp_path, monkeypatch):

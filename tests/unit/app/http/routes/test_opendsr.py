@@ -122,7 +122,7 @@ def test_what_is_taken(tmp_path):
         assert answer.json() == {
             "api_version": "2.0",
             "supported_identities": [{"identity_type": "controller_customer_id", "identity_format": "raw"}],
-            "supported_subject_request_types": place.service.subject_requests.kinds,
+            "supported_subject_request_types": ["erasure", "access", "portability"],
             "processor_certificate": f"https://{DOMAIN}/opendsr/v2/certificate",
         }
 
@@ -238,6 +238,12 @@ WRONG: dict[str, Any] = {
     "a callback that is not known": asked(status_callback_urls=["https://controller.example/SECRET"]),
     "a callback on this machine": asked(status_callback_urls=["http://127.0.0.1:22/"]),
     "no callbacks": asked(status_callback_urls="SECRET"),
+    "a bundle of two": asked(
+        subject_request_type="access", subject_identities=identity() + identity(identity_value="b")
+    ),
+    "a bundle of samples": asked(
+        subject_request_type="access", subject_identities=None, extensions={DOMAIN: {"sample_ids": ["SECRET"]}}
+    ),
 }
 
 
@@ -300,3 +306,51 @@ def test_two_at_once_with_one_id_are_one_request(tmp_path, callbacks):
         assert len((await place.client.get("/erasures")).json()["erasures"]) == 1
 
     run(tmp_path, script)
+
+
+@pytest.mark.parametrize("kind", ["access", "portability"])
+def test_a_bundle_from_the_request_to_the_erasure(tmp_path, kind):
+    async def script(place: Here) -> None:
+        content = asked("s1", subject_request_type=kind, status_callback_urls=[place.url])
+        answer = await place.post(content)
+        assert answer.status_code == 201, answer.text
+        await until(lambda: len(place.receiver.accepted) == 2)
+        told = [request.content for request in place.receiver.accepted]
+        assert [one["request_status"] for one in told] == ["in_progress", "completed"]
+        status = await place.status(content)
+        assert status["request_status"] == "completed"
+        assert told[1]["results_url"] == status["results_url"]
+        assert (told[1]["results_count"], status["results_count"]) == (12, 12)
+        address = status["results_url"].removeprefix(f"https://{DOMAIN}")
+        bundle = await place.client.get(address)
+        assert bundle.status_code == 200
+        assert len(bundle.json()["samples"]) == 12
+
+        assert (await place.post(asked("s1"))).status_code == 201
+        assert (await place.client.post("/snapshot")).status_code == 201
+        assert "results_url" not in await place.status(content)
+        assert (await place.client.get(address)).status_code == 404
+
+    run(tmp_path, script)
+
+
+def test_a_bundle_that_was_not_made_before_a_restart_never_will_be(tmp_path, monkeypatch):
+    content = asked("s1", subject_request_type="access")
+
+    async def never(self: Any, asked: Any) -> Any:
+        await asyncio.sleep(0.2)
+        raise OSError
+
+    async def script(place: Here) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(type(place.service.exporter), "_make_held", never)
+            assert (await place.post(content)).status_code == 201
+            assert (await place.status(content))["request_status"] == "in_progress"
+
+    async def later(place: Here) -> None:
+        assert (await place.status(content))["request_status"] == "cancelled"
+        cancelled = await place.client.delete(f"{FOLDER}/requests/{content['subject_request_id']}")
+        assert cancelled.status_code == 202
+
+    run(tmp_path, script)
+    run(tmp_path, later)
