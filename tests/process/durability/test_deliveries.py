@@ -1,4 +1,4 @@
-"""Webhooks of a server that is killed again and again: every state arrives, in order, and nobody is named in the queue."""
+"""Webhooks of a server that is killed again and again: every state arrives, and in order."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def listening(listener: Listener) -> Iterator[None]:
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_POST(self) -> None:  # noqa: N802 - the library's name
+        def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             status = listener.take(dict(self.headers), body)
             self.send_response(status)
