@@ -2,9 +2,9 @@
 
     python -m benchmarks.bench_push [--quick] [--rounds 5] [--write-results]
 
-Both servers run on one core, the client is on another, with the receiver in a process beside it. In each round both get
-single predictions at a fixed rate on one connection, and a stream of erasures on another. One server has a receiver that
-answers, hangs or fails by turns. Times count from when a request was due; ratios are formed within a round.
+Both servers run on one core, the client is on another, with the receiver in a process beside it. In each round both
+get single predictions at a fixed rate, and a stream of erasures on another connection. One server has a receiver that
+answers, fails or hangs. Times count from when a request was due; ratios are formed within a round.
 """
 
 from __future__ import annotations

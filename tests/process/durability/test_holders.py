@@ -10,6 +10,7 @@ import socket
 import struct
 import threading
 import time
+import uuid
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,15 +28,20 @@ import oubli.app.service.influence
 import oubli.app.service.rebuild
 from oubli.app.datasets.arrow_writer import ArrowWriter
 from oubli.app.http.csv_text import csv_line
+from oubli.app.privacy.signatures import read_processor
 from oubli.app.service.checkpoint import CheckpointPolicy
 from oubli.app.service.export import Exporter
 from oubli.app.service.holders import KINDS, Holders
 from oubli.app.service.model_service import ModelService
+from oubli.app.service.opendsr import Processor
 from oubli.app.service.state import ModelState
 from oubli.core import DynamicForestClassifier
 from tests.process.durability.canaries import Canary, canary, files_with, forms, remains
 from tests.unit.app.hosted import Hosted, hosted, wait_until
+from tests.unit.app.privacy.certificates import authority, certificate
 from tests.unit.app.support import forest, make_service
+
+DOMAIN = "opendsr.processor.example"
 
 _ROW: tuple[Any, ...] = (0, 0, 0, 0, 0, 0, "", 0, 0, 0, 0, 0, 0)
 
@@ -90,7 +96,10 @@ class Scene:
 @contextmanager
 def scene(directory: Path, monkeypatch: pytest.MonkeyPatch, deadline: float = DEADLINE) -> Iterator[Scene]:
     monkeypatch.setattr(oubli.app.service.influence, "_LONG", 0.0)
-    service = make_service(forest(60), directory, policy=CheckpointPolicy(erasure_deadline=deadline))
+    directory.parent.mkdir(exist_ok=True)
+    processor = Processor(read_processor(DOMAIN, *certificate(directory.parent, authority(), DOMAIN)))
+    policy = CheckpointPolicy(erasure_deadline=deadline)
+    service = make_service(forest(60), directory, policy=policy, processor=processor)
     with hosted(service) as host:
         content = {"samples": [BIRD.as_json(features=list(BIRD.features), label="yes")]}
         assert host.ask("POST", "/samples", content)[0] == 201
@@ -554,6 +563,27 @@ def uploads_encoded(scene: Scene) -> tuple[str, Check]:
     return receipt, check
 
 
+def connections_opendsr(scene: Scene) -> tuple[str, Check]:
+    """A controller asks for the erasure, by a name that its request and the answer hold, and keeps the connection."""
+    identity = {"identity_type": "controller_customer_id", "identity_value": BIRD.subject, "identity_format": "raw"}
+    request = str(uuid.uuid4())
+    content = {"regulation": "gdpr", "subject_request_id": request, "subject_request_type": "erasure"}
+    content |= {"submitted_time": "2026-10-02T15:00:00Z"}
+    body = json.dumps({**content, "subject_identities": [identity]}).encode()
+    head = "POST /opendsr/v2/requests HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    client = scene.host.connect()
+    client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    assert _answer(client).status == 201
+    (receipt,) = scene.host.ask("GET", f"/erasures?ref={request}")[1]["erasures"]
+
+    def check() -> None:
+        status, found = scene.host.ask("GET", f"/opendsr/v2/requests/{request}")
+        assert (status, found["request_status"]) == (200, "completed")
+        client.close()
+
+    return str(receipt["id"]), check
+
+
 SITUATIONS: dict[str, tuple[Callable[[Scene], tuple[str, Check]], ...]] = {
     "rankings": (rankings, influence_ended_after),
     "bundles": (bundles, bundles_running, bundles_queued),
@@ -564,6 +594,7 @@ SITUATIONS: dict[str, tuple[Callable[[Scene], tuple[str, Check]], ...]] = {
     "downloads": (downloads,),
     "connections": (
         connections_idle,
+        connections_opendsr,
         connections_stalled,
         connections_encoded_idle,
         connections_encoded_stalled,
