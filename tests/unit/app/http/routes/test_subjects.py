@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import threading
 import time
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+import oubli.app.service.rebuild
 from oubli.app.service.build import compose, open_directory
 from oubli.app.service.checkpoint import CheckpointPolicy
 from oubli.app.service.model_service import Limits
@@ -322,6 +324,56 @@ def test_a_table_with_restricted_samples_is_refused():
         table = client.get("/samples?id=c2&format=csv").text.replace("c2,s2", "x1,x")
         answer = client.post("/samples", content=table, headers={"Content-Type": "text/csv"})
         assert answer.status_code == 201
+
+
+def test_many_samples_are_restricted_on_a_copy(tmp_path: Any):
+    model = forest(1200)
+    for i in range(0, 1200, 2):
+        model.samples_.set_subject(f"c{i}", "many")
+    fresh = model.copy()
+    with served(make_service(model, tmp_path)) as client:
+        before = digest(client)
+        assert restrict(client, "many")["samples"] == 600
+        fresh.delete([f"c{i}" for i in range(0, 1200, 2)])
+        assert digest(client) == fresh.fresh_fit().digest()
+    with served(reopened(tmp_path)) as client:
+        assert digest(client) == fresh.digest()
+        assert release(client, "many")["samples"] == 600
+        assert digest(client) == before
+
+
+@pytest.mark.parametrize("kind", ["forest", "tree"])
+def test_restriction_and_release_while_a_model_is_fitted(monkeypatch: pytest.MonkeyPatch, kind: str):
+    gate, refit = threading.Event(), oubli.app.service.rebuild.refit
+
+    def slow(*arguments: Any) -> Any:
+        assert gate.wait(60)
+        return refit(*arguments)
+
+    monkeypatch.setattr(oubli.app.service.rebuild, "refit", slow)
+    with served() as client:
+        restrict(client, "s0", "s1")
+        job = client.post("/model/fit", json={"kind": kind}).json()
+        while client.get(f"/jobs/{job['id']}").json()["progress"] < 0.05:
+            time.sleep(0.01)
+        restrict(client, "s2")
+        release(client, "s0")
+        client.delete("/samples/c1")
+        client.put("/samples/c6", json={"features": [1, "z", None], "label": "no", "subject": "s3"})
+        gate.set()
+        while (state := client.get(f"/jobs/{job['id']}").json())["status"] != "succeeded":
+            assert state["status"] != "failed", state
+            time.sleep(0.01)
+        model = client.get("/model").json()
+        assert (model["kind"], model["n_samples"], model["n_restricted"]) == (kind, 37, 22)
+        assert {s["id"] for s in listed(client, "s2")} == of("s2")
+        assert all(s["restricted_at"] is not None for s in (*listed(client, "s2"), *listed(client, "s1")))
+        assert client.get("/samples/c6").json()["restricted_at"] is None
+        digest(client)
+
+
+def listed(client: TestClient, subject: str) -> list[dict[str, Any]]:
+    return list(client.post("/samples/search", json={"subject": subject}).json()["samples"])
 
 
 # --- over restarts and restores
