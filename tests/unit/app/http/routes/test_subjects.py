@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import shutil
 import threading
 import time
 from typing import Any
@@ -437,6 +438,25 @@ def test_a_restore_of_an_older_snapshot_ends_no_restriction_and_begins_none(tmp_
         assert client.get("/samples/c1").json()["restricted_at"] is not None
         release(client, "s1")
         assert digest(client) == expected({"c6"})
+
+
+def test_a_directory_from_a_backup_learns_of_restrictions_from_the_newer_ledger(tmp_path: Any):
+    now, backup = tmp_path / "now", tmp_path / "backup"
+    with served(make_service(directory=now)) as client:
+        restrict(client, "s4")
+    shutil.copytree(now, backup)
+    with served(reopened(now)) as client:
+        made = restrict(client, "s1", keep_expired=True)
+        release(client, "s4")
+    for path in now.glob("ledger.sqlite*"):
+        shutil.copy(path, backup)
+    service = reopened(backup)
+    with served(service) as client:
+        assert client.get("/model").json()["n_restricted"] == 12
+        assert client.get("/samples/c1").json()["restricted_at"] == made["at"]
+        assert service.state.model.samples_.restricted.marks["s1"].keeps
+        assert client.get("/samples/c4").json()["restricted_at"] is None
+        assert digest(client) == expected(of("s1"))
 
 
 def test_a_restore_restricts_whom_nothing_was_held_of_meanwhile(tmp_path: Any):
