@@ -13,6 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import oubli.app.service.rebuild
+from oubli.app.http.schemas import ExportAnswer, ReleaseAnswer, RestrictAnswer
 from oubli.app.service.build import compose, open_directory
 from oubli.app.service.checkpoint import CheckpointPolicy
 from oubli.app.service.model_service import Limits
@@ -85,6 +86,8 @@ def test_what_is_restricted_is_in_no_tree_digest_or_count():
         assert (made["requested"], made["absent"], made["samples"]) == (3, 1, 24)
         assert (made["model_version"], made["n_samples"], made["ref"]) == (version + 1, 36, REF)
         assert made["durable"] is False
+        RestrictAnswer.model_validate(made)
+        ReleaseAnswer.model_validate(release(client, "nobody"))
         model = client.get("/model").json()
         assert (model["n_samples"], model["n_restricted"]) == (36, 24)
         assert digest(client) == expected(of("s1", "s2"))
@@ -509,6 +512,7 @@ def test_a_bundle_says_what_is_held_and_where_it_comes_from():
         assert bundle["samples"][1]["features"] == {"age": 2, "job": "b", "member": None}
         assert [r["id"] for r in bundle["receipts"]] == [rectified["id"]]
         assert bundle["influence"] is None
+        ExportAnswer.model_validate(bundle)
         text = client.post("/subjects/export", json={"subject": "ada"}, headers={"Accept": "text/csv"}).text
         table = list(csv.DictReader(io.StringIO(text)))
         assert [row["id"] for row in table] == ["n1", "n2"]
@@ -542,6 +546,7 @@ def exported(client: TestClient, **body: Any) -> dict[str, Any]:
 def test_a_bundle_tells_the_influence_of_the_subjects_samples_alone():
     with served() as client:
         bundle = exported(client, subject="s1", influence=True)
+        ExportAnswer.model_validate(bundle)
         assert {one["id"] for one in bundle["influence"]["scores"]} == of("s1")
         assert bundle["influence"]["method"] == "leave-one-out"
         restrict(client, "s1")
