@@ -78,8 +78,9 @@ def _time(at_ms: int | None) -> str | None:
 def restriction_content(made: Restricted, *, durable: bool) -> dict[str, Any]:
     """Return what became of a restriction, or of a release, as an object."""
     content = asdict(made)
-    released = {"expired": content.pop("expired")} if content.pop("kind") == "released" else {}
-    return {**content, **released, "durable": durable}
+    if content.pop("kind") == "restricted":
+        del content["expired"]
+    return {**content, "durable": durable}
 
 
 def bundle_content(bundle: Bundle, schema: Schema, *, durable: bool) -> dict[str, Any]:

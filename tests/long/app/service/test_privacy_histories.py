@@ -1,7 +1,7 @@
 """Long histories of what people may ask for.
 
-`OUBLI_PRIVACY_OPERATIONS` is how many operations there are in all; a hundred thousand take an hour or two. They are cut
-into histories of two thousand, a quarter of them of other kinds than the forest.
+`OUBLI_PRIVACY_OPERATIONS` is how many operations there are in all; a hundred thousand take a quarter of an hour on a
+quiet machine. They are cut into histories of two thousand, a third of them of other kinds than the forest.
 """
 
 from __future__ import annotations

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import shutil
+import threading
 import time
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+import oubli.app.service.rebuild
+from oubli.app.http.schemas import ExportAnswer, ReleaseAnswer, RestrictAnswer
 from oubli.app.service.build import compose, open_directory
 from oubli.app.service.checkpoint import CheckpointPolicy
 from oubli.app.service.model_service import Limits
@@ -82,6 +86,8 @@ def test_what_is_restricted_is_in_no_tree_digest_or_count():
         assert (made["requested"], made["absent"], made["samples"]) == (3, 1, 24)
         assert (made["model_version"], made["n_samples"], made["ref"]) == (version + 1, 36, REF)
         assert made["durable"] is False
+        RestrictAnswer.model_validate(made)
+        ReleaseAnswer.model_validate(release(client, "nobody"))
         model = client.get("/model").json()
         assert (model["n_samples"], model["n_restricted"]) == (36, 24)
         assert digest(client) == expected(of("s1", "s2"))
@@ -324,6 +330,56 @@ def test_a_table_with_restricted_samples_is_refused():
         assert answer.status_code == 201
 
 
+def test_many_samples_are_restricted_on_a_copy(tmp_path: Any):
+    model = forest(1200)
+    for i in range(0, 1200, 2):
+        model.samples_.set_subject(f"c{i}", "many")
+    fresh = model.copy()
+    with served(make_service(model, tmp_path)) as client:
+        before = digest(client)
+        assert restrict(client, "many")["samples"] == 600
+        fresh.delete([f"c{i}" for i in range(0, 1200, 2)])
+        assert digest(client) == fresh.fresh_fit().digest()
+    with served(reopened(tmp_path)) as client:
+        assert digest(client) == fresh.digest()
+        assert release(client, "many")["samples"] == 600
+        assert digest(client) == before
+
+
+@pytest.mark.parametrize("kind", ["forest", "tree"])
+def test_restriction_and_release_while_a_model_is_fitted(monkeypatch: pytest.MonkeyPatch, kind: str):
+    gate, refit = threading.Event(), oubli.app.service.rebuild.refit
+
+    def slow(*arguments: Any) -> Any:
+        assert gate.wait(60)
+        return refit(*arguments)
+
+    monkeypatch.setattr(oubli.app.service.rebuild, "refit", slow)
+    with served() as client:
+        restrict(client, "s0", "s1")
+        job = client.post("/model/fit", json={"kind": kind}).json()
+        while client.get(f"/jobs/{job['id']}").json()["progress"] < 0.05:
+            time.sleep(0.01)
+        restrict(client, "s2")
+        release(client, "s0")
+        client.delete("/samples/c1")
+        client.put("/samples/c6", json={"features": [1, "z", None], "label": "no", "subject": "s3"})
+        gate.set()
+        while (state := client.get(f"/jobs/{job['id']}").json())["status"] != "succeeded":
+            assert state["status"] != "failed", state
+            time.sleep(0.01)
+        model = client.get("/model").json()
+        assert (model["kind"], model["n_samples"], model["n_restricted"]) == (kind, 37, 22)
+        assert {s["id"] for s in listed(client, "s2")} == of("s2")
+        assert all(s["restricted_at"] is not None for s in (*listed(client, "s2"), *listed(client, "s1")))
+        assert client.get("/samples/c6").json()["restricted_at"] is None
+        digest(client)
+
+
+def listed(client: TestClient, subject: str) -> list[dict[str, Any]]:
+    return list(client.post("/samples/search", json={"subject": subject}).json()["samples"])
+
+
 # --- over restarts and restores
 
 
@@ -387,6 +443,25 @@ def test_a_restore_of_an_older_snapshot_ends_no_restriction_and_begins_none(tmp_
         assert digest(client) == expected({"c6"})
 
 
+def test_a_directory_from_a_backup_learns_of_restrictions_from_the_newer_ledger(tmp_path: Any):
+    now, backup = tmp_path / "now", tmp_path / "backup"
+    with served(make_service(directory=now)) as client:
+        restrict(client, "s4")
+    shutil.copytree(now, backup)
+    with served(reopened(now)) as client:
+        made = restrict(client, "s1", keep_expired=True)
+        release(client, "s4")
+    for path in now.glob("ledger.sqlite*"):
+        shutil.copy(path, backup)
+    service = reopened(backup)
+    with served(service) as client:
+        assert client.get("/model").json()["n_restricted"] == 12
+        assert client.get("/samples/c1").json()["restricted_at"] == made["at"]
+        assert service.state.model.samples_.restricted.marks["s1"].keeps
+        assert client.get("/samples/c4").json()["restricted_at"] is None
+        assert digest(client) == expected(of("s1"))
+
+
 def test_a_restore_restricts_whom_nothing_was_held_of_meanwhile(tmp_path: Any):
     with served(make_service(directory=tmp_path)) as client:
         older = snapshot_file(client)
@@ -437,6 +512,7 @@ def test_a_bundle_says_what_is_held_and_where_it_comes_from():
         assert bundle["samples"][1]["features"] == {"age": 2, "job": "b", "member": None}
         assert [r["id"] for r in bundle["receipts"]] == [rectified["id"]]
         assert bundle["influence"] is None
+        ExportAnswer.model_validate(bundle)
         text = client.post("/subjects/export", json={"subject": "ada"}, headers={"Accept": "text/csv"}).text
         table = list(csv.DictReader(io.StringIO(text)))
         assert [row["id"] for row in table] == ["n1", "n2"]
@@ -470,6 +546,7 @@ def exported(client: TestClient, **body: Any) -> dict[str, Any]:
 def test_a_bundle_tells_the_influence_of_the_subjects_samples_alone():
     with served() as client:
         bundle = exported(client, subject="s1", influence=True)
+        ExportAnswer.model_validate(bundle)
         assert {one["id"] for one in bundle["influence"]["scores"]} == of("s1")
         assert bundle["influence"]["method"] == "leave-one-out"
         restrict(client, "s1")
