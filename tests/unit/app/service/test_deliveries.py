@@ -41,6 +41,7 @@ class World:
     address: str = ALLOWED
     policy: PushPolicy = field(default_factory=PushPolicy)
     deadline: float = 60.0
+    timeout: float = 30.0  # of an attempt, in real seconds
     refs: dict[str, str] = field(default_factory=dict)
 
     async def resolve(self, host: str, port: int) -> list[str]:
@@ -49,7 +50,7 @@ class World:
 
     def push(self) -> Push:
         endpoint = parse_endpoint(f"http://privacy.example:{self.receiver.port}/hooks", plain_http=True)
-        sender = Sender(AddressRules((ALLOWED,), self.resolve), 0.1)
+        sender = Sender(AddressRules((ALLOWED,), self.resolve), self.timeout)
         return Push(sender, (endpoint, WebhookSigner([SECRET])), policy=self.policy, pause=self.time.pause)
 
     @asynccontextmanager
@@ -188,7 +189,7 @@ def test_a_day_with_a_receiver_that_does_everything_wrong(tmp_path):
         assert service.deliveries.n_failed < 400
         await world.stop(service)
 
-    world = World(tmp_path / "data", receiver=Receiver(answers))
+    world = World(tmp_path / "data", receiver=Receiver(answers), timeout=0.1)
     run(world, script)
 
 
