@@ -84,6 +84,8 @@ async def make_request(request: Request) -> Response:
     """
     context = context_of(request)
     processor, service = _processor(context), context.service
+    if service.phase == "starting":
+        raise ProblemError("not-ready")
     sent = await request.body()
     requests = service.subject_requests
     asked = read_request(sent, processor, context.reader().max_rows)
