@@ -38,7 +38,7 @@ KINDS = ("erasure", "access", "portability")
 REGULATIONS = ("gdpr", "ccpa")
 _FORMATS = ("raw", "sha1", "md5", "sha256")
 _UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-_CERTIFICATE = {"application/x-pem-file": {"schema": {"type": "string"}}}
+_CERTIFICATE = {"text/plain": {"schema": {"type": "string"}}}
 
 
 @router.get(
@@ -63,7 +63,7 @@ async def discover(request: Request) -> Response:
 async def get_certificate(request: Request) -> Response:
     """Return the certificate chain in PEM. Its key signs answers and callbacks, over the SHA-256 of their bodies."""
     processor = _processor(context_of(request))
-    return Response(processor.signer.certificate, media_type="application/x-pem-file")
+    return Response(processor.signer.certificate, media_type="text/plain")
 
 
 @router.post(
