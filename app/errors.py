@@ -5,9 +5,15 @@
       UnavailableError   not now: starting, stopping, or no longer able to change
       ConflictError      ids that are held with other content
       ErasedLatelyError  ids that were erased lately, in an addition that does not say they may come back
+      RestrictedError    ids or subjects that are restricted, in an addition
+      OwnerlessError     a rectification that would leave a restricted sample without a subject
       InvalidKeyError    an idempotency key that is none
       RepeatedKeyError   an idempotency key that was used for another body
       NoReceiptError     a receipt that there is not
+      NoLetterError      a dead letter that there is not
+      NoRequestError     a request of OpenDSR that there is not
+      RepeatedRequestError  an id of such a request that another has
+      UncancellableError    a request of OpenDSR that has begun
       NotHeldError       a sample or subject that is not held, where the caller needs one that is
       NoSnapshotError    nothing was written yet
       EphemeralError     there is no directory to write to
@@ -81,6 +87,25 @@ class ErasedLatelyError(ServiceError):
         self.rows = tuple(rows)
 
 
+class RestrictedError(ServiceError):
+    """Samples were sent under ids, or of subjects, whose processing is restricted.
+
+    Parameters
+    ----------
+    ids, subjects
+        The positions in the request of the samples whose id, or whose subject, is restricted.
+    """
+
+    def __init__(self, ids: Sequence[int], subjects: Sequence[int] = ()) -> None:
+        super().__init__("ids or subjects that are restricted")
+        self.ids = tuple(ids)
+        self.subjects = tuple(subjects)
+
+
+class OwnerlessError(ServiceError):
+    """A restricted sample would have no subject any more, by which it could be released."""
+
+
 class InvalidKeyError(ServiceError):
     """An idempotency key is too long, or empty.
 
@@ -101,6 +126,22 @@ class RepeatedKeyError(ServiceError):
 
 class NoReceiptError(ServiceError):
     """There is no such receipt."""
+
+
+class NoLetterError(ServiceError):
+    """Nothing of this receipt or request was given up."""
+
+
+class NoRequestError(ServiceError):
+    """There is no such request of OpenDSR."""
+
+
+class RepeatedRequestError(ServiceError):
+    """The id of a request of OpenDSR was given to another one before."""
+
+
+class UncancellableError(ServiceError):
+    """A request of OpenDSR has begun, or is done."""
 
 
 class NotHeldError(ServiceError):

@@ -34,6 +34,7 @@ from oubli.app.access.key_file import FILE_NAME, KeyFileError, now_ms, read_keys
 from oubli.app.access.origins import ANY_ORIGIN, parse_origin
 from oubli.app.errors import StartError
 from oubli.app.logs import LogFormat, LogLevel
+from oubli.app.privacy.addresses import EndpointError, parse_endpoint
 from oubli.core.parameters import Parameter
 from oubli.core.registry import PLACES, parameters_of
 
@@ -209,6 +210,33 @@ class Settings(_ModelSettings):
     workers: int = 1
     """Always 1: one process serves one model."""
 
+    # --- whom it tells of erasures
+    webhook_url: str | None = None
+    """URL that is told of the states of receipts, as Standard Webhooks has it; needs `webhook_secret_file`."""
+    webhook_secret_file: Path | None = None
+    """File with the secrets that sign webhooks, `whsec_...`, one a line; all of them sign."""
+    push_networks: Names = ()
+    """Networks that may be sent to although they are loopback, private or otherwise special, such as `10.1.0.0/16`."""
+    push_plain_http: bool = False
+    """Let `webhook_url` and the URLs of callbacks begin with `http://`."""
+    push_timeout: float = Field(default=15.0, gt=0)
+    """Seconds that one attempt may take, from resolving the name to the answer."""
+    push_give_up_after: float = Field(default=259_200.0, gt=0)
+    """Seconds after which a state that could not be told becomes a dead letter."""
+
+    opendsr_domain: str | None = Field(default=None, pattern=r"^[a-z0-9-]+(\.[a-z0-9-]+)+$")
+    """Domain by which the server is known as a processor of OpenDSR; without it `/opendsr/v2` takes no requests."""
+    opendsr_cert_file: Path | None = None
+    """PEM file with the certificate chain for that domain, which answers and callbacks are checked with."""
+    opendsr_key_file: Path | None = None
+    """PEM file with the key to the certificate, without a passphrase; RSA or ECDSA."""
+    opendsr_controller: str = Field(default="controller", pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    """What answers of OpenDSR call the controller (`controller_id`)."""
+    opendsr_identities: Names = ("controller_customer_id",)
+    """Types of OpenDSR identities whose raw values are subjects here."""
+    opendsr_callbacks: Names = ()
+    """URLs that OpenDSR requests may name in `status_callback_urls`; others are refused."""
+
     # --- what it tells
     log_format: LogFormat = "text"
     """Lines for people, `text`, or one JSON object a line, `json`."""
@@ -277,7 +305,16 @@ class Settings(_ModelSettings):
         return init_settings, env_settings, from_file
 
     @field_validator(
-        "drop", "categorical", "allowed_hosts", "allowed_origins", "cors_origins", "trusted_proxies", mode="before"
+        "drop",
+        "categorical",
+        "allowed_hosts",
+        "allowed_origins",
+        "cors_origins",
+        "trusted_proxies",
+        "push_networks",
+        "opendsr_identities",
+        "opendsr_callbacks",
+        mode="before",
     )
     @classmethod
     def _split_names(cls, value: object) -> object:
@@ -321,7 +358,7 @@ class Settings(_ModelSettings):
             raise ValueError("must be origins, scheme and host and perhaps a port: https://oubli.example")
         return value
 
-    @field_validator("trusted_proxies")
+    @field_validator("trusted_proxies", "push_networks")
     @classmethod
     def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         try:
@@ -370,6 +407,17 @@ class Settings(_ModelSettings):
             raise ValueError("target, id_column and subject_column must be different columns")
         if set(self.drop) & (set(roles) | set(self.categorical)):
             raise ValueError("a column to drop is also the target, the ids, the subjects or categorical: choose one")
+        if (self.webhook_url is None) != (self.webhook_secret_file is None):
+            raise ValueError("webhook_url and webhook_secret_file belong together: set both, or neither")
+        opendsr = (self.opendsr_domain, self.opendsr_cert_file, self.opendsr_key_file)
+        if None in opendsr and any(opendsr):
+            raise ValueError("opendsr_domain, opendsr_cert_file and opendsr_key_file belong together: set all, or none")
+        urls = [("opendsr_callbacks", url) for url in self.opendsr_callbacks]
+        for name, url in (*([("webhook_url", self.webhook_url)] if self.webhook_url is not None else ()), *urls):
+            try:
+                parse_endpoint(url, plain_http=self.push_plain_http)
+            except EndpointError as error:
+                raise ValueError(f"{name} {error}") from None
         if (self.tls_cert_file is None) != (self.tls_key_file is None):
             raise ValueError("tls_cert_file and tls_key_file belong together: set both, or neither")
         return self
@@ -514,6 +562,7 @@ _FIRST_OF_GROUP = {
     "data_dir": "Storage",
     "erasure_deadline": "Erasure",
     "host": "Network",
+    "webhook_url": "Webhooks and callbacks",
     "log_format": "Monitoring",
     "threads": "Cores",
     "max_body_bytes": "Limits",
@@ -566,7 +615,8 @@ def flag_name(field: str) -> str:
     """Return the flag of a setting: some are shorter than its name, or name one of several values."""
     short = {
         "id_column": "id", "subject_column": "subject", "schema_file": "schema", "cors_origins": "cors-origin",
-        "trusted_proxies": "trusted-proxy",
+        "trusted_proxies": "trusted-proxy", "push_networks": "push-network",
+        "opendsr_identities": "opendsr-identity", "opendsr_callbacks": "opendsr-callback",
     }  # fmt: skip
     return "--" + short.get(field, field).replace("_", "-")
 

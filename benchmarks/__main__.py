@@ -22,6 +22,7 @@ from benchmarks import (
     bench_operations,
     bench_paper,
     bench_threads,
+    bench_push,
     bench_tree,
     bench_v2,
     compare,
@@ -58,6 +59,7 @@ def main() -> None:
     bench_operations.main([*cached, *dare])
     bench_http.main(["--cache", str(options.cache), "--write-results"])
     bench_v2.main(["--environment", str(options.cache / "mlserver"), "--write-results"])
+    bench_push.main(["--write-results"])
     bench_load.main(["--write-results"])
     if wrk.is_installed():
         bench_load_client.main(["--write-results"])

@@ -9,7 +9,7 @@ What a service needs of a model is public.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
 from typing import Any, NamedTuple, Self
@@ -22,6 +22,7 @@ from oubli.core.data.targets import read_label_column
 from oubli.core.errors import DuplicateIdError, EmptyModelError, InputError
 from oubli.core.keeping import Keepable
 from oubli.core.samples.arrays import Data, Problem
+from oubli.core.samples.restricted import Mark
 from oubli.core.samples.slots import ids_of_index
 from oubli.core.samples.store import Prepared, SampleStore
 
@@ -250,7 +251,7 @@ class Model(Keepable):
         """
         self.check_is_fitted()
         store = self.samples_
-        subject, expiry, origin = store.subject(sample_id), store.expiry(sample_id), store.origin(sample_id)
+        belongings = store.belongings(sample_id)
         row = x if getattr(x, "ndim", 1) == 2 else [x]
         prepared = store.prepare(row, [y], [sample_id], allow_held=True)
         if prepared.n != 1:
@@ -263,7 +264,64 @@ class Model(Keepable):
             changes.undo = None
             slots = store.hold(store.stage(prepared))
             self._learn(slots)
-            store.attach(int(slots[0]), subject, expiry, origin)
+            store.attach(int(slots[0]), belongings)
+        self._settle()
+
+    def restrict(self, ids: Sequence[str], marks: Mapping[str, Mark] | None = None) -> None:
+        """Keep samples, and unlearn them: they may be looked at and corrected, and are not learned from.
+
+        Parameters
+        ----------
+        ids : which.
+        marks : by subject, what is noted in `samples_.restricted.marks`.
+
+        Raises
+        ------
+        UnknownIdError
+            When an id is not held; nothing has changed.
+        """
+        self.check_is_fitted()
+        store, restricted = self.samples_, self.samples_.restricted
+        slots = store.find(ids)
+        if len(slots):
+            arrivals = restricted.stage([store.get(name) for name in ids])
+            belongings = [store.belongings(name) for name in ids]
+            with store.changes as changes:
+                changes.undo = []
+                restricted.hold(arrivals)
+                changes.undo = [(restricted.let_go, ids)]
+                restricted.attach(arrivals, belongings)
+                self._unlearn(slots)
+                restricted.marks.update(marks or {})
+            self._settle()
+
+    def release(self, ids: Sequence[str]) -> None:
+        """Learn samples again that were restricted: the model is as if they had just been added.
+
+        The mark of a subject goes with its last restricted sample.
+
+        Raises
+        ------
+        UnknownIdError
+            When an id is not restricted; nothing has changed.
+        """
+        self.check_is_fitted()
+        store, engine, restricted = self.samples_, self.engine_, self.samples_.restricted
+        if not ids:
+            return
+        held = [(restricted.get(name), restricted.samples.belongings(name)) for name in ids]
+        prepared = store.prepare([s.features for s, _ in held], [s.label for s, _ in held], ids, allow_held=True)
+        engine.check_capacity(engine.settings, len(store) + prepared.n)
+        arrivals, subjects = store.stage(prepared), {sample.subject for sample, _ in held}
+        with store.changes as changes:
+            slots = store.hold(arrivals)
+            changes.undo = [(store.remove, slots)]
+            for slot, (_, belongings) in zip(slots.tolist(), held, strict=True):
+                store.attach(slot, belongings)
+            self._learn(slots)
+            changes.undo = None
+            restricted.let_go(ids)
+            restricted.drop_marks(subjects)
         self._settle()
 
     def _learn(self, slots: Slots) -> None:

@@ -27,7 +27,9 @@ from oubli.core.registry import KINDS
 from oubli.core.tensors import check_tensors, read_tensor, write_tensors
 
 FORMAT = "oubli"
-VERSION = 2
+VERSION = 3
+# Of files with restricted samples: a program that knows of none must not pass them over. Others are read by older ones.
+_WITH_RESTRICTED, _WITHOUT = 3, 2
 # Of the oldest version whose trees this program reads; those of older files are grown anew from their samples.
 FIRST_READABLE_TREES = 2
 
@@ -87,7 +89,9 @@ def _checksum(document: str, arrays: Mapping[str, Array]) -> str:
     return digest.hexdigest()
 
 
-def write(path: str | PathLike[str], arrays: Mapping[str, Array], document: dict[str, Any]) -> None:
+def write(
+    path: str | PathLike[str], arrays: Mapping[str, Array], document: dict[str, Any], *, with_restricted: bool = False
+) -> None:
     """Write a model file: complete and on the disk, or not there at all; other threads are not kept waiting.
 
     Parameters
@@ -95,13 +99,14 @@ def write(path: str | PathLike[str], arrays: Mapping[str, Array], document: dict
     path : where to; a file there is replaced.
     arrays : what to write, by name.
     document : JSON-able description, kept in the header.
+    with_restricted : whether some of the samples are restricted.
     """
     target = Path(path)
     text = json.dumps(document, sort_keys=True, ensure_ascii=True)
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     metadata = {
         "format": FORMAT,
-        "version": str(VERSION),
+        "version": str(_WITH_RESTRICTED if with_restricted else _WITHOUT),
         "document": text,
         "sha256": _checksum(text, contiguous),
     }

@@ -2,8 +2,8 @@
 
     predict    POST /predict and below /v2
     write      add and rectify samples
-    erase      delete samples, and see what became of it; no sample can be read with it
-    read       samples, snapshots, receipts, the ledger, influence
+    erase      delete samples, restrict and release subjects, and see what became of it; no sample can be read with it
+    read       samples, bundles, snapshots, receipts, the ledger, influence
     admin      all of these, and what concerns the model as a whole
 
 A path is written here as the application sees it, percent-decoded. What is not listed needs a key, any key: among it
@@ -30,7 +30,13 @@ _ROUTES: dict[tuple[str, str], frozenset[str]] = {
     ("DELETE", "/samples"): _ERASE,
     ("PUT", "/samples"): _WRITE,
     ("GET", "/samples"): _READ,
+    ("POST", "/subjects/restrict"): _ERASE,
+    ("POST", "/subjects/release"): _ERASE,
+    ("POST", "/subjects/export"): _READ,
     ("GET", "/erasures"): _RECEIPTS,
+    ("GET", "/webhooks/dead-letters"): _RECEIPTS,
+    # Which of the two it is depends on what is asked for.
+    ("POST", "/opendsr/v2/requests"): _RECEIPTS,
     ("GET", "/ledger"): _READ,
     ("GET", "/snapshot"): _READ,
     ("POST", "/snapshot"): _ADMIN,
@@ -50,7 +56,11 @@ _FOLDERS: tuple[tuple[str, str, frozenset[str]], ...] = (
     ("PUT", "/samples/", _WRITE),
     ("GET", "/samples/", _READ),
     ("GET", "/erasures/", _RECEIPTS),
+    ("POST", "/webhooks/dead-letters/", _ADMIN),
+    ("GET", "/opendsr/v2/requests/", _RECEIPTS),
+    ("DELETE", "/opendsr/v2/requests/", _RECEIPTS),
     ("GET", "/influence/", _READ),
+    ("GET", "/exports/", _READ),
     ("POST", "/model/", _ADMIN),
     ("GET", "/jobs/", ANY_KEY),
     ("GET", "/v2/models/", ANY_KEY),

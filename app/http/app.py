@@ -30,6 +30,7 @@ from oubli.app.http.parsing import Reader
 from oubli.app.http.problems import MEDIA_TYPE, ProblemError, to_problem
 from oubli.app.http.route_table import RouteTable, add_heads
 from oubli.app.http.routes import (
+    deliveries,
     docs,
     erasures,
     health,
@@ -40,9 +41,11 @@ from oubli.app.http.routes import (
     metrics,
     model,
     model_jobs,
+    opendsr,
     predict,
     samples,
     snapshots,
+    subjects,
 )
 from oubli.app.http.rules import rules_of
 from oubli.app.version import VERSION
@@ -58,9 +61,9 @@ DESCRIPTION = """
 A model that learns and forgets single samples, exactly: after every change it is the model that training on the
 samples held would give, bit for bit.
 
-Every error is `application/problem+json` and never repeats what was sent; below `/v2` it is `{"error": "..."}`. Changes
-are on the disk and in every later prediction when they are answered. What was deleted is gone from all files soon
-after; its receipt says when.
+Every error is `application/problem+json` and never repeats what was sent; below `/v2` it is `{"error": "..."}`, below
+`/opendsr` `{"error": {"code": ..., "message": "...", "errors": [...]}}`. Changes are on the disk and in every later
+prediction when they are answered. What was deleted is gone from all files soon after; its receipt says when.
 
 A request with the header `Min-Version` asks for this `model_version` or a later one: a server that is behind it answers
 503 (`behind`), not from an older model.
@@ -72,7 +75,10 @@ _ROUTES = (
     inference,
     influence,
     samples,
+    subjects,
     erasures,
+    deliveries,
+    opendsr,
     ledger,
     snapshots,
     model,

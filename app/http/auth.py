@@ -26,7 +26,9 @@ HEALTH_PATHS = frozenset({"/healthz", "/readyz", "/v2/health/live", "/v2/health/
 DOCS_PATHS = frozenset(
     {"/docs", "/docs/page.js", "/docs/page.css", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css"}
 )
-OPEN_PATHS = HEALTH_PATHS | DOCS_PATHS
+# Whoever gets a callback of OpenDSR checks its signature with what is there.
+OPENDSR_PATHS = frozenset({"/opendsr/v2/discovery", "/opendsr/v2/certificate"})
+OPEN_PATHS = HEALTH_PATHS | DOCS_PATHS | OPENDSR_PATHS
 UPLOAD_PATH = "/snapshot/file"
 MIN_VERSION = b"min-version"
 _MOST_VERSION_DIGITS = 15
@@ -131,7 +133,7 @@ class AccessRules:
         """
         host = self._check_host(headers, path in HEALTH_PATHS)
         if path not in OPEN_PATHS and self.asks_for_key:
-            self._check_key(method, path, headers)
+            self._check_key(headers, needed_scopes(method, path))
         # A download is noted in the ledger, so that it is no safe method.
         if method not in _SAFE_METHODS or path == UPLOAD_PATH:
             self._check_origin(headers, host, scheme)
@@ -182,7 +184,18 @@ class AccessRules:
         if origin is None or not is_known:
             raise ProblemError("foreign-origin")
 
-    def _check_key(self, method: str, path: str, headers: Headers) -> None:
+    def require_scope(self, headers: Headers, needed: frozenset[str]) -> None:
+        """Refuse a request whose key has none of some scopes; for routes that ask for another one by the body.
+
+        Raises
+        ------
+        ProblemError
+            When it must not pass.
+        """
+        if self.asks_for_key:
+            self._check_key(headers, needed)
+
+    def _check_key(self, headers: Headers, needed: frozenset[str]) -> None:
         given = headers.get(b"x-api-key")
         if given is None:
             scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
@@ -193,7 +206,6 @@ class AccessRules:
         granted = self.access_keys.grants(given)
         if granted is None:
             raise ProblemError("key-needed")
-        needed = needed_scopes(method, path)
         if needed and needed.isdisjoint(granted):
             names = " or ".join(f"'{scope}'" for scope in SCOPES if scope in needed)
             raise ProblemError("scope-needed", f"This takes a key with the scope {names}.")

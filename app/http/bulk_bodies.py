@@ -214,8 +214,19 @@ class _TableCollector:
             with _beside("readd"):
                 flags = convert_feature(Column("readd", ColumnType.BOOLEAN), table[beside["readd"]])
             readd = [bool(flag) for flag in flags.tolist()]
+        self._refuse_restricted(table, beside["restricted_at"])
         self._reader.refuse_repeated(ids)
         return NewSamples(list(map(list, zip(*columns, strict=True))), labels, ids, subjects, expires, readd)
+
+    def _refuse_restricted(self, table: Any, column: str) -> None:
+        """Refuse samples that are restricted where the table comes from; other columns of a bundle are passed over."""
+        times = self._texts(table, "restricted_at", column, lambda text, _: text)
+        rows = [row for row, time in enumerate(times) if time is not None]
+        if rows:
+            rule = "is restricted in the model that the table comes from: leave the sample out"
+            raise ProblemError(
+                "invalid-input", errors=[(pointer("samples", r, "restricted_at"), rule) for r in rows[:100]]
+            )
 
     def _texts(self, table: Any, key: str, column: str, parse: Callable[[Any, Place], Any]) -> list[Any]:
         """Return a column of texts, parsed; None where there is none."""

@@ -5,8 +5,10 @@ from typing import Any
 
 from oubli.core.data.schema import Schema
 
-BESIDE = ("id", "subject", "expires_at")
+BESIDE = ("id", "subject", "expires_at", "restricted_at")
 """Columns of a sample besides its features and its label."""
+ORIGIN = ("added_at", "request_id")
+"""Further columns of a sample in a bundle."""
 
 
 def csv_line(cells: Iterable[Any]) -> str:
@@ -42,4 +44,4 @@ def label_column(schema: Schema) -> str:
 def columns_beside(schema: Schema) -> dict[str, str]:
     """Return what the columns of a sample are called besides its features and its label."""
     taken = [*schema.names, label_column(schema)]
-    return {name: free_name(name, taken) for name in (*BESIDE, "readd")}
+    return {name: free_name(name, taken) for name in (*BESIDE, *ORIGIN, "readd")}

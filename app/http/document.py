@@ -17,12 +17,17 @@ from oubli.app.http.openapi import DEFAULT_PAGE, REF
 from oubli.app.http.schemas import (
     AddRequest,
     BatchDeleteRequest,
+    ExportRequest,
     FitRequest,
     InferenceError,
     InfluenceRequest,
+    OpendsrError,
+    OpendsrRequest,
     PredictRequest,
     Problem,
+    ReleaseRequest,
     ReplaceRequest,
+    RestrictRequest,
     SearchRequest,
 )
 from oubli.core.data.schema import Schema
@@ -32,13 +37,18 @@ from oubli.core.data.values import ColumnType, LabelType
 _COLLECTED: tuple[Any, ...] = (
     AddRequest,
     BatchDeleteRequest,
+    ExportRequest,
     FitRequest,
     InferenceError,
     InferenceRequest,
     InfluenceRequest,
+    OpendsrError,
+    OpendsrRequest,
     PredictRequest,
     Problem,
+    ReleaseRequest,
     ReplaceRequest,
+    RestrictRequest,
     SearchRequest,
 )
 

@@ -101,6 +101,16 @@ TABLE = (
            lambda m: None if m.check is None else m.check.at),
     Series("oubli_verify_ok", "1 when the last comparison with a fresh fit found no difference.",
            lambda m: None if m.check is None else m.check.is_ok),
+    Series("oubli_deliveries_waiting", "States of receipts that webhooks and callbacks are to tell of.",
+           lambda m: m.deliveries_due),
+    Series("oubli_deliveries_oldest_waiting_seconds", "How long the oldest of them has waited.",
+           lambda m: m.deliveries_oldest),
+    Series("oubli_deliveries_dead", "States of which telling was given up: `GET /webhooks/dead-letters` lists them.",
+           lambda m: m.deliveries_dead),
+    Series("oubli_deliveries_total", "States that have arrived since the start.", lambda m: m.deliveries_arrived,
+           CounterMetricFamily),
+    Series("oubli_delivery_failures_total", "Attempts that have failed since the start.", lambda m: m.deliveries_failed,
+           CounterMetricFamily),
 )  # fmt: skip
 """What is one number; `GET /metrics` tells histograms, infos and the process besides."""
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from oubli.app.http.formats import Format
-from oubli.app.http.problems import KINDS, MEDIA_TYPE, ProblemError
-from oubli.app.http.schemas import InferenceError, Problem
+from oubli.app.http.problems import KINDS, MEDIA_TYPE, Kind, ProblemError, opendsr_status
+from oubli.app.http.schemas import InferenceError, OpendsrError, Problem
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -47,8 +47,18 @@ def inference_problems(*slugs: str) -> Responses:
     return _errors(named, "application/json", InferenceError, ProblemError.inference_content)
 
 
+def opendsr_problems(*slugs: str) -> Responses:
+    """Return the error answers of a route of OpenDSR."""
+    named = (*slugs, *_WITH_BODY) if "broken-json" in slugs else slugs
+    return _errors(named, "application/json", OpendsrError, ProblemError.opendsr_content, opendsr_status)
+
+
 def _errors(
-    slugs: Iterable[str], media_type: str, shape: Any, content: Callable[[ProblemError], dict[str, Any]]
+    slugs: Iterable[str],
+    media_type: str,
+    shape: Any,
+    content: Callable[[ProblemError], dict[str, Any]],
+    status: Callable[[Kind], int] = lambda kind: kind.status,
 ) -> Responses:
     responses: Responses = {}
     for slug in sorted(dict.fromkeys((*slugs, *EVERYWHERE)), key=lambda slug: KINDS[slug].status):
@@ -57,7 +67,7 @@ def _errors(
             slug, errors=_INFERENCE_EXAMPLES.get(slug, ()) if shape is InferenceError else kind.example
         )
         answer = responses.setdefault(
-            kind.status, {"description": "", "content": {media_type: {"schema": ref_to(shape), "examples": {}}}}
+            status(kind), {"description": "", "content": {media_type: {"schema": ref_to(shape), "examples": {}}}}
         )
         answer["description"] = " / ".join(filter(None, (answer["description"], kind.title)))
         answer["content"][media_type]["examples"][slug] = {"summary": kind.title, "value": content(problem)}
@@ -96,7 +106,10 @@ PATH: dict[str, dict[str, Any]] = {
         "path",
     ),
     "erasure": parameter("id", "The receipt's id.", _UUID, "path"),
+    "letter": parameter("id", "`id` of the dead letter: that of the receipt or request.", _UUID, "path"),
+    "request": parameter("id", "`subject_request_id` of the request.", _UUID, "path"),
     "job": parameter("id", "The job's id.", _UUID, "path"),
+    "export": parameter("id", "`export` in the job's result.", _UUID, "path"),
     "ranking": parameter("id", "`influence` in the job's result.", _UUID, "path"),
     "model": parameter("model_name", "The model's name: `model_name` in the settings.", {"type": "string"}, "path"),
     "version": parameter(
@@ -121,6 +134,11 @@ QUERY: dict[str, dict[str, Any]] = {
     "ids": parameter("id", "Samples to delete; may be repeated. Either this or `subject`.", _TEXTS),
     "subjects": parameter("subject", "Subjects to delete; may be repeated. Either this or `id`.", _TEXTS),
     "ref": parameter("ref", "The caller's case number.", _UUID),
+    "status": parameter(
+        "status",
+        "`unlearned`: not erased yet; `overdue`: those of them whose deadline has passed; `erased`.",
+        {"type": "string", "enum": ["unlearned", "erased", "overdue"]},
+    ),
 }
 KEY_HEADER = "Idempotency-Key"
 IDEMPOTENCY_KEY: dict[str, Any] = {

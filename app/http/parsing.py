@@ -134,6 +134,21 @@ class Reader:
         ref = None if content.get("ref") is None else parse_ref(content["ref"], "/ref")
         return (names, None, ref) if key == "ids" else (None, names, ref)
 
+    def subjects(self, body: bytes, *, takes_keep: bool = False) -> tuple[list[str], str | None, bool]:
+        """Return the subjects that a body names, its case number, and whether samples are kept beyond their expiry."""
+        content = self._object(body, {"subjects", "ref", "keep_expired"} if takes_keep else {"subjects", "ref"})
+        values = self._list(content, "subjects", "subjects")
+        names = [parse_name(value, pointer("subjects", i)) for i, value in enumerate(values)]
+        ref = None if content.get("ref") is None else parse_ref(content["ref"], "/ref")
+        return names, ref, _flag(content, "keep_expired")
+
+    def export(self, body: bytes) -> tuple[str, bool]:
+        """Return whose bundle is asked for, and whether with influence."""
+        content = self._object(body, {"subject", "influence"})
+        if "subject" not in content:
+            raise invalid("/subject", "is missing: name whose samples to return")
+        return parse_name(content["subject"], "/subject"), _flag(content, "influence")
+
     def search(self, body: bytes) -> tuple[str, Any, Any]:
         """Return subject, cursor and limit of a search as they were sent."""
         content = self._object(body, {"subject", "cursor", "limit"})
@@ -329,6 +344,15 @@ def parse_ref(value: Any, place: str) -> str:
     raise invalid(place, "must be a UUID, as 36 characters with hyphens: no personal data belongs here")
 
 
+def parse_number_cursor(text: str | None) -> int:
+    """Return the number after which a page begins."""
+    if text is None:
+        return 0
+    if not (text.isascii() and text.isdecimal() and len(text) < 16):
+        raise invalid("/cursor", "is no cursor of this server: pass on 'next' of the page before as it is")
+    return int(text)
+
+
 def parse_limit(value: Any, default: int, most: int) -> int:
     """Return the number of samples on a page."""
     if value is None:
@@ -346,6 +370,13 @@ def parse_name(value: Any, place: str | tuple[str | int, ...]) -> str:
         return normalise_id(value)
     except InputError as error:
         raise invalid(place if isinstance(place, str) else pointer(*place), error.rule) from None
+
+
+def _flag(content: Mapping[str, Any], key: str) -> bool:
+    value = content.get(key, False)
+    if not isinstance(value, bool):
+        raise invalid(pointer(key), "must be true or false")
+    return value
 
 
 def _unquote(value: bytes) -> str:

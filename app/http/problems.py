@@ -25,6 +25,8 @@ TYPE_PREFIX = "urn:oubli:problem:"
 RETRY_SECONDS = 1
 INFERENCE_PATH = "/v2"
 """Below it the routes are those of the Open Inference Protocol, whose errors are `{"error": "..."}`."""
+OPENDSR_FOLDER = "/opendsr/"
+"""Below it the routes are those of OpenDSR, whose errors are `{"error": {"code": ..., ...}}`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +76,29 @@ No sample is held under this id or subject. POST /samples adds one.
 404 no-receipt: There is no such receipt
 No erasure has this id or case number: the answer to a deletion names both.
 
+404 no-dead-letter: There is no such dead letter
+Nothing was given up that the receipt or request of this id has to tell: GET /webhooks/dead-letters lists what was.
+
+404 no-opendsr: OpenDSR is not set up
+Nothing was done. Set opendsr_domain, opendsr_cert_file and opendsr_key_file to take requests of OpenDSR.
+
+404 no-request: There is no such request
+No request of OpenDSR has this id.
+
+409 request-repeated: The id belongs to another request
+Nothing was done: a request with this subject_request_id came before, and asked for something else. Use a new id.
+
+409 request-begun: The request is not pending any more
+It has begun, or is done, and cannot be cancelled.
+
 404 no-job: There is no such job
 No job has this id, or it ended so long ago that it was forgotten.
 
 404 no-ranking: There is no such ranking
 No ranking is kept under this id: samples were erased meanwhile, or it was forgotten. Ask again.
+
+404 no-export: There is no such bundle
+No bundle is kept under this id: samples were erased meanwhile, or it was forgotten. Ask again.
 
 404 no-snapshot: There is no snapshot
 No snapshot was written yet: POST /snapshot writes one.
@@ -106,6 +126,10 @@ another id adds a new one.
 409 erased-lately: An id was erased recently
 Nothing was added: samples were sent under ids that were erased a short time ago. It may be a late retry. Send 'readd':
 true with each sample that is meant to come back.
+
+409 restricted: The processing of an id or a subject is restricted
+Nothing was changed: what is restricted is kept and not learned from, and no sample is added to it. POST
+/subjects/release ends the restriction; PUT /samples/{id} corrects a sample, which stays restricted with its subject.
 
 409 ephemeral: Nothing is kept on disk
 The server was started with --ephemeral: start it with --data-dir to write snapshots.
@@ -193,6 +217,7 @@ _HEADERS = {"key-needed": {"WWW-Authenticate": 'Bearer realm="oubli"'}}
 _EXAMPLES = {
     "id-conflict": (("/samples/0/id", "is held with other content"),),
     "erased-lately": (("/samples/0/id", "was erased lately"),),
+    "restricted": (("/samples/0/subject", "is restricted"),),
     "invalid-input": (("/samples/0/features/age", "must be a finite number: send null when it is unknown"),),
 }
 
@@ -259,13 +284,35 @@ class ProblemError(Exception):
         places = "; ".join(f"{pointer} {detail}" if pointer else detail for pointer, detail in self.errors)
         return {"error": f"{self.kind.title}: {places}."}
 
+    def opendsr_content(self) -> dict[str, Any]:
+        """Return the body as OpenDSR has it."""
+        details = self.errors or (("", self.detail),)
+        errors = [
+            {
+                "domain": "Validation" if place else "Processing",
+                "reason": self.kind.slug,
+                "message": f"{place} {text}".strip(),
+            }
+            for place, text in details
+        ]
+        return {"error": {"code": opendsr_status(self.kind), "message": self.detail, "errors": errors}}
+
     def response(self, path: str = "") -> Response:
         """Return the answer to a request for a path, which decides its form."""
+        status = self.kind.status
         if is_inference(path):
             content, media_type = orjson.dumps(self.inference_content()), "application/json"
+        elif path.startswith(OPENDSR_FOLDER):
+            content, media_type = orjson.dumps(self.opendsr_content()), "application/json"
+            status = opendsr_status(self.kind)
         else:
             content, media_type = orjson.dumps(self.content()), MEDIA_TYPE
-        return Response(content, self.kind.status, self.headers, media_type=media_type)
+        return Response(content, status, self.headers, media_type=media_type)
+
+
+def opendsr_status(kind: Kind) -> int:
+    """Return the status of a problem below `/opendsr/`: whatever is wrong with a request is 400 there."""
+    return 400 if kind.status in (409, 413, 415, 422) else kind.status
 
 
 def is_inference(path: str) -> bool:
@@ -311,6 +358,10 @@ def too_many_rows(what: str, given: int, limit: int) -> ProblemError:
 _SLUGS: tuple[tuple[type[Exception], str], ...] = (  # the first that fits
     (errors.BusyError, "queue-full"),
     (errors.NoReceiptError, "no-receipt"),
+    (errors.NoRequestError, "no-request"),
+    (errors.RepeatedRequestError, "request-repeated"),
+    (errors.UncancellableError, "request-begun"),
+    (errors.NoLetterError, "no-dead-letter"),
     (errors.JournalRefusedError, "journal"),
     (errors.NoDescriptorsError, "journal"),
     (errors.JournalFullError, "storage"),
@@ -341,6 +392,13 @@ def to_problem(error: Exception) -> ProblemError | None:
         case errors.ErasedLatelyError(rows=rows):
             rule = "was erased lately"
             return ProblemError("erased-lately", errors=[(pointer("samples", row, "id"), rule) for row in rows])
+        case errors.RestrictedError(ids=ids, subjects=subjects):
+            rule = "is restricted"
+            places = [*((row, "id") for row in ids), *((row, "subject") for row in subjects)]
+            return ProblemError("restricted", errors=[(pointer("samples", *place), rule) for place in sorted(places)])
+        case errors.OwnerlessError():
+            rule = "must be a subject, or left out: the sample is restricted, and could not be released without one"
+            return ProblemError("restricted", errors=[("/subject", rule)])
         case errors.InvalidKeyError(rule=rule):
             return invalid("/Idempotency-Key", rule)
         case errors.RepeatedKeyError():

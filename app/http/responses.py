@@ -3,6 +3,7 @@
 import base64
 import struct
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,11 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from oubli.app.http.csv_text import BESIDE, columns_beside, csv_line, label_column
+from oubli.app.http.csv_text import BESIDE, ORIGIN, columns_beside, csv_line, label_column
 from oubli.app.http.problems import invalid
 from oubli.app.ledger.entries import Receipt
 from oubli.app.service.jobs import Job
-from oubli.app.service.results import Added, Page, Predicted
+from oubli.app.service.results import Added, Bundle, Page, Predicted, Restricted
 from oubli.app.times import to_text
 from oubli.core.data.schema import LabelType, Schema
 from oubli.core.data.values import shortest
@@ -65,8 +66,59 @@ def sample_content(sample: HeldSample, schema: Schema) -> dict[str, Any]:
         "subject": sample.subject,
         "features": dict(zip(schema.names, features, strict=True)),
         "label": label,
-        "expires_at": None if sample.expires_ms is None else to_text(sample.expires_ms),
+        "expires_at": _time(sample.expires_ms),
+        "restricted_at": _time(sample.restricted_ms),
     }
+
+
+def _time(at_ms: int | None) -> str | None:
+    return None if at_ms is None else to_text(at_ms)
+
+
+def restriction_content(made: Restricted, *, durable: bool) -> dict[str, Any]:
+    """Return what became of a restriction, or of a release, as an object."""
+    content = asdict(made)
+    if content.pop("kind") == "restricted":
+        del content["expired"]
+    return {**content, "durable": durable}
+
+
+def bundle_content(bundle: Bundle, schema: Schema, *, durable: bool) -> dict[str, Any]:
+    """Return a bundle as an object."""
+    return {
+        "subject": bundle.subject,
+        "held": bool(bundle.samples),
+        "exported_at": to_text(bundle.exported_ms),
+        "model_version": bundle.model_version,
+        "kind": bundle.kind,
+        "guarantee": bundle.guarantee,
+        "samples": [
+            {
+                **sample_content(one.sample, schema),
+                "added_at": None if one.addition is None else to_text(one.addition.at_ms),
+                "request_id": None if one.addition is None else one.addition.request,
+            }
+            for one in bundle.samples
+        ],
+        "receipts": [receipt_content(one, durable=durable) for one in bundle.receipts],
+        "influence": bundle.influence,
+    }
+
+
+def bundle_csv(bundle: Bundle, schema: Schema) -> str:
+    """Return the samples of a bundle as CSV, with where they come from."""
+    beside = columns_beside(schema)
+    lines = [csv_line([*(beside[name] for name in (*BESIDE, *ORIGIN)), *schema.names, label_column(schema)])]
+    for sample, addition in bundle.samples:
+        added = (None, None) if addition is None else (to_text(addition.at_ms), addition.request)
+        features, label = values_as_held(sample, schema)
+        lines.append(csv_line([*_beside(sample), *added, *features, label]))
+    return "".join(lines)
+
+
+def _beside(sample: HeldSample) -> tuple[str | None, ...]:
+    """Return what is in the columns besides features and label."""
+    return sample.id, sample.subject, _time(sample.expires_ms), _time(sample.restricted_ms)
 
 
 def values_as_held(sample: HeldSample, schema: Schema) -> tuple[list[Any], Any]:
@@ -107,13 +159,12 @@ def page_answer(page: Page, schema: Schema, *, csv: bool) -> Response:
 
 
 def csv_answer(samples: Iterable[HeldSample], schema: Schema, cursor: str | None = None) -> Response:
-    """Return samples as CSV: id, subject, expiry, features, label. A missing value is empty, empty text is ``""``."""
+    """Return samples as CSV: what is beside them, features, label. A missing value is empty, empty text is ``""``."""
     beside = columns_beside(schema)
     lines = [csv_line([*(beside[name] for name in BESIDE), *schema.names, label_column(schema)])]
     for sample in samples:
-        expires = None if sample.expires_ms is None else to_text(sample.expires_ms)
         features, label = values_as_held(sample, schema)
-        lines.append(csv_line([sample.id, sample.subject, expires, *features, label]))
+        lines.append(csv_line([*_beside(sample), *features, label]))
     headers = NO_STORE if cursor is None else {**NO_STORE, "Next-Cursor": cursor}
     return Response("".join(lines), 200, headers, media_type="text/csv")
 

@@ -230,6 +230,8 @@ class HeldSample(Shape):
     label: Scalar
     expires_at: datetime | None
     """When it is unlearned and erased by itself."""
+    restricted_at: datetime | None
+    """Since when its subject is restricted: it is kept, and not learned from."""
 
 
 class SampleAnswer(HeldSample):
@@ -268,6 +270,108 @@ class DeleteSubjectsRequest(Shape):
     ref: Ref | None = None
 
 
+class RestrictRequest(Shape):
+    """Subjects whose samples to keep and not to learn from."""
+
+    subjects: Annotated[list[Name], Field(min_length=1)]
+    ref: Ref | None = None
+    keep_expired: bool = False
+    """Whether samples whose time is over are kept until they are released."""
+
+
+class ReleaseRequest(Shape):
+    """Restricted subjects whose samples to learn from again."""
+
+    subjects: Annotated[list[Name], Field(min_length=1)]
+    ref: Ref | None = None
+
+
+class RestrictAnswer(Shape):
+    """What became of a request to restrict subjects; the ledger has the same."""
+
+    ref: Ref | None
+    requested: int
+    """Subjects named, each counted once."""
+    absent: int
+    """Subjects named of which nothing is held."""
+    samples: int
+    """Samples that have left the trees."""
+    guarantee: str
+    model_version: Version
+    n_samples: int
+    """How many samples are learned from."""
+    at: datetime
+    ledger_index: int
+    """Of the entry of `GET /ledger` that tells of it."""
+    ledger_head: Hash
+    durable: Durable
+
+
+class ReleaseAnswer(RestrictAnswer):
+    """What became of a request to release subjects; the ledger has the same."""
+
+    absent: int
+    """Subjects named that are not restricted."""
+    samples: int
+    """Samples that are learned from again."""
+    expired: int
+    """Samples whose time is over: they are not learned from again, and are erased next."""
+
+
+class ExportRequest(Shape):
+    """Whose bundle to make."""
+
+    subject: Name
+    influence: bool = False
+    """Whether to tell what the samples do for the predictions about the subject."""
+
+
+class ExportedSample(HeldSample):
+    """A sample as it is held, and where it comes from."""
+
+    added_at: datetime | None
+    """When it was added; null where that is not known, as of the data file that the model began with."""
+    request_id: str | None
+    """`X-Request-ID` of the request that added it."""
+
+
+class Score(Shape):
+    """What a sample does."""
+
+    id: str
+    score: float
+
+
+class ExportedInfluence(Shape):
+    """What the subject's samples do for the predictions of the first 100 of them, in the mean."""
+
+    scores: list[Score]
+    """A positive score says that the sample helps: without it the loss would be higher."""
+    method: str
+    note: str | None
+    n_samples: int
+    """How many samples of all subjects are learned from."""
+    model_version: Version
+
+
+class ExportAnswer(Shape):
+    """All that is held about a subject."""
+
+    subject: str
+    held: bool
+    """Whether anything is held."""
+    exported_at: datetime
+    model_version: Version
+    kind: str
+    """Of the model that learns from the samples."""
+    guarantee: str
+    samples: list[ExportedSample]
+    receipts: list[Receipt]
+    """Of erasures and rectifications that named the subject, or one of these samples, and nothing else."""
+    influence: ExportedInfluence | None
+    """Null when it was not asked for, or no sample is learned from."""
+
+
 BatchDeleteRequest = TypeAliasType("BatchDeleteRequest", DeleteIdsRequest | DeleteSubjectsRequest)
 
 
@@ -297,6 +401,8 @@ class RestoreAnswer(Shape):
     snapshot_model_version: int
     """Version at which the file was written."""
     n_samples: int
+    n_restricted: int
+    """How many samples are restricted afterwards; `n_samples` does not count them."""
     dropped: Dropped
     """What was erased, rectified or expired after the file was written; the ledger says so."""
     no_longer_held: int
@@ -337,6 +443,8 @@ class ModelAnswer(Shape):
     classes: list[Scalar] | None
     """The classes held; null for regression."""
     n_samples: int
+    n_restricted: int
+    """Samples that are kept and not learned from; `n_samples` does not count them."""
     model_version: Version
     durable: Durable
     lazy_tags: int
@@ -386,13 +494,14 @@ class JobAnswer(Shape):
     """A job as it is now."""
 
     id: Uuid
-    kind: Literal["verify", "scrub", "fit", "influence"]
+    kind: Literal["verify", "scrub", "fit", "influence", "export"]
     status: Literal["queued", "running", "succeeded", "failed"]
     progress: Annotated[float, Field(ge=0, le=1)]
     """The share that is done."""
     result: dict[str, Any] | None = None
     """When it has succeeded. Of `verify`: `ok` with the digests compared, and of online boosting how far its answers
-    are from a fresh fit's; of `fit`: the new `model_version`; of `influence`: the id of the ranking."""
+    are from a fresh fit's; of `fit`: the new `model_version`; of `influence`: the id of the ranking; of `export`: the
+    id of the bundle."""
     error: str | None = None
     """When it has failed."""
 
@@ -404,9 +513,143 @@ class JobsAnswer(Shape):
 
 
 class ErasuresAnswer(Shape):
-    """The receipts of a case number, the oldest first."""
+    """Receipts, the oldest first."""
 
     erasures: list[Receipt]
+    next: NextCursor
+
+
+class DeadLetter(Shape):
+    """A state that somebody could not be told of."""
+
+    id: Uuid
+    """Of the receipt, or of the OpenDSR request."""
+    ref: Ref | None
+    status: Literal["unlearned", "overdue", "erased", "in_progress", "completed"]
+    """The state."""
+    target: str
+    """`webhook`, or the URL of a callback."""
+    since: datetime
+    """When the state was reached, or redelivery was asked for."""
+    reason: str
+    """Why the last attempt failed: `timeout`, `unreachable`, `unresolved`, `refused-address`, `untrusted`,
+    `broken-answer`, or `status-` and the status of the answer."""
+
+
+class DeadLettersAnswer(Shape):
+    """States that were given up, the oldest first."""
+
+    dead_letters: list[DeadLetter]
+    next: NextCursor
+
+
+class RedeliveryAnswer(Shape):
+    """What is tried again."""
+
+    id: Uuid
+    states: int
+    """How many states of it."""
+
+
+class OpendsrIdentity(BaseModel):
+    """Whom a request is about."""
+
+    identity_type: str
+    """`GET /opendsr/v2/discovery` lists those that are known; others are passed over."""
+    identity_value: str
+    identity_format: Literal["raw", "sha1", "md5", "sha256"]
+    """`raw`; others are passed over."""
+
+
+class OpendsrRequest(BaseModel):
+    """A request of OpenDSR 2.0. Keys that are not known are passed over."""
+
+    regulation: Literal["gdpr", "ccpa"]
+    subject_request_id: Uuid
+    """Version 4, in lower case, made by the controller."""
+    subject_request_type: Literal["erasure", "access", "portability"]
+    submitted_time: datetime
+    subject_identities: list[OpendsrIdentity] | None = None
+    api_version: str | None = None
+    status_callback_urls: list[str] | None = None
+    """URLs that `opendsr_callbacks` in the settings names, told when the status changes."""
+    extensions: dict[str, Any] | None = None
+    """By domain; below that of this server `sample_ids` names samples to erase instead of identities."""
+
+
+class OpendsrReply(Shape):
+    """A request that was taken. `X-OpenDSR-Signature` signs the body."""
+
+    controller_id: str
+    expected_completion_time: datetime
+    received_time: datetime
+    encoded_request: str
+    """The body of the request in base64: do not log it."""
+    subject_request_id: Uuid
+    api_version: str
+
+
+class OpendsrStatus(Shape):
+    """How far a request is."""
+
+    controller_id: str
+    expected_completion_time: datetime
+    subject_request_id: Uuid
+    request_status: Literal["pending", "in_progress", "completed", "cancelled"]
+    """An erasure is `in_progress` when it is unlearned, and `completed` when it is erased from all files."""
+    api_version: str
+    results_url: str | None = None
+    """Of access and portability: where the bundle is, as long as it is kept."""
+    results_count: int | None = None
+
+
+class OpendsrCancellation(Shape):
+    """A request that was cancelled."""
+
+    controller_id: str
+    received_time: datetime
+    subject_request_id: Uuid
+    api_version: str
+
+
+class OpendsrSupported(Shape):
+    """A type of identities that are subjects."""
+
+    identity_type: str
+    identity_format: Literal["raw"]
+
+
+class OpendsrDiscovery(Shape):
+    """What the server takes."""
+
+    api_version: str
+    supported_identities: list[OpendsrSupported]
+    supported_subject_request_types: list[Literal["erasure", "access", "portability"]]
+    processor_certificate: str
+    """URL of the certificate."""
+
+
+class OpendsrErrorDetail(Shape):
+    """One thing that is wrong."""
+
+    domain: str
+    reason: str
+    """A slug of our problems."""
+    message: str
+
+
+class OpendsrErrorContent(Shape):
+    """What is wrong."""
+
+    code: int
+    message: str
+    errors: list[OpendsrErrorDetail]
+
+
+class OpendsrError(Shape):
+    """An error of OpenDSR."""
+
+    error: OpendsrErrorContent
 
 
 class LedgerEntry(Shape):

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import orjson
 
 from oubli.app.errors import StartError, StorageError
+from oubli.app.ledger.deliveries import DeliveryTable
 from oubli.app.ledger.downloads import read_lines
 from oubli.app.ledger.entries import (
     ACCEPTED,
@@ -23,13 +24,17 @@ from oubli.app.ledger.entries import (
     CARRIED_OVER,
     EMPTY,
     ERASED,
+    RELEASED,
+    RESTRICTED,
     SIGNING_KEY,
     UNLEARNED,
     ChainError,
+    DeliveryNotes,
     Entry,
     Head,
     IdempotencyRecord,
     Receipt,
+    StatusFilter,
     body_of,
     check_entry,
     check_whole,
@@ -43,17 +48,10 @@ from oubli.app.ledger.entries import (
     signed,
     state_now,
 )
-from oubli.app.ledger.file import (
-    IDEMPOTENCY_COLUMNS,
-    RECEIPT_COLUMNS,
-    Cell,
-    checksum,
-    file_errors,
-    open_file,
-    open_memory,
-)
+from oubli.app.ledger.file import file_errors, open_file, open_memory
 from oubli.app.ledger.keys import KeyNames, LedgerKeys
-from oubli.app.ledger.ledger import hash_sample
+from oubli.app.ledger.ledger import hash_sample, hash_subject
+from oubli.app.ledger.rows import IDEMPOTENCY_COLUMNS, RECEIPT_COLUMNS, Cell, checksum
 from oubli.app.times import parse_time, to_text
 from oubli.core.errors import FileError
 
@@ -61,6 +59,7 @@ LEDGER_NAME = "ledger.sqlite"
 Relation = Literal["same or newer", "older", "forked"]
 # What a late addition could bring back; a rectified sample is held.
 _DELETIONS = ("deletion", "expiry")
+_HASHES_AT_ONCE = 500  # in one query
 _RECEIPTS = "SELECT content, targets, seq FROM receipts"
 _MODEL_VERSION = re.compile(rb'"model_version":([0-9]+)')
 _HASHING_KEY = re.compile(rb'"hashing_key_id":"([0-9a-f]+)"')  # in the RFC 8785 form
@@ -116,6 +115,11 @@ class LedgerDatabase:
     keys
         That sign and hash.
 
+    Attributes
+    ----------
+    deliveries
+        States that somebody is to be told of.
+
     Raises
     ------
     StartError
@@ -125,6 +129,7 @@ class LedgerDatabase:
     def __init__(self, path: Path | None, keys: LedgerKeys) -> None:
         self._connection = open_memory() if path is None else open_file(path)
         self._keys = keys
+        self.deliveries = DeliveryTable(self._connection)
         self._applied_seq: int
         self._witnessed_ms: int
         row = self._one("SELECT idx, hash FROM entries ORDER BY idx DESC LIMIT 1")
@@ -234,6 +239,8 @@ class LedgerDatabase:
 
     def _fold(self, seq: int, notes: bytes, *, across_gap: bool) -> None:
         content = read_notes(notes)
+        if content.request is not None:
+            self.deliveries.add_request(content.request)
         for entry in content.entries:
             if self.hash_at(entry["index"]) == entry["hash"]:
                 continue  # it came with a downloaded ledger
@@ -246,9 +253,11 @@ class LedgerDatabase:
                         f"next ({error}): erasures are missing from the ledger. Give the newer ledger with --ledger "
                         "FILE (GET /ledger, one entry a line), or go on without them with --accept-missing-erasures"
                     ) from None
-                self._carry_over(entry, seq, content.signatures)
+                self._carry_over(entry, seq, content.signatures, content.push)
             else:
-                self._append(entry, body, seq, content.signatures)
+                self._append(entry, body, seq, content.signatures, content.push)
+        if content.deliveries is not None:
+            self._note_deliveries(content.deliveries)
         if content.idempotency is not None:
             cells = astuple(content.idempotency)
             self._connection.execute(
@@ -257,12 +266,20 @@ class LedgerDatabase:
                 (*cells, checksum(*cells)),
             )
 
-    def _carry_over(self, entry: Entry, seq: int, signatures: dict[str, str]) -> None:
+    def _carry_over(self, entry: Entry, seq: int, signatures: dict[str, str], push: Sequence[str]) -> None:
         at_ms = max(moment_of(entry), self.highest_ms() or 0)
         carrier = make_entry(self._head, CARRIED_OVER, to_text(at_ms), {"entry": entry})
-        self._append(carrier, body_of(carrier), seq, signatures)
+        self._append(carrier, body_of(carrier), seq, signatures, push)
 
-    def _append(self, entry: Entry, body: bytes, seq: int, signatures: dict[str, str]) -> None:
+    def _note_deliveries(self, notes: DeliveryNotes) -> None:
+        for receipt_id in notes.overdue:
+            for receipt, _, _ in self._receipts("WHERE id = ? AND status = 'unlearned'", receipt_id):
+                self.deliveries.add(notes.push, receipt.id, receipt.ref, "overdue", notes.at_ms)
+        self.deliveries.note(notes)
+
+    def _append(
+        self, entry: Entry, body: bytes, seq: int, signatures: dict[str, str], push: Sequence[str] = ()
+    ) -> None:
         """Write an entry that follows the newest, and what it means for receipts."""
         cells = (entry["index"], entry["hash"], body)
         self._connection.execute("INSERT INTO entries (idx, hash, content) VALUES (?, ?, ?)", cells)
@@ -272,6 +289,7 @@ class LedgerDatabase:
             receipt = receipt_of(original, signatures.get(str(original["index"]), ""))
             receipt = receipt if receipt.signature else signed(receipt, self._keys)
             self._write_receipt("DO NOTHING", receipt, original["targets"], seq)
+            self._push(receipt, moment_of(entry), push)
         elif original["type"] == ERASED:
             for name in original["receipts"]:
                 found = self._connection.execute(f"{_RECEIPTS} WHERE id = ? AND status = 'unlearned'", (name,))
@@ -279,9 +297,17 @@ class LedgerDatabase:
                     now = signed(erased_state(receipt, original), self._keys)
                     change = "DO UPDATE SET status = excluded.status, content = excluded.content, "
                     self._write_receipt(f"{change}checksum = excluded.checksum", now, targets, seq_then)
+                    self._push(now, moment_of(entry), push)
         elif original["type"] == SIGNING_KEY:
             query = "INSERT INTO signing_keys (id, idx) VALUES (?, ?) ON CONFLICT (id) DO NOTHING"
             self._connection.execute(query, (original["key_id"], entry["index"]))
+
+    def _push(self, receipt: Receipt, at_ms: int, targets: Sequence[str]) -> None:
+        """Have a state of a receipt told, and that of the request that it was made for."""
+        self.deliveries.add(targets, receipt.id, receipt.ref, receipt.status, at_ms)
+        state = "completed" if receipt.status == "erased" else "in_progress"
+        for request in self.deliveries.requests_of(receipt.id):
+            self.deliveries.add(request.callbacks, request.id, None, state, at_ms)
 
     def _write_receipt(self, when_there: str, receipt: Receipt, targets: str, seq: int) -> None:
         content = orjson.dumps(receipt.content())
@@ -383,9 +409,56 @@ class LedgerDatabase:
         """
         return next(self._states_now(is_overdue, "WHERE id = ?", receipt_id), None)
 
-    def receipts_of(self, ref: str, is_overdue: Callable[[str], bool]) -> list[Receipt]:
-        """Return the receipts of a case number, the oldest first; see `receipt`."""
-        return list(self._states_now(is_overdue, "WHERE ref = ? ORDER BY number", ref))
+    def receipts_page(
+        self,
+        after: int,
+        limit: int,
+        is_overdue: Callable[[str], bool],
+        *,
+        ref: str | None = None,
+        status: StatusFilter | None = None,
+    ) -> tuple[list[Receipt], int | None]:
+        """Return receipts in the order in which they were made; see `receipt`.
+
+        Parameters
+        ----------
+        after
+            Where the page before ended; 0 for the first page.
+        limit
+            Most receipts.
+        is_overdue
+            Whether the erasure of a receipt that is not erased should be.
+        ref
+            The case number; None for all.
+        status
+            `overdue`: those that are not erased and should be; None for all.
+
+        Returns
+        -------
+        list of Receipt, int or None
+            The receipts, and where the page ends; None when it is the last.
+        """
+        conditions: list[str] = ["number > ?"]
+        cells: list[Cell] = [after]
+        stored = "unlearned" if status == "overdue" else status
+        if ref is not None:
+            conditions.append("ref = ?")
+            cells.append(ref)
+        if stored is not None:
+            # Written into the text, so that the index of those that wait is used.
+            conditions.append(f"status = '{stored}'")
+        query = f"SELECT number, content FROM receipts WHERE {' AND '.join(conditions)} ORDER BY number"  # noqa: S608
+        found: list[tuple[int, Receipt]] = []
+        with file_errors():
+            for number, content in self._connection.execute(query, cells):
+                receipt = Receipt.from_content(orjson.loads(content))
+                if status == "overdue" and not is_overdue(receipt.id):
+                    continue
+                found.append((number, receipt))
+                if len(found) > limit:
+                    break
+        page = found[:limit]
+        return [state_now(one, is_overdue, self._keys) for _, one in page], page[-1][0] if found[limit:] else None
 
     def last_receipt_of(self, targets: Sequence[str], is_overdue: Callable[[str], bool]) -> Receipt | None:
         """Return the receipt of the last erasure of exactly these targets that found something; see `receipt`.
@@ -437,6 +510,54 @@ class LedgerDatabase:
                 if kind is not None:
                     _count(found, name, kind)
         return found
+
+    def restricted_since(self, subjects: Sequence[str], model_version: int) -> dict[str, Entry]:
+        """Return the last entry about each of some subjects that were restricted or released by a later version.
+
+        Raises
+        ------
+        FileError
+            When restrictions since then cannot be told, because their hashing key was destroyed.
+        """
+        keys = {key.id: key for key in self._keys.hashing}
+        last: dict[str, tuple[int, Entry]] = {}  # by keyed hash: place in the chain, and entry
+        used: dict[str, None] = {}
+        for kind in (RESTRICTED, RELEASED):
+            for carrier in self._of_type(kind):
+                entry = original_of(carrier)
+                if entry["type"] != kind or entry["model_version"] <= model_version:
+                    continue
+                used[entry["hashing_key_id"]] = None
+                for known in entry["subjects"]:
+                    if known not in last or last[known][0] < carrier["index"]:
+                        last[known] = carrier["index"], entry
+        if not keys.keys() >= used.keys():
+            raise FileError(
+                "it is older than restrictions whose hashing key is gone, so that nobody can tell whose samples were "
+                "restricted since: use a newer snapshot"
+            )
+        found: dict[str, tuple[int, Entry]] = {}
+        for name in used:
+            for subject in subjects:
+                word = last.get(hash_subject(keys[name], subject))
+                if word is not None and (subject not in found or found[subject][0] < word[0]):
+                    found[subject] = word
+        return {subject: entry for subject, (_, entry) in found.items()}
+
+    def receipts_about(self, targets: Sequence[str], is_overdue: Callable[[str], bool]) -> list[Receipt]:
+        """Return the receipts of erasures and rectifications of exactly these targets, the oldest first; see `receipt`.
+
+        Parameters
+        ----------
+        targets
+            Keyed hashes of sets of ids or subjects; see `Ledger.target_hashes`.
+        """
+        found: dict[str, Receipt] = {}
+        for start in range(0, len(targets), _HASHES_AT_ONCE):
+            some = targets[start : start + _HASHES_AT_ONCE]
+            for receipt in self._states_now(is_overdue, f"WHERE targets IN ({_marks(some)}) ORDER BY number", *some):
+                found[receipt.id] = receipt
+        return sorted(found.values(), key=lambda receipt: receipt.unlearned_at)
 
     def recently_erased(self, since_ms: int) -> list[tuple[str, int]]:
         """Return the keyed hashes of samples that were deleted or expired since a time, with when; the oldest first."""

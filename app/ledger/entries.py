@@ -14,6 +14,8 @@ how they are written is where implementations differ. Types of entries:
     signing-key   a key that signs receipts from here on, with its public half
     unlearned     one erasure: its receipt, the counts, keyed hashes of the samples and of what was named
     erased        the receipts whose samples are in no file any more
+    restricted    subjects whose samples are kept and not learned from, as keyed hashes, and the counts
+    released      the same of subjects whose samples are learned from again
     carried-over  an entry of another chain, whole, after an operator went on without the entries before it
     accepted-missing-key    a key that an operator went on without
     others        events, such as `restore` or `export`, with numbers and words of this program
@@ -27,7 +29,10 @@ Notes are what a journal record says to the ledger, whose database can be made f
 
     {"entries": [...],                        new entries of the chain, whole
      "signatures": {"<index>": "..."},        of the receipts that entries of the type `unlearned` are about
-     "idempotency": {...}}                    how a request was answered that may come again
+     "idempotency": {...},                    how a request was answered that may come again
+     "push": ["webhook"],                     who is to be told of the states in these entries
+     "deliveries": {...},                     what became of states that somebody was to be told of
+     "request": {...}}                        a request of OpenDSR
 
 They hold keyed hashes, counts and references; no id, no subject, no value.
 """
@@ -38,7 +43,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import orjson
@@ -57,6 +62,8 @@ FIRST_PREVIOUS = "0" * 64
 SIGNING_KEY = "signing-key"
 UNLEARNED = "unlearned"
 ERASED = "erased"
+RESTRICTED = "restricted"
+RELEASED = "released"
 CARRIED_OVER = "carried-over"
 ACCEPTED = "accepted-missing-erasures"
 ACCEPTED_KEY = "accepted-missing-key"
@@ -65,6 +72,8 @@ EVENT_TYPE = re.compile(r"[a-z][a-z0-9-]{0,63}")
 Entry = dict[str, Any]
 ReceiptKind = Literal["deletion", "rectification", "expiry", "restore"]
 Status = Literal["unlearned", "erased"]
+StatusFilter = Literal["unlearned", "erased", "overdue"]
+"""What lists of receipts can be asked for; `overdue` ones are not erased and should be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,7 +456,8 @@ class IdempotencyRecord:
     model_version, n_samples, n_new
         Of the answer.
     first_id
-        The first id that was generated, hidden by what only the caller knows; None when none was.
+        The first id that was generated, hidden by what only the caller knows; None when none was. Of a restriction or
+        a release: the index of its entry, hidden likewise.
     receipt
         Id of the receipt, of a deletion.
     """
@@ -463,19 +473,91 @@ class IdempotencyRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveryNotes:
+    """What became of states that somebody was to be told of; see `deliveries`.
+
+    Attributes
+    ----------
+    at_ms
+        When it was noted, in milliseconds since 1970.
+    push
+        Who is to be told that erasures are overdue.
+    overdue
+        Their receipts.
+    settled
+        Target, subject and state of each delivery that arrived.
+    dead
+        Target and subject of those that are given up, and why.
+    revived
+        Subjects of those that are tried again.
+    ended
+        Requests that ask for a bundle, and `completed` or `cancelled`.
+    """
+
+    at_ms: int
+    push: Sequence[str] = ()
+    overdue: Sequence[str] = ()
+    settled: Sequence[tuple[str, str, str]] = ()
+    dead: Sequence[tuple[str, str, str]] = ()
+    revived: Sequence[str] = ()
+    ended: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectRequest:
+    """A request of OpenDSR, without what identifies the person.
+
+    Attributes
+    ----------
+    id
+        That the controller gave it, a UUID.
+    kind
+        `erasure`, `access` or `portability`.
+    regulation
+        `gdpr` or `ccpa`.
+    body
+        Keyed hash of the body, by which it is known when it comes again.
+    received_ms
+        When it came, in milliseconds since 1970.
+    callbacks
+        URLs, all of them from the settings, that are told of its states.
+    receipt
+        Of the erasure; None for other requests.
+    state
+        Of other requests: `open`, `completed` or `cancelled`.
+    """
+
+    id: str
+    kind: str
+    regulation: str
+    body: str
+    received_ms: int
+    callbacks: Sequence[str] = ()
+    receipt: str | None = None
+    state: str = "open"
+
+
+@dataclass(frozen=True, slots=True)
 class ReadNotes:
     """Notes as objects."""
 
     entries: list[Entry]
     signatures: dict[str, str]
     idempotency: IdempotencyRecord | None
+    push: list[str]
+    deliveries: DeliveryNotes | None
+    request: SubjectRequest | None
 
 
-def entry_notes(entries: Sequence[Entry], signatures: Mapping[str, str] | None = None) -> bytes:
-    """Return the notes of new entries, with the signatures of their receipts by index."""
+def entry_notes(
+    entries: Sequence[Entry], signatures: Mapping[str, str] | None = None, push: Sequence[str] = ()
+) -> bytes:
+    """Return the notes of new entries, with the signatures of their receipts by index, and who is told of them."""
     notes: dict[str, Any] = {"entries": entries}
     if signatures is not None:
         notes["signatures"] = signatures
+    if push:
+        notes["push"] = push
     return orjson.dumps(notes)
 
 
@@ -485,12 +567,26 @@ def with_idempotency(notes: bytes, record: IdempotencyRecord) -> bytes:
     return orjson.dumps({**content, "idempotency": record})
 
 
+def with_request(notes: bytes, request: SubjectRequest) -> bytes:
+    """Return notes, or none, with a request of OpenDSR."""
+    content = orjson.loads(notes) if notes else {}
+    return orjson.dumps({**content, "request": request})
+
+
+def delivery_notes(notes: DeliveryNotes) -> bytes:
+    """Return notes of what became of deliveries."""
+    return orjson.dumps({"deliveries": {name: value for name, value in asdict(notes).items() if value}})
+
+
 def read_notes(notes: bytes) -> ReadNotes:
     """Return notes as objects."""
     content = orjson.loads(notes)
-    record = content.get("idempotency")
+    record, deliveries, request = content.get("idempotency"), content.get("deliveries"), content.get("request")
     return ReadNotes(
         content.get("entries", []),
         content.get("signatures", {}),
         None if record is None else IdempotencyRecord(**record),
+        content.get("push", []),
+        None if deliveries is None else DeliveryNotes(**deliveries),
+        None if request is None else SubjectRequest(**request),
     )

@@ -4,6 +4,8 @@
     receipts     each in its newest state, found by id, case number and targets
     signing_keys which were told, and in which entry
     idempotency  requests that may be repeated; they expire
+    deliveries   states that somebody is to be told of, in the order in which they were reached
+    requests     those of OpenDSR, without what identifies the person
     state        number of the last journal record that was taken in, and the highest time that was told
 
 Constraints refuse what is no hash, UUID or number. Each row has a checksum or a hash: at the opening all are compared,
@@ -17,21 +19,55 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-import orjson
-
 from oubli.app.errors import FlushFailedError, StartError, StorageError
 from oubli.app.ledger.entries import FIRST_PREVIOUS
+from oubli.app.ledger.rows import (
+    DELIVERY_COLUMNS,
+    IDEMPOTENCY_COLUMNS,
+    RECEIPT_COLUMNS,
+    REQUEST_COLUMNS,
+    STATE_COLUMNS,
+    checksum,
+)
 from oubli.app.storage.directory import flush_directory, flush_file
 
 APPLICATION_ID = 0x4F75624C
-FORMAT = 1
+FORMAT = 2
 _FAILED_FLUSHES = frozenset({sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC})
 _SIDE_FILES = ("-wal", "-shm", "-journal")
-_CHECKSUM_BYTES = 16
 _UUID = "length({0}) = 36 AND {0} NOT GLOB '*[^0-9a-f-]*'"
 _HASH = "length({0}) BETWEEN 16 AND 64 AND {0} NOT GLOB '*[^0-9a-f]*'"
 _NUMBER = "typeof({0}) = 'integer'"
 _BYTES = "typeof({0}) = 'blob'"
+# Format 1 has no such tables.
+_SINCE_2 = f"""
+CREATE TABLE deliveries (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,  -- never given out again: couriers read on from the last
+    target TEXT NOT NULL,
+    subject TEXT NOT NULL CHECK ({_UUID.format("subject")}),
+    ref TEXT CHECK (ref IS NULL OR {_UUID.format("ref")}),
+    state TEXT NOT NULL CHECK (state IN ('unlearned', 'overdue', 'erased', 'in_progress', 'completed', 'cancelled')),
+    status TEXT NOT NULL CHECK (status IN ('due', 'dead', 'settled')),
+    reason TEXT NOT NULL CHECK (reason NOT GLOB '*[^a-z0-9-]*'),
+    at_ms INTEGER NOT NULL CHECK ({_NUMBER.format("at_ms")}),
+    checksum BLOB NOT NULL CHECK ({_BYTES.format("checksum")}),
+    UNIQUE (target, subject, state)
+);
+CREATE INDEX deliveries_due ON deliveries (target, number) WHERE status = 'due';
+CREATE INDEX deliveries_dead ON deliveries (number, target) WHERE status = 'dead';
+CREATE TABLE requests (
+    id TEXT PRIMARY KEY CHECK ({_UUID.format("id")}),
+    kind TEXT NOT NULL CHECK (kind IN ('erasure', 'access', 'portability')),
+    regulation TEXT NOT NULL CHECK (regulation IN ('gdpr', 'ccpa')),
+    body TEXT NOT NULL CHECK ({_HASH.format("body")}),
+    received_ms INTEGER NOT NULL CHECK ({_NUMBER.format("received_ms")}),
+    callbacks TEXT NOT NULL,
+    receipt TEXT CHECK (receipt IS NULL OR {_UUID.format("receipt")}),
+    state TEXT NOT NULL CHECK (state IN ('open', 'completed', 'cancelled')),
+    checksum BLOB NOT NULL CHECK ({_BYTES.format("checksum")})
+);
+CREATE INDEX requests_by_receipt ON requests (receipt) WHERE receipt IS NOT NULL;
+"""
 _SCHEMA = f"""
 CREATE TABLE entries (
     idx INTEGER PRIMARY KEY,
@@ -76,25 +112,10 @@ CREATE TABLE state (
     checksum BLOB NOT NULL CHECK ({_BYTES.format("checksum")})
 );
 """
-RECEIPT_COLUMNS = "id, ref, kind, status, targets, n_samples, seq, content"
-IDEMPOTENCY_COLUMNS = "key, body, expires_ms, model_version, n_samples, n_new, first_id, receipt"
-STATE_COLUMNS = "applied_seq, witnessed_ms"
-
-Cell = str | int | bytes | None
 
 
 class LedgerDamagedError(StartError):
     """The ledger's file is not what was written; the text says what to do."""
-
-
-def checksum(*cells: Cell) -> bytes:
-    """Return the checksum of a row."""
-    digest = hashlib.sha256()
-    digest.update(orjson.dumps([cell for cell in cells if not isinstance(cell, bytes)]))
-    for cell in cells:
-        if isinstance(cell, bytes):
-            digest.update(cell)
-    return digest.digest()[:_CHECKSUM_BYTES]
 
 
 def open_memory() -> sqlite3.Connection:
@@ -164,7 +185,7 @@ def _create(path: Path) -> None:
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
-    connection.executescript(_SCHEMA)
+    connection.executescript(_SCHEMA + _SINCE_2)
     connection.execute("INSERT INTO state VALUES (1, 0, 0, ?)", (checksum(0, 0),))
 
 
@@ -181,7 +202,7 @@ def _connect(path: Path) -> sqlite3.Connection:
                 f"{path.name} was written by a newer version of Oubli (ledger format {version}, this version reads "
                 f"{FORMAT}): start that version"
             )
-        if application != APPLICATION_ID or version != FORMAT:
+        if application != APPLICATION_ID or not 1 <= version <= FORMAT:
             raise _damaged("is not a ledger of Oubli")
         # The journal can be replayed: only what `flush` has seen must survive a loss of power.
         connection.execute("PRAGMA synchronous=NORMAL")
@@ -192,6 +213,8 @@ def _connect(path: Path) -> sqlite3.Connection:
         # Locks the file: two programs would make two chains.
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("COMMIT")
+        if version < FORMAT:
+            connection.executescript(f"BEGIN IMMEDIATE; {_SINCE_2} PRAGMA user_version={FORMAT}; COMMIT;")
     except BaseException:
         connection.close()
         raise
@@ -214,6 +237,8 @@ def _check(connection: sqlite3.Connection) -> None:
     for table, columns in (
         ("receipts", RECEIPT_COLUMNS),
         ("idempotency", IDEMPOTENCY_COLUMNS),
+        ("deliveries", DELIVERY_COLUMNS),
+        ("requests", REQUEST_COLUMNS),
         ("state", STATE_COLUMNS),
     ):
         n_rows = 0

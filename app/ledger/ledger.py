@@ -25,6 +25,8 @@ from oubli.app.ledger.entries import (
     CARRIED_OVER,
     ERASED,
     EVENT_TYPE,
+    RELEASED,
+    RESTRICTED,
     SIGNING_KEY,
     UNLEARNED,
     Receipt,
@@ -57,7 +59,7 @@ _RETRY = 1.0  # seconds
 _WAIT = 0.02  # seconds between two looks whether nobody asks anything
 _MOST = 2000  # records that may wait
 _RESERVED = frozenset({"index", "previous", "type", "at", "hash"})
-_RESERVED_TYPES = frozenset({SIGNING_KEY, UNLEARNED, ERASED, CARRIED_OVER})
+_RESERVED_TYPES = frozenset({SIGNING_KEY, UNLEARNED, ERASED, RESTRICTED, RELEASED, CARRIED_OVER})
 
 
 class Unlearned(NamedTuple):
@@ -120,6 +122,7 @@ class Ledger:
         received_at: int,
         unlearned_at: int,
         exported: int,
+        push: Sequence[str] = (),
     ) -> Unlearned:
         """Make the entry and the receipt of an erasure.
 
@@ -137,6 +140,8 @@ class Ledger:
             When, in milliseconds since 1970; it was not received later than it was unlearned, whatever two clocks say.
         exported
             Snapshots that were handed out while one of the samples was held.
+        push
+            Who is told of it.
         """
         entries = self._introduction()
         key, hashing = self._signing, self._hashing[0]
@@ -165,11 +170,17 @@ class Ledger:
         entries.append(entry)
         draft = receipt_of(entry)
         signature = sign(key, draft.signed_form())
-        notes = entry_notes(entries, {str(entry["index"]): signature})
+        notes = entry_notes(entries, {str(entry["index"]): signature}, push)
         return Unlearned(Receipt(*draft[:-1], signature), notes, hashes)
 
     def erased(
-        self, receipt_ids: Sequence[str], *, erased_at: int, deadline_ms: int, overdue: Sequence[str] = ()
+        self,
+        receipt_ids: Sequence[str],
+        *,
+        erased_at: int,
+        deadline_ms: int,
+        overdue: Sequence[str] = (),
+        push: Sequence[str] = (),
     ) -> Notes:
         """Make the one entry that says that erasures are finished.
 
@@ -183,6 +194,8 @@ class Ledger:
             How long each was allowed to take, from its acknowledgement.
         overdue
             The receipts of those that took longer.
+        push
+            Who is told of it.
         """
         entries = self._introduction()
         fields = {
@@ -193,7 +206,33 @@ class Ledger:
             "key_id": self._signing.id,
         }
         entries.append(self._append(ERASED, erased_at, fields))
-        return entry_notes(entries)
+        return entry_notes(entries, push=push)
+
+    def restriction(
+        self,
+        *,
+        kind: Literal["restricted", "released"],
+        at_ms: int,
+        subjects: Sequence[str],
+        fields: Mapping[str, Field],
+    ) -> tuple[Entry, Notes]:
+        """Make the entry of subjects that are restricted or released, and return it with its notes.
+
+        Parameters
+        ----------
+        kind
+            Which of the two.
+        at_ms
+            When, in milliseconds since 1970.
+        subjects
+            Those named, whether something is held of them or not; only their keyed hashes are kept.
+        fields
+            Counts, the case number, and words of this program.
+        """
+        entries, hashing = self._introduction(), self._hashing[0]
+        known = [hash_subject(hashing, subject) for subject in subjects]
+        entry = self._append(kind, at_ms, {**fields, "hashing_key_id": hashing.id, "subjects": known})
+        return entry, entry_notes([*entries, entry])
 
     def event(self, kind: str, fields: Mapping[str, Field]) -> Notes:
         """Make the entry of something else that happened.
@@ -276,6 +315,11 @@ def _new_id() -> str:
 def hash_sample(key: HashingKey, sample_id: str) -> str:
     """Return the keyed hash of a sample's id."""
     return keyed_hash(key, b"sample\0" + sample_id.encode("utf-8"))
+
+
+def hash_subject(key: HashingKey, subject: str) -> str:
+    """Return the keyed hash of a subject."""
+    return hash_targets(key, [subject], "subjects")
 
 
 def hash_targets(key: HashingKey, names: Iterable[str], by: By) -> str:

@@ -1,9 +1,11 @@
 """What the journal keeps of a mutation, as JSON, and how it is applied again to a model from a snapshot.
 
     {"do": "add", "ids": [..], "rows": [[..]], "labels": [..], "subjects": [..] or null, "expires": [..] or null,
-     "next_id": n}
+     "next_id": n, "at": t, "request": ".." or null}      earlier versions have written neither of the last two
     {"do": "delete", "ids": [..]}
     {"do": "replace", "id": .., "row": [..], "label": .., "subject": .. or null, "expires": .. or null}
+    {"do": "restrict", "subjects": [..], "at": t, "keep": true or false}
+    {"do": "release", "subjects": [..]}
     {"do": "fit", "kind": .., "parameters": {..}}
 
 Cells and labels are those of the request, not their codes: they mean the same to a model from any snapshot. JSON's
@@ -11,13 +13,15 @@ shortest form of a number is read back as the same number.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 import orjson
 
 from oubli.app.service.fitting import another_estimator, refit
 from oubli.core.model import Model
+from oubli.core.samples.restricted import Mark
+from oubli.core.samples.store import SampleStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,10 @@ class AddBody:
         In milliseconds since 1970; None when no sample expires.
     next_id
         Generated ids are at least this number afterwards.
+    at
+        When, in milliseconds since 1970; 0 when that is not known.
+    request
+        What names the request; None when nothing does.
     """
 
     do: str = field(default="add", init=False)
@@ -43,6 +51,8 @@ class AddBody:
     subjects: Sequence[str | None] | None
     expires: Sequence[int | None] | None
     next_id: int
+    at: int = 0
+    request: str | None = None
 
     def redo(self, model: Model, exports: int) -> Model:
         """Add the samples to a model from a snapshot; `exports` snapshots were handed out before."""
@@ -51,7 +61,7 @@ class AddBody:
         return model
 
     def attach(self, model: Model, exports: int) -> None:
-        """Keep with samples just added what is not learned from: subject, expiry, and the number of exports so far.
+        """Keep with samples just added what is not learned from: subject, expiry, exports so far, when and from where.
 
         Those that have left a sliding window again, because more came with them than it holds, are passed over.
         """
@@ -66,6 +76,8 @@ class AddBody:
                     store.set_expiry(name, at)
         if exports:
             store.set_origins([name for name in self.ids if store.contains(name)], exports)
+        if self.at:
+            store.note_additions([name for name in self.ids if store.contains(name)], self.at, self.request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +90,7 @@ class DeleteBody:
     def redo(self, model: Model, exports: int) -> Model:
         """Delete the samples from a model from a snapshot."""
         del exports
-        model.delete(self.ids)
+        delete(model, self.ids)
         return model
 
 
@@ -95,19 +107,99 @@ class ReplaceBody:
 
     def redo(self, model: Model, exports: int) -> Model:
         """Replace the content in a model from a snapshot; `exports` snapshots were handed out before."""
-        store = model.samples_
+        store = model.samples_.holding(self.id) or model.samples_
         relearned = not store.same_content(self.id, store.prepare([self.row], [self.label]), 0)
         self.apply(model, exports if relearned else None)
         return model
 
     def apply(self, model: Model, exports: int | None) -> None:
-        """Replace the content; `exports` is None when features and label stay as they are."""
-        store = model.samples_
+        """Replace the content; `exports` is None when features and label stay as they are.
+
+        The sample is restricted afterwards when the subject that it has then is.
+        """
+        store, restricted = model.samples_, model.samples_.restricted
+        was, is_next = restricted.holds(self.id), self.subject in restricted.marks
+        if not (was or is_next):
+            if exports is not None:
+                model.replace(self.id, self.row, self.label)
+            self._attach(store, exports)
+            return
+        # The content changes where nothing is learned from it.
+        if not was:
+            model.restrict([self.id])
+        before = restricted.samples.subject(self.id)
         if exports is not None:
-            model.replace(self.id, self.row, self.label)
+            restricted.replace(self.id, self.row, self.label)
+        self._attach(restricted.samples, exports)
+        if not is_next:
+            model.release([self.id])
+        restricted.drop_marks([before])
+
+    def _attach(self, store: SampleStore, exports: int | None) -> None:
+        if exports is not None:
             store.set_origins([self.id], exports)
         store.set_subject(self.id, self.subject)
         store.set_expiry(self.id, self.expires)
+
+
+@dataclass(frozen=True, slots=True)
+class RestrictBody:
+    """Subjects whose processing is restricted.
+
+    Attributes
+    ----------
+    subjects
+        Those of which something is held.
+    at
+        When, in milliseconds since 1970.
+    keep
+        Whether their samples are kept beyond their expiry.
+    """
+
+    do: str = field(default="restrict", init=False)
+    subjects: Sequence[str]
+    at: int
+    keep: bool
+
+    def redo(self, model: Model, exports: int) -> Model:
+        """Restrict the subjects in a model from a snapshot."""
+        del exports
+        self.apply(model)
+        return model
+
+    def apply(self, model: Model) -> None:
+        """Keep the samples of the subjects, and unlearn them; a subject that is restricted stays so since it was."""
+        store, known = model.samples_, model.samples_.restricted.marks
+        for subject in self.subjects:
+            # A sliding window may hold none of the samples that the model had.
+            model.restrict(store.ids_of_subject(subject), {subject: Mark(self.at, self.keep)})
+            if subject in known:
+                known[subject] = known[subject]._replace(keeps=self.keep)
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseBody:
+    """Subjects whose processing is restricted no longer.
+
+    Attributes
+    ----------
+    subjects
+        Those that are restricted.
+    """
+
+    do: str = field(default="release", init=False)
+    subjects: Sequence[str]
+
+    def redo(self, model: Model, exports: int) -> Model:
+        """Release the subjects in a model from a snapshot."""
+        del exports
+        self.apply(model)
+        return model
+
+    def apply(self, model: Model) -> None:
+        """Learn the samples of the subjects again."""
+        restricted = model.samples_.restricted
+        model.release([name for subject in self.subjects for name in restricted.ids_of_subject(subject)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +216,25 @@ class FitBody:
         return refit(another_estimator(self.kind, self.parameters, model), model.samples_)
 
 
-Body = AddBody | DeleteBody | ReplaceBody | FitBody
-_KINDS: dict[str, type[Body]] = {"add": AddBody, "delete": DeleteBody, "replace": ReplaceBody, "fit": FitBody}
+Body = AddBody | DeleteBody | ReplaceBody | RestrictBody | ReleaseBody | FitBody
+_KINDS: dict[str, type[Body]] = {
+    "add": AddBody,
+    "delete": DeleteBody,
+    "replace": ReplaceBody,
+    "restrict": RestrictBody,
+    "release": ReleaseBody,
+    "fit": FitBody,
+}
+
+
+def delete(model: Model, ids: Sequence[str]) -> None:
+    """Delete samples, whether they are restricted or not."""
+    restricted = model.samples_.restricted
+    if len(restricted):
+        others = [name for name in ids if restricted.holds(name)]
+        ids = [name for name in ids if not restricted.holds(name)]
+        restricted.remove(others)
+    model.delete(ids)
 
 
 def decode(body: bytes) -> Body:
@@ -138,7 +247,12 @@ def decode(body: bytes) -> Body:
     """
     content = orjson.loads(body)
     kind = _KINDS.get(str(content.get("do", ""))) if isinstance(content, dict) else None
-    if kind is None or set(content) != {field.name for field in fields(kind)}:
+    if kind is None or not _required(kind) <= set(content) <= {field.name for field in fields(kind)}:
         raise ValueError("a body of another version")
     del content["do"]
     return kind(**content)
+
+
+def _required(kind: type[Body]) -> set[str]:
+    """Return the names that a body has since the first version."""
+    return {field.name for field in fields(kind) if not field.init or field.default is MISSING}

@@ -15,23 +15,31 @@ from oubli.app.errors import JournalError, StartError, StopReason, StorageError
 from oubli.app.ledger.database import LEDGER_NAME, LedgerDatabase
 from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
 from oubli.app.ledger.ledger import Field, Ledger, LedgerWorker, Tombstones
+from oubli.app.privacy.addresses import AddressRules, parse_endpoint
+from oubli.app.privacy.sender import Sender
+from oubli.app.privacy.signatures import read_processor, read_secrets
 from oubli.app.progress import Progress, silent
 from oubli.app.service.background import IdleResolver
 from oubli.app.service.checkpoint import Checkpointer, CheckpointPolicy
 from oubli.app.service.compiling import prepare_kernels
 from oubli.app.service.copies import ModelCopier, facts_of
+from oubli.app.service.deliveries import Channel, Courier, Deliveries, Push, PushPolicy, WebhookChannel
 from oubli.app.service.erasures import Deadline, Erasures
+from oubli.app.service.export import Exporter
 from oubli.app.service.holders import Holders
 from oubli.app.service.idempotency import IdempotencyKeys
 from oubli.app.service.influence import InfluenceRanker
 from oubli.app.service.jobs import JobBoard
 from oubli.app.service.lock import ModelLock
 from oubli.app.service.model_service import Limits, ModelService
+from oubli.app.service.opendsr import Processor
+from oubli.app.service.outbox import Outbox
 from oubli.app.service.rebuild import Rebuilder
 from oubli.app.service.receipts import Receipts
 from oubli.app.service.recovery import LedgerChoice, accepted_keys, fold_journal, recover, require_keys
 from oubli.app.service.retention import Retention
 from oubli.app.service.state import ModelState, new_epoch
+from oubli.app.service.subject_requests import CallbackChannel, SubjectRequests
 from oubli.app.service.training import new_estimator, take_cores, train
 from oubli.app.service.uploads import UploadPolicy, Uploads
 from oubli.app.service.writer import Transaction, Writer
@@ -235,6 +243,8 @@ def compose(
     idle_resolve: bool = True,
     warm_up: Callable[[], object] | None = None,
     n_threads: int = 1,
+    push: Push | None = None,
+    processor: Processor | None = None,
 ) -> ModelService:
     """Put the parts of a service together.
 
@@ -248,6 +258,10 @@ def compose(
         Whether tags are resolved when nothing is asked.
     warm_up, n_threads
         See `ModelService`.
+    push
+        Who is told of receipts; None: nobody.
+    processor
+        What the settings say of OpenDSR; None: there is none.
     """
     limits, policy = limits or Limits(), policy or CheckpointPolicy()
     opened, state, ledger, clock = start.opened, start.state, start.ledger, start.clock
@@ -257,14 +271,14 @@ def compose(
     erased = [(known, clock.steady_since(at_ms)) for known, at_ms in lately]
     tombstones = Tombstones(grace_ms, ledger.hashes_of, clock.steady_ms, erased)
     threads, lock, holders, jobs = Threads(), ModelLock(limits.max_queue), Holders(state), JobBoard()
-    idle = IdleResolver(state, lock)
+    idle, outbox = IdleResolver(state, lock), Outbox(() if push is None else push.targets)
     database = LedgerWorker(opened.database, threads, idle.is_idle, partial(state.halt, StopReason.LEDGER_FAILED))
     retention_ms = None if limits.retention is None else round(limits.retention * 1000)
     writer = Writer(
         state,
         storage.journal,
         database,
-        partial(Transaction, state, ledger, tombstones, clock, retention_ms),
+        partial(Transaction, state, ledger, tombstones, clock, retention_ms, outbox),
         lock,
         threads,
         limits.max_queue,
@@ -273,11 +287,29 @@ def compose(
     )
     copier = ModelCopier(state, lock, threads)
     deadline = Deadline(state, clock.steady_ms, policy.erasure_deadline)
-    erasures = Erasures(state, storage, writer, ledger, database, threads, clock, deadline, holders)
+    erasures = Erasures(state, storage, writer, ledger, database, threads, clock, deadline, holders, outbox)
     rebuilder = Rebuilder(state, storage, writer, erasures, ledger, database, lock, threads, copier, holders, clock)
     checkpointer = Checkpointer(
         state, storage, writer, ledger, database, lock, threads, copier, erasures, rebuilder.rebuild, policy, clock
     )
+    receipts = Receipts(ledger, database, deadline)
+    influence = InfluenceRanker(state, copier, lock, threads, jobs, holders)
+    exporter = Exporter(state, lock, threads, jobs, holders, ledger, receipts, influence, clock)
+
+    async def note(notes: Callable[[], bytes]) -> None:
+        # Whoever asks may be cancelled; a record that is half noted would stop all that come after it.
+        await threads.finish(writer.note(notes))
+
+    requests = SubjectRequests(
+        processor, exporter, writer, note, ledger, database, receipts, deadline, clock, jobs, outbox
+    )
+    couriers: list[Courier] = []
+    if push is not None:
+        channels: list[Channel] = [] if push.webhook is None else [WebhookChannel(*push.webhook, clock)]
+        if processor is not None:
+            channels += [CallbackChannel(*one, processor, requests) for one in processor.callbacks.items()]
+        means = push.sender, database, note, clock, push.policy, idle.is_idle
+        couriers = [Courier(one, *means, outbox.bell(), push.pause) for one in channels]
     return ModelService(
         state=state,
         storage=storage,
@@ -292,16 +324,56 @@ def compose(
         rebuilder=rebuilder,
         retention=Retention(state, clock, limits.max_expiry_share, writer),
         erasures=erasures,
-        receipts=Receipts(ledger, database, deadline),
+        receipts=receipts,
         idempotency_keys=IdempotencyKeys(ledger, database, clock.steady_ms),
         jobs=jobs,
-        influence=InfluenceRanker(state, copier, lock, threads, jobs, holders),
+        influence=influence,
+        exporter=exporter,
         uploads=Uploads(storage.path, holders, uploads or UploadPolicy()),
         holders=holders,
+        deliveries=Deliveries(couriers, outbox, state, deadline, database, note, clock, push),
+        subject_requests=requests,
         limits=limits,
         idle_resolve=idle_resolve,
         warm_up=warm_up,
         n_threads=n_threads,
+    )
+
+
+def push_of(settings: Settings) -> Push | None:
+    """Return who is told of receipts; None: nobody.
+
+    Raises
+    ------
+    StartError
+        When a file of secrets or keys cannot be used.
+    """
+    if settings.webhook_url is None and not settings.opendsr_callbacks:
+        return None
+    rules = AddressRules(settings.push_networks)
+    webhook = None
+    if settings.webhook_url is not None and settings.webhook_secret_file is not None:
+        endpoint = parse_endpoint(settings.webhook_url, plain_http=settings.push_plain_http)
+        webhook = endpoint, read_secrets(settings.webhook_secret_file)
+    return Push(Sender(rules, settings.push_timeout), webhook, policy=PushPolicy(settings.push_give_up_after))
+
+
+def processor_of(settings: Settings) -> Processor | None:
+    """Return what the settings say of OpenDSR; None: nothing.
+
+    Raises
+    ------
+    StartError
+        When the certificate or its key cannot be used.
+    """
+    domain, certificate, key = settings.opendsr_domain, settings.opendsr_cert_file, settings.opendsr_key_file
+    if domain is None or certificate is None or key is None:
+        return None
+    return Processor(
+        read_processor(domain, certificate, key),
+        settings.opendsr_controller,
+        settings.opendsr_identities,
+        {url: parse_endpoint(url, plain_http=settings.push_plain_http) for url in settings.opendsr_callbacks},
     )
 
 
@@ -329,6 +401,7 @@ def build_service(
     """
     settings.require_servable()
     n_threads = take_cores(settings)
+    push, processor = push_of(settings), processor_of(settings)
     if settings.ephemeral:
         warn(EPHEMERAL_NOTE)
     opened = open_nothing() if settings.ephemeral else open_directory(settings.data_dir, settings.key_dir)
@@ -351,6 +424,8 @@ def build_service(
             idle_resolve=settings.idle_resolve,
             warm_up=partial(_warm_up, start.state.model),
             n_threads=n_threads,
+            push=push,
+            processor=processor,
         )
     except BaseException:
         opened.close()

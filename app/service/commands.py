@@ -21,19 +21,30 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeGuard, Ty
 import numpy as np
 
 from oubli.app import logs
-from oubli.app.errors import ConflictError, ErasedLatelyError, NotHeldError
-from oubli.app.service.bodies import AddBody, Body, DeleteBody, FitBody, ReplaceBody
-from oubli.app.service.results import Added, Keep, NewSamples, Replacement
+from oubli.app.errors import ConflictError, ErasedLatelyError, NotHeldError, OwnerlessError, RestrictedError
+from oubli.app.service.bodies import (
+    AddBody,
+    Body,
+    DeleteBody,
+    FitBody,
+    ReleaseBody,
+    ReplaceBody,
+    RestrictBody,
+    delete,
+)
+from oubli.app.service.results import Added, Keep, NewSamples, Replacement, Restricted, RestrictionKind
 from oubli.app.service.stages import Stages, stages
 from oubli.core.samples.slots import canonical_number
 from oubli.core.samples.store import Prepared
 
 if TYPE_CHECKING:
-    from oubli.app.ledger.entries import Receipt, ReceiptKind
+    from oubli.app.ledger.entries import Entry, Receipt, ReceiptKind, SubjectRequest
     from oubli.app.service.idempotency import IdempotencyKey
     from oubli.app.service.state import ModelState
     from oubli.app.service.writer import Transaction
     from oubli.core.model import Model
+    from oubli.core.samples.restricted import RestrictedSamples
+    from oubli.core.samples.store import SampleStore
 
 log = logging.getLogger("oubli.service")
 
@@ -42,7 +53,7 @@ LARGE = 32  # rows whose memory is overwritten when it is done with
 
 
 class Command(ABC, Generic[R]):
-    """One mutation of samples: `AddSamples`, `ReplaceSample` or `DeleteSamples`.
+    """One mutation of samples: `AddSamples`, `ReplaceSample`, `DeleteSamples`, or a `Restriction`.
 
     Attributes
     ----------
@@ -50,8 +61,8 @@ class Command(ABC, Generic[R]):
         Whether a full queue or a full disk refuses it; erasures are not.
     is_merged
         Whether neighbours of the same kind may be applied to an exact model as one: the result is the same.
-    is_erasure
-        Whether it is an `Erasure`.
+    is_erasure, is_restriction
+        Whether it is an `Erasure`, or a `Restriction`.
     key
         The caller's idempotency key.
     done
@@ -64,6 +75,8 @@ class Command(ABC, Generic[R]):
         The samples that come, encoded.
     gone
         Ids whose old content is gone then.
+    unlearned
+        Ids that leave the trees then, where they leave for good or for long.
     n_more
         How many samples more there are then.
     next_id
@@ -81,6 +94,7 @@ class Command(ABC, Generic[R]):
     is_refusable: ClassVar[bool] = True
     is_merged: ClassVar[bool] = False
     is_erasure: ClassVar[bool] = False
+    is_restriction: ClassVar[bool] = False
     receipt: Receipt | None = None
 
     def __init__(self, key: IdempotencyKey | None = None) -> None:
@@ -93,6 +107,7 @@ class Command(ABC, Generic[R]):
         self.names: set[tuple[str, str]] = set()
         self.adds: Prepared | None = None
         self.gone: Sequence[str] = ()
+        self.unlearned: Sequence[str] = ()
         self.n_more = 0
         self.next_id = 0
         self.first_generated: int | None = None
@@ -183,6 +198,8 @@ class AddSamples(Command[Added]):
 
         Raises
         ------
+        RestrictedError
+            When ids or subjects are restricted.
         ConflictError
             When ids are held with other content, another subject or another expiry.
         ErasedLatelyError
@@ -193,6 +210,8 @@ class AddSamples(Command[Added]):
         samples, store, given_ids = self._samples, model.samples_, self._samples.ids
         first_id = max(store.next_id, transaction.next_id)
         self._ids = ids = with_generated(given_ids, first_id)
+        if len(store.restricted):
+            require_unrestricted(store.restricted, ids, samples.subjects)
         # What is sent is encoded before it is compared, so that 0.1 equals the float32 nearest to it.
         prepared = store.prepare(samples.rows, samples.labels, ids, allow_held=True)
         held = [row for row, name in enumerate(ids) if store.contains(name)]
@@ -225,6 +244,8 @@ class AddSamples(Command[Added]):
             samples.subjects if any(subject is not None for subject in samples.subjects) else None,
             expires if any(at is not None for at in expires) else None,
             self.next_id,
+            transaction.now_ms(),
+            self.request_id or None,
         )
         self.adds = prepared
         generated = (int(name) for name, given in zip(ids, given_ids, strict=True) if given is None)
@@ -271,9 +292,12 @@ class Erasure(Command["Receipt"]):
         How many targets were not held.
     hashes
         Keyed hashes of what is gone; known with the receipt.
+    request
+        The request of OpenDSR that asks for it.
     """
 
     is_erasure = True
+    request: SubjectRequest | None = None
 
     def __init__(
         self,
@@ -334,18 +358,30 @@ class ReplaceSample(Erasure):
         ------
         NotHeldError
             When the id is not held.
+        OwnerlessError
+            When a restricted sample would be nobody's: that would end the restriction.
         InputError
             When the content does not fit the schema.
         """
-        asked, store, name = self._asked, model.samples_, self._asked.sample_id
-        if not store.contains(name):
+        asked, name, restricted = self._asked, self._asked.sample_id, model.samples_.restricted
+        store = model.samples_.holding(name)
+        if store is None:
             raise NotHeldError
         old_subject, old_expiry = store.subject(name), store.expiry(name)
         subject = old_subject if isinstance(asked.subject, Keep) else asked.subject
         expires = old_expiry if isinstance(asked.expires, Keep) else asked.expires
+        was, is_next = restricted.holds(name), subject in restricted.marks
+        if was and subject is None:
+            raise OwnerlessError
         relearned = not store.same_content(name, store.prepare([asked.row], [asked.label]), 0)
         self.exports = transaction.exports if relearned else None
         self.names = {("id", name)} | {("subject", text) for text in (old_subject, subject) if text is not None}
+        self.unlearned, self.n_more, self.adds = (), int(was) - int(is_next), None
+        if is_next and not was:
+            self.unlearned = [name]
+        elif was and not is_next:
+            self.adds = model.samples_.prepare([asked.row], [asked.label], [name], allow_held=True)
+            self.names.update(("id", other) for other in model.leaving(1))
         if relearned or subject != old_subject or expires != old_expiry:
             self.body = ReplaceBody(name, asked.row, asked.label, subject, expires)
             self.gone = [name]
@@ -372,6 +408,8 @@ class DeleteSamples(Erasure):
         The caller's idempotency key.
     kind
         ``"expiry"`` when their time is over.
+    request
+        The request of OpenDSR that asks for it; committed with it.
     """
 
     is_refusable = False
@@ -384,38 +422,221 @@ class DeleteSamples(Erasure):
         ref: str | None = None,
         key: IdempotencyKey | None = None,
         kind: Literal["deletion", "expiry"] = "deletion",
+        request: SubjectRequest | None = None,
     ) -> None:
         super().__init__(kind, targets, by, ref, key)
+        self.request = request
 
     def count(self, model: Model) -> int:
         """Return how many samples are named, or held of the subjects."""
         if self.by == "ids":
             return len(self.targets)
-        return sum(len(model.samples_.ids_of_subject(name)) for name in self.targets)
+        return sum(len(held_of(model.samples_, name)) for name in self.targets)
 
     def plan(self, model: Model, transaction: Transaction) -> None:
         """Find what is held."""
         del transaction
         store, targets = model.samples_, self.targets
         if self.by == "ids":
-            held = [name for name in targets if store.contains(name)]
+            held = [name for name in targets if store.holding(name) is not None]
             self.absent = len(targets) - len(held)
             names = {("id", name) for name in targets}
         else:
-            samples = [store.ids_of_subject(subject) for subject in targets]
+            samples = [held_of(store, subject) for subject in targets]
             held = [name for ids in samples for name in ids]
             self.absent = sum(not ids for ids in samples)
             names = {("subject", subject) for subject in targets}
             names.update(("id", name) for name in held)
-        self.names, self.gone, self.n_more = names, held, -len(held)
+        restricted = store.restricted
+        unlearned, others = held, list[str]()
+        if len(restricted):
+            unlearned = [name for name in held if not restricted.holds(name)]
+            others = [name for name in held if restricted.holds(name)]
+        self.names, self.gone, self.unlearned, self.n_more = names, held, unlearned, -len(unlearned)
         self.body = DeleteBody(held) if held else None
         # An addition to a subject whose last sample goes would otherwise be committed beside it, in either order.
-        subjects = map(store.subject, held)
+        subjects = (*map(store.subject, unlearned), *(restricted.samples.subject(name) for name in others))
         names.update(("subject", subject) for subject in subjects if subject is not None)
 
     def apply(self, model: Model, alike: Sequence[DeleteSamples]) -> None:
         """Delete the samples of all."""
-        model.delete(self.gone if len(alike) == 1 else [name for one in alike for name in one.gone])
+        delete(model, self.gone if len(alike) == 1 else [name for one in alike for name in one.gone])
+
+
+# --- restriction of processing
+
+
+class Restriction(Command[Restricted]):
+    """A command that restricts subjects or releases them.
+
+    Parameters
+    ----------
+    subjects
+        Each once.
+    ref
+        The caller's case number.
+    key
+        The caller's idempotency key.
+
+    Attributes
+    ----------
+    entry
+        That of the ledger; known when it is written.
+    """
+
+    is_restriction = True
+    kind: RestrictionKind
+
+    def __init__(self, subjects: Sequence[str], ref: str | None = None, key: IdempotencyKey | None = None) -> None:
+        super().__init__(key)
+        self._subjects = subjects
+        self._ref = ref
+        self._absent = 0
+        self._n_moved = 0
+        self._n_expired = 0
+        self._at_ms = 0
+        self._keep = False
+        self.entry: Entry = {}
+
+    def count(self, model: Model) -> int:
+        """Return how many samples are held of the subjects."""
+        return sum(len(held_of(model.samples_, subject)) for subject in self._subjects)
+
+    @property
+    def is_written(self) -> bool:
+        """Return true: the ledger tells of it, also when nothing changes."""
+        return True
+
+    def fields(self, guarantee: str) -> dict[str, Any]:
+        """Return what the ledger's entry is to say, as `Ledger.restriction` takes it."""
+        return {
+            "kind": self.kind,
+            "at_ms": self._at_ms,
+            "subjects": self._subjects,
+            "fields": {
+                "ref": self._ref,
+                "requested": len(self._subjects),
+                "absent": self._absent,
+                "n_samples": self._n_moved,
+                "expired": self._n_expired,
+                "keep": self._keep,
+                "guarantee": guarantee,
+                "model_version": self.version,
+            },
+        }
+
+    @abstractmethod
+    def apply(self, model: Model, alike: Sequence[Any]) -> None:
+        """Change the model."""
+
+    def result(self) -> Restricted:
+        """Return what became of it."""
+        return Restricted.of_entry(self.entry, self.n_samples)
+
+
+def is_restriction(command: Command[Any]) -> TypeGuard[Restriction]:
+    """Whether a command restricts or releases; of abstract classes `isinstance` takes ten times as long."""
+    return command.is_restriction
+
+
+class RestrictSubjects(Restriction):
+    """Keep all samples of some subjects, and learn from them no longer.
+
+    Parameters
+    ----------
+    subjects, ref, key
+        See `Restriction`.
+    keep
+        Whether the samples are kept beyond their expiry, until they are released.
+    """
+
+    is_refusable = False
+    kind = "restricted"
+
+    def __init__(
+        self,
+        subjects: Sequence[str],
+        ref: str | None = None,
+        key: IdempotencyKey | None = None,
+        *,
+        keep: bool = False,
+    ) -> None:
+        super().__init__(subjects, ref, key)
+        self._keep = keep
+
+    def plan(self, model: Model, transaction: Transaction) -> None:
+        """Find what is held."""
+        store, marks = model.samples_, model.samples_.restricted.marks
+        moved = [name for subject in self._subjects for name in store.ids_of_subject(subject)]
+        changed = [
+            subject
+            for subject in self._subjects
+            if store.ids_of_subject(subject) or (subject in marks and marks[subject].keeps != self._keep)
+        ]
+        self._absent = sum(not held_of(store, subject) for subject in self._subjects)
+        self._n_moved, self._at_ms = len(moved), transaction.now_ms()
+        self.names = {("subject", subject) for subject in self._subjects} | {("id", name) for name in moved}
+        self.gone = self.unlearned = moved
+        self.n_more = -len(moved)
+        self.body = RestrictBody(changed, self._at_ms, self._keep) if changed else None
+
+    def apply(self, model: Model, alike: Sequence[RestrictSubjects]) -> None:
+        """Have the samples leave the trees."""
+        for one in alike:
+            if isinstance(one.body, RestrictBody):
+                one.body.apply(model)
+
+
+class ReleaseSubjects(Restriction):
+    """Learn from the samples of restricted subjects again.
+
+    Parameters
+    ----------
+    subjects, ref, key
+        See `Restriction`.
+    n_expired
+        How many of their samples were erased just before, because their time is over.
+    """
+
+    kind = "released"
+
+    def __init__(
+        self,
+        subjects: Sequence[str],
+        ref: str | None = None,
+        key: IdempotencyKey | None = None,
+        *,
+        n_expired: int = 0,
+    ) -> None:
+        super().__init__(subjects, ref, key)
+        self._n_expired = n_expired
+
+    def plan(self, model: Model, transaction: Transaction) -> None:
+        """Find what is restricted.
+
+        Raises
+        ------
+        CapacityError
+            When the model cannot hold so many samples.
+        """
+        store, restricted = model.samples_, model.samples_.restricted
+        known = [subject for subject in self._subjects if subject in restricted.marks]
+        held = [name for subject in known for name in restricted.ids_of_subject(subject)]
+        self._absent, self._n_moved, self._at_ms = len(self._subjects) - len(known), len(held), transaction.now_ms()
+        self.names = {("subject", subject) for subject in self._subjects} | {("id", name) for name in held}
+        self.n_more, self.adds, self.body = len(held), None, None
+        if held:
+            samples = [restricted.get(name) for name in held]
+            self.adds = store.prepare([s.features for s in samples], [s.label for s in samples], held, allow_held=True)
+            self.names.update(("id", name) for name in model.leaving(len(held)))
+        if known:
+            self.body = ReleaseBody(known)
+
+    def apply(self, model: Model, alike: Sequence[ReleaseSubjects]) -> None:
+        """Have the samples learned again."""
+        for one in alike:
+            if isinstance(one.body, ReleaseBody):
+                one.body.apply(model)
 
 
 # --- another model
@@ -490,12 +711,33 @@ def apply_held(model: Model, commands: Sequence[Command[Any]]) -> None:
         return
     store = model.samples_
     for command in commands:
-        gone = [name for name in command.gone if store.contains(name)]
+        gone = [name for name in command.gone if store.holding(name) is not None]
         if isinstance(command, DeleteSamples):
             if gone:
-                model.delete(gone)
-        elif gone or command.adds is not None:
+                delete(model, gone)
+        elif gone or command.is_restriction or isinstance(command, AddSamples):
             command.apply(model, [command])
+
+
+def held_of(store: SampleStore, subject: str) -> list[str]:
+    """Return the ids of a subject's samples, restricted or not."""
+    return store.ids_of_subject(subject) or store.restricted.ids_of_subject(subject)
+
+
+def require_unrestricted(
+    restricted: RestrictedSamples, ids: Sequence[str], subjects: Sequence[str | None] = ()
+) -> None:
+    """Refuse samples whose ids or subjects are restricted.
+
+    Raises
+    ------
+    RestrictedError
+        With the positions of both.
+    """
+    rows = [row for row, name in enumerate(ids) if restricted.holds(name)]
+    of_subjects = [row for row, subject in enumerate(subjects) if subject in restricted.marks]
+    if rows or of_subjects:
+        raise RestrictedError(rows, of_subjects)
 
 
 def end_of_ids(ids: Sequence[str | None], first: int) -> int:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from oubli.app.errors import FlushFailedError, JournalError, StopReason
@@ -21,6 +22,7 @@ from oubli.app.errors import FlushFailedError, JournalError, StopReason
 if TYPE_CHECKING:
     from oubli.app.ledger.ledger import Ledger, LedgerWorker
     from oubli.app.service.holders import Holders
+    from oubli.app.service.outbox import Outbox
     from oubli.app.service.state import ModelState
     from oubli.app.service.writer import Writer
     from oubli.app.storage.storage import Storage
@@ -61,6 +63,11 @@ class Deadline:
         """Return how many erasures are overdue."""
         end = self._steady_ms() - self.ms
         return sum(pending.since_ms < end for pending in self._state.pending.values())
+
+    def overdue(self) -> list[str]:
+        """Return the receipts of overdue erasures, up to the first that is not; they are in the order of their age."""
+        end = self._steady_ms() - self.ms
+        return [name for name, _ in takewhile(lambda item: item[1].since_ms < end, self._state.pending.items())]
 
     def longest_wait(self) -> float:
         """Return how many seconds the oldest erasure has waited; 0 when there is none."""
@@ -103,6 +110,8 @@ class Erasures:
         Of erasures.
     holders
         What else may hold something of a sample.
+    outbox
+        Knows who is told.
 
     Attributes
     ----------
@@ -120,6 +129,7 @@ class Erasures:
     _clock: Clock
     deadline: Deadline
     _holders: Holders
+    _outbox: Outbox
     retry_at: float | None = field(default=None, init=False)
     _finishing: set[str] = field(default_factory=set, init=False)  # receipts that only wait for `holders`
     _finishers: set[asyncio.Task[None]] = field(default_factory=set, init=False)
@@ -214,9 +224,15 @@ class Erasures:
 
         def notes() -> bytes:
             overdue = [name for name in receipts if self.deadline.is_overdue(name)]
-            at = self._clock.now_ms()
-            return self._ledger.erased(receipts, erased_at=at, deadline_ms=self.deadline.ms, overdue=overdue)
+            return self._ledger.erased(
+                receipts,
+                erased_at=self._clock.now_ms(),
+                deadline_ms=self.deadline.ms,
+                overdue=overdue,
+                push=self._outbox.targets,
+            )
 
         await self._writer.note(notes)
+        self._outbox.ring()
         for receipt in receipts:
             self._state.pending.pop(receipt, None)

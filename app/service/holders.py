@@ -21,6 +21,8 @@ from oubli.app.service.state import ModelState
 
 KINDS: dict[str, str] = {
     "rankings": "Rankings that influence jobs have made; they name samples. Forgotten.",
+    "bundles": "Bundles of what is held about a subject, kept until somebody asks for them: forgotten. Those that are "
+    "being made: ended.",
     "influence": "Questions about influence: the instances given, and a copy or a view of the model. Ended.",
     "verify": "The copy of the model that is compared with a fresh fit. Waited for; its result has digests only.",
     "fit": "The samples that another model is fitted on, and the changes to be made on it. Waited for, and until it "

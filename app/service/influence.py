@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from oubli.app.errors import SupersededError
 from oubli.app.service.compiling import is_influence_prepared, prepare_influence
-from oubli.app.service.influence_methods import method_for, ranking_content, seconds_for
+from oubli.app.service.influence_methods import method_for, ranking_content, scores_content, seconds_for
 from oubli.core.errors import EmptyModelError
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class Question:
     labels : theirs; None stands for the predicted ones.
     method, update_set : as `oubli.core.influence.influence` takes them; None: the method that fits the kind.
     top : most samples of each sort that are named.
+    names : the samples whose scores are told, instead of a ranking of all; None: the ranking.
     """
 
     rows: list[Row]
@@ -54,6 +55,7 @@ class Question:
     method: str | None
     update_set: Any
     top: int
+    names: frozenset[str] | None = None
 
 
 Ranking = dict[str, Any]
@@ -104,6 +106,10 @@ class InfluenceRanker:
         """Whether a question is to be a job; see `method_of` for what is raised."""
         method = self.method_of(question)
         return seconds_for(self._state.model, method, question.update_set, len(question.rows)) > _LONG
+
+    def is_long(self, question: Question) -> bool:
+        """Whether a question takes long, or may: nobody knows how long kernels take that are not loaded yet."""
+        return self.takes_long(question) or not is_influence_prepared(self._state.model)
 
     async def ask(self, question: Question) -> Ranking | Job:
         """Answer a question, or begin a job when that takes long; see `answer` for what is raised.
@@ -161,7 +167,7 @@ class InfluenceRanker:
                 copy = await self._copier.copied()
                 version = state.version
             found = await self._threads.ask(partial(_ask, copy, copy, question, method, progress))
-            return ranking_content(found, question.top, copy.n_samples_) | {"model_version": version}
+            return _content(found, question, copy.n_samples_) | {"model_version": version}
         async with self._lock.long_read():
             await self._lock.pass_turnstile()
             model, version = state.model, state.version
@@ -170,7 +176,7 @@ class InfluenceRanker:
                 n_samples = model.n_samples_
         asked = Question(question.rows, labels, method, question.update_set, question.top)
         found = await self._threads.ask(partial(_ask, seen, None, asked, method, progress))
-        return ranking_content(found, question.top, n_samples) | {"model_version": version}
+        return _content(found, question, n_samples) | {"model_version": version}
 
     def job(self, question: Question) -> Job:
         """Begin to answer a question that takes long; the job's result says under which id the ranking is kept."""
@@ -248,6 +254,12 @@ class _Asked:
 
 def _kept_as(asked: _Asked, ranking: Ranking) -> dict[str, Any]:
     return {"influence": asked.name, "n_samples": ranking["n_samples"], "model_version": ranking["model_version"]}
+
+
+def _content(found: Influence, question: Question, n_samples: int) -> Ranking:
+    if question.names is not None:
+        return scores_content(found, question.names, n_samples)
+    return ranking_content(found, question.top, n_samples)
 
 
 def _superseded() -> SupersededError:

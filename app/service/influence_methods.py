@@ -9,6 +9,7 @@ leave-one-out                  an unlearning for each sample, and the rows predi
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from oubli.app.errors import ServiceError
@@ -84,6 +85,17 @@ def ranking_content(found: Influence, top: int, n_samples: int) -> dict[str, Any
     return {
         "helpful": [{"id": name, "score": score} for name, score in found.helpful(top)],
         "harmful": [{"id": name, "score": score} for name, score in found.harmful(top)],
+        "method": found.method,
+        "note": found.note or None,
+        "n_samples": n_samples,
+    }
+
+
+def scores_content(found: Influence, names: Collection[str], n_samples: int) -> dict[str, Any]:
+    """Return the scores of some samples as an object, in the order of the model's samples."""
+    scores = zip(found.ids, found.scores.tolist(), strict=True)
+    return {
+        "scores": [{"id": name, "score": score} for name, score in scores if name in names],
         "method": found.method,
         "note": found.note or None,
         "n_samples": n_samples,

@@ -91,6 +91,12 @@ class Measurements(NamedTuple):
         When all files were last rewritten without anything of what was unlearned.
     check
         The last comparison with a fresh fit.
+    deliveries_due, deliveries_dead
+        States that others are to be told of, and those of which it was given up.
+    deliveries_oldest
+        How many seconds the oldest of those that are to be told has waited; 0 when there is none.
+    deliveries_arrived, deliveries_failed
+        Attempts since the start.
     """
 
     phase: Phase
@@ -121,3 +127,8 @@ class Measurements(NamedTuple):
     erasure_deadline: float
     scrubbed_at: float | None
     check: Check | None
+    deliveries_due: int
+    deliveries_dead: int
+    deliveries_oldest: float
+    deliveries_arrived: int
+    deliveries_failed: int

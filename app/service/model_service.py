@@ -28,11 +28,20 @@ from oubli.app.errors import (
     StaleCursorError,
     UnavailableError,
 )
+from oubli.app.ledger.entries import original_of
 from oubli.app.service.background import TAG_SLICE, TagSlices
-from oubli.app.service.commands import AddSamples, DeleteSamples, ReplaceSample
+from oubli.app.service.commands import (
+    AddSamples,
+    DeleteSamples,
+    ReleaseSubjects,
+    ReplaceSample,
+    RestrictSubjects,
+    held_of,
+    require_unrestricted,
+)
 from oubli.app.service.jobs import Job
 from oubli.app.service.measurements import Check, Measurements, Phase
-from oubli.app.service.results import Added, NewSamples, Page, Predicted, Replacement
+from oubli.app.service.results import Added, NewSamples, Page, Predicted, Replacement, Restricted
 from oubli.app.service.stages import stages
 from oubli.app.service.writer import Cost
 from oubli.core.data.schema import Task
@@ -46,7 +55,9 @@ if TYPE_CHECKING:
     from oubli.app.ledger.ledger import Ledger, LedgerWorker
     from oubli.app.service.background import IdleResolver
     from oubli.app.service.checkpoint import Checkpointer
+    from oubli.app.service.deliveries import Deliveries
     from oubli.app.service.erasures import Erasures
+    from oubli.app.service.export import Exporter
     from oubli.app.service.holders import Holders
     from oubli.app.service.idempotency import IdempotencyKey, IdempotencyKeys
     from oubli.app.service.influence import InfluenceRanker
@@ -56,6 +67,7 @@ if TYPE_CHECKING:
     from oubli.app.service.receipts import Receipts
     from oubli.app.service.retention import Retention
     from oubli.app.service.state import ModelState
+    from oubli.app.service.subject_requests import SubjectRequests
     from oubli.app.service.uploads import Uploads
     from oubli.app.service.writer import Writer
     from oubli.app.storage.snapshots import Snapshot
@@ -65,6 +77,9 @@ if TYPE_CHECKING:
     from oubli.core.samples.store import HeldSample
 
 log = logging.getLogger("oubli.service")
+
+_RESTRICTED_FROM = 2**40  # in lists, the places of restricted samples: behind all slots of the others
+_NO_SLOTS = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +133,16 @@ class ModelService:
         Long work.
     influence
         Answers questions about the influence of samples.
+    exporter
+        Makes bundles of what is held about a subject.
     uploads
         Keeps files that come in.
     holders
         Everything that may hold something of a sample.
+    deliveries
+        Tells others of the states of receipts.
+    subject_requests
+        Those of OpenDSR.
     idle
         Told of requests, so that idle work stops.
     limits
@@ -159,8 +180,11 @@ class ModelService:
     idempotency_keys: IdempotencyKeys
     jobs: JobBoard
     influence: InfluenceRanker
+    exporter: Exporter
     uploads: Uploads
     holders: Holders
+    deliveries: Deliveries
+    subject_requests: SubjectRequests
     limits: Limits
     idle_resolve: bool = True
     warm_up: Callable[[], object] | None = None
@@ -182,6 +206,7 @@ class ModelService:
         self.threads.begin(self.database.run(), endless=True)
         if not self.storage.is_ephemeral:
             self.threads.begin(self.checkpointer.run(), endless=True)
+        self.deliveries.start()
         self.threads.begin(self._make_ready())
 
     def drain(self) -> None:
@@ -199,6 +224,7 @@ class ModelService:
         self.drain()
         try:
             await self.jobs.close()
+            await self.deliveries.stop()
             await self.writer.drain()
             if not (state.failed or (self.storage.is_current(state.seq) and not state.pending)):
                 await self.checkpointer.write_snapshot()
@@ -277,16 +303,19 @@ class ModelService:
             When it is not held.
         """
         self._require_started()
+        store = self.state.model.samples_
         try:
-            return self.state.model.samples_.get(sample_id), self.state.version
+            found = store.restricted.get(sample_id) if store.restricted.holds(sample_id) else store.get(sample_id)
         except UnknownIdError:
             raise NotHeldError from None
+        return found, self.state.version
 
     def page(self, *, subject: str | None, after: tuple[int, int] | None, limit: int) -> Page:
         """Return a page of the samples held, or of one subject's, in the order of their slots.
 
         A sample keeps its slot as long as it is held, so that one that stays is on exactly one page whatever else comes
-        and goes between the requests.
+        and goes between the requests. Restricted samples come last; one that is restricted or released meanwhile may be
+        on two pages, or on none.
 
         Parameters
         ----------
@@ -300,25 +329,35 @@ class ModelService:
         Raises
         ------
         StaleCursorError
-            When a restore replaced the list meanwhile.
+            When a restore replaced the list meanwhile, or the subject was restricted or released.
         NotHeldError
             When nothing is held of the subject.
         """
         self._require_started()
         if after is not None and after[0] != self.state.epoch:
             raise StaleCursorError
-        store = self.state.model.samples_
+        store, restricted = self.state.model.samples_, self.state.model.samples_.restricted
+        place = -1 if after is None else after[1]
         if subject is None:
-            slots = store.slots()
+            slots, others = store.slots(), restricted.samples.slots() if len(restricted) else _NO_SLOTS
         else:
-            ids = store.ids_of_subject(subject)
-            if not ids and after is None:
+            ids, restricted_ids = store.ids_of_subject(subject), restricted.ids_of_subject(subject)
+            if not (ids or restricted_ids) and after is None:
                 raise NotHeldError
+            if (restricted_ids and 0 <= place < _RESTRICTED_FROM) or (ids and place >= _RESTRICTED_FROM):
+                raise StaleCursorError
             slots = np.sort(store.find(ids))
-        first = 0 if after is None else int(np.searchsorted(slots, after[1], side="right"))
-        chosen = slots[first : first + limit].tolist()
-        more = first + len(chosen) < len(slots)
-        samples = [store.get(store.id_of(slot)) for slot in chosen]
+            others = np.sort(restricted.samples.find(restricted_ids)) if restricted_ids else _NO_SLOTS
+        places = np.concatenate([slots, others + _RESTRICTED_FROM])
+        first = int(np.searchsorted(places, place, side="right"))
+        chosen = places[first : first + limit].tolist()
+        more = first + len(chosen) < len(places)
+        samples = [
+            store.get(store.id_of(slot))
+            if slot < _RESTRICTED_FROM
+            else restricted.get(restricted.samples.id_of(slot - _RESTRICTED_FROM))
+            for slot in chosen
+        ]
         return Page(samples, chosen[-1] if more else None, self.state.epoch, self.state.version)
 
     def describe(self) -> dict[str, Any]:
@@ -335,6 +374,7 @@ class ModelService:
             "label": {"name": schema.label_name, "type": str(schema.label_type)},
             "classes": model.samples_.classes.classes_array().tolist() if model.task == Task.CLASSIFICATION else None,
             "n_samples": model.n_samples_,
+            "n_restricted": len(model.samples_.restricted),
             "model_version": state.version,
             "lazy_tags": model.n_lazy_tags_,
             "mutations_since_scrub": None if model.guarantee == "exact" else model.n_mutations_since_scrub_,
@@ -352,6 +392,7 @@ class ModelService:
         state, model, journal, deadline = self.state, self.state.model, self.storage.journal, self.erasures.deadline
         is_usable = model.is_usable
         newest = None if self.storage.is_ephemeral else self.storage.snapshots.newest_or_none
+        counts, now = self.deliveries.counts, self.clock.now_ms()
         return Measurements(
             phase=self.phase,
             kind=model.kind,
@@ -381,6 +422,11 @@ class ModelService:
             erasure_deadline=deadline.seconds,
             scrubbed_at=self.checkpointer.scrubbed_at,
             check=self.last_check,
+            deliveries_due=counts.due,
+            deliveries_dead=counts.dead,
+            deliveries_oldest=0.0 if counts.oldest_ms is None else max(0, now - counts.oldest_ms) / 1000,
+            deliveries_arrived=self.deliveries.n_delivered,
+            deliveries_failed=self.deliveries.n_failed,
         )
 
     # --- changing
@@ -388,7 +434,11 @@ class ModelService:
     async def add(self, samples: NewSamples, key: IdempotencyKey | None = None) -> Added:
         """Add samples; see `AddSamples`. What was answered before under the same key is answered again."""
         if key is not None and key.earlier is not None:
-            return _added_before(samples, key, key.earlier)
+            added = _added_before(samples, key, key.earlier)
+            restricted = self.state.model.samples_.restricted
+            if len(restricted):
+                require_unrestricted(restricted, added.ids)
+            return added
         self._require_changeable()
         return await self.writer.execute(AddSamples(samples, key))
 
@@ -418,12 +468,48 @@ class ModelService:
         by: Literal["ids", "subjects"] = "subjects" if ids is None else "ids"
         names = list(dict.fromkeys((subjects or ()) if ids is None else ids))
         store = self.state.model.samples_
-        held = store.ids_of_subject if by == "subjects" else store.contains
-        if key is None and not any(held(name) for name in names):
+        if key is None and not any(held_of(store, name) if by == "subjects" else store.holding(name) for name in names):
             earlier = await self.receipts.last_of(names, by)
             if earlier is not None:
                 return earlier
         return await self.writer.execute(DeleteSamples(names, by, ref, key))
+
+    async def restrict(
+        self,
+        subjects: Sequence[str],
+        *,
+        keep: bool = False,
+        ref: str | None = None,
+        key: IdempotencyKey | None = None,
+    ) -> Restricted:
+        """Keep all samples of some subjects, and learn from them no longer; see `RestrictSubjects`.
+
+        What was answered before under the same key is answered again. A full queue does not refuse it.
+        """
+        self._require_changeable()
+        if key is not None and key.earlier is not None:
+            return await self._restricted_before(key, key.earlier)
+        names = list(dict.fromkeys(subjects))
+        return await self.writer.execute(RestrictSubjects(names, ref, key, keep=keep))
+
+    async def release(
+        self, subjects: Sequence[str], *, ref: str | None = None, key: IdempotencyKey | None = None
+    ) -> Restricted:
+        """Learn from the samples of restricted subjects again; what was answered before under the same key is so again.
+
+        Samples whose time is over are erased first, unless expiry is paused: they are not learned from again.
+
+        Raises
+        ------
+        CapacityError
+            When the model cannot hold so many samples; nothing has changed.
+        """
+        self._require_changeable()
+        if key is not None and key.earlier is not None:
+            return await self._restricted_before(key, key.earlier)
+        names = list(dict.fromkeys(subjects))
+        n_expired = await self.retention.erase_restricted(names)
+        return await self.writer.execute(ReleaseSubjects(names, ref, key, n_expired=n_expired))
 
     async def snapshot(self) -> Snapshot:
         """Write a snapshot of the model as it is when its turn comes."""
@@ -477,6 +563,11 @@ class ModelService:
         return self.jobs.get(job_id) or Job(job_id, "fit", "succeeded", 1.0, result)
 
     # --- how work gets done
+
+    async def _restricted_before(self, key: IdempotencyKey, earlier: IdempotencyRecord) -> Restricted:
+        """Return what was answered to the same request before: the ledger tells it."""
+        (entry,) = await self.receipts.page(((earlier.first_id or 0) ^ key.mask) - 1, 1)
+        return Restricted.of_entry(original_of(entry), earlier.n_samples)
 
     async def _verify(self, report: Report) -> dict[str, Any]:
         result = await self.rebuilder.verify(report)

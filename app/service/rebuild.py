@@ -12,14 +12,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from oubli.app.errors import JournalError, JournalFullError, ServiceError, StopReason, SupersededError, UnavailableError
-from oubli.app.ledger.entries import with_idempotency
+from oubli.app.ledger.entries import RESTRICTED, with_idempotency
 from oubli.app.service.bodies import FitBody
 from oubli.app.service.commands import Command, Fit, Restore, apply_held
 from oubli.app.service.compiling import prepare_kernels, prepare_model_file
 from oubli.app.service.copies import facts_of
 from oubli.app.service.fitting import another_estimator, refit
 from oubli.app.service.memory import let_go_of
-from oubli.app.service.restoration import drop_gone, dropped_fields
+from oubli.app.service.restoration import drop_gone, dropped_fields, ids_of, subjects_of
 from oubli.app.service.state import new_epoch
 from oubli.app.storage.snapshots import Snapshot, describe, read_notes
 from oubli.core.errors import FileError
@@ -105,16 +105,21 @@ class Rebuilder:
             with self._lock.reading():
                 loaded = await self._threads.save(partial(self._load, path))
                 model, taken = loaded.model, loaded.snapshot
-                ids = model.samples_.ids()
+                ids, subjects = ids_of(model.samples_), subjects_of(model.samples_)
                 gone = await self._database.read(lambda database: database.erased_since(ids, loaded.since))
-                dropped = await self._threads.save(partial(drop_gone, model, gone, self._clock.now_ms()))
+                words = await self._database.read(lambda database: database.restricted_since(subjects, loaded.since))
+                if loaded.since < 0:  # of another history: its restrictions were released by nobody here
+                    words = {name: word for name, word in words.items() if word["type"] == RESTRICTED}
+                now = self._state.model.samples_
+                dropped = await self._threads.save(partial(drop_gone, model, gone, self._clock.now_ms(), words, now))
             state, old, store = self._state, self._state.model.samples_, model.samples_
-            n_lost = sum(not store.contains(name) for name in old.ids())
+            n_lost = sum(store.holding(name) is None for name in ids_of(old))
             fields: dict[str, Field] = {
                 "model_version": state.version + 1,
                 "snapshot_model_version": taken.model_version,
                 **dropped_fields(dropped),
                 "no_longer_held": n_lost,
+                "restricted": len(store.restricted),
             }
             next_id = max(state.next_id, old.next_id, taken.facts.next_id, store.next_id)
             await self._put_in_place(Restore(model, epoch=new_epoch(), next_id=next_id), fields)
@@ -122,6 +127,7 @@ class Rebuilder:
                 "model_version": state.version,
                 "snapshot_model_version": taken.model_version,
                 "n_samples": model.n_samples_,
+                "n_restricted": len(store.restricted),
                 "dropped": {
                     "erased": dropped["deletion"],
                     "rectified": dropped["rectification"],

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from oubli.app.errors import NoReceiptError
-from oubli.app.ledger.entries import Receipt
+from oubli.app.ledger.entries import Receipt, StatusFilter
 from oubli.app.ledger.ledger import Ledger, LedgerWorker
 from oubli.app.service.erasures import Deadline
 
@@ -34,14 +34,22 @@ class Receipts:
             raise NoReceiptError
         return found
 
-    async def of_case(self, ref: str) -> list[Receipt]:
-        """Return the receipts of a case number, the oldest first."""
-        return await self._database.read(lambda database: database.receipts_of(ref, self._is_overdue))
+    async def listed(
+        self, after: int, limit: int, *, ref: str | None = None, status: StatusFilter | None = None
+    ) -> tuple[list[Receipt], int | None]:
+        """Return a page of receipts, the oldest first, and where it ends; see `LedgerDatabase.receipts_page`."""
+        return await self._database.read(
+            lambda database: database.receipts_page(after, limit, self._is_overdue, ref=ref, status=status)
+        )
 
     async def last_of(self, names: Sequence[str], by: Literal["ids", "subjects"]) -> Receipt | None:
         """Return the receipt of the last erasure of exactly these targets that found something, if there is one."""
         hashes = self._ledger.target_hashes(names, by)
         return await self._database.read(lambda database: database.last_receipt_of(hashes, self._is_overdue))
+
+    async def about(self, targets: Sequence[str]) -> list[Receipt]:
+        """Return the receipts of erasures and rectifications of exactly these targets; see `Ledger.target_hashes`."""
+        return await self._database.read(lambda database: database.receipts_about(targets, self._is_overdue))
 
     async def page(self, after: int, limit: int) -> list[dict[str, Any]]:
         """Return entries of the ledger, those after a number."""

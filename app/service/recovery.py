@@ -29,7 +29,7 @@ from oubli.app.ledger.keys import KeyNames
 from oubli.app.ledger.ledger import Ledger
 from oubli.app.service.bodies import AddBody, decode
 from oubli.app.service.copies import facts_of
-from oubli.app.service.restoration import drop_gone, dropped_fields
+from oubli.app.service.restoration import drop_gone, dropped_fields, ids_of, subjects_of
 from oubli.app.service.state import ModelState, Pending, new_epoch
 from oubli.app.storage.journal import Record
 from oubli.core.errors import FileError, OubliError
@@ -229,14 +229,15 @@ def _catch_up(state: ModelState, storage: Storage, database: LedgerDatabase, led
     if told <= version and database.applied_seq() <= state.seq:
         return []
     try:
-        gone = database.erased_since(model.samples_.ids(), version)
+        gone = database.erased_since(ids_of(model.samples_), version)
+        words = database.restricted_since(subjects_of(model.samples_), version)
     except FileError:
         raise StartError(
-            "the ledger tells of erasures after the newest record of the journal, and their hashing key is gone, so "
-            "that nobody can tell which samples they were about: restore the files of the key directory, or all files "
-            "of the data directory from a newer backup"
+            "the ledger tells of erasures or restrictions after the newest record of the journal, and their hashing "
+            "key is gone, so that nobody can tell which samples they were about: restore the files of the key "
+            "directory, or all files of the data directory from a newer backup"
         ) from None
-    counts = drop_gone(model, gone, clock.now_ms())
+    counts = drop_gone(model, gone, clock.now_ms(), words)
     # What happened after the backup was taken is lost, the same versions mean other states there.
     storage.lineage = secrets.token_hex(16)
     state.version, state.epoch = max(version, told) + 1, new_epoch()

@@ -2,10 +2,14 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from oubli.core.model import QueryResult
+from oubli.core.samples.additions import Addition
 from oubli.core.samples.store import HeldSample
+
+if TYPE_CHECKING:
+    from oubli.app.ledger.entries import Entry, Receipt
 
 
 class Keep(Enum):
@@ -85,3 +89,102 @@ class Page:
     next_slot: int | None
     epoch: int
     model_version: int
+
+
+RestrictionKind = Literal["restricted", "released"]
+
+
+@dataclass(frozen=True, slots=True)
+class Restricted:
+    """What became of a request to restrict subjects, or to release them.
+
+    Attributes
+    ----------
+    kind
+        Which of the two.
+    ref
+        The caller's case number.
+    requested, absent
+        Subjects named, and those of them of which nothing is held, or nothing is restricted.
+    samples
+        How many left the trees, or were learned again.
+    expired
+        Samples that were released too late: their time is over, and they are erased instead.
+    guarantee
+        Of the model.
+    model_version, n_samples
+        Of the model after it.
+    at
+        When, in RFC 3339.
+    ledger_index, ledger_head
+        Index and hash of the ledger's entry.
+    """
+
+    kind: RestrictionKind
+    ref: str | None
+    requested: int
+    absent: int
+    samples: int
+    expired: int
+    guarantee: str
+    model_version: int
+    n_samples: int
+    at: str
+    ledger_index: int
+    ledger_head: str
+
+    @classmethod
+    def of_entry(cls, entry: "Entry", n_samples: int) -> "Restricted":
+        """Return what an entry of the ledger says."""
+        return cls(
+            kind=entry["type"],
+            ref=entry["ref"],
+            requested=entry["requested"],
+            absent=entry["absent"],
+            samples=entry["n_samples"],
+            expired=entry["expired"],
+            guarantee=entry["guarantee"],
+            model_version=entry["model_version"],
+            n_samples=n_samples,
+            at=entry["at"],
+            ledger_index=entry["index"],
+            ledger_head=entry["hash"],
+        )
+
+
+class Exported(NamedTuple):
+    """A sample of a bundle, and where it comes from; `addition` is None when that is not known."""
+
+    sample: HeldSample
+    addition: Addition | None
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """All that is held about a subject.
+
+    Attributes
+    ----------
+    subject
+        Whom it is about.
+    exported_ms
+        When it was made, in milliseconds since 1970.
+    model_version, kind, guarantee
+        Of the model then.
+    samples
+        What is held, restricted or not, in the order in which it came to the subject.
+    receipts
+        Of erasures and rectifications that named the subject, or one of these samples, and nothing else.
+    influence
+        What the samples do for the predictions about the subject; None when it was not asked for, or none is learned
+        from.
+    """
+
+    subject: str
+    exported_ms: int
+    model_version: int
+    kind: str
+    guarantee: str
+    samples: list[Exported]
+    receipts: "list[Receipt]"
+    influence: dict[str, Any] | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -66,19 +67,37 @@ class Retention:
     async def sweep(self) -> None:
         """Delete what is due, unless the clock or the number of samples says that something is wrong."""
         store, now = self._state.model.samples_, self._clock.now_ms()
-        first = store.next_expiry()
-        if self._state.failed or self._clock.paused or first is None or first > now:
+        first, restricted = store.next_expiry(), store.restricted
+        others = restricted.due(now) if len(restricted) else []
+        if self._state.failed or self._clock.paused or not (others or (first is not None and first <= now)):
             return
-        due = store.due(now, len(store))
-        unconfirmed = [name for name in due if (store.expiry(name) or 0) > self._confirmed]
+        due = [*store.due(now, len(store)), *others]
+        unconfirmed = [name for name in due if ((store.holding(name) or store).expiry(name) or 0) > self._confirmed]
         was_paused = self._refusal is not None
-        self._refusal = refuses(n_held=len(store), n_due=len(unconfirmed), max_share=self._max_share)
+        self._refusal = refuses(n_held=len(store) + len(restricted), n_due=len(unconfirmed), max_share=self._max_share)
         if self._refusal is not None:
             if not was_paused:
                 log.warning("expiry is paused: %s", self._refusal)
             return
         for start in range(0, len(due), _MOST_AT_ONCE):
             await self._writer.execute(DeleteSamples(due[start : start + _MOST_AT_ONCE], kind="expiry"))
+
+    async def erase_restricted(self, subjects: Sequence[str]) -> int:
+        """Delete what is due of restricted subjects and was kept beyond that; return how many samples.
+
+        Who names the subjects has confirmed it, however many samples they have.
+        """
+        restricted, now = self._state.model.samples_.restricted, self._clock.now_ms()
+        if self._clock.paused or not len(restricted):
+            return 0
+        due = [
+            name
+            for name in restricted.samples.due(now, len(restricted))
+            if restricted.samples.subject(name) in subjects
+        ]
+        if due:
+            await self._writer.execute(DeleteSamples(due, kind="expiry"))
+        return len(due)
 
 
 def refuses(*, n_held: int, n_due: int, max_share: float) -> str | None:

@@ -16,7 +16,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -33,7 +33,7 @@ from oubli.app.errors import (
     StorageError,
     UnavailableError,
 )
-from oubli.app.ledger.entries import Head, with_idempotency
+from oubli.app.ledger.entries import Head, with_idempotency, with_request
 from oubli.app.ledger.ledger import Ledger, LedgerWorker, Tombstones
 from oubli.app.service.bodies import AddBody
 from oubli.app.service.commands import (
@@ -43,13 +43,17 @@ from oubli.app.service.commands import (
     DeleteSamples,
     Erasure,
     ModelSwap,
+    ReleaseSubjects,
     ReplaceSample,
+    RestrictSubjects,
     apply_all,
     is_erasure,
+    is_restriction,
 )
 from oubli.app.service.lock import ModelLock
 from oubli.app.service.measurements import Histogram
 from oubli.app.service.memory import let_go_of
+from oubli.app.service.outbox import Outbox
 from oubli.app.service.stages import Name, Stages, stages
 from oubli.app.service.state import ModelState, Pending
 from oubli.app.storage.journal import Journal, Record
@@ -113,6 +117,8 @@ class Transaction:
         Tells the time.
     retention_ms
         After which samples expire that say nothing; None for never.
+    outbox
+        Knows who is told of receipts.
 
     Attributes
     ----------
@@ -131,6 +137,7 @@ class Transaction:
     _tombstones: Tombstones
     _clock: Clock
     _retention_ms: int | None
+    _outbox: Outbox
     commands: list[Command[Any]] = field(default_factory=list, init=False)
     records: list[Record] = field(default_factory=list, init=False)
     n_items: int = field(default=0, init=False)
@@ -152,6 +159,10 @@ class Transaction:
         """How many times a snapshot was handed out; kept with samples that are added."""
         return self._state.exports
 
+    def now_ms(self) -> int:
+        """Return the time, in milliseconds since 1970; never 0."""
+        return max(1, self._clock.now_ms())
+
     def default_expiry(self) -> int | None:
         """Return when samples expire that say nothing, in milliseconds since 1970; None for never."""
         return None if self._retention_ms is None else self._clock.now_ms() + self._retention_ms
@@ -172,8 +183,7 @@ class Transaction:
         """Whether a planned command sets off long work in the model."""
         if command.body is None:
             return False
-        deletes = command.gone if type(command) is DeleteSamples else ()
-        return self._state.model.takes_long(command.adds, deletes, self.n_items, LONGEST_PAUSE)
+        return self._state.model.takes_long(command.adds, command.unlearned, self.n_items, LONGEST_PAUSE)
 
     def add(self, command: Command[Any]) -> None:
         """Take a planned command in: write its record, and its receipt."""
@@ -183,6 +193,8 @@ class Transaction:
         changes = int(command.body is not None)
         command.version = state.version + self.n_changes + changes
         notes = self._receipt_notes(command) if is_erasure(command) else b""
+        if is_restriction(command):
+            command.entry, notes = self._ledger.restriction(**command.fields(self._state.model.guarantee))
         self._n_more += command.n_more
         if command.key is not None:
             kept = command.key.record(
@@ -190,7 +202,7 @@ class Transaction:
                 model_version=command.version,
                 n_samples=state.model.n_samples_ + self._n_more,
                 n_new=len(command.body.ids) if isinstance(command.body, AddBody) else 0,
-                first_id=command.first_generated,
+                first_id=command.entry["index"] if is_restriction(command) else command.first_generated,
                 receipt=None if command.receipt is None else command.receipt.id,
             )
             notes = with_idempotency(notes, kept)
@@ -262,8 +274,11 @@ class Transaction:
             received_at=command.received_ms,
             unlearned_at=self._clock.now_ms(),
             exported=self._exported(command),
+            push=self._outbox.targets,
         )
         command.receipt, command.hashes = made.receipt, made.hashes
+        if command.request is not None:
+            return with_request(made.notes, replace(command.request, receipt=made.receipt.id))
         return made.notes
 
     def _exported(self, command: Erasure) -> int:
@@ -271,7 +286,7 @@ class Transaction:
         if not self.exports or not command.gone:
             return 0
         store = self._state.model.samples_
-        return self.exports - min(store.origin(name) for name in command.gone)
+        return self.exports - min((store.holding(name) or store).origin(name) for name in command.gone)
 
     def _note_erasure(self, command: Erasure) -> None:
         """Note an erasure that is to be finished. Also when nothing was held: older files may hold what went before."""
@@ -279,6 +294,7 @@ class Transaction:
         if command.receipt is None:
             return
         state.pending[command.receipt.id] = Pending(state.seq, now, period=state.period)
+        self._outbox.ring()
         if command.kind != "rectification":
             self._tombstones.add(command.hashes, now)
 
@@ -332,7 +348,13 @@ class Writer:
 
     def __post_init__(self) -> None:
         adding = Cost(200e-6)
-        self.costs = {AddSamples: adding, ReplaceSample: adding, DeleteSamples: Cost(200e-6)}
+        self.costs = {
+            AddSamples: adding,
+            ReplaceSample: adding,
+            ReleaseSubjects: adding,
+            DeleteSamples: Cost(200e-6),
+            RestrictSubjects: Cost(300e-6),
+        }
 
     @property
     def n_waiting(self) -> int:

@@ -1,4 +1,4 @@
-"""What is kept beside the samples: whom they belong to, when they have to go, and a number of the caller's.
+"""What is kept beside the samples: whom they belong to, when they have to go, a number of the caller's, their origin.
 
 Few samples have a subject or an expiry, or all of them. Subjects are looked up from both sides. Expiries are by slot:
 
@@ -20,6 +20,7 @@ from oubli.core.array_types import Bools, Ints
 from oubli.core.changes import Changes
 from oubli.core.data.values import NEVER, normalise_id
 from oubli.core.errors import InputError
+from oubli.core.samples.additions import Addition, AdditionIndex, Belongings
 from oubli.core.samples.lazy import MadeOf
 from oubli.core.samples.slots import SlotTable
 from oubli.core.slices import cut, integers, lists
@@ -272,6 +273,7 @@ class OwnedSlots(SlotTable):
     ----------
     subjects : SubjectIndex
     expiries : ExpiryIndex
+    additions : AdditionIndex
     changes : Changes
         Critical sections around all that changes the samples, and what a model makes of them.
     """
@@ -280,6 +282,7 @@ class OwnedSlots(SlotTable):
         super().__init__(schema)
         self.subjects = SubjectIndex()
         self.expiries = ExpiryIndex()
+        self.additions = AdditionIndex()
         self.changes = Changes()
 
     # Subjects -------------------------------------------------------------------------------------
@@ -361,12 +364,51 @@ class OwnedSlots(SlotTable):
         with self.changes:
             self.origins[slots] = value
 
-    def attach(self, slot: int, subject: str | None, expires_ms: int | None, origin: int) -> None:
+    def note_additions(self, ids: Iterable[object], at_ms: int, request: str | None) -> None:
+        """Keep with samples when they were added, in milliseconds since 1970 UTC, and by which request.
+
+        Raises
+        ------
+        UnknownIdError, DuplicateIdError
+            When an id is not held, or named twice.
+        """
+        self.changes.check()
+        slots = self.find(ids).tolist()
+        if slots:
+            with self.changes:
+                self.additions.note(slots, Addition(at_ms, request))
+
+    def addition(self, sample_id: object) -> Addition | None:
+        """Return when a sample was added and by which request; None when that is not known.
+
+        Raises
+        ------
+        UnknownIdError
+            When the id is not held.
+        """
+        return self.additions.get(self._slot(sample_id))
+
+    def belongings(self, sample_id: object) -> Belongings:
+        """Return what is kept beside a sample.
+
+        Raises
+        ------
+        UnknownIdError
+            When the id is not held.
+        """
+        slot = self._slot(sample_id)
+        return Belongings(
+            self.subjects.get(slot), self.expiries.get(slot), int(self.origins[slot]), self.additions.get(slot)
+        )
+
+    def attach(self, slot: int, belongings: Belongings) -> None:
         """Give a sample that was just held what another one had; in a critical section."""
-        if subject is not None:
-            self.subjects.link(slot, subject)
-        self.expiries.set(slot, expires_ms)
-        self.origins[slot] = origin
+        if belongings.subject is not None:
+            self.subjects.link(slot, belongings.subject)
+        self.expiries.set(slot, belongings.expires_ms)
+        self.origins[slot] = belongings.origin
+        if belongings.addition is not None:
+            self.additions.note([slot], belongings.addition)
 
     def origin(self, sample_id: object) -> int:
         """Return the number kept with a sample.

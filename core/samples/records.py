@@ -30,6 +30,8 @@ class HeldSample:
         Whom it belongs to.
     expires_ms : int or None
         When it has to go, in milliseconds since 1970 UTC.
+    restricted_ms : int or None
+        Since when its subject is restricted, in milliseconds since 1970 UTC; None when it is not.
     """
 
     id: str
@@ -37,6 +39,7 @@ class HeldSample:
     label: Label
     subject: str | None
     expires_ms: int | None = None
+    restricted_ms: int | None = None
 
 
 @dataclass(slots=True)

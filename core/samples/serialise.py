@@ -8,8 +8,14 @@
     samples.next_id    int64[1]
     samples.expiry_slots, samples.expiries, samples.origin_slots, samples.origins
                        int64[] each, of the samples that have one; older files have none of the four
+    samples.addition_slots, samples.addition_moments, samples.addition_rows
+                       int64[] each, of the samples whose addition is known; the row is that of the request, or -1
+    samples.requests   uint8[], samples.request_offsets int64[r + 1]; older files have none of the five
     class_table.*      see ClassTable.state
     categories.*       see CategoryTable.state
+    restricted.*       the same of the samples that are restricted, and of each of their subjects:
+    restricted.subjects uint8[], restricted.subject_offsets int64[m + 1], restricted.since int64[m],
+    restricted.keeps   int64[m], 0 or 1; a file without restricted samples has none of these
 
 Free slots are not written, so a file holds nothing of removed samples. Hashes of ids and categories
 are computed anew.
@@ -28,7 +34,8 @@ from oubli.core.errors import FileError, ensure
 from oubli.core.samples.categories import CategoryTable, pack_texts, unpack_texts
 from oubli.core.samples.hashing import hash_texts
 from oubli.core.samples.labels import ClassTable
-from oubli.core.samples.slots import MAX_SLOTS
+from oubli.core.samples.restricted import Mark
+from oubli.core.samples.slots import MAX_SLOTS, hash_ids
 from oubli.core.slices import cut
 
 if TYPE_CHECKING:
@@ -49,6 +56,11 @@ _KEYS = {
     "samples.expiries": "i",
     "samples.origin_slots": "i",
     "samples.origins": "i",
+    "samples.addition_slots": "i",
+    "samples.addition_moments": "i",
+    "samples.addition_rows": "i",
+    "samples.requests": "u",
+    "samples.request_offsets": "i",
     "class_table.codes": "i",
     "class_table.values": "u",
     "categories.codes": "i",
@@ -56,7 +68,23 @@ _KEYS = {
     "categories.values": "u",
     "categories.offsets": "i",
 }
-_LATER_KEYS = ("samples.expiry_slots", "samples.expiries", "samples.origin_slots", "samples.origins")
+_NOTHING = np.zeros(0, np.int64)
+# Parts that older files do not have, and what they are then: a group is there as a whole, or not at all.
+_LATER_KEYS: tuple[dict[str, Array], ...] = (
+    dict.fromkeys(("samples.expiry_slots", "samples.expiries", "samples.origin_slots", "samples.origins"), _NOTHING),
+    {
+        **dict.fromkeys(("samples.addition_slots", "samples.addition_moments", "samples.addition_rows"), _NOTHING),
+        "samples.requests": np.zeros(0, np.uint8),
+        "samples.request_offsets": np.zeros(1, np.int64),
+    },
+)
+RESTRICTED = "restricted."
+_MARK_KEYS = {
+    "restricted.subjects": "u",
+    "restricted.subject_offsets": "i",
+    "restricted.since": "i",
+    "restricted.keeps": "i",
+}
 _REMEDY = "restore another file"
 # Roughly, beside the cells: what the store and the trees keep of a slot, of a code, of an id.
 _SLOT_BYTES, _CODE_BYTES, _TEXT_BYTES = 96, 96, 128
@@ -74,6 +102,8 @@ def dump(store: "SampleStore") -> Arrays:
     targets = store.class_codes if store.schema.task is Task.CLASSIFICATION else store.y
     expiry_slots, expiries = store.expiries.items()
     origin_slots = np.flatnonzero(store.origins)
+    addition_slots, moments, requests, request_rows = store.additions.items()
+    request_texts, request_offsets = pack_texts(requests)
     return {
         "samples.slots": slots,
         "samples.cells": store.cells[slots],
@@ -88,8 +118,39 @@ def dump(store: "SampleStore") -> Arrays:
         "samples.expiries": expiries,
         "samples.origin_slots": origin_slots,
         "samples.origins": store.origins[origin_slots],
+        "samples.addition_slots": addition_slots,
+        "samples.addition_moments": moments,
+        "samples.addition_rows": request_rows,
+        "samples.requests": request_texts,
+        "samples.request_offsets": request_offsets,
         **store.classes.state(),
         **store.categories.state(),
+        **_dump_restricted(store),
+    }
+
+
+def _dump_restricted(store: "SampleStore") -> Arrays:
+    """Return the restricted samples and the marks of their subjects, when there are any."""
+    restricted = store.restricted
+    if not len(restricted):
+        return {}
+    texts, offsets = pack_texts(restricted.marks)
+    marks = list(restricted.marks.values())
+    return {
+        **{RESTRICTED + name: array for name, array in dump(restricted.samples).items()},
+        "restricted.subjects": texts,
+        "restricted.subject_offsets": offsets,
+        "restricted.since": np.array([mark.since_ms for mark in marks], np.int64),
+        "restricted.keeps": np.array([mark.keeps for mark in marks], np.int64),
+    }
+
+
+def _restricted_parts(arrays: Mapping[str, Array]) -> Arrays:
+    """Return the arrays of the restricted samples among those of a store, without those of the marks."""
+    return {
+        name.removeprefix(RESTRICTED): array
+        for name, array in arrays.items()
+        if name.startswith(RESTRICTED) and name not in _MARK_KEYS
     }
 
 
@@ -111,6 +172,10 @@ def canonical_parts(schema: "Schema", arrays: Mapping[str, Array]) -> tuple[Arra
     changed = {} if canonical is cells else {"samples.cells": canonical}
     if targets.dtype.kind == "f" and (np.signbit(targets) & (targets == 0)).any():
         changed["samples.targets"] = targets + 0.0
+    restricted = _restricted_parts(arrays)
+    if restricted:  # no tree was grown on them
+        others, _ = canonical_parts(schema, restricted)
+        arrays = {**arrays, **{RESTRICTED + name: array for name, array in others.items()}}
     return {**arrays, **changed}, not changed
 
 
@@ -121,7 +186,9 @@ def store_bytes(schema: "Schema", arrays: Mapping[str, Array]) -> int:
     n_slots, n_codes, n_classes = (int(array.max(initial=-1)) + 1 for array in (slots, codes, classes))
     slot_bytes = schema.n_features * schema.cell_dtype.itemsize + _SLOT_BYTES
     texts = arrays["samples.ids"].nbytes + _TEXT_BYTES * len(slots)
-    return n_slots * slot_bytes + _CODE_BYTES * (n_codes + n_classes) + texts
+    restricted = _restricted_parts(arrays)
+    others = store_bytes(schema, restricted) if restricted else 0
+    return n_slots * slot_bytes + _CODE_BYTES * (n_codes + n_classes) + texts + others
 
 
 def fill(store: "SampleStore", arrays: Mapping[str, Array]) -> None:
@@ -163,12 +230,53 @@ def fill(store: "SampleStore", arrays: Mapping[str, Array]) -> None:
     store.next_id = int(parts["samples.next_id"][0])
     _link_subjects(store, parts)
     _attach_numbers(store, parts)
+    _attach_additions(store, parts)
+    restricted = _restricted_parts(arrays)
+    if restricted:
+        _fill_restricted(store, names, arrays, restricted)
+    elif not arrays.keys().isdisjoint(_MARK_KEYS):
+        raise FileError(f"the restricted samples are missing: {_REMEDY}")
+
+
+def _fill_restricted(store: "SampleStore", names: list[str], arrays: Mapping[str, Array], parts: Arrays) -> None:
+    """Put the restricted samples into a store that is otherwise full; `names` are the ids of the others."""
+    schema, restricted = store.schema, store.restricted
+    if _restricted_parts(parts):
+        raise FileError(f"the restricted samples have restricted samples: {_REMEDY}")
+    if schema.task is Task.CLASSIFICATION:
+        codes, targets = parts["class_table.codes"], parts["samples.targets"]
+        if not (np.isin(targets, codes).all() and np.isin(codes, targets).all()):
+            raise FileError(f"the restricted samples have labels of no class: {_REMEDY}")
+    samples = restricted.samples
+    fill(samples, parts)
+    marks = {}
+    for key, kinds in _MARK_KEYS.items():
+        array = np.asarray(arrays[key]) if key in arrays else None
+        if array is None or array.dtype.kind not in kinds or array.ndim != 1:
+            raise FileError(f"the part {key!r} is missing, or has another type or shape than expected: {_REMEDY}")
+        marks[key] = array
+    subjects = unpack_texts(marks["restricted.subjects"], marks["restricted.subject_offsets"], "subjects")
+    _check_texts(subjects, "subjects")
+    since, keeps = marks["restricted.since"].tolist(), marks["restricted.keeps"].tolist()
+    held, _ = samples.subjects.links()
+    sound = (
+        len(subjects) == len(set(subjects)) == len(since) == len(keeps)
+        and set(keeps) <= {0, 1}
+        and len(samples) == len(held)
+        and set(held) == set(subjects)
+        and set(names).isdisjoint(samples.ids())
+        and set(store.subjects.links()[0]).isdisjoint(subjects)
+    )
+    if not sound:
+        raise FileError(f"the restricted samples do not fit the others: {_REMEDY}")
+    restricted.marks = {subject: Mark(at, bool(keep)) for subject, at, keep in zip(subjects, since, keeps, strict=True)}
 
 
 def _checked_parts(schema: "Schema", arrays: Mapping[str, Array]) -> Arrays:
     parts = {}
-    if arrays.keys().isdisjoint(_LATER_KEYS):
-        arrays = {**arrays, **dict.fromkeys(_LATER_KEYS, np.zeros(0, np.int64))}
+    for group in _LATER_KEYS:
+        if arrays.keys().isdisjoint(group):
+            arrays = {**arrays, **group}
     for key, kinds in _KEYS.items():
         if key not in arrays:
             raise FileError(f"the part {key!r} is missing: {_REMEDY}")
@@ -262,6 +370,18 @@ def _attach_numbers(store: "SampleStore", parts: Arrays) -> None:
     store.origins[parts["samples.origin_slots"]] = parts["samples.origins"]
 
 
+def _attach_additions(store: "SampleStore", parts: Arrays) -> None:
+    """Take over when samples were added, and by which requests."""
+    slots, moments, rows = (parts[f"samples.addition_{name}"] for name in ("slots", "moments", "rows"))
+    requests = unpack_texts(parts["samples.requests"], parts["samples.request_offsets"], "requests")
+    sound = len(slots) == len(moments) == len(rows) and _are_distinct(slots) and (moments > 0).all()
+    if not sound or not np.isin(slots, parts["samples.slots"]).all():
+        raise FileError(f"the additions do not fit the samples: {_REMEDY}")
+    if len(rows) and not -1 <= rows.min() <= rows.max() < len(requests):
+        raise FileError(f"the additions do not fit the requests: {_REMEDY}")
+    store.additions.note_many(slots, moments, [*requests, None], rows)  # -1 points to the last
+
+
 def check(store: "SampleStore") -> None:
     """Walk all of a store; AssertionError names what is broken."""
     capacity, top = store.capacity, store.top
@@ -294,4 +414,6 @@ def check(store: "SampleStore") -> None:
     store.categories.check_invariants(cells)
     store.classes.check_invariants(store.class_codes[held] if classification else np.zeros(0, np.int64))
     store.expiries.check_invariants(store.held)
+    store.additions.check_invariants(store.held)
+    store.restricted.check_invariants(store)
     store.subjects.check_invariants(set(held.tolist()))

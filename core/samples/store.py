@@ -3,7 +3,8 @@
     slots.py       arrays by slot, ids, the counter behind generated ids
     encoding.py    X -> cells           targets.py    y -> canonical labels
     categories.py  values <-> codes     labels.py     classes <-> codes
-    owners.py      whom samples belong to, when they have to go
+    owners.py      whom samples belong to, when they have to go    additions.py   when they came
+    restricted.py  samples that are kept and not learned from
     serialise.py   to arrays and back, and the check of every invariant
 
 Ids, subjects, expiries, category values and class values leave with the last sample that has them:
@@ -16,6 +17,7 @@ journal. A removal has two: `stage_removal` and `let_go`. `commit` and `remove` 
 
 import sys
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +36,7 @@ from oubli.core.samples.hashing import hash_texts
 from oubli.core.samples.labels import ClassTable
 from oubli.core.samples.owners import OwnedSlots
 from oubli.core.samples.records import Arrivals, Departures, HeldSample, Prepared
+from oubli.core.samples.restricted import RestrictedSamples
 from oubli.core.samples.serialise import check, dump, fill
 from oubli.core.samples.slots import end_of_numbers, read_ids, refuse_repeated
 
@@ -69,7 +72,9 @@ class SampleStore(OwnedSlots):
     origins : int64[capacity]
     classes : ClassTable
     categories : CategoryTable
-    subjects, expiries, changes : see `OwnedSlots`
+    restricted : RestrictedSamples
+        Samples that are kept beside these and are not learned from; nothing else here counts or shows them.
+    subjects, expiries, additions, changes : see `OwnedSlots`
 
     The arrays are replaced when the store grows; take them anew after every `commit`.
     """
@@ -80,6 +85,7 @@ class SampleStore(OwnedSlots):
         self._categorical = self.encoder.categorical
         self.classes = ClassTable(schema.label_type)
         self.categories = CategoryTable(self._categorical)
+        self.restricted = RestrictedSamples(partial(SampleStore, schema, owner), self.changes)
         self.is_fresh_copy = False
         self._blank = np.zeros(schema.n_features, schema.cell_dtype)  # copied in a third of the time of a scalar
 
@@ -93,10 +99,11 @@ class SampleStore(OwnedSlots):
     @property
     def nbytes(self) -> int:
         """Bytes in memory: exact for arrays, an estimate for texts."""
-        tables = self.classes.nbytes + self.categories.nbytes + self.expiries.nbytes
+        tables = self.classes.nbytes + self.categories.nbytes + self.expiries.nbytes + self.additions.nbytes
         containers = self._containers_nbytes()
         texts = len(self) + _SUBJECT_TEXTS * len(self.subjects) + len(self.categories)
-        return sum(array.nbytes for array in self._arrays()) + tables + containers + texts * _TEXT_BYTES
+        arrays = sum(array.nbytes for array in self._arrays())
+        return arrays + tables + containers + texts * _TEXT_BYTES + self.restricted.nbytes
 
     def get(self, sample_id: object) -> HeldSample:
         """Return a sample as it is held.
@@ -120,6 +127,12 @@ class SampleStore(OwnedSlots):
                 features.append(bool(cell) if column.type is ColumnType.BOOLEAN else cell)
         subject, expires_ms = self.subjects.get(slot), self.expiries.get(slot)
         return HeldSample(self.id_of(slot), features, self._label(slot), subject, expires_ms)
+
+    def holding(self, sample_id: object) -> "SampleStore | None":
+        """Return the store that holds a sample, this one or that of the restricted ones; None when neither does."""
+        if self.contains(sample_id):
+            return self
+        return self.restricted.samples if self.restricted.holds(sample_id) else None
 
     def problem(self) -> Problem:
         """The samples as engines read them; anew after each change."""
@@ -203,6 +216,7 @@ class SampleStore(OwnedSlots):
                 refuse_repeated(names)
             if not allow_held:
                 self._refuse_held(names)
+                self.restricted.refuse_held(names)
         if texts and not self.categories.has_room(n * len(texts)):
             self.categories.check_room(self.categories.new_values(texts))
         return Prepared(n, cells, texts, labels, names)
@@ -405,6 +419,8 @@ class SampleStore(OwnedSlots):
             self.subjects.unlink(slot)
         if self.expiries:
             self.expiries.forget([slot])
+        if self.additions:
+            self.additions.forget([slot])
         del self.slot_of[name]
         self.id_at[slot] = None
         self.free.append(slot)
@@ -427,6 +443,8 @@ class SampleStore(OwnedSlots):
                 self.subjects.unlink(slot)
         if self.expiries:
             self.expiries.forget(slots)
+        if self.additions:
+            self.additions.forget(slots)
         if departures.kept is not None:
             self.slot_of, self.id_at = departures.kept
         else:
@@ -471,13 +489,16 @@ class SampleStore(OwnedSlots):
         other.categories = self.categories.copy()
         other.subjects = self.subjects.copy()
         other.expiries = self.expiries.copy()
+        other.additions = self.additions.copy()
+        other.restricted = self.restricted.copy(other.changes)
         other.is_fresh_copy = True
         self._copy_slots_to(other)
         return other
 
     def shred(self) -> None:
         """Overwrite the arrays that hold samples: the store is about to be let go of, and nobody reads it any more."""
-        aligned.shred((*self._arrays(), self.categories.hashes, self.expiries.moments))
+        aligned.shred((*self._arrays(), self.categories.hashes, self.expiries.moments, self.additions.moments))
+        self.restricted.shred()
 
     def build_index(self) -> None:
         """Get ready to look up ids and subjects; in a copy the first look-up does this, which takes a while."""

@@ -16,6 +16,7 @@ from oubli.client.operations import (
     requests,
     sample_set,
     snapshots,
+    subject_rights,
     training,
 )
 from oubli.client.results import PublicKey
@@ -177,6 +178,9 @@ class Client(_Shared):
     samples_frame = _waiting(sample_set.samples_frame)
     replace = _waiting(sample_set.replace)
     delete = _waiting(sample_set.delete)
+    restrict = _waiting(subject_rights.restrict)
+    release = _waiting(subject_rights.release)
+    export = _waiting(subject_rights.export)
     model = _waiting(training.model)
     schema = _waiting(training.schema)
     fit = _waiting(training.fit)
@@ -190,6 +194,8 @@ class Client(_Shared):
     erasure = _waiting(evidence.erasure)
     erasures = _waiting(evidence.erasures)
     wait_erased = _waiting(evidence.wait_erased)
+    dead_letters = _iterated(evidence.dead_letters)
+    redeliver = _waiting(evidence.redeliver)
     keys = _waiting(evidence.keys)
     verify_receipt = _waiting(evidence.verify_receipt)
     ledger = _iterated(evidence.ledger)
@@ -258,6 +264,9 @@ class AsyncClient(_Shared):
     samples_frame = _awaiting(sample_set.samples_frame)
     replace = _awaiting(sample_set.replace)
     delete = _awaiting(sample_set.delete)
+    restrict = _awaiting(subject_rights.restrict)
+    release = _awaiting(subject_rights.release)
+    export = _awaiting(subject_rights.export)
     model = _awaiting(training.model)
     schema = _awaiting(training.schema)
     fit = _awaiting(training.fit)
@@ -271,6 +280,8 @@ class AsyncClient(_Shared):
     erasure = _awaiting(evidence.erasure)
     erasures = _awaiting(evidence.erasures)
     wait_erased = _awaiting(evidence.wait_erased)
+    dead_letters = _async_iterated(evidence.dead_letters)
+    redeliver = _awaiting(evidence.redeliver)
     keys = _awaiting(evidence.keys)
     verify_receipt = _awaiting(evidence.verify_receipt)
     ledger = _async_iterated(evidence.ledger)

@@ -146,7 +146,7 @@ class AccessError(ProblemError):
 
 
 class NotFoundError(ProblemError):
-    """What was named is not there: a sample, a subject, a receipt, a job, a ranking or a snapshot."""
+    """What was named is not there: a sample, a subject, a receipt, a job, a ranking, a bundle or a snapshot."""
 
 
 class ConflictError(ProblemError):
@@ -163,6 +163,10 @@ class IdConflictError(ConflictError):
 
 class ErasedLatelyError(ConflictError):
     """Ids were erased a short time ago; `readd=True` brings them back on purpose."""
+
+
+class RestrictedError(ConflictError):
+    """The processing of an id or a subject is restricted: nothing is added to it."""
 
 
 class EphemeralError(ConflictError):
@@ -213,6 +217,7 @@ _BY_KIND: Mapping[str, type[ProblemError]] = {
     "empty-model": EmptyModelError,
     "id-conflict": IdConflictError,
     "erased-lately": ErasedLatelyError,
+    "restricted": RestrictedError,
     "ephemeral": EphemeralError,
 }
 _BY_STATUS: Mapping[int, type[ProblemError]] = {

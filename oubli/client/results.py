@@ -89,6 +89,8 @@ class HeldSample:
         Class or number.
     expires_at
         When it is unlearned by itself; None: never.
+    restricted_at
+        Since when its subject is restricted: it is kept, and not learned from; None: it is not.
     """
 
     id: str
@@ -96,6 +98,102 @@ class HeldSample:
     features: dict[str, Scalar | None]
     label: Scalar
     expires_at: datetime | None = None
+    restricted_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Restriction:
+    """What became of a request to restrict subjects, or to release them.
+
+    Attributes
+    ----------
+    ref
+        The caller's case number.
+    requested, absent
+        Subjects named, and those of them of which nothing is held, or which are not restricted.
+    samples
+        How many left the model, or are learned from again.
+    expired
+        Samples that were released too late: they are erased instead.
+    guarantee
+        Of the model.
+    model_version, n_samples
+        After it.
+    at
+        When.
+    ledger_index, ledger_head
+        The ledger's entry that tells of it, and its hash.
+    durable
+        Whether it survives a crash of the server.
+    """
+
+    ref: str | None
+    requested: int
+    absent: int
+    samples: int
+    guarantee: str
+    model_version: int
+    n_samples: int
+    at: datetime
+    ledger_index: int
+    ledger_head: str
+    durable: bool
+    expired: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedSample:
+    """A sample of a bundle, and where it comes from.
+
+    Attributes
+    ----------
+    id, subject, features, label, expires_at, restricted_at
+        As of a `HeldSample`.
+    added_at, request_id
+        When it was added, and the `X-Request-ID` of the request; None where that is not known.
+    """
+
+    id: str
+    subject: str | None
+    features: dict[str, Scalar | None]
+    label: Scalar
+    expires_at: datetime | None = None
+    restricted_at: datetime | None = None
+    added_at: datetime | None = None
+    request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """All that is held about a subject.
+
+    Attributes
+    ----------
+    subject, held
+        Whom it is about, and whether anything is held.
+    exported_at, model_version, kind, guarantee
+        When it was made, and of which model.
+    samples
+        What is held.
+    receipts
+        Of erasures and rectifications that named the subject, or one of these samples, and nothing else.
+    influence
+        What the samples do for the predictions about the subject; None when it was not asked for, or none is learned
+        from.
+    content
+        As the server answered it.
+    """
+
+    subject: str
+    held: bool
+    exported_at: datetime
+    model_version: int
+    kind: str
+    guarantee: str
+    samples: list[ExportedSample]
+    receipts: list[Receipt]
+    influence: dict[str, Any] | None = None
+    content: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +276,32 @@ class PublicKey:
     status: str = "current"
     created_at: datetime | None = None
     retired_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A state of a receipt that a webhook or a callback could not tell of.
+
+    Attributes
+    ----------
+    id, ref
+        Of the receipt, or of the OpenDSR request; the case number.
+    status
+        The state.
+    target
+        ``"webhook"``, or the URL of a callback.
+    since
+        When the state was reached, or redelivery was asked for.
+    reason
+        Why the last attempt failed.
+    """
+
+    id: str
+    ref: str | None
+    status: str
+    target: str
+    since: datetime
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +396,8 @@ class Model:
         What it is.
     features, label, classes
         What it is made from; see `Schema`.
-    n_samples, model_version
-        How many samples are held, and the version.
+    n_samples, n_restricted, model_version
+        How many samples are learned from, how many are restricted, and the version.
     durable
         Whether changes survive a crash of the server.
     lazy_tags
@@ -308,6 +432,7 @@ class Model:
     changes_stopped: str | None = None
     expiry_paused: str | None = None
     mutations_since_scrub: int | None = None
+    n_restricted: int = 0
 
     @property
     def schema(self) -> Schema:
@@ -322,7 +447,7 @@ class Job:
     Attributes
     ----------
     id, kind
-        Its name; `verify`, `scrub`, `fit` or `influence`.
+        Its name; `verify`, `scrub`, `fit`, `influence` or `export`.
     status
         `queued`, `running`, `succeeded` or `failed`.
     progress
@@ -424,8 +549,8 @@ class Restored:
     ----------
     model_version, snapshot_model_version
         The new version, and the one at which the file was written.
-    n_samples, no_longer_held
-        Samples held now, and samples held before that are not any more.
+    n_samples, n_restricted, no_longer_held
+        Samples learned from now, restricted ones, and samples held before that are not any more.
     dropped
         Samples of the file that were erased, rectified or expired since.
     verified
@@ -441,6 +566,7 @@ class Restored:
     no_longer_held: int
     verified: str
     durable: bool
+    n_restricted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,6 +615,14 @@ def read(kind: type[T], content: Any) -> T:
 def read_receipt(content: Any) -> Receipt:
     """Return a receipt, which keeps its content as answered: that is what is signed."""
     return read(Receipt, {**content, "content": content} if isinstance(content, dict) else content)
+
+
+def read_bundle(content: Any) -> Bundle:
+    """Return a bundle, which keeps its content as answered."""
+    if not isinstance(content, dict) or not isinstance(content.get("receipts"), list):
+        return read(Bundle, content)
+    receipts = [read_receipt(one) for one in content["receipts"]]
+    return read(Bundle, {**content, "receipts": receipts, "content": content})
 
 
 def read_entry(content: Any) -> LedgerEntry:

@@ -145,8 +145,8 @@ def time_text(value: Any, row: int | None = None) -> str:
 def frame_of(samples: Iterable[HeldSample], schema: Schema) -> pd.DataFrame:
     """Return samples as a DataFrame: ids as the index, a column for each feature, and one with the labels.
 
-    Categories have the type `category`, booleans `boolean`, numbers the type that they are held in. Subject and expiry
-    are in columns of these names where any sample has one.
+    Categories have the type `category`, booleans `boolean`, numbers the type that they are held in. Subject, expiry and
+    the time of restriction are in columns of these names where any sample has one.
     """
     import pandas as pd
 
@@ -162,6 +162,7 @@ def frame_of(samples: Iterable[HeldSample], schema: Schema) -> pd.DataFrame:
     for name, values in (
         ("subject", [sample.subject for sample in held]),
         ("expires_at", [sample.expires_at for sample in held]),
+        ("restricted_at", [sample.restricted_at for sample in held]),
     ):
         if any(value is not None for value in values) and name not in columns:
             columns[name] = pd.Series(values, index=index)

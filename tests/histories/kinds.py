@@ -35,14 +35,18 @@ DRIFTING = ("slide", "slide", "slide", "slide", "drift", "add", "delete oldest")
 LAZY = ("predict", "predict", "predict frozen", "resolve")
 RARE = (
     *("delete everything", "refuse", "predict", "predict", "predict frozen"),
-    *("save and load", "copy", "scrub", "wipe", "verify", "fit"),
+    *("save and load", "copy", "scrub", "wipe", "verify", "fit", "restrict", "restrict", "release"),
 )
 FOREST = (
     *(*RANDOM[:5], *RANDOM[5:10], "add batch", "add batch", "delete everything", "add again", "add again"),
     *("replace", "replace", "refuse", "predict", "predict", "predict frozen", "resolve", "verify"),
-    *("save and load", "copy"),
+    *("save and load", "copy", "restrict", "restrict", "release"),
 )
 ANY = (*RANDOM, *ADVERSARIAL, *DRIFTING)
+RESTRICTING = (
+    *("restrict", "restrict", "restrict", "restrict", "release", "release", "add", "add batch", "delete", "replace"),
+    *("add again", "save and load", "copy", "verify", "predict"),
+)
 
 
 @contextmanager

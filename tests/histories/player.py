@@ -20,6 +20,7 @@ from oubli.core import load
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.errors import DuplicateIdError, EmptyModelError, InputError, UnknownIdError
 from oubli.core.registry import KINDS
+from oubli.core.samples.restricted import Mark
 from tests.histories.worlds import N_PHASES, History, World
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Player:
         self.rng = random.Random(seed)
         self.held: dict[str, Row] = {}  # in the order of their arrival
         self.gone: list[str] = []
+        self.restricted: dict[str, list[tuple[str, Row]]] = {}  # by subject
         self.next_id = 0
         self.phase = 0
         self.tally = TALLIES[kind.name]
@@ -90,6 +92,10 @@ class Player:
         self.model.check_invariants()
         assert self.model.n_samples_ == len(self.held)
         assert set(self.model.samples_.ids()) == set(self.held)
+        kept = self.model.samples_.restricted
+        assert {name: sorted(kept.ids_of_subject(name)) for name in kept.marks} == {
+            name: sorted(i for i, _ in samples) for name, samples in self.restricted.items()
+        }
         if not self.world.parameters.get("lazy", False):
             assert self.model.n_lazy_tags_ == 0
         self.tally.checks += 1
@@ -118,7 +124,8 @@ class Player:
             self.next_id += 1
             return f"id {self.next_id}"
         number = self.rng.randrange(200)  # where the model's own counter is, too
-        while str(number) in self.held:
+        restricted = {i for samples in self.restricted.values() for i, _ in samples}
+        while str(number) in self.held or str(number) in restricted:
             number += 1
         return number
 
@@ -197,7 +204,7 @@ class Player:
 
     def hold(self, samples: dict[str, Row]) -> None:
         """Fit to these samples."""
-        self.held, self.gone = samples, []
+        self.held, self.gone, self.restricted = samples, [], {}
         self.model = self.fresh(shuffled=False)
         self.leave_the_window()
         self.gone = []
@@ -316,6 +323,42 @@ class Player:
         if back:
             self.add_rows(list(back), list(back.values()))
 
+    # --- operations: restriction ------------------------------------------------------------------
+
+    def restrict(self, n: int) -> None:
+        """Somebody's samples are kept and not learned from."""
+        ids = self.draw_held(n)
+        if ids:
+            self.next_id += 1
+            subject = f"subject {self.next_id}"
+            for i in ids:
+                self.model.samples_.set_subject(i, subject)
+            self.model.restrict(ids, {subject: Mark(self.next_id, self.rng.random() < 0.5)})
+            self.restricted[subject] = [(i, self.held.pop(i)) for i in ids]
+            self.beside.deleted(ids)
+
+    def release(self, n: int) -> None:
+        """Restricted samples are learned from again; some of them are rectified first, and some are deleted."""
+        kept = self.model.samples_.restricted
+        for subject in self.rng.sample(sorted(self.restricted), min(len(self.restricted), 1 + n // 4)):
+            samples = dict(self.restricted.pop(subject))
+            for i in self.rng.sample(sorted(samples), len(samples) // 4):
+                samples[i] = self.draw_rows(1)[0]
+                kept.replace(i, list(samples[i][0]), samples[i][1])
+            gone = self.rng.sample(sorted(samples), len(samples) // 3)
+            kept.remove(gone)
+            self.gone += gone
+            back = [i for i in samples if i not in set(gone)]
+            for i in back:
+                held = kept.get(i)
+                assert held.subject == subject
+                assert not self.model.holds(i)
+            self.model.release(back)
+            self.held.update((i, samples[i]) for i in back)
+            if back:
+                self.beside.added(back)
+                self.leave_the_window()
+
     # --- operations: the rest ---------------------------------------------------------------------
 
     def predict(self, n: int) -> None:
@@ -379,6 +422,7 @@ class Player:
         if n % 2:
             self.model, other = other, self.model
         other.delete(sorted(self.held))
+        other.samples_.restricted.remove([i for samples in self.restricted.values() for i, _ in samples])
         other.add([list(self.world.rows[0][0])], [self.world.rows[0][1]])
 
     def refuse(self, n: int) -> None:

@@ -1,34 +1,49 @@
 """Receipts: what became of a deletion, a rectification or an expiry."""
 
 import uuid
+from typing import cast, get_args
 
 from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import context_of
-from oubli.app.http.openapi import PATH, QUERY, problems
-from oubli.app.http.parsing import one_value, parse_query, parse_ref
+from oubli.app.http.openapi import DEFAULT_PAGE, PATH, QUERY, problems
+from oubli.app.http.parsing import one_value, parse_limit, parse_number_cursor, parse_query, parse_ref
 from oubli.app.http.problems import ProblemError, invalid
 from oubli.app.http.responses import json_answer, receipt_content
 from oubli.app.http.schemas import ErasuresAnswer, Receipt
+from oubli.app.ledger.entries import StatusFilter
 
 router = APIRouter(tags=["erasures"])
+STATUSES = get_args(StatusFilter)
 
 
 @router.get(
     "/erasures",
-    summary="Receipts of a case",
+    summary="Receipts",
     response_model=ErasuresAnswer,
     responses=problems("invalid-input"),
-    openapi_extra={"parameters": [{**QUERY["ref"], "required": True}]},
+    openapi_extra={"parameters": [QUERY[name] for name in ("status", "ref", "index", "limit")]},
 )
 async def list_erasures(request: Request) -> Response:
-    """Return all receipts with the caller's case number, the oldest first; an empty list when there is none."""
+    """Return receipts page by page, the oldest first: all, those of a case, or those of a status.
+
+    `unlearned` lists all that are not erased, `overdue` those of them that should be. Pages go by the order in which
+    receipts were made, so that none is missed while others come or change.
+    """
     service = context_of(request).service
-    ref = one_value(parse_query(request.scope["query_string"], ("ref",)), "ref")
-    if ref is None:
-        raise invalid("/ref", "is missing: name the case whose receipts to list")
-    receipts = await service.receipts.of_case(parse_ref(ref, "/ref"))
-    return json_answer({"erasures": [receipt_content(one, durable=service.is_durable) for one in receipts]})
+    query = parse_query(request.scope["query_string"], ("status", "ref", "cursor", "limit"))
+    ref, status = one_value(query, "ref"), one_value(query, "status")
+    if status is not None and status not in STATUSES:
+        raise invalid("/status", "must be 'unlearned', 'erased' or 'overdue'")
+    limit = parse_limit(one_value(query, "limit"), DEFAULT_PAGE, service.limits.page_size_max)
+    found, end = await service.receipts.listed(
+        parse_number_cursor(one_value(query, "cursor")),
+        limit,
+        ref=None if ref is None else parse_ref(ref, "/ref"),
+        status=cast("StatusFilter | None", status),
+    )
+    page = [receipt_content(one, durable=service.is_durable) for one in found]
+    return json_answer({"erasures": page, "next": None if end is None else str(end)})
 
 
 @router.get(

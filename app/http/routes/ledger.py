@@ -1,13 +1,10 @@
 """The audit ledger, and the keys that its receipts are checked with."""
 
-from typing import Any
-
 from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import context_of
 from oubli.app.http.openapi import DEFAULT_PAGE, QUERY, problems
-from oubli.app.http.parsing import one_value, parse_limit, parse_query
-from oubli.app.http.problems import invalid
+from oubli.app.http.parsing import one_value, parse_limit, parse_number_cursor, parse_query
 from oubli.app.http.responses import json_answer
 from oubli.app.http.schemas import KeysAnswer, LedgerAnswer
 
@@ -29,7 +26,7 @@ async def get_ledger(request: Request) -> Response:
     service = context_of(request).service
     query = parse_query(request.scope["query_string"], ("cursor", "limit"))
     limit = parse_limit(one_value(query, "limit"), DEFAULT_PAGE, service.limits.page_size_max)
-    after = _read_cursor(one_value(query, "cursor"))
+    after = parse_number_cursor(one_value(query, "cursor"))
     entries = await service.receipts.page(after, limit + 1)
     more = len(entries) > limit
     page = entries[:limit]
@@ -40,11 +37,3 @@ async def get_ledger(request: Request) -> Response:
 async def get_keys(request: Request) -> Response:
     """Return the public keys that check signatures, current and retired. Keep them: they are what you trust."""
     return json_answer({"keys": context_of(request).service.ledger.public_keys()})
-
-
-def _read_cursor(text: Any) -> int:
-    if text is None:
-        return 0
-    if not (isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 16):
-        raise invalid("/cursor", "is no cursor of this server: pass on 'next' of the page before as it is")
-    return int(text)

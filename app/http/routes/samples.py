@@ -83,6 +83,7 @@ _CHANGE = ("changes-stopped", "storage")
             "broken-records",
             "record-too-large",
             "id-conflict",
+            "restricted",
             "erased-lately",
             "too-many-rows",
             "queue-full",
@@ -225,11 +226,15 @@ async def get_sample(request: Request) -> Response:
     _ONE,
     summary="Rectify one sample",
     response_model=Receipt,
-    responses=problems(*_INPUT, "not-held", "queue-full", "capacity", *_CHANGE),
+    responses=problems(*_INPUT, "not-held", "restricted", "queue-full", "capacity", *_CHANGE),
     openapi_extra={"parameters": [PATH["sample"], QUERY["ref"], IDEMPOTENCY_KEY], **body(ReplaceRequest)},
 )
 async def replace_sample(request: Request) -> Response:
-    """Replace the content of a held sample; the old content is unlearned. Never creates a sample."""
+    """Replace the content of a held sample; the old content is unlearned. Never creates a sample.
+
+    A sample is restricted with its subject: one that is moved to a restricted subject leaves the model, and one that is
+    moved from there to a subject that is not restricted is learned from.
+    """
     return await _replace(request, _sample_id(request), _ref_of(request))
 
 
@@ -237,7 +242,7 @@ async def replace_sample(request: Request) -> Response:
     "/samples",
     summary="Rectify the sample with an id",
     response_model=Receipt,
-    responses=problems(*_INPUT, "not-held", "queue-full", "capacity", *_CHANGE),
+    responses=problems(*_INPUT, "not-held", "restricted", "queue-full", "capacity", *_CHANGE),
     openapi_extra={"parameters": [QUERY["replaced"], QUERY["ref"], IDEMPOTENCY_KEY], **body(ReplaceRequest)},
 )
 async def replace_sample_by_id(request: Request) -> Response:

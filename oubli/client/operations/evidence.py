@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 from oubli.client.errors import ReceiptError, WaitTimeoutError
 from oubli.client.messages import Emit, Emits, Flow, Sleep
-from oubli.client.operations.requests import FIRST_POLL, LONGEST_POLL, object_of, reading
+from oubli.client.operations.requests import FIRST_POLL, LONGEST_POLL, object_of, posting, reading
 from oubli.client.receipts import check_entry, check_signature
-from oubli.client.results import LedgerEntry, PublicKey, Receipt, read, read_entry, read_receipt
+from oubli.client.results import DeadLetter, LedgerEntry, PublicKey, Receipt, read, read_entry, read_receipt
 from oubli.client.session import Session
 
 
@@ -31,10 +31,69 @@ def erasure(session: Session, receipt: Receipt | str) -> Flow[Receipt]:
     return read_receipt((yield from session.ask(reading(f"/erasures/{quote(name, safe='')}"))))
 
 
-def erasures(session: Session, ref: str) -> Flow[list[Receipt]]:
-    """Return all receipts with a case number, the oldest first."""
-    content = object_of((yield from session.ask(reading("/erasures", ref=ref))))
-    return [read_receipt(one) for one in content.get("erasures", [])]
+def erasures(
+    session: Session,
+    ref: str | None = None,
+    *,
+    status: Literal["unlearned", "erased", "overdue"] | None = None,
+    page_size: int | None = None,
+) -> Flow[list[Receipt]]:
+    """Return receipts, the oldest first: all, those with a case number, or those of a status.
+
+    Parameters
+    ----------
+    ref : str, optional
+        The case number.
+    status : str, optional
+        `unlearned` for all that are not erased, `overdue` for those of them that should be, or `erased`.
+    page_size : int, optional
+        Receipts an answer; as many pages are asked for as there are.
+    """
+    found: list[Receipt] = []
+    cursor: str | None = None
+    while True:
+        request = reading("/erasures", status=status, ref=ref, cursor=cursor, limit=page_size)
+        content = object_of((yield from session.ask(request)))
+        found += [read_receipt(one) for one in content.get("erasures", [])]
+        cursor = content.get("next")
+        if cursor is None:
+            return found
+
+
+def dead_letters(session: Session, *, page_size: int | None = None) -> Emits[DeadLetter]:
+    """Iterate over the states that webhooks and callbacks could not tell of. Pages are asked for as they are needed.
+
+    Parameters
+    ----------
+    page_size : int, optional
+        Dead letters an answer.
+    """
+    cursor: str | None = None
+    while True:
+        content = object_of((yield from session.ask(reading("/webhooks/dead-letters", cursor=cursor, limit=page_size))))
+        for letter in content.get("dead_letters", []):
+            yield Emit(read(DeadLetter, letter))
+        cursor = content.get("next")
+        if cursor is None:
+            return
+
+
+def redeliver(session: Session, letter: DeadLetter | Receipt | str) -> Flow[int]:
+    """Have all states of a receipt that could not be told tried again; return how many they are.
+
+    Parameters
+    ----------
+    letter : DeadLetter, Receipt or str
+        The dead letter, the receipt, or its id.
+
+    Raises
+    ------
+    NotFoundError
+        When nothing of it was given up.
+    """
+    name = letter if isinstance(letter, str) else letter.id
+    request = posting(f"/webhooks/dead-letters/{quote(name, safe='')}/redeliver")
+    return int(object_of((yield from session.ask(request)))["states"])
 
 
 def wait_erased(session: Session, receipt: Receipt | str, *, timeout: float | None = None) -> Flow[Receipt]:

@@ -59,7 +59,7 @@ def add(
     ------
     DataError, InvalidInputError
         With the row, the field and the rule; nothing was added.
-    IdConflictError, ErasedLatelyError
+    IdConflictError, ErasedLatelyError, RestrictedError
         With the places of the ids; nothing was added.
     TooLargeError
         When the server takes fewer rows in one request: split them.
@@ -123,7 +123,8 @@ def samples_frame(
     -------
     DataFrame
         With the ids as its index, a column for each feature (categories as `category`, booleans as `boolean`, numbers
-        as they are held), one with the labels, and `subject` and `expires_at` where any sample has one.
+        as they are held), one with the labels, and `subject`, `expires_at` and `restricted_at` where any sample has
+        one.
     """
     described = yield from schema(session)
     held, cursor = yield from _page(session, subject, None, page_size)

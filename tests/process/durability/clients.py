@@ -9,7 +9,7 @@ import threading
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from tests.process.durability.model_of_truth import Operation, Sent
 from tests.process.durability.people import FIRST_MARK, Content, Strangers
@@ -86,6 +86,8 @@ class Chooser:
             (5, self._delete_household),
             (6, self._delete_batch),
             (3, self._delete_households),
+            (4, self._restrict),
+            (5, self._release),
         )
 
     def next(self) -> Request:
@@ -147,6 +149,17 @@ class Chooser:
     def _delete_households(self) -> Request:
         subjects = tuple(self._source.sample(self._known.households, 2))
         return self._batch(Operation("delete", subjects=subjects, key=self._key()), {"subjects": list(subjects)})
+
+    def _restrict(self) -> Request:
+        return self._restriction("restrict")
+
+    def _release(self) -> Request:
+        return self._restriction("release")
+
+    def _restriction(self, kind: Literal["restrict", "release"]) -> Request:
+        subjects = tuple(self._source.sample(self._known.households, self._source.randrange(1, 4)))
+        operation = Operation(kind, subjects=subjects, key=self._key())
+        return Request(operation, "POST", f"/subjects/{kind}", {"subjects": list(subjects)})
 
     def _batch(self, operation: Operation, content: dict[str, Any]) -> Request:
         if self._source.random() < 0.3:
@@ -225,7 +238,7 @@ class Client(threading.Thread):
         if answer.status not in _EXPECTED:
             self.failures.append(f"{request.method} {request.operation.kind}: {answer.status} {content.get('type')}")
             return False
-        if operation.is_acknowledged and operation.kind != "delete":
+        if operation.is_acknowledged and operation.kind in ("add", "put"):
             ids = content["ids"] if operation.kind == "add" else [str(operation.samples[0].id)]
             self._known.note(ids, [sent.content for sent in operation.samples])
         return True

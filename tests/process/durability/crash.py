@@ -133,7 +133,7 @@ class Lives:
         check_evidence(server, receipts)
         self.figures.receipts += len(receipts)
         self._receipts += receipts
-        self._repeat(server, version)
+        self._repeat(server, version, {name for name, content in held.items() if content.is_restricted})
         by_snapshot = self._random.random() < 0.5
         if self._kind in EXACT:
             fresh = fresh_digest(read_schema(server), held, self._kind)
@@ -142,13 +142,20 @@ class Lives:
             assert finish(server, "/model/verify")["ok"]
         assert "Traceback" not in server.output
 
-    def _repeat(self, server: Running, version: int) -> None:
-        """Requests with an idempotency key, sent again, are answered as before and change nothing."""
+    def _repeat(self, server: Running, version: int, restricted: set[str]) -> None:
+        """Requests with an idempotency key, sent again, are answered as before and change nothing.
+
+        An addition of what is restricted by now is refused all the same.
+        """
         keyed = [one for one in self._sent if one.operation.key is not None and one.operation.is_acknowledged]
         for request in self._random.sample(keyed, min(3, len(keyed))):
             status, content = send(server, request.method, request.target, request.content, key=request.operation.key)
             answer = request.operation.answer
-            same = "ids" if request.operation.kind == "add" else "id"
+            kind = request.operation.kind
+            if kind == "add" and restricted.intersection(answer["ids"]):
+                assert (status, content["type"].rpartition(":")[2]) == (409, "restricted")
+                continue
+            same = {"add": "ids", "restrict": "ledger_index", "release": "ledger_index"}.get(kind, "id")
             assert status == request.operation.status
             assert (content[same], content["model_version"]) == (answer[same], answer["model_version"])
         assert server.get("/model")[1]["model_version"] == version

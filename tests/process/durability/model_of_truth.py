@@ -30,7 +30,7 @@ class Sent:
 class Operation:
     """A request that may change something, and its answer; without one it was in flight when the server died."""
 
-    kind: Literal["add", "put", "delete", "rebuild"]
+    kind: Literal["add", "put", "delete", "restrict", "release", "rebuild"]
     samples: tuple[Sent, ...] = ()
     ids: tuple[str, ...] = ()
     subjects: tuple[str, ...] = ()
@@ -62,6 +62,8 @@ class Operation:
             return self.status == 201
         if self.kind == "rebuild":
             return True
+        if self.kind in ("restrict", "release"):
+            return bool(self.answer["samples"])
         # A rectification that repeats what is held unlearns nothing; this load never clears a subject alone.
         return bool(self.answer["unlearned"])
 
@@ -87,16 +89,36 @@ class World:
             return self._add(operation)
         if operation.kind == "put":
             return self._put(operation)
+        if operation.kind in ("restrict", "release"):
+            return self._mark(operation, is_restricted=operation.kind == "restrict")
         if operation.kind == "rebuild":
             return 1  # the model; the samples are what they were
         return self._delete(operation)
 
+    @property
+    def restricted(self) -> set[str | None]:
+        """Subjects that are restricted."""
+        return {content.subject for content in self.held.values() if content.is_restricted}
+
+    def _mark(self, operation: Operation, *, is_restricted: bool) -> int:
+        """Restrict or release subjects; a subject is restricted as a whole, or not at all."""
+        moved = {
+            name: replace(content, is_restricted=is_restricted)
+            for name, content in self.held.items()
+            if content.subject in operation.subjects and content.is_restricted != is_restricted
+        }
+        self.held.update(moved)
+        return len(moved)
+
     def _add(self, operation: Operation) -> int | None:
         new: Held = {}
+        restricted = self.restricted
         for sent in operation.samples:
             if sent.id is None:
                 return None  # nobody has seen the id that it would have been given
             known = self.held.get(sent.id)
+            if sent.content.subject in restricted - {None} or (known is not None and known.is_restricted):
+                return None
             if known is None:
                 if sent.id in self.erased and not operation.readd:
                     return None
@@ -112,12 +134,17 @@ class World:
         if known is None:
             return None
         content = replace(sent.content, subject=known.subject) if operation.keep_subject else sent.content
+        if known.is_restricted and content.subject is None:
+            return None
+        content = replace(content, is_restricted=content.subject in self.restricted - {None})
         self.held[str(sent.id)] = content
         return int(content != known)
 
     def absent(self, operation: Operation) -> int:
         """How many of the ids or subjects that a request names are not held."""
         subjects = {content.subject for content in self.held.values()}
+        if operation.kind == "release":
+            subjects = self.restricted
         return len(set(operation.ids) - self.held.keys()) + len(set(operation.subjects) - subjects)
 
     def _delete(self, operation: Operation) -> int:
@@ -255,8 +282,10 @@ def compare(expected: Mapping[str, Content], held: Mapping[str, Content], misrep
 
 def _says(operation: Operation, made: int, absent: int) -> bool:
     """Whether the answer counts what was touched."""
-    if operation.is_open or operation.kind != "delete":
+    if operation.is_open or operation.kind not in ("delete", "restrict", "release"):
         return True
+    if operation.kind != "delete":
+        return (operation.answer["samples"], operation.answer["absent"]) == (made, absent)
     return (operation.answer["unlearned"], operation.answer["absent"]) == (made, absent)
 
 

@@ -32,6 +32,7 @@ class Content:
     features: tuple[Any, ...]
     label: str
     subject: str | None
+    is_restricted: bool = False
 
     @property
     def mark(self) -> int:

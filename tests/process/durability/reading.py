@@ -23,7 +23,8 @@ def read_held(server: Running) -> tuple[dict[str, Content], int]:
         assert status == 200, page
         for sample in page["samples"]:
             features = tuple(sample["features"].values())
-            held[sample["id"]] = Content(features, sample["label"], sample["subject"])
+            is_restricted = sample["restricted_at"] is not None
+            held[sample["id"]] = Content(features, sample["label"], sample["subject"], is_restricted)
         cursor = page["next"]
         if cursor is None:
             return held, int(page["model_version"])
@@ -38,7 +39,8 @@ def read_schema(server: Running) -> Schema:
 
 
 def fresh_digest(schema: Schema, held: Mapping[str, Content], kind: str = "forest") -> str:
-    """Train a model like the servers' on samples and return its digest."""
+    """Train a model like the servers' on the samples that are not restricted, and return its digest."""
+    held = {name: content for name, content in held.items() if not content.is_restricted}
     model: Any = KINDS[kind, Task.CLASSIFICATION](n_estimators=10, random_state=0)
     rows = [list(content.features) for content in held.values()]
     model.fit(rows, [content.label for content in held.values()], ids=list(held), schema=schema)

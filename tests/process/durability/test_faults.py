@@ -116,7 +116,9 @@ def _add_until_refused(server: Running, strangers: Strangers) -> str:
 
 
 def _erase_all_sorts(server: Running) -> list[dict[str, Any]]:
-    """Delete by id, by query, by subject and in a batch; all of it must work on a full disk."""
+    """Delete by id, by query, by subject and in a batch, and restrict; all of it must work on a full disk."""
+    status, made = send(server, "POST", "/subjects/restrict", {"subjects": ["h21", "h22"]})
+    assert (status, made["samples"]) == (200, 8)
     asked = (
         send(server, "DELETE", "/samples/before"),
         send(server, "DELETE", "/samples?id=p0&id=p1"),

@@ -10,6 +10,7 @@ import socket
 import struct
 import threading
 import time
+import uuid
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,18 +23,25 @@ import pyarrow as pa
 import pytest
 import zstandard
 
+import oubli.app.service.export
 import oubli.app.service.influence
 import oubli.app.service.rebuild
 from oubli.app.datasets.arrow_writer import ArrowWriter
 from oubli.app.http.csv_text import csv_line
+from oubli.app.privacy.signatures import read_processor
 from oubli.app.service.checkpoint import CheckpointPolicy
+from oubli.app.service.export import Exporter
 from oubli.app.service.holders import KINDS, Holders
 from oubli.app.service.model_service import ModelService
+from oubli.app.service.opendsr import Processor
 from oubli.app.service.state import ModelState
 from oubli.core import DynamicForestClassifier
 from tests.process.durability.canaries import Canary, canary, files_with, forms, remains
 from tests.unit.app.hosted import Hosted, hosted, wait_until
+from tests.unit.app.privacy.certificates import authority, certificate
 from tests.unit.app.support import forest, make_service
+
+DOMAIN = "opendsr.processor.example"
 
 _ROW: tuple[Any, ...] = (0, 0, 0, 0, 0, 0, "", 0, 0, 0, 0, 0, 0)
 
@@ -88,7 +96,10 @@ class Scene:
 @contextmanager
 def scene(directory: Path, monkeypatch: pytest.MonkeyPatch, deadline: float = DEADLINE) -> Iterator[Scene]:
     monkeypatch.setattr(oubli.app.service.influence, "_LONG", 0.0)
-    service = make_service(forest(60), directory, policy=CheckpointPolicy(erasure_deadline=deadline))
+    directory.parent.mkdir(exist_ok=True)
+    processor = Processor(read_processor(DOMAIN, *certificate(directory.parent, authority(), DOMAIN)))
+    policy = CheckpointPolicy(erasure_deadline=deadline)
+    service = make_service(forest(60), directory, policy=policy, processor=processor)
     with hosted(service) as host:
         content = {"samples": [BIRD.as_json(features=list(BIRD.features), label="yes")]}
         assert host.ask("POST", "/samples", content)[0] == 201
@@ -180,6 +191,69 @@ def influence_ended_after(scene: Scene) -> tuple[str, Check]:
         assert _ranking(scene, ended)[0] == 404
 
     return receipt, check
+
+
+def _export(scene: Scene) -> str:
+    """A bundle of the canary's subject, as a job."""
+    scene.monkeypatch.setattr(oubli.app.service.export, "_FEW", 0)
+    return scene.begin_job("/subjects/export", {"subject": BIRD.subject})
+
+
+def bundles(scene: Scene) -> tuple[str, Check]:
+    """The job has ended before, and the bundle is not given out any more at once."""
+    job = scene.wait_for_job(_export(scene))
+    place = f"/exports/{job['result']['export']}"
+    status, bundle = scene.host.ask("GET", place)
+    assert status == 200
+    assert [one["id"] for one in bundle["samples"]] == [BIRD.id], "the bundle is blind"
+    receipt = scene.unlearn()
+
+    def check() -> None:
+        assert scene.host.ask("GET", place)[0] == 404
+
+    return receipt, check
+
+
+def bundles_running(scene: Scene) -> tuple[str, Check]:
+    """The job goes on and would for ever: it is ended."""
+    collect = Exporter._collect
+
+    def slow(exporter: Exporter, store: Any, names: list[str], asked: Any) -> Any:
+        found = collect(exporter, store, names, asked)
+        while not scene.gate.wait(0.02):
+            asked.named()
+        return found
+
+    scene.monkeypatch.setattr(Exporter, "_collect", slow)
+    job = _export(scene)
+    wait_until(lambda: scene.job(job)["status"] == "running")
+    # Changes wait for who reads the model: the deletion is asked for on a connection that waits for it.
+    client = scene.host.connect()
+    client.sendall(f"DELETE {PLACE} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+    time.sleep(0.3)
+    scene.gate.set()
+    head, _, body = client.recv(2**16).partition(b"\r\n\r\n")
+    client.close()
+    assert b" 200 " in head.splitlines()[0], head
+    receipt = json.loads(body)["id"]
+    ended = scene.wait_for_job(job)
+    place = f"/exports/{ended['result']['export']}"
+
+    def check() -> None:
+        assert scene.host.ask("GET", place)[0] == 404
+
+    return receipt, check
+
+
+def bundles_queued(scene: Scene) -> tuple[str, Check]:
+    """The job waits for another, with the subject that it was given."""
+    _held_up_question(scene)
+    first, second = _question(scene), _export(scene)
+
+    def check() -> None:
+        assert [scene.wait_for_job(job)["status"] for job in (first, second)] == ["failed", "failed"]
+
+    return scene.unlearn(), check
 
 
 def verify(scene: Scene) -> tuple[str, Check]:
@@ -489,8 +563,30 @@ def uploads_encoded(scene: Scene) -> tuple[str, Check]:
     return receipt, check
 
 
+def connections_opendsr(scene: Scene) -> tuple[str, Check]:
+    """A controller asks for the erasure, by a name that its request and the answer hold, and keeps the connection."""
+    identity = {"identity_type": "controller_customer_id", "identity_value": BIRD.subject, "identity_format": "raw"}
+    request = str(uuid.uuid4())
+    content = {"regulation": "gdpr", "subject_request_id": request, "subject_request_type": "erasure"}
+    content |= {"submitted_time": "2026-10-02T15:00:00Z"}
+    body = json.dumps({**content, "subject_identities": [identity]}).encode()
+    head = "POST /opendsr/v2/requests HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    client = scene.host.connect()
+    client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    assert _answer(client).status == 201
+    (receipt,) = scene.host.ask("GET", f"/erasures?ref={request}")[1]["erasures"]
+
+    def check() -> None:
+        status, found = scene.host.ask("GET", f"/opendsr/v2/requests/{request}")
+        assert (status, found["request_status"]) == (200, "completed")
+        client.close()
+
+    return str(receipt["id"]), check
+
+
 SITUATIONS: dict[str, tuple[Callable[[Scene], tuple[str, Check]], ...]] = {
     "rankings": (rankings, influence_ended_after),
+    "bundles": (bundles, bundles_running, bundles_queued),
     "influence": (influence_running, influence_queued),
     "verify": (verify,),
     "fit": (fit,),
@@ -498,6 +594,7 @@ SITUATIONS: dict[str, tuple[Callable[[Scene], tuple[str, Check]], ...]] = {
     "downloads": (downloads,),
     "connections": (
         connections_idle,
+        connections_opendsr,
         connections_stalled,
         connections_encoded_idle,
         connections_encoded_stalled,
@@ -541,6 +638,42 @@ def test_nothing_outlives_an_erasure(tmp_path, monkeypatch, situation, finish):
         assert remains(here.host.everything, NEVER) == set()
         check()
         assert here.host.ask("GET", PLACE)[0] == 404
+
+
+@pytest.mark.parametrize("is_released", [False, True])
+@pytest.mark.parametrize("finish", [_by_snapshot, _by_restore])
+def test_nothing_outlives_the_erasure_of_what_was_restricted(tmp_path, monkeypatch, finish, is_released):
+    directory = tmp_path / "data"
+    with scene(directory, monkeypatch) as here:
+        subjects = {"subjects": [BIRD.subject]}
+        status, made = here.host.ask("POST", "/subjects/restrict", subjects)
+        assert (status, made["samples"]) == (200, 1)
+        here.host.ask("POST", "/snapshot")
+        assert files_with([BIRD], directory), "the search is blind"
+        found = remains(here.host.everything, BIRD)
+        assert {"id", "subject", "word", "number 0"} <= found, "the search is blind"
+        if is_released:
+            assert here.host.ask("POST", "/subjects/release", subjects)[1]["samples"] == 1
+            assert here.host.ask("POST", "/subjects/restrict", subjects)[1]["samples"] == 1
+        status, receipt = here.host.ask("POST", "/samples/batch-delete", subjects)
+        assert (status, receipt["unlearned"]) == (200, 1)
+        finish(here)
+        wait_until(lambda: here.receipt(receipt["id"])["status"] == "erased")
+        assert files_with([BIRD], directory) == []
+        assert remains(here.host.everything, BIRD) == set()
+
+
+def test_nothing_of_the_old_content_outlives_the_rectification_of_what_is_restricted(tmp_path, monkeypatch):
+    directory = tmp_path / "data"
+    with scene(directory, monkeypatch) as here:
+        here.host.ask("POST", "/subjects/restrict", {"subjects": [BIRD.subject]})
+        content = {"features": [1, "a", True], "label": "no", "subject": "another"}
+        status, receipt = here.host.ask("PUT", PLACE, content)
+        assert (status, receipt["unlearned"]) == (200, 1)
+        _by_snapshot(here)
+        wait_until(lambda: here.receipt(receipt["id"])["status"] == "erased")
+        assert {what.rpartition(": ")[2] for what in files_with([BIRD], directory)} == {"id"}
+        assert remains(here.host.everything, BIRD) == {"id"}
 
 
 def test_a_prediction_in_bulk_goes_on_while_an_erasure_is_finished(tmp_path, monkeypatch):

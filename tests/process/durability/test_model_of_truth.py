@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Literal
+
 import pytest
 
 from tests.process.durability.model_of_truth import Operation, Sent, Truth
@@ -138,3 +141,40 @@ def test_a_receipt_that_is_given_again_is_no_second_change(truth):
     again.answer["id"] = "r2"
     assert truth.copy().settle([first, again], {"b": B}, 6).misreported
     assert truth.settle([delete("a", version=5)], {"b": B}, 6).misreported
+
+
+def restriction(kind: Literal["restrict", "release"], version: int | None = None, samples: int = 2) -> Operation:
+    operation = Operation(kind, subjects=("s", "nobody"))
+    if version is not None:
+        operation.status = 200
+        operation.answer = {"samples": samples, "absent": 1, "model_version": version}
+    return operation
+
+
+def marked(one: Content) -> Content:
+    return replace(one, is_restricted=True)
+
+
+def test_a_restriction_that_was_lost_is_noticed(truth):
+    operations = [restriction("restrict", 6)]
+    assert not truth.copy().settle(operations, {"a": marked(A), "b": marked(B)}, 6)
+    assert truth.copy().settle(operations, {"a": A, "b": B}, 6).altered == ("a", "b")
+    assert truth.settle(operations, {"a": marked(A), "b": B}, 6).altered == ("b",)
+
+
+def test_a_restriction_in_flight_may_be_there_or_not(truth):
+    operations = [restriction("restrict")]
+    assert not truth.copy().settle(operations, {"a": A, "b": B}, 5)
+    assert not truth.settle(operations, {"a": marked(A), "b": marked(B)}, 6)
+
+
+def test_a_release_brings_all_back(truth):
+    operations = [restriction("restrict", 6), restriction("release", 7)]
+    assert not truth.copy().settle(operations, {"a": A, "b": B}, 7)
+    assert truth.settle([operations[0], restriction("release", 7, 1)], {"a": A, "b": B}, 7).misreported
+
+
+def test_an_addition_to_a_restricted_subject_is_noticed(truth):
+    more = content(9, "s")
+    operations = [restriction("restrict", 6), add(("c", more), version=7)]
+    assert truth.settle(operations, {"a": marked(A), "b": marked(B), "c": more}, 7).misreported

@@ -15,6 +15,7 @@ import pytest
 from tests.process.durability.answers import Answer, journal_writes, read_answers
 from tests.process.durability.asking import send
 from tests.process.durability.clients import Acquaintances, Request, start_clients
+from tests.process.durability.crash import receipts_of
 from tests.process.durability.disk import Disk
 from tests.process.durability.evidence import check_evidence
 from tests.process.durability.model_of_truth import Operation, Truth
@@ -101,7 +102,8 @@ def changes(recorded: Recorded) -> list[Request]:
     made.sort(key=lambda one: recorded.answer_to(one.operation).begin)
     # A deletion of what is gone already changes nothing: it is answered with the receipt of the one that did.
     seen: set[str] = set()
-    return [one for one in made if one.operation.kind == "add" or not _was_seen(one.operation.answer["id"], seen)]
+    others = ("add", "restrict", "release")
+    return [one for one in made if one.operation.kind in others or not _was_seen(one.operation.answer["id"], seen)]
 
 
 def _was_seen(name: str, seen: set[str]) -> bool:
@@ -130,7 +132,10 @@ def test_every_success_is_sent_after_the_flush_that_covers_it(recorded, tell):
 def _token(request: Request) -> bytes:
     """What the journal holds of a change and of no other."""
     operation = request.operation
-    name = operation.answer["ids"][0] if operation.kind == "add" else operation.answer["id"]
+    if operation.kind in ("restrict", "release"):
+        name = operation.answer["ledger_head"]
+    else:
+        name = operation.answer["ids"][0] if operation.kind == "add" else operation.answer["id"]
     return f'"{name}"'.encode()
 
 
@@ -146,7 +151,7 @@ def lose_power(recorded: Recorded, truth: Truth, cut: int, folder: Path, lucky: 
         held, version = read_held(server)
         differences = truth.settle(operations, held, version)
         assert not differences, f"after a cut at {cut}: {differences}"
-        check_evidence(server, [one.answer for one in operations if one.kind != "add" and one.is_acknowledged])
+        check_evidence(server, receipts_of(operations))
         assert live_digest(server, by_snapshot=True) == fresh_digest(read_schema(server), held)
     return len(operations)
 

@@ -17,6 +17,7 @@ from oubli.app.http.observer import Observer
 from oubli.app.service.build import compose, open_directory, open_nothing
 from oubli.app.service.checkpoint import CheckpointPolicy
 from oubli.app.service.model_service import Limits, ModelService
+from oubli.app.service.opendsr import Processor
 from oubli.app.service.uploads import UploadPolicy
 from oubli.app.settings import Settings
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor
@@ -61,6 +62,7 @@ def make_service(
     policy: CheckpointPolicy | None = None,
     uploads: UploadPolicy | None = None,
     warm_up: Callable[[], object] | None = None,
+    processor: Processor | None = None,
 ) -> ModelService:
     opened = open_nothing() if directory is None else open_directory(directory)
     closed_at_the_end(opened.database)
@@ -72,6 +74,7 @@ def make_service(
         uploads=uploads,
         idle_resolve=idle_resolve,
         warm_up=warm_up,
+        processor=processor,
     )
 
 

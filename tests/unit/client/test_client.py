@@ -28,6 +28,7 @@ from oubli.client import (
     InvalidInputError,
     NotFoundError,
     ReceiptError,
+    RestrictedError,
     UnavailableError,
     operations,
 )
@@ -118,6 +119,29 @@ def test_the_life_of_a_sample(client: Client) -> None:
         client.add([[1, "a", True]], ["yes"], ids=["life/1?"])
     assert client.add([[1, "a", True]], ["yes"], ids=["life/1?"], subjects="zoe", readd=True).ids == ["life/1?"]
     assert client.delete(subjects=["zoe", "nobody"]).absent == 1
+
+
+def test_restriction_release_and_export(client: Client) -> None:
+    added = client.add([[1, "a", True], [2, "b", None]], ["yes", "no"], ids=["r1", "r2"], subjects="rosa")
+    made = client.restrict(["rosa", "nobody"], keep_expired=True, ref="0b4fa0c4-5c0a-4f9e-9c7d-7f3a3d0d6d55")
+    assert (made.samples, made.absent, made.n_samples) == (2, 1, added.n_samples - 2)
+    assert made.model_version == client.min_version
+    assert client.get("r1").restricted_at == made.at
+    with pytest.raises(RestrictedError) as caught:
+        client.add([[3, "a", True]], ["yes"], ids=["r3"], subjects="rosa")
+    assert caught.value.pointers == ("/samples/0/subject",)
+    bundle = client.export("rosa")
+    assert [(one.id, one.restricted_at) for one in bundle.samples] == [("r1", made.at), ("r2", made.at)]
+    assert all(one.added_at is not None and one.request_id for one in bundle.samples)
+    assert bundle.content["subject"] == "rosa"
+    assert client.model().n_restricted == 2
+    assert client.restrict("rosa", idempotency_key="k") == client.restrict("rosa", idempotency_key="k")
+    assert client.release("rosa").samples == 2
+    assert client.release("rosa").absent == 1
+    rectified = client.replace("r1", [4, "a", True], "no")
+    assert [one.id for one in client.export("rosa").receipts] == [rectified.id]
+    assert client.delete(subjects="rosa").unlearned == 2
+    assert not client.export("rosa").held
 
 
 def test_a_key_of_ones_own_makes_two_calls_one(client: Client) -> None:

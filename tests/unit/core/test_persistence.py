@@ -390,9 +390,9 @@ def with_metadata(tmp_path: Path, sound: bytes, **changes: str) -> Path:
 
 
 def test_a_newer_format_asks_for_an_upgrade(tmp_path: Path, sound: bytes) -> None:
-    path = with_metadata(tmp_path, sound, version="3")
+    path = with_metadata(tmp_path, sound, version="4")
     for read in (load, persistence.read_metadata):
-        with pytest.raises(FileError, match=r"format version 3, newer than 2, .*: upgrade oubli"):
+        with pytest.raises(FileError, match=r"format version 4, newer than 3, .*: upgrade oubli"):
             read(path)
 
 

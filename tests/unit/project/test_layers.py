@@ -18,7 +18,7 @@ LAYERS = (
     ("errors", "progress", "version"),
     ("times", "threads"),
     ("logs",),
-    ("access",),
+    ("access", "privacy"),
     ("settings",),
     ("storage",),
     ("ledger", "datasets"),

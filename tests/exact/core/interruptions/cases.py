@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from oubli.core.data.schema import Task
+from oubli.core.samples.restricted import Mark
 from tests.histories import cases
 
 N = 90
@@ -32,7 +33,7 @@ class Case(cases.Case):
         return {"often": "b", "once": "rare", "new": "fresh"}[kind]
 
     def fitted(self) -> Any:
-        """A model with a history: with tags, free slots, a category and a class of one sample, a subject, an expiry."""
+        """A model with a history: tags, free slots, a class and a category of one sample, subjects, restricted ones."""
         rows, labels = self.samples(N)
         rows[7], labels[7] = [0.5, "odd", 0.5, None], self.label("once")
         model = self.make().fit(rows, labels, ids=[f"id {i}" for i in range(N)], schema=self.schema())
@@ -42,6 +43,10 @@ class Case(cases.Case):
         more = self.samples(3, seed=1)
         model.add(*more, ids=["x", "y", "z"])
         model.delete(["id 80", "id 11", "y"])
+        for name in ("id 61", "id 62", "id 70"):
+            model.samples_.set_subject(name, "kept" if name == "id 70" else "keen")
+        model.samples_.note_additions(["id 61", "id 70"], 9, "a request")
+        model.restrict(["id 70"], {"kept": Mark(7, True)})
         return model
 
 
@@ -133,5 +138,12 @@ OPERATIONS: dict[str, Callable[[Any, Case], Any]] = {
     "no subject": lambda model, case: model.samples_.set_subject("id 3", None),
     "expiry": lambda model, case: model.samples_.set_expiry("id 5", 5),
     "no expiry": lambda model, case: model.samples_.set_expiry("id 3", None),
+    "restrict": lambda model, case: model.restrict(["id 61", "id 62"], {"keen": Mark(8, False)}),
+    "release": lambda model, case: model.release(["id 70"]),
+    "rectify": lambda model, case: model.samples_.restricted.replace(
+        "id 70", [0.3, "strange", 0.1, True], case.label("new")
+    ),
+    "erase": lambda model, case: model.samples_.restricted.remove(["id 70"]),
+    "addition": lambda model, case: model.samples_.note_additions(["id 5", "id 61"], 8, "another"),
     "origins": lambda model, case: model.samples_.set_origins(["id 5", "id 6"], 1),
 }

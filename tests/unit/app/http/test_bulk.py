@@ -237,7 +237,7 @@ def test_columns_beside_give_way_to_features_of_their_names() -> None:
     model.fit([[1, 2], [3, 4]], ["a", "b"], ids=["p", "q"], schema=schema)
     with served(make_service(model)) as client:
         text = client.get("/samples", headers={"Accept": "text/csv"}).text
-        assert text.splitlines()[0] == "_id,subject,expires_at,id,label,_label"
+        assert text.splitlines()[0] == "_id,subject,expires_at,restricted_at,id,label,_label"
         assert post(client, "/samples", text, Format.CSV).status_code == 200
         wrong = post(client, "/samples", "_id,id,label,_label\n,1,2,\n", Format.CSV)
         assert wrong.json()["errors"][0]["pointer"] == "/samples/0/label"

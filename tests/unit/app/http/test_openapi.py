@@ -9,7 +9,7 @@ from oubli.app.access.scopes import needed_scopes
 from oubli.app.http.app import create_app
 from oubli.app.http.auth import OPEN_PATHS
 from oubli.app.http.correlation import new_request_id
-from oubli.app.http.problems import KINDS, MEDIA_TYPE
+from oubli.app.http.problems import KINDS, MEDIA_TYPE, opendsr_status
 from tests.unit.app.support import make_service, make_settings, served
 
 ROUTES = {
@@ -20,10 +20,20 @@ ROUTES = {
     "/samples/search": {"post"},
     "/samples/batch-delete": {"post"},
     "/samples/{id}": {"get", "put", "delete"},
+    "/subjects/restrict": {"post"},
+    "/subjects/release": {"post"},
+    "/subjects/export": {"post"},
+    "/exports/{id}": {"get"},
     "/snapshot": {"get", "post"},
     "/snapshot/file": {"get", "put"},
     "/erasures": {"get"},
     "/erasures/{id}": {"get"},
+    "/webhooks/dead-letters": {"get"},
+    "/webhooks/dead-letters/{id}/redeliver": {"post"},
+    "/opendsr/v2/discovery": {"get"},
+    "/opendsr/v2/certificate": {"get"},
+    "/opendsr/v2/requests": {"post"},
+    "/opendsr/v2/requests/{id}": {"get", "delete"},
     "/ledger": {"get"},
     "/keys": {"get"},
     "/model": {"get"},
@@ -77,13 +87,16 @@ def test_every_error_has_an_example(page):
             if int(status) < 400:
                 continue
             is_inference = name.split()[1].startswith("/v2")
+            is_opendsr = name.split()[1].startswith("/opendsr/")
             [(media_type, content)] = answer["content"].items()
-            assert media_type == ("application/json" if is_inference else MEDIA_TYPE), name
+            assert media_type == ("application/json" if is_inference or is_opendsr else MEDIA_TYPE), name
             assert content["examples"], (name, status)
             for slug, example in content["examples"].items():
-                assert KINDS[slug].status == int(status)
+                assert int(status) == (opendsr_status(KINDS[slug]) if is_opendsr else KINDS[slug].status)
                 if is_inference:
                     assert list(example["value"]) == ["error"]
+                elif is_opendsr:
+                    assert example["value"]["error"]["code"] == int(status)
                 else:
                     assert example["value"]["status"] == int(status)
                 shown.add(slug)

@@ -83,7 +83,7 @@ def test_one_that_waits_too_long_is_overdue_when_it_is_read_and_signed_as_such(l
         hashes = ledger.auditor.target_hashes(["a"], "ids")
         read = [
             ledger.now_of(receipt),
-            *ledger.store.receipts_of(ref, ledger.is_overdue),
+            *ledger.store.receipts_page(0, 9, ledger.is_overdue, ref=ref)[0],
             ledger.store.last_receipt_of(hashes, ledger.is_overdue),
         ]
         assert len(set(read)) == 1
@@ -93,7 +93,7 @@ def test_one_that_waits_too_long_is_overdue_when_it_is_read_and_signed_as_such(l
 
 def test_an_unknown_receipt(ledger):
     assert ledger.store.receipt(str(uuid.uuid4()), in_time) is None
-    assert ledger.store.receipts_of(str(uuid.uuid4()), in_time) == []
+    assert ledger.store.receipts_page(0, 9, in_time, ref=str(uuid.uuid4())) == ([], None)
 
 
 def test_receipts_of_a_case(ledger):
@@ -101,7 +101,26 @@ def test_receipts_of_a_case(ledger):
     first = ledger.unlearned("a", ref=ref)
     ledger.unlearned("b")
     second = ledger.unlearned("c", ref=ref)
-    assert ledger.store.receipts_of(ref, in_time) == [first, second]
+    assert ledger.store.receipts_page(0, 2, in_time, ref=ref) == ([first, second], None)
+
+
+def test_receipts_by_status(ledger):
+    def listed(status, limit=9):
+        found, after = [], 0
+        while after is not None:
+            page, after = ledger.store.receipts_page(after, limit, ledger.is_overdue, status=status)
+            assert len(page) <= limit
+            found += page
+        return [one.id for one in found]
+
+    first, second, third = (ledger.unlearned(name).id for name in "abc")
+    ledger.erased(ledger.store.receipt(second, in_time))
+    ledger.now += DEADLINE - 25  # the first has waited too long then
+    for limit in (1, 2, 9):
+        assert listed(None, limit) == [first, second, third]
+        assert listed("unlearned", limit) == [first, third]
+        assert listed("erased", limit) == [second]
+        assert listed("overdue", limit) == [first]
 
 
 def test_the_last_erasure_of_exactly_these_targets(ledger):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import uuid
 from urllib.parse import quote
 
 import orjson
@@ -95,3 +96,13 @@ def test_what_has_expired_is_gone_from_the_file(tmp_path):
     ledger.store.forget_idempotent(ledger.now)
     ledger.store.flush()
     assert key.encode() not in everything(ledger)
+
+
+def test_the_queue_of_deliveries_takes_ids_and_words_alone(tmp_path):
+    ledger = make_ledger(tmp_path)
+    name, add = str(uuid.uuid4()), ledger.store.deliveries.add
+    add(["webhook"], name, None, "unlearned", 1)
+    add(["webhook"], "ada@example.com", None, "unlearned", 1)  # no row at all, rather than one with a name in it
+    add(["webhook"], name, "ada@example.com", "erased", 1)
+    add(["webhook"], name, None, "ada", 1)
+    assert [one.subject for one in ledger.store.deliveries.due("webhook", 0, 9)] == [name]

@@ -20,7 +20,11 @@ from tests.unit.app.support import NUMBERS, forest, rows
 def given(first_id=0, late=(), exports=0, expiry=None):
     """What a command is told by its transaction."""
     return SimpleNamespace(
-        next_id=first_id, exports=exports, erased_lately=late.__contains__, default_expiry=lambda: expiry
+        next_id=first_id,
+        exports=exports,
+        erased_lately=late.__contains__,
+        default_expiry=lambda: expiry,
+        now_ms=lambda: 1_700_000_000_000,
     )
 
 

@@ -3,7 +3,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oubli.app.service.bodies import AddBody, Body, DeleteBody, FitBody, ReplaceBody, decode
+from oubli.app.service.bodies import (
+    AddBody,
+    Body,
+    DeleteBody,
+    FitBody,
+    ReleaseBody,
+    ReplaceBody,
+    RestrictBody,
+    decode,
+)
 
 texts = st.text(max_size=20)
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -18,10 +27,15 @@ adds = st.builds(
     st.none() | st.lists(st.none() | texts, max_size=3),
     st.none() | st.lists(st.none() | moments, max_size=3),
     st.integers(0, 2**63 - 1),
+    moments,
+    st.none() | texts,
 )
+restrictions = st.builds(RestrictBody, st.lists(texts, max_size=3), moments, st.booleans())
+releases = st.builds(ReleaseBody, st.lists(texts, max_size=3))
 replacements = st.builds(ReplaceBody, texts, rows, cells, st.none() | texts, st.none() | moments)
 fits = st.builds(FitBody, texts, st.dictionaries(texts, cells, max_size=4))
-bodies = st.one_of(adds, st.builds(DeleteBody, st.lists(texts, max_size=5)), replacements, fits)
+deletions = st.builds(DeleteBody, st.lists(texts, max_size=5))
+bodies = st.one_of(adds, deletions, replacements, restrictions, releases, fits)
 
 
 def shape(value: object) -> object:
@@ -42,16 +56,25 @@ def test_what_is_decoded_is_what_was_encoded(body: Body) -> None:
 
 
 def test_the_form_on_disk() -> None:
-    add = AddBody(["a", "7"], [[1.5, None], [2, "x"]], ["yes", "no"], ["s", None], None, 8)
+    add = AddBody(["a", "7"], [[1.5, None], [2, "x"]], ["yes", "no"], ["s", None], None, 8, 1700000000000, "r-1")
     assert orjson.dumps(add) == (
         b'{"do":"add","ids":["a","7"],"rows":[[1.5,null],[2,"x"]],"labels":["yes","no"],'
-        b'"subjects":["s",null],"expires":null,"next_id":8}'
+        b'"subjects":["s",null],"expires":null,"next_id":8,"at":1700000000000,"request":"r-1"}'
     )
+    assert orjson.dumps(RestrictBody(["s"], 1700000000000, True)) == (
+        b'{"do":"restrict","subjects":["s"],"at":1700000000000,"keep":true}'
+    )
+    assert orjson.dumps(ReleaseBody(["s"])) == b'{"do":"release","subjects":["s"]}'
     assert orjson.dumps(DeleteBody(["a"])) == b'{"do":"delete","ids":["a"]}'
     assert orjson.dumps(ReplaceBody("a", [1], 0, None, 1700000000000)) == (
         b'{"do":"replace","id":"a","row":[1],"label":0,"subject":null,"expires":1700000000000}'
     )
     assert orjson.dumps(FitBody("forest", {"k": 2})) == b'{"do":"fit","kind":"forest","parameters":{"k":2}}'
+
+
+def test_additions_of_earlier_versions_say_neither_when_nor_by_which_request() -> None:
+    body = decode(b'{"do":"add","ids":["a"],"rows":[[1]],"labels":["x"],"subjects":null,"expires":null,"next_id":1}')
+    assert body == AddBody(["a"], [[1]], ["x"], None, None, 1, 0, None)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +86,8 @@ def test_the_form_on_disk() -> None:
         b'{"do":"merge"}',
         b'{"do":["add"]}',
         b'{"do":"delete"}',
+        b'{"ids":[]}',
+        b'{"do":"restrict","subjects":[],"keep":true}',
         b'{"do":"delete","ids":[],"later":1}',
         b'{"do":"delete","ids":[]',
     ],

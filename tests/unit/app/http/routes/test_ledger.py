@@ -108,12 +108,40 @@ def test_receipts_of_a_case(client, kept):
         ErasuresAnswer.model_validate_json(answer.content)
         assert [one["id"] for one in answer.json()["erasures"]] == [receipt.id for receipt in receipts]
     nothing = client.get(f"/erasures?ref={uuid.uuid4()}")
-    assert (nothing.status_code, nothing.json()) == (200, {"erasures": []})
+    assert (nothing.status_code, nothing.json()) == (200, {"erasures": [], "next": None})
 
 
-@pytest.mark.parametrize("query", ["", "?ref=", "?ref=SECRET", "?ref=a&ref=b", "?more=1"])
-def test_a_case_number_is_needed(query, client):
-    answer = client.get(f"/erasures{query}")
+def test_receipts_page_by_page_and_by_status(client, kept):
+    receipts = [kept.unlearned(str(i)) for i in range(7)]
+    kept.erased(*receipts[2:4])
+    kept.now += 10**7
+    kept.unlearned("new")
+
+    def listed(**query):
+        found, cursor = [], None
+        while True:
+            answer = client.get("/erasures", params={**query, **({} if cursor is None else {"cursor": cursor})})
+            ErasuresAnswer.model_validate_json(answer.content)
+            page, cursor = answer.json()["erasures"], answer.json()["next"]
+            found += page
+            if cursor is None:
+                return found
+
+    names = [receipt.id for receipt in receipts]
+    for limit in (1, 2, 8, 50):
+        assert [one["id"] for one in listed(limit=limit)][:7] == names
+        assert [one["id"] for one in listed(limit=limit, status="erased")] == names[2:4]
+        assert len(listed(limit=limit, status="unlearned")) == 6
+        overdue = listed(limit=limit, status="overdue")
+        assert [one["id"] for one in overdue] == names[:2] + names[4:]
+        assert all(one["overdue"] and one["status"] == "unlearned" for one in overdue)
+
+
+@pytest.mark.parametrize(
+    "query", ["ref=", "ref=SECRET", "ref=a&ref=b", "more=1", "status=SECRET", "cursor=SECRET", "limit=0", "limit=51"]
+)
+def test_wrong_lists_of_receipts(query, client):
+    answer = client.get(f"/erasures?{query}")
     assert answer.status_code == 422
     assert "SECRET" not in answer.text
 

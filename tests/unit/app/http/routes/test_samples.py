@@ -97,6 +97,7 @@ def test_reads_what_is_held(client):
         "features": {"age": 7.0, "job": "b", "member": False},
         "label": "yes",
         "expires_at": None,
+        "restricted_at": None,
         "model_version": 1,
     }
     assert client.get("/samples/nobody").status_code == 404
@@ -182,14 +183,14 @@ def test_csv(client):
     response = client.get("/samples?limit=50", headers={"Accept": "text/csv"})
     assert response.headers["content-type"].startswith("text/csv")
     assert list(csv.reader(io.StringIO(response.text)))[:2] == [
-        ["id", "subject", "expires_at", "age", "job", "member", "income"],
-        ["c0", "s0", "", "0", "a", "true", "no"],
+        ["id", "subject", "expires_at", "restricted_at", "age", "job", "member", "income"],
+        ["c0", "s0", "", "", "0", "a", "true", "no"],
     ]
     rest = client.get("/samples", params={"cursor": response.headers["next-cursor"], "format": "csv"})
     assert "next-cursor" not in rest.headers
-    assert rest.text.splitlines()[-1] == '"a,""b""",p,,,"",,yes'
+    assert rest.text.splitlines()[-1] == '"a,""b""",p,,,,"",,yes'
     one = client.get("/samples/c0?format=csv").text
-    assert one == "id,subject,expires_at,age,job,member,income\r\nc0,s0,,0,a,true,no\r\n"
+    assert one == "id,subject,expires_at,restricted_at,age,job,member,income\r\nc0,s0,,,0,a,true,no\r\n"
     assert client.get("/samples?format=xml").status_code == 422
 
 

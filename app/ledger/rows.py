@@ -1,0 +1,24 @@
+"""Rows of the tables in the ledger's file: their columns, and the checksum that each has."""
+
+import hashlib
+
+import orjson
+
+_CHECKSUM_BYTES = 16
+RECEIPT_COLUMNS = "id, ref, kind, status, targets, n_samples, seq, content"
+IDEMPOTENCY_COLUMNS = "key, body, expires_ms, model_version, n_samples, n_new, first_id, receipt"
+STATE_COLUMNS = "applied_seq, witnessed_ms"
+DELIVERY_COLUMNS = "target, subject, ref, state, status, reason, at_ms"
+REQUEST_COLUMNS = "id, kind, regulation, body, received_ms, callbacks, receipt, state"
+
+Cell = str | int | bytes | None
+
+
+def checksum(*cells: Cell) -> bytes:
+    """Return the checksum of a row."""
+    digest = hashlib.sha256()
+    digest.update(orjson.dumps([cell for cell in cells if not isinstance(cell, bytes)]))
+    for cell in cells:
+        if isinstance(cell, bytes):
+            digest.update(cell)
+    return digest.digest()[:_CHECKSUM_BYTES]

@@ -1,0 +1,16 @@
+"""What people may ask for, in random order, through restarts, kills and restores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.histories.privacy import play
+
+
+@pytest.mark.parametrize(("kind", "n"), [("forest", 150), ("incremental-boosting", 40), ("tree", 40)])
+def test_histories(kind: str, n: int, tmp_path: Path) -> None:
+    tally = play(kind, tmp_path, 11, n)
+    if kind == "forest":
+        assert min(tally[name] for name in ("restricted samples", "released samples", "digests", "kill")) > 0

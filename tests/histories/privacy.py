@@ -1,0 +1,593 @@
+"""Plays random histories of what people may ask for on a service with its files, against a plain model of the truth.
+
+An operation adds, rectifies, deletes, restricts, releases, lets time pass, restores an older snapshot, fits anew, stops
+the service or kills it. After it the service holds what the truth says: which samples, whose they are, and which of
+them are restricted. A model that is exact is now and then compared with a fresh fit on what is neither erased nor
+restricted; and once in a while no file of the data directory may hold anything of a sample that is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from oubli.app import logs
+from oubli.app.errors import ConflictError, ErasedLatelyError, NotHeldError, OwnerlessError, RestrictedError
+from oubli.app.service import checkpoint, retention
+from oubli.app.service.build import Start, compose, open_directory
+from oubli.app.service.idempotency import IdempotencyKey
+from oubli.app.service.model_service import Limits, ModelService
+from oubli.app.service.results import KEEP, Bundle, NewSamples, Replacement
+from oubli.app.times import Clock
+from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.registry import KINDS
+
+SCHEMA = Schema(
+    (Column("a", ColumnType.NUMERIC), Column("b", ColumnType.CATEGORICAL), Column("c", ColumnType.BOOLEAN)),
+    Task.CLASSIFICATION,
+    LabelType.STRING,
+    label_name="y",
+    named=True,
+)
+PARAMETERS: dict[str, dict[str, Any]] = {
+    "forest": {"n_estimators": 4},
+    "incremental-boosting": {"n_estimators": 3, "max_depth": 2},
+    "online-boosting": {"n_estimators": 3, "max_leaf_nodes": 3},
+    "tree": {},
+}
+N_SUBJECTS = 12
+GRACE = 3_600_000  # milliseconds for which an erased id does not come back by itself
+_BEGIN = 1_700_000_000_000
+_MOST_FILES = 4
+_MOST_HELD = 60
+
+
+@dataclass(frozen=True)
+class Person:
+    """A sample as it should be held; `request` names the request that added it."""
+
+    subject: str | None
+    row: tuple[Any, ...]
+    label: str
+    expires: int | None
+    request: str
+
+
+@dataclass
+class Truth:
+    """What should be held."""
+
+    held: dict[str, Person] = field(default_factory=dict)
+    marks: dict[str, bool] = field(default_factory=dict)  # restricted subjects, and whether expired samples are kept
+    version: int = 1
+    seed: int = 0  # of the model
+
+    def copy(self) -> Truth:
+        return Truth(dict(self.held), dict(self.marks), self.version, self.seed)
+
+    def of(self, subject: str) -> list[str]:
+        return [name for name, one in self.held.items() if one.subject == subject]
+
+    def is_restricted(self, name: str) -> bool:
+        return self.held[name].subject in self.marks
+
+    def live(self) -> dict[str, Person]:
+        return {name: one for name, one in self.held.items() if one.subject not in self.marks}
+
+    def due(self, now: int) -> list[str]:
+        """What has to go by now."""
+        return [
+            name
+            for name, one in self.held.items()
+            if one.expires is not None and one.expires <= now and not self.marks.get(str(one.subject), False)
+        ]
+
+    def settle(self) -> None:
+        """A restriction ends with the last sample of its subject."""
+        subjects = {one.subject for one in self.held.values()}
+        self.marks = {subject: keep for subject, keep in self.marks.items() if subject in subjects}
+
+
+@dataclass(frozen=True)
+class File:
+    """A snapshot that was downloaded, and what it holds."""
+
+    path: Path
+    truth: Truth
+
+
+class PrivacyPlayer:
+    """A service under test, and what it should hold.
+
+    Parameters
+    ----------
+    kind
+        Of the model.
+    folder
+        For data directories and files; empty.
+    seed
+        Of all choices.
+    """
+
+    def __init__(self, kind: str, folder: Path, seed: int) -> None:
+        self.kind = kind
+        self.folder = folder
+        self.rng = random.Random(seed)
+        self.truth = Truth()
+        self.now = _BEGIN
+        self.erased: dict[str, int] = {}  # when each id was erased last, whether it has come back or not
+        self.absent: dict[str, None] = {}  # ids that were held and are not
+        self.events: list[tuple[int, str, str]] = []  # version, id, and what it was erased by
+        self.words: list[tuple[int, str, str, bool]] = []  # version, subject, restricted or released, keep
+        self.files: list[File] = []
+        self.n_ids = 0
+        self.n_directories = 0
+        self.n_requests = 0
+        self.tally: Counter[str] = Counter()
+        self.service: ModelService
+
+    @property
+    def is_exact(self) -> bool:
+        return self.kind in ("forest", "incremental-boosting")
+
+    # --- the service's lives ----------------------------------------------------------------------
+
+    def new_clock(self, highest: int | None) -> Clock:
+        clock = Clock(highest, wall_ms=lambda: self.now, elapsed_ms=lambda: self.now)
+        clock.confirm()
+        return clock
+
+    async def begin(self) -> None:
+        """Begin with an empty model in a new directory."""
+        self.directory = self.folder / "0"
+        model = KINDS[self.kind, Task.CLASSIFICATION](**PARAMETERS[self.kind]).start(SCHEMA)
+        self.truth.seed = model.seed_
+        opened = open_directory(self.directory, new_clock=self.new_clock)
+        await self._live(opened.begin(model))
+
+    async def _live(self, start: Start) -> None:
+        limits = Limits(readd_grace=GRACE / 1000, max_expiry_share=1.0)
+        self.service = compose(start, limits=limits, idle_resolve=False)
+        self.service.start()
+        while self.service.phase == "starting":  # noqa: ASYNC110 - asked as anyone would
+            await asyncio.sleep(0.001)
+
+    async def _reopen(self) -> None:
+        opened = open_directory(self.directory, new_clock=self.new_clock)
+        assert opened.snapshots is not None
+        await self._live(opened.recover(opened.snapshots.recover()))
+        if not self.is_exact:  # what finishes erasures fits these anew
+            self.truth.version = max(self.truth.version, self.service.state.version)
+        assert self.service.state.version == self.truth.version, "the version moved"
+
+    async def stop(self) -> None:
+        """Stop as asked, and start again."""
+        await self.service.stop()
+        assert self.service.stop_error is None
+        await self._reopen()
+
+    async def kill(self) -> None:
+        """Go on with the files as they are."""
+        old = self.service
+        await old.database.read(lambda _: None)  # nothing is being written to its file then
+        self.n_directories += 1
+        directory = shutil.copytree(self.directory, self.folder / str(self.n_directories))
+        await old.threads.settle()
+        old.threads.close()
+        old.close()
+        shutil.rmtree(self.directory)
+        self.directory = directory
+        await self._reopen()
+
+    # --- choosing ---------------------------------------------------------------------------------
+
+    def subject(self, *, certain: bool = False) -> str | None:
+        if not certain and self.rng.random() < 0.15:
+            return None
+        return f"subject-{self.rng.randrange(N_SUBJECTS):02d}"
+
+    def content(self) -> tuple[tuple[Any, ...], str]:
+        row = (
+            self.rng.choice([None, self.rng.randrange(6), self.rng.random()]),
+            self.rng.choice(["red", "green", "blue", None]),
+            self.rng.choice([True, False, None]),
+        )
+        return row, self.rng.choice(["yes", "no", "no", f"rare-{self.rng.randrange(4)}"])
+
+    def expiry(self) -> int | None:
+        return self.now + self.rng.randrange(1, 4) * 1_000_000 if self.rng.random() < 0.3 else None
+
+    def some_ids(self, n: int) -> list[str]:
+        """Ids that are held, that are gone, and one that never was."""
+        known = [*self.truth.held, *list(self.absent)[-20:], "never"]
+        return self.rng.sample(known, min(n, len(known)))
+
+    def some_subjects(self) -> list[str]:
+        return list({str(self.subject(certain=True)) for _ in range(self.rng.randrange(1, 4))})
+
+    async def refused(self, work: Coroutine[Any, Any, Any], error: type[Exception]) -> None:
+        """See that something is refused, and that nothing has changed."""
+        try:
+            await work
+        except error:
+            self.tally[f"refused: {error.__name__}"] += 1
+        else:
+            raise AssertionError(f"{error.__name__} was not raised")
+
+    # --- operations: samples ----------------------------------------------------------------------
+
+    async def add(self) -> None:
+        """Add samples: new ones, some that were erased or are held, some that are restricted."""
+        n, readd = self.rng.randrange(1, 4), self.rng.random() < 0.4
+        self.n_requests += 1
+        request = f"request-{self.n_requests:07d}"
+        samples: dict[str, Person] = {}
+        for _ in range(n):
+            if self.rng.random() < 0.75 or not (self.absent or self.truth.held):
+                self.n_ids += 1
+                name = f"person-{self.n_ids:07d}"
+            else:
+                name = self.rng.choice([*list(self.absent)[-20:], *self.truth.held])
+            row, label = self.content()
+            one = Person(self.subject(), row, label, self.expiry(), request)
+            if name in self.truth.held and self.rng.random() < 0.7:
+                one = replace(self.truth.held[name], request=request)
+            samples[name] = one
+        sent = NewSamples(
+            [list(one.row) for one in samples.values()],
+            [one.label for one in samples.values()],
+            list(samples),
+            [one.subject for one in samples.values()],
+            [one.expires for one in samples.values()],
+            [readd] * len(samples),
+        )
+        token = logs.request_id.set(request)
+        try:
+            await self._add(samples, sent, readd)
+        finally:
+            logs.request_id.reset(token)
+
+    async def _add(self, samples: dict[str, Person], sent: NewSamples, readd: bool) -> None:
+        truth, work = self.truth, self.service.add(sent)
+        held = {name: truth.held[name] for name in samples if name in truth.held}
+        if any(one.subject in truth.marks for one in (*held.values(), *samples.values())):
+            await self.refused(work, RestrictedError)
+            return
+        if any(not _is_same(samples[name], known) for name, known in held.items()):
+            await self.refused(work, ConflictError)
+            return
+        new = {name: one for name, one in samples.items() if name not in held}
+        if not readd and any(self.erased.get(name, -GRACE) > self.now - GRACE for name in new):
+            await self.refused(work, ErasedLatelyError)
+            return
+        added = await work
+        assert (added.n_new, added.ids) == (len(new), list(samples))
+        truth.held.update(new)
+        for name in new:
+            self.absent.pop(name, None)
+        self.changed(bool(new), added.model_version)
+
+    async def rectify(self) -> None:
+        """Give a sample other content, another subject, another expiry."""
+        (name,) = self.some_ids(1)
+        known = self.truth.held.get(name)
+        row, label = self.content()
+        if known is not None and self.rng.random() < 0.3:
+            row, label = known.row, known.label
+        subject: Any = self.subject() if self.rng.random() < 0.4 else KEEP
+        expires: Any = self.expiry() if self.rng.random() < 0.3 else KEEP
+        work = self.service.replace(Replacement(name, list(row), label, subject, expires))
+        if known is None:
+            await self.refused(work, NotHeldError)
+            return
+        if self.truth.is_restricted(name) and subject is None:
+            await self.refused(work, OwnerlessError)
+            return
+        receipt = await work
+        one = replace(known, row=row, label=label)
+        one = one if subject is KEEP else replace(one, subject=subject)
+        one = one if expires is KEEP else replace(one, expires=expires)
+        is_changed = not _is_same(one, known) or one.expires != known.expires
+        assert (receipt.kind, receipt.unlearned) == ("rectification", int(is_changed))
+        before = known.subject in self.truth.marks, one.subject in self.truth.marks
+        self.tally[f"rectified: {before}"] += 1
+        self.truth.held[name] = one
+        self.truth.settle()
+        self.changed(is_changed, receipt.model_version)
+        if is_changed:
+            self.events.append((self.truth.version, name, "rectification"))
+
+    async def delete_ids(self) -> None:
+        names = self.some_ids(self.rng.randrange(1, 4))
+        receipt = await self.service.delete(ids=names, key=self.key())
+        self.gone([name for name in names if name in self.truth.held], receipt, len(names))
+
+    async def delete_subjects(self) -> None:
+        subjects = self.some_subjects()
+        receipt = await self.service.delete(subjects=subjects, key=self.key())
+        absent = sum(not self.truth.of(subject) for subject in subjects)
+        self.gone([name for subject in subjects for name in self.truth.of(subject)], receipt, len(subjects), absent)
+
+    def gone(self, names: list[str], receipt: Any, requested: int, absent: int | None = None) -> None:
+        absent = requested - len(names) if absent is None else absent
+        assert (receipt.unlearned, receipt.requested, receipt.absent) == (len(names), requested, absent)
+        self.tally["erased while restricted"] += sum(map(self.truth.is_restricted, names))
+        self.forget(names, "deletion")
+        self.changed(bool(names), receipt.model_version)
+        self.events += [(self.truth.version, name, "deletion") for name in names]
+
+    def forget(self, names: list[str], why: str) -> None:
+        for name in names:
+            del self.truth.held[name]
+            self.absent[name] = None
+            self.erased[name] = self.now
+        self.tally[f"forgotten: {why}"] += len(names)
+        self.truth.settle()
+
+    def key(self) -> IdempotencyKey:
+        """A key of its own, so that the receipt of an earlier erasure of the same is not the answer."""
+        self.n_requests += 1
+        return IdempotencyKey(f"{self.n_requests:032x}", f"{self.n_requests:032x}", 0)
+
+    def changed(self, is_changed: bool, version: int) -> None:
+        self.truth.version += int(is_changed)
+        if not self.is_exact and version > self.truth.version:
+            self.truth.version = version
+        assert version == self.truth.version == self.service.state.version
+
+    # --- operations: restriction ------------------------------------------------------------------
+
+    async def restrict(self) -> None:
+        subjects, keep = self.some_subjects(), self.rng.random() < 0.4
+        truth = self.truth
+        moved = [name for s in subjects if s not in truth.marks for name in truth.of(s)]
+        is_changed = any(truth.of(s) and truth.marks.get(s) != keep for s in subjects)
+        made = await self.service.restrict(subjects, keep=keep)
+        absent = sum(not truth.of(s) for s in subjects)
+        assert (made.samples, made.absent, made.requested) == (len(moved), absent, len(subjects))
+        truth.marks.update((s, keep) for s in subjects if truth.of(s))
+        self.changed(is_changed, made.model_version)
+        self.words += [(truth.version, s, "restricted", keep) for s in subjects]
+        self.tally["restricted samples"] += len(moved)
+
+    async def release(self) -> None:
+        """Release; what is kept although its time is over goes first."""
+        subjects, truth = self.some_subjects(), self.truth
+        known = [s for s in subjects if s in truth.marks]
+        names = [name for s in known for name in truth.of(s)]
+        expired = [name for name in names if (truth.held[name].expires or self.now + 1) <= self.now]
+        made = await self.service.release(subjects)
+        if expired:
+            self.forget(expired, "expiry")
+            truth.version += 1
+            self.events += [(truth.version, name, "expiry") for name in expired]
+            self.tally["released too late"] += len(expired)
+        left = [s for s in known if s in truth.marks]
+        assert (made.samples, made.expired) == (len(names) - len(expired), len(expired))
+        assert (made.absent, made.requested) == (len(subjects) - len(left), len(subjects))
+        for s in left:
+            del truth.marks[s]
+        self.changed(bool(left), made.model_version)
+        self.words += [(truth.version, s, "released", False) for s in subjects]
+        self.tally["released samples"] += made.samples
+
+    async def wait(self) -> None:
+        """Let some time pass; what has expired goes."""
+        self.now += self.rng.randrange(1, 900_000)
+        due = self.truth.due(self.now)
+        await self.service.retention.sweep()
+        if due:
+            self.tally["expired while restricted"] += sum(map(self.truth.is_restricted, due))
+            self.forget(due, "expiry")
+            self.changed(True, self.service.state.version)
+            self.events += [(self.truth.version, name, "expiry") for name in due]
+
+    # --- operations: the model as a whole ---------------------------------------------------------
+
+    async def export(self) -> None:
+        """See that a bundle has all of a subject."""
+        subject = str(self.subject(certain=True))
+        bundle = await self.service.exporter.ask(subject)
+        assert isinstance(bundle, Bundle)
+        names = self.truth.of(subject)
+        assert sorted(one.sample.id for one in bundle.samples) == sorted(names)
+        for one in bundle.samples:
+            known = self.truth.held[one.sample.id]
+            assert one.addition is not None
+            assert (one.addition.request, one.sample.subject) == (known.request, subject)
+            assert (one.sample.restricted_ms is not None) == (subject in self.truth.marks)
+
+    async def download(self) -> None:
+        """Keep a snapshot for later."""
+        snapshot = await self.service.snapshot()
+        self.n_directories += 1
+        path = self.folder / f"file-{self.n_directories}"
+        shutil.copyfile(snapshot.path, path)
+        self.files.append(File(path, self.truth.copy()))
+        if len(self.files) > _MOST_FILES:
+            self.files.pop(self.rng.randrange(len(self.files))).path.unlink()
+
+    async def restore(self) -> None:
+        """Go back to an older snapshot, less what is gone since, and with the restrictions of now."""
+        if not self.files:
+            await self.download()
+        file, old = self.rng.choice(self.files), self.truth
+        made = await self.service.restore(file.path)
+        truth = file.truth.copy()
+        since = file.truth.version
+        kinds: dict[str, str] = {}
+        for version, name, kind in self.events:
+            if version > since and name in truth.held and (kind != "rectification" or name not in kinds):
+                kinds[name] = kind
+        words = {subject: (word, keep) for version, subject, word, keep in self.words if version > since}
+        for subject in {one.subject for one in truth.held.values() if one.subject is not None}:
+            word, keep = words.get(subject, ("", False))
+            live_now = subject not in old.marks and bool(old.of(subject))
+            if subject in old.marks:
+                truth.marks[subject] = old.marks[subject]
+            elif word == "restricted" and (subject in truth.marks or not live_now):
+                truth.marks[subject] = keep
+            elif word == "released":
+                truth.marks.pop(subject, None)
+        for name in truth.due(self.now):
+            kinds.setdefault(name, "expiry")
+        for name in kinds:
+            del truth.held[name]
+        truth.settle()
+        truth.version = old.version
+        self.truth = truth
+        self.absent.update(dict.fromkeys(name for name in old.held if name not in truth.held))
+        for name in truth.held:
+            self.absent.pop(name, None)
+        counts = Counter(kinds.values())
+        dropped = {"erased": counts["deletion"], "rectified": counts["rectification"], "expired": counts["expiry"]}
+        assert made["dropped"] == dropped, (made["dropped"], dropped)
+        assert made["n_restricted"] == len(truth.held) - len(truth.live())
+        self.changed(True, made["model_version"])
+        self.tally["restored restricted"] += made["n_restricted"]
+
+    async def fit(self) -> None:
+        """Fit anew with another seed."""
+        seed = self.rng.randrange(1000)
+        parameters = {} if self.kind == "tree" else {"random_state": seed}
+        await self.service.rebuilder.fit(self.kind, parameters, lambda _: None)
+        self.truth.seed = self.service.state.model.seed_
+        self.changed(True, self.service.state.version)
+
+    async def verify(self) -> None:
+        result = await self.service.rebuilder.verify(lambda _: None)
+        assert result["ok"], result
+        assert result["n_samples"] == len(self.truth.live())
+        self.compare()
+
+    # --- comparing --------------------------------------------------------------------------------
+
+    def compare(self) -> None:
+        """Compare an exact model with a fresh fit on what is neither erased nor restricted."""
+        if not self.is_exact:
+            return
+        live = self.truth.live()
+        fresh = KINDS[self.kind, Task.CLASSIFICATION](**PARAMETERS[self.kind], random_state=self.truth.seed)
+        names = self.rng.sample(sorted(live), len(live))
+        if names:
+            fresh.fit([list(live[n].row) for n in names], [live[n].label for n in names], ids=names, schema=SCHEMA)
+        else:
+            fresh.start(SCHEMA)
+        assert self.service.state.model.digest() == fresh.digest(), "the digest is not that of a fresh fit"
+        self.tally["digests"] += 1
+
+    def check(self) -> None:
+        """See that all is held as it should be."""
+        store = self.service.state.model.samples_
+        restricted = store.restricted
+        truth = self.truth
+        assert {*store.ids(), *(restricted.samples.ids() if len(restricted) else ())} == truth.held.keys()
+        assert {s: mark.keeps for s, mark in restricted.marks.items()} == truth.marks
+        for name, one in truth.held.items():
+            found, _ = self.service.get(name)
+            assert (found.subject, found.expires_ms) == (one.subject, one.expires), name
+            assert (found.restricted_ms is not None) == restricted.holds(name) == (one.subject in truth.marks), name
+        assert self.service.state.model.n_samples_ == len(truth.live())
+
+    def check_content(self) -> None:
+        """Compare what is held under each id, and look into every structure."""
+        for name, one in self.truth.held.items():
+            store = self.service.state.model.samples_.holding(name)
+            assert store is not None
+            assert store.same_content(name, store.prepare([list(one.row)], [one.label]), 0), name
+        self.service.state.model.check_invariants()
+
+    async def search_files(self) -> None:
+        """Finish all erasures; then no file may hold the id or the request of a sample that is gone."""
+        await self.service.checkpointer.write_snapshot(erase=True)
+        await self.service.erasures.wait()
+        await self.service.database.flush()
+        requests = {one.request for one in self.truth.held.values()}
+        gone = [name.encode() for name in self.absent]
+        content = b"".join(path.read_bytes() for path in sorted(self.directory.rglob("*")) if path.is_file())
+        assert not [name for name in gone if name in content], "an erased id is in a file"
+        found = {content[i : i + 15].decode() for i in _places(content, b"request-")}
+        assert found <= requests, "the request of erased samples is in a file"
+        assert all(name.encode() in content for name in self.truth.held), "the search is blind"
+        self.tally["searches of files"] += 1
+
+    # --- playing ----------------------------------------------------------------------------------
+
+    def operations(self) -> tuple[tuple[int, Callable[[], Coroutine[Any, Any, None]]], ...]:
+        is_full = len(self.truth.held) > _MOST_HELD
+        return (
+            (6 if is_full else 30, self.add),
+            (14, self.rectify),
+            (12, self.delete_ids),
+            (8 if is_full else 2, self.delete_subjects),
+            (10, self.restrict),
+            (12, self.release),
+            (8, self.wait),
+            (3, self.export),
+            (2, self.download),
+            (2, self.restore),
+            (1, self.fit),
+            (1, self.verify),
+            (1, self.stop),
+            (2, self.kill),
+        )
+
+    async def play(self, n: int) -> None:
+        """Do so many operations."""
+        await self.begin()
+        try:
+            for number in range(n):
+                weights, choices = zip(*((weight, one) for weight, one in self.operations()), strict=True)
+                (chosen,) = self.rng.choices(choices, weights)
+                self.tally[chosen.__name__] += 1
+                try:
+                    await chosen()
+                    self.check()
+                    if not self.is_exact:
+                        self.truth.version = self.service.state.version
+                    if number % 25 == 0 or chosen.__name__ in ("restore", "kill", "stop"):
+                        self.compare()
+                        self.check_content()
+                    if number % 250 == 249:
+                        await self.search_files()
+                except BaseException as error:
+                    error.add_note(f"operation {number}: {chosen.__name__}")
+                    raise
+            self.compare()
+            await self.search_files()
+        finally:
+            await self.service.stop()
+
+
+def _is_same(one: Person, other: Person) -> bool:
+    """Whether a sample that is sent is the one held; an expiry that is left out is not compared."""
+    same = one.subject == other.subject and one.row == other.row and one.label == other.label
+    return same and (one.expires is None or one.expires == other.expires)
+
+
+def _places(content: bytes, text: bytes) -> list[int]:
+    places, at = [], content.find(text)
+    while at >= 0:
+        places.append(at)
+        at = content.find(text, at + 1)
+    return places
+
+
+def play(kind: str, folder: Path, seed: int, n: int) -> Counter[str]:
+    """Play a history of so many operations; return what has happened in it."""
+    player = PrivacyPlayer(kind, folder, seed)
+    # Expiry, snapshots and erasures happen when the history says so.
+    with patch.object(retention, "_TICK", 1e6), patch.object(checkpoint, "_TICK", 1e6):
+        try:
+            asyncio.run(player.play(n))
+        except BaseException as error:
+            error.add_note(f"the history of seed {seed} of a {kind}")
+            raise
+    return player.tally

@@ -1,0 +1,356 @@
+"""OpenDSR: a controller's request becomes an erasure with a receipt, and its states are told by signed callbacks."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import orjson
+import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509 import load_pem_x509_certificate
+
+from oubli.app.access.key_file import FILE_NAME, create_key, now_ms
+from oubli.app.access.keys import AccessKeys
+from oubli.app.http.schemas import OpendsrDiscovery, OpendsrError, OpendsrReply, OpendsrStatus
+from oubli.app.privacy.addresses import AddressRules, parse_endpoint
+from oubli.app.privacy.sender import Sender
+from oubli.app.privacy.signatures import read_processor
+from oubli.app.service.build import compose, open_directory
+from oubli.app.service.deliveries import Push
+from oubli.app.service.model_service import ModelService
+from oubli.app.service.opendsr import Processor
+from tests.unit.app.privacy.certificates import authority, certificate
+from tests.unit.app.privacy.receiver import Receiver
+from tests.unit.app.support import forest, served, served_here
+
+DOMAIN = "opendsr.processor.example"
+FOLDER = "/opendsr/v2"
+
+
+def asked(subject: str | None = "s1", **more: Any) -> dict[str, Any]:
+    identity = {"identity_type": "controller_customer_id", "identity_value": subject, "identity_format": "raw"}
+    content = {
+        "regulation": "gdpr",
+        "subject_request_id": str(uuid.uuid4()),
+        "subject_request_type": "erasure",
+        "submitted_time": "2026-10-02T15:00:00Z",
+        "subject_identities": [identity],
+        "api_version": "2.0",
+        **more,
+    }
+    return {key: value for key, value in content.items() if value is not None}
+
+
+@dataclass
+class Here:
+    """A server, the controller's client, and where its callbacks arrive."""
+
+    service: ModelService
+    client: httpx2.AsyncClient
+    receiver: Receiver
+    url: str
+
+    async def post(self, content: dict[str, Any]) -> httpx2.Response:
+        return await self.client.post(f"{FOLDER}/requests", json=content)
+
+    async def status(self, content: dict[str, Any]) -> dict[str, Any]:
+        answer = await self.client.get(f"{FOLDER}/requests/{content['subject_request_id']}")
+        assert answer.status_code == 200
+        OpendsrStatus.model_validate_json(answer.content)
+        await self.check(answer.content, dict(answer.headers))
+        return dict(answer.json())
+
+    async def check(self, body: bytes, headers: dict[str, str]) -> None:
+        """Check a signature with the certificate that the server shows."""
+        shown = await self.client.get(f"{FOLDER}/certificate")
+        key = load_pem_x509_certificate(shown.content).public_key()
+        assert isinstance(key, ec.EllipticCurvePublicKey)
+        assert headers["x-opendsr-processor-domain"] == DOMAIN
+        key.verify(base64.b64decode(headers["x-opendsr-signature"]), body, ec.ECDSA(hashes.SHA256()))
+
+
+def processor(folder: Path, *callbacks: str, **more: Any) -> Processor:
+    signer = read_processor(DOMAIN, *certificate(folder, authority(), DOMAIN))
+    endpoints = {url: parse_endpoint(url, plain_http=True) for url in callbacks}
+    return Processor(signer, "acme", callbacks=endpoints, **more)
+
+
+@asynccontextmanager
+async def here(folder: Path) -> AsyncIterator[Here]:
+    async def resolve(host: str, port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    receiver = Receiver()
+    async with receiver.listening():
+        url = f"http://controller.example:{receiver.port}/opendsr/callbacks"
+        opened = open_directory(folder / "data")
+        start = opened.recover(opened.snapshots.recover()) if opened.holds_model else opened.begin(forest())
+        push = Push(Sender(AddressRules(("127.0.0.1",), resolve), 5.0))
+        service = compose(start, push=push, processor=processor(folder, url), idle_resolve=False)
+        async with served_here(service) as client:
+            yield Here(service, client, receiver, url)
+
+
+def run(folder: Path, script: Callable[[Here], Any]) -> None:
+    async def whole() -> None:
+        async with here(folder) as place:
+            await script(place)
+
+    asyncio.run(whole())
+
+
+async def until(happens: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not happens():  # noqa: ASYNC110 - as a test may
+            await asyncio.sleep(0.005)
+
+
+def test_what_is_taken(tmp_path):
+    async def script(place: Here) -> None:
+        answer = await place.client.get(f"{FOLDER}/discovery")
+        OpendsrDiscovery.model_validate_json(answer.content)
+        assert answer.json() == {
+            "api_version": "2.0",
+            "supported_identities": [{"identity_type": "controller_customer_id", "identity_format": "raw"}],
+            "supported_subject_request_types": ["erasure", "access", "portability"],
+            "processor_certificate": f"https://{DOMAIN}/opendsr/v2/certificate",
+        }
+
+    run(tmp_path, script)
+
+
+def test_an_erasure_from_the_request_to_its_last_callback(tmp_path):
+    async def script(place: Here) -> None:
+        content = asked(status_callback_urls=[place.url], more_that_is_not_known=1)
+        answer = await place.post(content)
+        assert answer.status_code == 201, answer.text
+        OpendsrReply.model_validate_json(answer.content)
+        reply = answer.json()
+        assert json.loads(base64.b64decode(reply["encoded_request"])) == content
+        assert (reply["controller_id"], reply["subject_request_id"]) == ("acme", content["subject_request_id"])
+        assert reply["expected_completion_time"] > reply["received_time"]
+        await place.check(answer.content, dict(answer.headers))
+        assert answer.headers["x-opengdpr-signature"] == answer.headers["x-opendsr-signature"]
+
+        assert (await place.status(content))["request_status"] == "in_progress"
+        listed = (await place.client.get(f"/erasures?ref={content['subject_request_id']}")).json()["erasures"]
+        assert [(one["unlearned"], one["status"]) for one in listed] == [(12, "unlearned")]
+        assert (await place.client.post("/samples/search", json={"subject": "s1"})).status_code == 404
+
+        # The same again is the same; its id for anything else is refused.
+        again = await place.post(content)
+        assert (again.status_code, again.json()) == (201, reply)
+        other = await place.post({**content, "regulation": "ccpa"})
+        assert (other.status_code, other.json()["error"]["errors"][0]["reason"]) == (400, "request-repeated")
+        assert len((await place.client.get("/erasures")).json()["erasures"]) == 1
+
+        cancelled = await place.client.delete(f"{FOLDER}/requests/{content['subject_request_id']}")
+        assert (cancelled.status_code, cancelled.json()["error"]["errors"][0]["reason"]) == (400, "request-begun")
+
+        assert (await place.client.post("/snapshot")).status_code == 201
+        await until(lambda: len(place.receiver.accepted) == 2)
+        assert (await place.status(content))["request_status"] == "completed"
+        for request, status in zip(place.receiver.accepted, ("in_progress", "completed"), strict=True):
+            told = request.content
+            assert told == {
+                "controller_id": "acme",
+                "expected_completion_time": reply["expected_completion_time"],
+                "status_callback_url": place.url,
+                "subject_request_id": content["subject_request_id"],
+                "request_status": status,
+                "api_version": "2.0",
+            }
+            await place.check(request.body, request.headers)
+
+    run(tmp_path, script)
+
+
+def test_a_request_is_known_after_a_restart(tmp_path):
+    content = asked("a-subject-like-no-other")
+    replies = []
+
+    async def script(place: Here) -> None:
+        replies.append((await place.post(content)).json())
+
+    async def later(place: Here) -> None:
+        assert (await place.status(content))["request_status"] == "completed"
+        replies.append((await place.post(content)).json())
+        files = [path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()]
+        assert any(content["subject_request_id"].encode() in held for held in files), "the search is blind"
+        assert not any(b"like-no-other" in held for held in files)
+
+    run(tmp_path, script)
+    run(tmp_path, later)
+    assert replies[0] == replies[1]
+
+
+def test_samples_are_named_by_the_extension(tmp_path):
+    async def script(place: Here) -> None:
+        extensions = {DOMAIN: {"sample_ids": ["c1", "c2", "nobody"]}, "other.example": {"property_id": 1}}
+        content = asked(subject_identities=None, extensions=extensions)
+        assert (await place.post(content)).status_code == 201
+        (receipt,) = (await place.client.get(f"/erasures?ref={content['subject_request_id']}")).json()["erasures"]
+        assert (receipt["unlearned"], receipt["absent"]) == (2, 1)
+
+    run(tmp_path, script)
+
+
+def identity(**more: Any) -> list[dict[str, Any]]:
+    content = {"identity_type": "controller_customer_id", "identity_value": "SECRET", "identity_format": "raw", **more}
+    return [content]
+
+
+WRONG: dict[str, Any] = {
+    "no JSON": b"{SECRET",
+    "no object": b"[]",
+    "no id": asked(subject_request_id=None),
+    "an id in capitals": asked(subject_request_id=str(uuid.uuid4()).upper()),
+    "an id of another version": asked(subject_request_id=str(uuid.uuid1())),
+    "no kind": asked(subject_request_type=None),
+    "another kind": asked(subject_request_type="SECRET"),
+    "no regulation": asked(regulation=None),
+    "another regulation": asked(regulation=["SECRET"]),
+    "no time": asked(submitted_time=None),
+    "a time without a zone": asked(submitted_time="2026-10-02T15:00:00"),
+    "another version": asked(api_version="1.0"),
+    "nobody": asked(subject_identities=[]),
+    "no list": asked(subject_identities="SECRET"),
+    "no identity": asked(subject_identities=["SECRET"]),
+    "an identity that is not known": asked(subject_identities=identity(identity_type="email")),
+    "a hashed identity": asked(subject_identities=identity(identity_format="sha256")),
+    "an unknown format": asked(subject_identities=identity(identity_format="SECRET")),
+    "no text": asked(subject_identities=identity(identity_value=7)),
+    "an empty text": asked(subject_identities=identity(identity_value="")),
+    "both": asked(extensions={DOMAIN: {"sample_ids": ["SECRET"]}}),
+    "an extension that is none": asked(extensions=["SECRET"]),
+    "an extension with more": asked(subject_identities=None, extensions={DOMAIN: {"SECRET": 1}}),
+    "ids that are none": asked(subject_identities=None, extensions={DOMAIN: {"sample_ids": [None]}}),
+    "a callback that is not known": asked(status_callback_urls=["https://controller.example/SECRET"]),
+    "a callback on this machine": asked(status_callback_urls=["http://127.0.0.1:22/"]),
+    "no callbacks": asked(status_callback_urls="SECRET"),
+    "a bundle of two": asked(
+        subject_request_type="access", subject_identities=identity() + identity(identity_value="b")
+    ),
+    "a bundle of samples": asked(
+        subject_request_type="access", subject_identities=None, extensions={DOMAIN: {"sample_ids": ["SECRET"]}}
+    ),
+}
+
+
+def test_wrong_requests_change_nothing_and_repeat_nothing(tmp_path):
+    async def script(place: Here) -> None:
+        for name, content in WRONG.items():
+            sent = content if isinstance(content, bytes) else orjson.dumps(content)
+            headers = {"Content-Type": "application/json"}
+            answer = await place.client.post(f"{FOLDER}/requests", content=sent, headers=headers)
+            assert answer.status_code == 400, name
+            OpendsrError.model_validate_json(answer.content)
+            assert answer.json()["error"]["code"] == 400
+            assert "SECRET" not in answer.text, name
+        assert (await place.client.get("/erasures")).json()["erasures"] == []
+        for path in (str(uuid.uuid4()), "SECRET"):
+            for method in ("GET", "DELETE"):
+                answer = await place.client.request(method, f"{FOLDER}/requests/{path}")
+                assert (answer.status_code, answer.json()["error"]["code"]) == (404, 404)
+                assert "SECRET" not in answer.text
+        form = await place.client.post(f"{FOLDER}/requests", content=b"a=1", headers={"Content-Type": "text/plain"})
+        assert form.status_code == 400
+
+    run(tmp_path, script)
+
+
+def test_a_server_without_opendsr(tmp_path):
+    with served() as client:
+        for method, path in (("GET", "discovery"), ("GET", "certificate"), ("GET", "requests/x"), ("POST", "requests")):
+            answer = client.request(method, f"{FOLDER}/{path}", json={} if method == "POST" else None)
+            assert (answer.status_code, answer.json()["error"]["errors"][0]["reason"]) == (404, "no-opendsr")
+
+
+def test_each_kind_of_request_needs_its_scope(tmp_path):
+    path = tmp_path / FILE_NAME
+    keys = {
+        scope: create_key(path, name=scope, scopes=[scope], expires_ms=None)[1] for scope in ("erase", "read", "write")
+    }
+
+    async def script(place: Here) -> None:
+        transport: Any = place.client._transport
+        transport.app.state.rules.access_keys = AccessKeys(path, now_ms=now_ms)
+        for scope, status in (("erase", 201), ("read", 403), ("write", 403)):
+            headers = {"X-API-Key": keys[scope]}
+            answer = await place.client.post(f"{FOLDER}/requests", json=asked("s3"), headers=headers)
+            assert answer.status_code == status, scope
+        assert (await place.client.post(f"{FOLDER}/requests", json=asked())).status_code == 401
+        for name in ("discovery", "certificate"):
+            assert (await place.client.get(f"{FOLDER}/{name}")).status_code == 200
+
+    run(tmp_path, script)
+
+
+@pytest.mark.parametrize("callbacks", [0, 1])
+def test_two_at_once_with_one_id_are_one_request(tmp_path, callbacks):
+    async def script(place: Here) -> None:
+        content = asked("s4", status_callback_urls=[place.url] * callbacks)
+        answers = await asyncio.gather(*(place.post(content) for _ in range(5)))
+        assert {answer.status_code for answer in answers} == {201}
+        assert len({answer.text for answer in answers}) == 1
+        assert len((await place.client.get("/erasures")).json()["erasures"]) == 1
+
+    run(tmp_path, script)
+
+
+@pytest.mark.parametrize("kind", ["access", "portability"])
+def test_a_bundle_from_the_request_to_the_erasure(tmp_path, kind):
+    async def script(place: Here) -> None:
+        content = asked("s1", subject_request_type=kind, status_callback_urls=[place.url])
+        answer = await place.post(content)
+        assert answer.status_code == 201, answer.text
+        await until(lambda: len(place.receiver.accepted) == 2)
+        told = [request.content for request in place.receiver.accepted]
+        assert [one["request_status"] for one in told] == ["in_progress", "completed"]
+        status = await place.status(content)
+        assert status["request_status"] == "completed"
+        assert told[1]["results_url"] == status["results_url"]
+        assert (told[1]["results_count"], status["results_count"]) == (12, 12)
+        address = status["results_url"].removeprefix(f"https://{DOMAIN}")
+        bundle = await place.client.get(address)
+        assert bundle.status_code == 200
+        assert len(bundle.json()["samples"]) == 12
+
+        assert (await place.post(asked("s1"))).status_code == 201
+        assert (await place.client.post("/snapshot")).status_code == 201
+        assert "results_url" not in await place.status(content)
+        assert (await place.client.get(address)).status_code == 404
+
+    run(tmp_path, script)
+
+
+def test_a_bundle_that_was_not_made_before_a_restart_never_will_be(tmp_path, monkeypatch):
+    content = asked("s1", subject_request_type="access")
+
+    async def never(self: Any, asked: Any) -> Any:
+        await asyncio.sleep(0.2)
+        raise OSError
+
+    async def script(place: Here) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(type(place.service.exporter), "_make_held", never)
+            assert (await place.post(content)).status_code == 201
+            assert (await place.status(content))["request_status"] == "in_progress"
+
+    async def later(place: Here) -> None:
+        assert (await place.status(content))["request_status"] == "cancelled"
+        cancelled = await place.client.delete(f"{FOLDER}/requests/{content['subject_request_id']}")
+        assert cancelled.status_code == 202
+
+    run(tmp_path, script)
+    run(tmp_path, later)

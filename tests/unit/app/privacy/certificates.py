@@ -1,0 +1,57 @@
+"""An authority of our own, and certificates from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+_DAY = timedelta(days=1)
+
+
+@dataclass
+class Authority:
+    """Its certificate and key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @property
+    def pem(self) -> str:
+        return self.certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def _named(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
+
+
+def authority() -> Authority:
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    builder = x509.CertificateBuilder(_named("authority"), _named("authority"), key.public_key())
+    builder = (
+        builder.serial_number(x509.random_serial_number()).not_valid_before(now - _DAY).not_valid_after(now + _DAY)
+    )
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    return Authority(builder.sign(key, hashes.SHA256()), key)
+
+
+def certificate(folder: Path, issuer: Authority, domain: str, kind: str = "ec") -> tuple[Path, Path]:
+    """Write a certificate for a domain and its key; return the two files."""
+    key = ec.generate_private_key(ec.SECP256R1()) if kind == "ec" else rsa.generate_private_key(65537, 2048)
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(issuer.certificate.subject, _named(domain), key.public_key())
+    builder = (
+        builder.serial_number(x509.random_serial_number()).not_valid_before(now - _DAY).not_valid_after(now + _DAY)
+    )
+    builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(domain)]), critical=False)
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    files = folder / "certificate.pem", folder / "key.pem"
+    files[0].write_bytes(builder.sign(issuer.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    files[1].write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return files

@@ -1,0 +1,384 @@
+"""Every state of every receipt is told at least once, in order, to nobody else, whatever the receiver does."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import pytest
+from standardwebhooks import Webhook
+
+from oubli.app.errors import NoLetterError
+from oubli.app.privacy.addresses import AddressRules, parse_endpoint
+from oubli.app.privacy.sender import Sender
+from oubli.app.privacy.signatures import WebhookSigner
+from oubli.app.service.deliveries import Push, PushPolicy
+from oubli.app.service.model_service import ModelService
+from tests.unit.app.privacy.receiver import ACCEPT, HANG, HANG_UP, Receiver, Request, answer
+from tests.unit.app.service.simulated import Time, started
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+HOUR = 3600.0
+ALLOWED, FORBIDDEN = "127.0.0.1", "127.0.0.2"
+RANK = {"unlearned": 0, "overdue": 1, "erased": 2}
+
+
+@dataclass
+class World:
+    """A service, the receiver that it tells, and one that nothing may ever reach."""
+
+    directory: Path
+    time: Time = field(default_factory=Time)
+    receiver: Receiver = field(default_factory=Receiver)
+    forbidden: Receiver = field(default_factory=Receiver)
+    address: str = ALLOWED
+    policy: PushPolicy = field(default_factory=PushPolicy)
+    deadline: float = 60.0
+    timeout: float = 30.0  # of an attempt, in real seconds
+    refs: dict[str, str] = field(default_factory=dict)
+
+    async def resolve(self, host: str, port: int) -> list[str]:
+        assert host == "privacy.example"
+        return [self.address]
+
+    def push(self) -> Push:
+        endpoint = parse_endpoint(f"http://privacy.example:{self.receiver.port}/hooks", plain_http=True)
+        sender = Sender(AddressRules((ALLOWED,), self.resolve), self.timeout)
+        return Push(sender, (endpoint, WebhookSigner([SECRET])), policy=self.policy, pause=self.time.pause)
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        async with self.receiver.listening():
+            self.forbidden.port = self.receiver.port
+            server = await asyncio.start_server(self.forbidden._serve, FORBIDDEN, self.receiver.port)
+            try:
+                yield
+            finally:
+                server.close()
+
+    async def start(self) -> ModelService:
+        self.time.n_tasks = 2  # a courier, and the watch over deadlines
+        return await started(self.directory, self.time, self.push(), deadline=self.deadline)
+
+    async def stop(self, service: ModelService, *, without_snapshot: bool = False) -> None:
+        """Stop the service as a signal does, or as a kill would leave it."""
+        if without_snapshot:
+            await service.deliveries.stop()
+            await service.threads.settle()
+            service.threads.close()
+            service.close()
+        else:
+            await service.stop()
+        self.time.n_tasks = 0
+
+    def check(self, receipts: dict[str, set[str]], *, whole: bool = True) -> None:
+        """Check all that was accepted: form, signature, order, and that nothing is missing."""
+        told: dict[str, list[str]] = {name: [] for name in receipts}
+        for request in self.receiver.accepted:
+            content = request.content
+            state = content["data"]["status"]
+            assert content == {"type": f"erasure.{state}", "data": content["data"]}
+            assert content["data"].keys() == {"id", "ref", "status"}
+            headers = request.headers
+            assert headers["webhook-id"] == f"{content['data']['id']}-{state}"
+            check_signature(request)
+            told[content["data"]["id"]].append(state)
+        for name, states in told.items():
+            assert states == sorted(states, key=RANK.__getitem__), f"{name}: {states}"
+            assert not whole or set(states) >= receipts[name], f"{name}: {states}"
+        assert self.forbidden.n_connections == 0
+
+
+def check_signature(request: Request) -> None:
+    headers = request.headers
+    moment = datetime.fromtimestamp(int(headers["webhook-timestamp"]), UTC)
+    assert headers["webhook-signature"] == Webhook(SECRET).sign(headers["webhook-id"], moment, request.body.decode())
+
+
+async def all_states(service: ModelService) -> dict[str, set[str]]:
+    """The states that each receipt has been through; those that were overdue for a moment only may be told or not."""
+    page, _ = await service.receipts.listed(0, 10_000)
+    return {one.id: {"unlearned", one.status} for one in page}
+
+
+def run(world: World, script: Callable[[World], Any]) -> None:
+    async def whole() -> None:
+        async with world.listening():
+            await script(world)
+
+    asyncio.run(whole())
+
+
+def test_states_arrive_as_they_are_reached(tmp_path):
+    async def script(world: World) -> None:
+        service = await world.start()
+        ref = "123e4567-e89b-12d3-a456-426614174000"
+        receipt = await service.delete(ids=["c1"], ref=ref)
+        await world.time.advance(1)
+        (first,) = world.receiver.accepted
+        assert first.content["data"] == {"id": receipt.id, "ref": ref, "status": "unlearned"}
+        await service.snapshot()
+        await world.time.advance(1)
+        assert [one.content["data"]["status"] for one in world.receiver.accepted] == ["unlearned", "erased"]
+        assert service.deliveries.n_delivered == 2
+        counts = await service.database.read(lambda database: database.deliveries.counts("webhook"))
+        assert counts == (0, 0, None)
+        rows = await service.database.read(lambda database: database._all("SELECT count(*) FROM deliveries"))
+        assert rows == [(0,)], "nothing is left of a receipt whose last state has arrived"
+        world.check({receipt.id: {"unlearned", "erased"}})
+        await world.stop(service)
+
+    run(World(tmp_path / "data"), script)
+
+
+def test_a_day_with_a_receiver_that_does_everything_wrong(tmp_path):
+    """By the hour: errors, silence, redirects, a name that resolves to loopback, late answers, then now and then."""
+    draw = random.Random(4)
+    poisoned: list[str] = []
+
+    def answers(request: Request) -> str:
+        hour = world.time.now_ms / 1000 / HOUR
+        if hour < 2:
+            return answer(draw.choice([500, 502, 404, 400, 429]), "Retry-After: 7")
+        if hour < 4:
+            return HANG
+        if hour < 6:
+            return answer(draw.choice([301, 307, 308]), f"Location: http://{FORBIDDEN}:{world.receiver.port}/")
+        if hour < 8:
+            raise AssertionError("nothing is sent while the name resolves to loopback")
+        if hour < 10:
+            world.receiver.accepted.append(request)  # it takes it in, and the answer comes too late
+            return HANG
+        if request.content["data"]["id"] in poisoned and hour < 20:
+            return answer(400)
+        return draw.choice([ACCEPT, ACCEPT, ACCEPT, answer(200), HANG_UP, answer(500), "nonsense\r\n\r\n"])
+
+    async def script(world: World) -> None:
+        service = await world.start()
+        for step in range(48):
+            hour = step / 2
+            world.address = FORBIDDEN if 6 <= hour < 8 else ALLOWED
+            if hour == 6:  # what is connected stays connected to what was checked: let it be resolved anew
+                service.deliveries._push.sender.close()
+            receipt = await service.delete(ids=[f"c{step}"])
+            if step % 9 == 4:
+                poisoned.append(receipt.id)
+            if step % 2:
+                await service.snapshot()
+            if step == 29:
+                await world.stop(service)
+                await world.time.advance(HOUR / 4)
+                service = await world.start()
+            await world.time.advance(HOUR / 2)
+        await service.snapshot()
+        await world.time.advance(7 * HOUR)
+        receipts = await all_states(service)
+        assert len(receipts) == 48
+        assert all(states == {"unlearned", "erased"} for states in receipts.values())
+        world.check(receipts)
+        assert not await service.deliveries.dead_letters(0, 10)
+        assert service.deliveries.counts == (0, 0, None)
+        # It does not go on and on at a receiver that fails.
+        assert service.deliveries.n_failed < 400
+        await world.stop(service)
+
+    world = World(tmp_path / "data", receiver=Receiver(answers), timeout=0.1)
+    run(world, script)
+
+
+def test_what_cannot_be_told_becomes_a_dead_letter_and_holds_up_nothing_else(tmp_path):
+    bad: list[str] = []
+
+    def answers(request: Request) -> str:
+        return answer(400) if request.content["data"]["id"] in bad else ACCEPT
+
+    async def script(world: World) -> None:
+        service = await world.start()
+        dead = (await service.delete(ids=["c1"])).id
+        bad.append(dead)
+        good = [(await service.delete(ids=[f"c{i}"])).id for i in range(2, 6)]
+        await service.snapshot()
+        await world.time.advance(10)
+        world.check({dead: set(), **{name: {"unlearned", "erased"} for name in good}})
+        await world.time.advance(3 * HOUR)
+        letters = await service.deliveries.dead_letters(0, 10)
+        assert [(one.subject, one.state, one.reason) for one in letters] == [
+            (dead, "unlearned", "status-400"),
+            (dead, "erased", "status-400"),
+        ]
+        assert service.measure().deliveries_dead == 2
+        # They stay dead, also across a restart.
+        n_requests = len(world.receiver.requests)
+        await world.stop(service)
+        service = await world.start()
+        await world.time.advance(5 * HOUR)
+        assert len(world.receiver.requests) == n_requests
+        with pytest.raises(NoLetterError):
+            await service.deliveries.redeliver(good[0])
+        bad.clear()
+        assert await service.deliveries.redeliver(dead) == 2
+        await world.time.advance(1)
+        world.check({dead: {"unlearned", "erased"}, **{name: {"unlearned", "erased"} for name in good}})
+        assert not await service.deliveries.dead_letters(0, 10)
+        with pytest.raises(NoLetterError):
+            await service.deliveries.redeliver(dead)
+        await world.stop(service)
+
+    run(World(tmp_path / "data", receiver=Receiver(answers), policy=PushPolicy(2 * HOUR)), script)
+
+
+def test_a_receiver_that_is_gone_is_not_asked_again(tmp_path):
+    async def script(world: World) -> None:
+        service = await world.start()
+        await service.delete(ids=["c1"])
+        await world.time.advance(24 * HOUR)
+        assert len(world.receiver.requests) == 1
+        letters = await service.deliveries.dead_letters(0, 10)
+        assert [(one.state, one.reason) for one in letters] == [("unlearned", "status-410"), ("overdue", "status-410")]
+        await world.stop(service)
+
+    run(World(tmp_path / "data", receiver=Receiver(lambda request: answer(410))), script)
+
+
+def test_an_overdue_erasure_is_told_once_and_before_it_is_erased(tmp_path, monkeypatch):
+    async def script(world: World) -> None:
+        service = await world.start()
+        monkeypatch.setattr(type(service.checkpointer), "_is_due", lambda self: False)
+        receipt = await service.delete(ids=["c1"])
+        await world.time.advance(61)
+        await world.stop(service, without_snapshot=True)
+        service = await world.start()
+        await world.time.advance(10)
+        states = [one.content["data"]["status"] for one in world.receiver.accepted]
+        assert states == ["unlearned", "overdue"]
+        await service.snapshot()
+        await world.time.advance(10)
+        world.check({receipt.id: {"unlearned", "overdue", "erased"}})
+        assert len(world.receiver.accepted) == 3
+        await world.stop(service)
+
+    run(World(tmp_path / "data"), script)
+
+
+def test_a_receiver_that_is_down_for_days_is_told_of_everything_when_it_is_back(tmp_path):
+    is_down = [True]
+
+    async def script(world: World) -> None:
+        service = await world.start()
+        for i in range(40):
+            await service.delete(ids=[f"c{i}"])
+            await world.time.advance(HOUR)
+        await service.snapshot()
+        n_requests = len(world.receiver.requests)
+        assert n_requests < 40 * 20
+        is_down[0] = False
+        await world.time.advance(2 * HOUR)
+        world.check(await all_states(service))
+        await world.stop(service)
+
+    run(World(tmp_path / "data", receiver=Receiver(lambda request: HANG_UP if is_down[0] else ACCEPT)), script)
+
+
+def test_more_failing_receipts_than_are_remembered_are_all_told_in_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("oubli.app.service.deliveries._MOST_FAILING", 3)
+    monkeypatch.setattr("oubli.app.service.deliveries._PAGE", 2)
+    is_down = [True]
+
+    async def script(world: World) -> None:
+        service = await world.start()
+        for i in range(12):
+            await service.delete(ids=[f"c{i}"])
+        await world.time.advance(5 * HOUR)
+        is_down[0] = False
+        await service.snapshot()
+        await world.time.advance(2 * HOUR)
+        world.check(await all_states(service))
+        await world.stop(service)
+
+    run(World(tmp_path / "data", receiver=Receiver(lambda request: answer(503) if is_down[0] else ACCEPT)), script)
+
+
+def test_a_receiver_can_ask_to_be_left_alone(tmp_path):
+    times: list[float] = []
+
+    def answers(request: Request) -> str:
+        times.append(world.time.now_ms / 1000)
+        return answer(503, "Retry-After: 5000") if len(times) == 1 else ACCEPT
+
+    async def script(world: World) -> None:
+        service = await world.start()
+        await service.delete(ids=["c1"])
+        await world.time.advance(10)
+        await service.delete(ids=["c2"])
+        await world.time.advance(6000)
+        assert times[1] - times[0] >= 5000
+        world.check(await all_states(service), whole=False)
+        await world.stop(service)
+
+    world = World(tmp_path / "data", receiver=Receiver(answers))
+    run(world, script)
+
+
+def test_what_is_not_noted_as_arrived_is_told_again_and_in_order(tmp_path):
+    """As after a kill: the process ends before the arrival is in the journal."""
+
+    async def script(world: World) -> None:
+        service = await world.start()
+
+        async def never(notes: Any) -> None:
+            await asyncio.Event().wait()
+
+        (courier,) = service.deliveries._couriers
+        noted, courier._note = courier._note, never
+        receipt = await service.delete(ids=["c1"])
+        while not world.receiver.accepted:  # noqa: ASYNC110 - as a test may
+            await asyncio.sleep(0.001)
+        await service.snapshot()
+        await asyncio.sleep(0.05)
+        assert len(world.receiver.accepted) == 1, "the next state waits until the one before is noted"
+        for task in service.deliveries._tasks:
+            task.cancel()
+        courier._note = noted
+        courier._arrived.clear()
+        await world.stop(service)
+        service = await world.start()
+        await world.time.advance(1)
+        states = [one.content["data"]["status"] for one in world.receiver.accepted]
+        assert states == ["unlearned", "unlearned", "erased"]
+        world.check({receipt.id: {"unlearned", "erased"}})
+        await world.stop(service)
+
+    run(World(tmp_path / "data"), script)
+
+
+def test_a_stop_in_the_middle_of_a_note_leaves_the_journal_whole(tmp_path):
+    async def script(world: World) -> None:
+        service = await world.start()
+        journal, entered = service.storage.journal, asyncio.Event()
+        append, loop = journal.append, asyncio.get_running_loop()
+
+        def slow(records: Any, *, reserve: bool = False) -> None:
+            if b"settled" in records[0].notes:
+                loop.call_soon_threadsafe(entered.set)
+                sleep(0.1)
+            append(records, reserve=reserve)
+
+        journal.append = slow
+        receipt = await service.delete(ids=["c1"])
+        await entered.wait()
+        await world.stop(service)
+        assert service.stop_error is None
+        service = await world.start()
+        await service.snapshot()
+        await world.time.advance(1)
+        world.check({receipt.id: {"unlearned", "erased"}})
+        await world.stop(service)
+
+    run(World(tmp_path / "data"), script)

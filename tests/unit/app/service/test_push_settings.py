@@ -1,0 +1,83 @@
+"""What the settings say of webhooks and OpenDSR becomes who is told; what does not fit is refused at the start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oubli.app.errors import StartError
+from oubli.app.service.build import processor_of, push_of
+from oubli.app.settings import SettingsError, load_settings
+from tests.unit.app.privacy.certificates import authority, certificate
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+DOMAIN = "opendsr.processor.example"
+CALLBACK = "https://controller.example/opendsr/callbacks"
+
+
+def settings(folder: Path, **values: Any) -> Any:
+    (folder / "secret").write_text(SECRET)
+    return load_settings(data_dir=folder / "data", **values)
+
+
+def test_nobody_is_told_unless_it_is_set(tmp_path):
+    plain = settings(tmp_path)
+    assert push_of(plain) is None
+    assert processor_of(plain) is None
+
+
+def test_webhooks(tmp_path):
+    push = push_of(
+        settings(tmp_path, webhook_url="https://hooks.example/a?b=c", webhook_secret_file=tmp_path / "secret")
+    )
+    assert push is not None
+    assert push.webhook is not None
+    assert (push.webhook[0].host, push.webhook[0].target, push.targets) == ("hooks.example", "/a?b=c", ("webhook",))
+
+
+def test_opendsr(tmp_path):
+    files = certificate(tmp_path, authority(), DOMAIN)
+    given = settings(
+        tmp_path,
+        opendsr_domain=DOMAIN,
+        opendsr_cert_file=files[0],
+        opendsr_key_file=files[1],
+        opendsr_callbacks=(CALLBACK,),
+        opendsr_identities=("email",),
+    )
+    processor, push = processor_of(given), push_of(given)
+    assert processor is not None
+    assert push is not None
+    assert push.targets == (), "receipts are told of to nobody"
+    assert list(processor.callbacks) == [CALLBACK]
+    assert tuple(processor.identities) == ("email",)
+    assert processor.url == f"https://{DOMAIN}/opendsr/v2"
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"webhook_url": "https://hooks.example"}, "belong together"),
+        ({"webhook_secret_file": Path("secret")}, "belong together"),
+        ({"webhook_url": "http://hooks.example/SECRET", "webhook_secret_file": Path("secret")}, "push_plain_http"),
+        ({"webhook_url": "https://SECRET@hooks.example", "webhook_secret_file": Path("secret")}, "no user name"),
+        ({"opendsr_domain": DOMAIN}, "belong together"),
+        ({"opendsr_callbacks": ("http://controller.example/SECRET",)}, "push_plain_http"),
+        ({"push_networks": ("SECRET",)}, "must be addresses or networks"),
+        ({"opendsr_domain": "SECRET"}, "opendsr_domain"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_not_repeated(tmp_path, values, why):
+    with pytest.raises(SettingsError, match=why) as refused:
+        settings(tmp_path, **values)
+    assert "SECRET" not in str(refused.value)
+
+
+def test_a_file_without_a_secret_stops_the_start(tmp_path):
+    given = settings(tmp_path, webhook_url="https://hooks.example", webhook_secret_file=tmp_path / "secret")
+    (tmp_path / "secret").write_text("hunter2")
+    with pytest.raises(StartError, match="webhook_secret_file") as refused:
+        push_of(given)
+    assert "hunter2" not in str(refused.value)

@@ -1,0 +1,162 @@
+"""Restricted samples in the store, in copies and in files, and files in which they do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oubli import load
+from oubli.core import DynamicForestClassifier
+from oubli.core.array_types import Arrays
+from oubli.core.errors import DuplicateIdError, FileError, UnknownIdError
+from oubli.core.persistence import read
+from oubli.core.samples.additions import Addition
+from oubli.core.samples.restricted import Mark
+from oubli.core.samples.store import SampleStore
+from tests.unit.app.support import CLASSES, rows
+
+MARKS = {"ada": Mark(1700, False), "bob": Mark(1650, True)}
+
+
+def model() -> Any:
+    """Twenty samples, two of which are restricted for Ada and one for Bob."""
+    forest = DynamicForestClassifier(n_estimators=3, random_state=0)
+    labels = ["no"] * 10 + ["yes"] * 9 + ["rare"]
+    forest.fit(rows(20), labels, ids=[f"p{i}" for i in range(20)], schema=CLASSES)
+    store = forest.samples_
+    for name, subject in (("p3", "ada"), ("p19", "ada"), ("p5", "bob"), ("p6", "eve")):
+        store.set_subject(name, subject)
+    store.set_expiry("p5", 1000)
+    store.note_additions(["p3", "p4", "p5"], 900, "import-7")
+    store.note_additions(["p6"], 950, None)
+    forest.restrict(["p3", "p19", "p5"], MARKS)
+    return forest
+
+
+def test_a_restricted_sample_keeps_what_it_has_and_takes_its_class_along():
+    forest = model()
+    kept = forest.samples_.restricted
+    assert (forest.n_samples_, len(kept), kept.marks) == (17, 3, MARKS)
+    assert list(forest.classes_) == ["no", "yes"]
+    sample = kept.get("p5")
+    assert (sample.subject, sample.expires_ms, sample.restricted_ms) == ("bob", 1000, 1650)
+    assert kept.samples.addition("p5") == Addition(900, "import-7")
+    assert kept.samples.addition("p19") is None
+    assert forest.samples_.addition("p6") == Addition(950, None)
+    assert kept.due(2000) == []  # Bob's is kept
+    forest.check_invariants()
+    assert forest.verify().ok
+
+
+def test_ids_of_restricted_samples_are_taken():
+    forest = model()
+    with pytest.raises(DuplicateIdError, match="held as restricted"):
+        forest.add([[1, "a", True]], ["no"], ids=["p3"])
+    with pytest.raises(UnknownIdError):
+        forest.delete("p3")
+    with pytest.raises(UnknownIdError):
+        forest.release(["p6"])
+
+
+def test_a_model_file_keeps_them_apart(tmp_path: Path):
+    forest, path = model(), tmp_path / "model"
+    forest.save(path)
+    found = load(path)
+    assert (found.n_samples_, found.samples_.restricted.marks) == (17, MARKS)
+    assert found.digest() == forest.digest()
+    for name in ("p3", "p5", "p19"):
+        assert found.samples_.restricted.get(name) == forest.samples_.restricted.get(name)
+    assert found.samples_.restricted.samples.addition("p3") == Addition(900, "import-7")
+    found.release(["p3", "p19", "p5"])
+    assert found.samples_.restricted.marks == {}
+    assert found.digest() == found.fresh_fit().digest()
+    found.save(path)
+    assert load(path).n_samples_ == 20
+
+
+def test_only_a_file_with_restricted_samples_has_the_new_format(tmp_path: Path):
+    forest, path = model(), tmp_path / "model"
+    forest.save(path)
+    assert b'"version":"3"' in path.read_bytes()[:1_000_000]
+    forest.samples_.restricted.remove(["p3", "p5", "p19"])
+    forest.save(path)
+    assert b'"version":"2"' in path.read_bytes()[:1_000_000]
+    assert b"import-7" in path.read_bytes()  # of a sample that is held
+    forest.delete("p4")
+    forest.save(path)
+    assert b"import-7" not in path.read_bytes()
+
+
+def test_a_copy_is_independent():
+    forest = model()
+    copy = forest.copy()
+    copy.release(["p5"])
+    copy.samples_.restricted.replace("p3", [1, "z", None], "new")
+    assert forest.samples_.restricted.marks == MARKS
+    assert forest.samples_.restricted.get("p3").label == "no"
+    copy.check_invariants()
+    forest.check_invariants()
+
+
+def test_shredding_overwrites_them():
+    forest = model()
+    cells = forest.samples_.restricted.samples.cells
+    assert cells.any()
+    forest.shred()
+    assert not cells.any()
+
+
+def _without(name: str) -> Callable[[Arrays], None]:
+    def change(arrays: Arrays) -> None:
+        del arrays[name]
+
+    return change
+
+
+def _set(name: str, values: Any) -> Callable[[Arrays], None]:
+    def change(arrays: Arrays) -> None:
+        arrays[name] = np.asarray(values, arrays[name].dtype)
+
+    return change
+
+
+def _twice(arrays: Arrays) -> None:
+    """The id of a sample that is learned from."""
+    text = arrays["restricted.samples.ids"].tobytes().replace(b"p19", b"p12")
+    arrays["restricted.samples.ids"] = np.frombuffer(text, np.uint8)
+
+
+def _nested(arrays: Arrays) -> None:
+    arrays["restricted.restricted.samples.ids"] = np.zeros(0, np.uint8)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _without("restricted.since"),
+        _without("restricted.samples.cells"),
+        _without("restricted.samples.requests"),
+        _set("restricted.keeps", [0, 2]),
+        _set("restricted.since", [1700]),
+        _set("restricted.subjects", list(b"adaeve")),
+        _set("restricted.subjects", list(b"adaada")),
+        _set("restricted.class_table.codes", [7, 8]),
+        _set("restricted.samples.subject_rows", [0, 0, 1]),
+        _set("samples.addition_moments", [0, 5]),
+        _set("samples.addition_rows", [3, 0]),
+        _twice,
+        _nested,
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(tmp_path: Path, change: Callable[[Arrays], None]):
+    path = tmp_path / "model"
+    model().save(path)
+    document, arrays = read(path)
+    assert SampleStore.from_state(CLASSES, arrays)
+    change(arrays)
+    with pytest.raises(FileError):
+        DynamicForestClassifier.read_parts(document, arrays)

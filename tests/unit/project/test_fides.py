@@ -1,0 +1,61 @@
+"""The connector for Fides asks routes that there are, and gets from them what it expects."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from oubli.app.service.model_service import Limits
+from tests.unit.app.support import make_service, served
+
+FOLDER = Path(__file__).resolve().parents[3] / "examples" / "fides"
+
+
+def _endpoints() -> dict[str, dict[str, Any]]:
+    config = yaml.safe_load((FOLDER / "oubli_config.yml").read_text())["saas_config"]
+    return {one["name"]: one["requests"] for one in config["endpoints"]}
+
+
+def _ask(client: Any, request: dict[str, Any], **values: str) -> Any:
+    """Send a request of the connector with its placeholders filled in, as Fides does."""
+
+    def filled(text: str) -> str:
+        for name, value in values.items():
+            text = text.replace(f"<{name}>", value)
+        return text
+
+    headers = {one["name"]: one["value"] for one in request.get("headers", ())}
+    body = filled(request["body"]) if "body" in request else None
+    return client.request(request["method"], filled(request["path"]), content=body, headers=headers)
+
+
+def test_access_and_erasure_as_fides_asks_for_them(tmp_path):
+    endpoints = _endpoints()
+    read, delete = endpoints["samples"]["read"], endpoints["subject"]["delete"]
+    service = make_service()
+    service.limits = Limits()
+    with served(service) as client:
+        rows = _ask(client, read, email="s1").json()[read["data_path"]]
+        assert len(rows) == 12
+        fields = yaml.safe_load((FOLDER / "oubli_dataset.yml").read_text())["dataset"][0]["collections"][0]["fields"]
+        assert {one["name"] for one in fields} <= rows[0].keys()
+        receipt = _ask(client, delete, email="s1").json()
+        assert receipt["unlearned"] == 12
+        status = delete["async_config"]["configuration"]["status_request"]
+        found = _ask(client, status, correlation_id=receipt[delete["correlation_id_path"]]).json()
+        assert found[status["status_path"]] == "unlearned"
+        assert status["status_completed_value"] == "erased"
+        assert _ask(client, read, email="s1").status_code in read["ignore_errors"]
+
+
+def test_the_row_that_stands_for_a_person_is_json():
+    assert json.loads(_endpoints()["subject"]["read"]["output"]) == {"subject": "<email>"}
+
+
+@pytest.mark.parametrize("name", ["oubli_config.yml", "oubli_dataset.yml"])
+def test_keys_are_placeholders(name):
+    assert "<instance_fides_key>" in (FOLDER / name).read_text()
