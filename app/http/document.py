@@ -62,8 +62,8 @@ REQUEST_ID: dict[str, Any] = {
     "in": "header",
     "required": False,
     "description": "Names the request in the answer, the log and traces. Taken when it is 1 to 64 letters, digits, "
-    "dots, underscores and hyphens; otherwise the server makes one. It appears in the log: "
-    "put nothing personal into it.",
+    "dots, underscores and hyphens; otherwise the server makes one. It appears in the log, and is kept with the "
+    "samples that the request adds: put nothing personal into it.",
     "schema": {"type": "string"},
 }
 REQUEST_ID_OF_ANSWER: dict[str, Any] = {

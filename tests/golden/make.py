@@ -10,6 +10,7 @@ from typing import Any
 
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.samples.restricted import Mark
 
 HERE = Path(__file__).resolve().parent
 N_SAMPLES = 96
@@ -73,9 +74,17 @@ def regressor() -> DynamicForestRegressor:
     return changed(DynamicForestRegressor(**COMMON, max_features=1.0, criterion="squared_error"), labels)
 
 
+def restricted() -> DynamicForestClassifier:
+    """The classifier, of which one person has restricted her samples: what format 3 is for."""
+    model = classifier()
+    model.samples_.set_subject("sample 9", "person ä")
+    model.samples_.note_additions(["sample 7", "sample 10"], 1_600_000_000_000, "request-1")
+    model.restrict(["sample 7", "sample 9"], {"person ä": Mark(1_700_000_000_000, True)})
+    return model
+
+
 def main() -> None:
-    for model, name in ((classifier(), "classifier"), (regressor(), "regressor")):
-        model.save(HERE / f"forest-{name}-v2.safetensors", {"written by": "tests/golden/make.py"})
+    restricted().save(HERE / "forest-classifier-v3.safetensors", {"written by": "tests/golden/make.py"})
 
 
 if __name__ == "__main__":

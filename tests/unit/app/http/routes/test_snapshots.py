@@ -64,6 +64,7 @@ def test_restores_what_was_downloaded(client):
         "model_version": 3,
         "snapshot_model_version": 1,
         "n_samples": 60,
+        "n_restricted": 0,
         "dropped": {"erased": 0, "rectified": 0, "expired": 0},
         "no_longer_held": 10,
         "verified": "verified",
