@@ -35,7 +35,7 @@ from oubli.core.samples.categories import CategoryTable, pack_texts, unpack_text
 from oubli.core.samples.hashing import hash_texts
 from oubli.core.samples.labels import ClassTable
 from oubli.core.samples.restricted import Mark
-from oubli.core.samples.slots import MAX_SLOTS, hash_ids
+from oubli.core.samples.slots import MAX_SLOTS
 from oubli.core.slices import cut
 
 if TYPE_CHECKING:
