@@ -5,9 +5,9 @@
                await_pieces(crew)
     helpers    while (piece := wait_for_piece(crew)) >= 0: do what crew[WHAT] says; end_piece(crew)
 
-Handing work over by `core/threads.py` takes a call of a kernel in each thread: some hundred microseconds. Here the
-threads stay in their kernels and sleep on a condition variable, which takes some ten. The leader does what no helper
-takes: helpers come when the system lets them, or never. Nobody spins.
+Handing work over by `core/threads.py` takes a call of a kernel in each thread, which can take longer than the work.
+Here the threads stay in their kernels and sleep on a condition variable. The leader does what no helper takes: helpers
+come when the system lets them, or never. Nobody spins.
 
 A crew is int64[CREW_SIZE]: a mutex, two condition variables and what they guard. What the announced work needs to know
 is written to crew[ARGUMENTS:] before it is announced.

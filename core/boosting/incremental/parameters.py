@@ -8,14 +8,14 @@ from oubli.core.boosting.parameters import MAX_TREES, BoostedSettings, shared
 from oubli.core.errors import InputError
 from oubli.core.parameters import Parameter, check_number, check_parameters, n_jobs, random_state, share, whole
 
-MAX_DEPTH = 8  # of a leaf: the leaves of a tree are numbered by one byte
+MAX_DEPTH = 8  # of a leaf, below regions; there are up to 2**(8 + 3) leaves, numbered by two bytes
 MAX_BINS = 255
 MAX_SAMPLES = 2**24  # what sums of derivatives in fixed point have room for
 
 PARAMETERS = (
     shared("n_estimators", 100),
     shared("learning_rate", 0.1),
-    whole("max_depth", 5, "Greatest depth of a tree.", 1, MAX_DEPTH),
+    whole("max_depth", 5, "Greatest depth of a tree; regions add up to three levels.", 1, MAX_DEPTH),
     shared("max_bins", 255, limit=MAX_BINS),
     shared("split_sampling", 1.0),
     shared("l2_regularization", 1.0),

@@ -163,11 +163,13 @@ class OnlineTrees(BoostedEngine):
         in_threads = self._in_threads(rules, labels, rows, slots)
         if in_threads is not None:
             n, step = self.settings.n_estimators, self.settings.n_estimators if progress is None else 1
-            for iteration in range(0, n, step):
-                in_threads.grow_iterations(iteration, iteration + step)
-                for k in range(self.groups if progress is not None else 0):
-                    progress(iteration * self.groups + k + 1, forest.n_trees)  # type: ignore[misc]
-            in_threads.erase()
+            try:
+                for iteration in range(0, n, step):
+                    in_threads.grow_iterations(iteration, iteration + step)
+                    for k in range(self.groups if progress is not None else 0):
+                        progress(iteration * self.groups + k + 1, forest.n_trees)  # type: ignore[misc]
+            finally:
+                in_threads.erase()
             return
         space = self.make_space(n)
         sums, probabilities = np.zeros((self.groups, n)), np.zeros(self.groups)

@@ -235,17 +235,19 @@ class QuantisedTrees(KeptTrees):
         else:
             grow = in_threads.grow_iterations
         done = begin
-        while done < last:
-            end = min(done + step, last)
-            done, status = grow(self.forest, report, done, end, patience)
-            if status == NO_BLOCKS:
-                self._add_blocks()
-            elif progress is not None:
-                progress(done * self.groups, last * self.groups)
-            if status == DONE and (done < end or self._has_ended(done, int(report[s.BEST_ITERATION]))):
-                break
-        if in_threads is not None:
-            in_threads.erase()
+        try:
+            while done < last:
+                end = min(done + step, last)
+                done, status = grow(self.forest, report, done, end, patience)
+                if status == NO_BLOCKS:
+                    self._add_blocks()
+                elif progress is not None:
+                    progress(done * self.groups, last * self.groups)
+                if status == DONE and (done < end or self._has_ended(done, int(report[s.BEST_ITERATION]))):
+                    break
+        finally:
+            if in_threads is not None:
+                in_threads.erase()
         self._finish(done, int(report[s.BEST_ITERATION]))
 
     def _in_threads(self, parts: tuple[Any, ...]) -> ThreadedTraining | None:

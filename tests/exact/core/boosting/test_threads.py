@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -256,8 +257,13 @@ def test_predictions_are_cut_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sizes == [(3, 3)]
 
 
-def test_what_the_working_space_held_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_the_working_space_held_is_overwritten(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
+
+    def fail(*_: Any) -> None:
+        assert made[0].slots.any()
+        raise MemoryError
 
     def make_blocks(*arguments: Any, **others: Any) -> Any:
         made.append(real(*arguments, **others))
@@ -265,7 +271,10 @@ def test_what_the_working_space_held_is_overwritten(monkeypatch: pytest.MonkeyPa
 
     real = quantised.make_blocks
     monkeypatch.setattr(quantised, "make_blocks", make_blocks)
-    fitted("quantised", 2, 3)
+    if fails:
+        monkeypatch.setattr(quantised, "grow_in_blocks", fail)
+    with pytest.raises(MemoryError) if fails else nullcontext():
+        fitted("quantised", 2, 3)
     assert len(made) == 1
     assert not any(array.any() for array in made[0])
 
