@@ -12,6 +12,7 @@ import orjson
 from oubli.app.datasets.blocks import Blocks, StreamError, TextBlocks
 from oubli.app.http.csv_text import columns_beside, label_column
 from oubli.app.http.formats import Format
+from oubli.app.http.parsing import NOT_ADDED
 from oubli.app.http.problems import ProblemError, invalid, pointer
 from oubli.app.service.results import NewSamples
 from oubli.core.data.schema import Column, ColumnType
@@ -223,10 +224,8 @@ class _TableCollector:
         times = self._texts(table, "restricted_at", column, lambda text, _: text)
         rows = [row for row, time in enumerate(times) if time is not None]
         if rows:
-            rule = "is restricted in the model that the table comes from: leave the sample out"
-            raise ProblemError(
-                "invalid-input", errors=[(pointer("samples", r, "restricted_at"), rule) for r in rows[:100]]
-            )
+            errors = [(pointer("samples", row, "restricted_at"), NOT_ADDED) for row in rows[:100]]
+            raise ProblemError("invalid-input", errors=errors)
 
     def _texts(self, table: Any, key: str, column: str, parse: Callable[[Any, Place], Any]) -> list[Any]:
         """Return a column of texts, parsed; None where there is none."""

@@ -23,7 +23,8 @@ from oubli.core.samples.store import normalise_id
 METHODS = ("leaf-influence", "leaf-refit", "leave-one-out")
 MOST_NAMED = 1000  # samples in an answer about influence
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_SAMPLE_KEYS = {"id", "subject", "features", "label", "expires_at", "readd"}
+_SAMPLE_KEYS = {"id", "subject", "features", "label", "expires_at", "restricted_at", "readd"}
+NOT_ADDED = "does not come with a sample: leave out a sample that is restricted where it comes from"
 
 
 class Asked(NamedTuple):
@@ -105,12 +106,15 @@ class Reader:
 
     def replacement(self, body: bytes, sample_id: str) -> tuple[Replacement, Any]:
         """Return what a `PUT /samples/{id}` body asks for, and the features as they were sent."""
-        content = self._object(body, {"id", "features", "label", "subject", "expires_at"})
+        content = self._object(body, {"id", "features", "label", "subject", "expires_at", "restricted_at"})
         if content.get("id") is not None and parse_name(content["id"], "/id") != sample_id:
             raise invalid("/id", "must be the id in the path: a sample keeps its id; leave it out")
         for key in ("features", "label"):
             if key not in content:
                 raise invalid(pointer(key), "is missing: PUT replaces the whole sample")
+        if content.get("restricted_at") is not None:
+            rule = "does not come with a sample: leave it out, the restriction stays until `POST /subjects/release`"
+            raise invalid("/restricted_at", rule)
         subject: str | Keep | None = KEEP
         if "subject" in content:
             subject = None if content["subject"] is None else parse_name(content["subject"], "/subject")
@@ -196,6 +200,8 @@ class Reader:
         readd, expires = sample.get("readd", False), sample.get("expires_at")
         if not isinstance(readd, bool):
             raise invalid(pointer("samples", i, "readd"), "must be true or false")
+        if sample.get("restricted_at") is not None:
+            raise invalid(pointer("samples", i, "restricted_at"), NOT_ADDED)
         features = sample["features"]
         if type(features) is not list or len(features) != len(self._names):
             features = self.row(features, ("samples", i, "features"))

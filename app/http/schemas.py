@@ -151,6 +151,8 @@ class Sample(Shape):
     label: Scalar
     expires_at: datetime | None = None
     """When the sample is unlearned and erased by itself: RFC 3339 with a zone, in the future."""
+    restricted_at: None = None
+    """Null, as in an answer that is sent back; a restriction does not come with a sample."""
     readd: bool = False
     """Whether an id that was erased lately may come back: a late retry does not say so."""
 
@@ -179,6 +181,8 @@ class ReplaceRequest(Shape):
     label: Scalar
     subject: Name | None = None
     expires_at: datetime | None = None
+    restricted_at: None = None
+    """Null, as in an answer that is sent back; a restriction stays."""
     id: Name | None = None
     """May repeat the id in the path."""
 

@@ -199,6 +199,17 @@ def test_wrong_queries_are_refused(client, query):
     assert client.get("/samples?" + query).status_code == 422
 
 
+def test_a_restriction_does_not_come_with_a_sample(client):
+    sample = {"features": [1, "a", True], "label": "no", "restricted_at": "2026-01-01T00:00:00.000Z"}
+    for refused in (client.post("/samples", json={"samples": [sample]}), client.put("/samples/c0", json=sample)):
+        assert refused.status_code == 422
+        (error,) = refused.json()["errors"]
+        assert error["pointer"].endswith("/restricted_at")
+        assert "leave" in error["detail"]
+    sample["restricted_at"] = None
+    assert client.put("/samples/c0", json=sample).status_code == 200
+
+
 # --- rectifying
 
 
