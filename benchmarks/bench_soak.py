@@ -5,6 +5,9 @@
 A server keeps generated data in a data directory. Predictions, additions and erasures come at half of the rate that it
 can answer, while it writes snapshots and finishes erasures. Memory and times of each minute are shown; the last minutes
 are compared with early ones, and at the end the server verifies that it is the model of a fresh fit.
+
+The memory of a minute is the median of one reading a second: a snapshot holds a copy of the model for some seconds, and
+comes at another second of each minute.
 """
 
 from __future__ import annotations
@@ -12,7 +15,9 @@ from __future__ import annotations
 import argparse
 import itertools
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +27,7 @@ from benchmarks.results import Row, at_most, shown, table, write_section
 from benchmarks.serving.client import load
 from benchmarks.serving.paced import Pace, paced
 from benchmarks.serving.samples import Samples, command, higgs_csv, post
-from benchmarks.serving.servers import run_here, serving
+from benchmarks.serving.servers import Server, run_here, serving
 from benchmarks.timing import median
 
 N_ROWS = 50_000
@@ -47,7 +52,7 @@ EVERY = 20_000  # changes before a snapshot
 class Minute:
     """What was measured in a minute."""
 
-    memory: float  # MiB
+    memory: float  # MiB, the median
     pace: Pace
 
 
@@ -63,6 +68,31 @@ def mixed(data: Samples, prefix: str) -> Iterator[bytes]:
         yield f"DELETE {erased} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode("ascii")
 
 
+class MemoryReader:
+    """Reads the memory of a server once a second, in a thread, until it is closed."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._found: list[float] = []
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def median(self) -> float:
+        """Return the median in MiB since it was asked last."""
+        found, self._found = self._found, []
+        return median(found or [memory(self._server, "VmRSS")])
+
+    def close(self) -> None:
+        """Read no more."""
+        self._end.set()
+        self._thread.join()
+
+    def _read(self) -> None:
+        while not self._end.wait(1.0):
+            self._found.append(memory(self._server, "VmRSS"))
+
+
 def measure(data: Samples, minutes: int, seconds: float) -> tuple[list[Minute], float, bool]:
     """Return what was measured in each minute, the rate, and whether the model is that of a fresh fit."""
     told: list[Minute] = []
@@ -72,9 +102,10 @@ def measure(data: Samples, minutes: int, seconds: float) -> tuple[list[Minute], 
             run_here()
             first = list(itertools.islice(mixed(data, "first"), N_FIRST))
             rate = SHARE * load(server.port, first, N_CONNECTIONS, len(first)).rate
-            for pace in paced(server.port, mixed(data, "later"), rate, minutes * seconds, N_CONNECTIONS, seconds):
-                told.append(Minute(memory(server, "VmRSS"), pace))
-                print(f"minute {len(told)}: {told[-1].memory:.0f} MiB, p99 {1e3 * pace.p99:.2f} ms", flush=True)
+            with closing(MemoryReader(server)) as reader:
+                for pace in paced(server.port, mixed(data, "later"), rate, minutes * seconds, N_CONNECTIONS, seconds):
+                    told.append(Minute(reader.median(), pace))
+                    print(f"minute {len(told)}: {told[-1].memory:.0f} MiB, p99 {1e3 * pace.p99:.2f} ms", flush=True)
             job = finish(server, ask(server, "POST", "/model/verify", {}))
     return told, rate, bool(job["result"]["ok"])
 
