@@ -142,7 +142,8 @@ class OpenDirectory:
         self.database.fold_many([(record.seq, record.notes) for record in records])
         if not self.storage.is_ephemeral:
             self.database.flush()
-            self.storage.write(model, facts_of(state, self.storage, ledger))
+            # Reading it back takes a second: the service does it, while it predicts.
+            self.storage.write(model, facts_of(state, self.storage, ledger), check_later=True)
         return Start(self, state, ledger, clock)
 
     def recover(self, recovered: Recovered, choice: LedgerChoice | None = None) -> "Start":

@@ -26,6 +26,8 @@ from oubli.app.errors import (
     NotHeldError,
     ServiceError,
     StaleCursorError,
+    StopReason,
+    StorageError,
     UnavailableError,
 )
 from oubli.app.ledger.entries import original_of
@@ -618,9 +620,20 @@ class ModelService:
         if self.idle_resolve:
             self.threads.begin(self.idle.run(), endless=True)
         self.idle.tagged.set()
-        if self.phase == "starting":
-            self.phase = "ready"
-            self.threads.begin(self.retention.run(), endless=True)
+        # A change needs what it is made to: it waits until the first snapshot is read back, and predictions do not.
+        async with self.lock.mutation(refusable=False):
+            if self.phase == "starting":
+                self.phase = "ready"
+                self.threads.begin(self.retention.run(), endless=True)
+            await self._check_first_snapshot()
+
+    async def _check_first_snapshot(self) -> None:
+        try:
+            await self.threads.save(self.storage.check)
+        except Exception as error:  # whatever it was: the snapshot is not known to be sound
+            rule = str(error) if isinstance(error, StorageError) else type(error).__name__
+            log.error("the first snapshot could not be checked (%s): nothing is changed until a restart", rule)
+            self.state.halt(StopReason.DISK_FAILED)
 
     def _require_started(self) -> None:
         if self.phase == "starting":

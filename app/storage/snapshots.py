@@ -146,6 +146,7 @@ class SnapshotStore:
     def __init__(self, directory: DataDirectory) -> None:
         self._directory = directory
         self._newest: Snapshot | None = None
+        self._is_unchecked = False
 
     @property
     def newest(self) -> Snapshot:
@@ -227,8 +228,17 @@ class SnapshotStore:
             "backup, or start with another --data-dir (or an empty one) to train again"
         )
 
-    def write(self, model: Model, facts: Facts) -> Snapshot:
+    def write(self, model: Model, facts: Facts, *, check_later: bool = False) -> Snapshot:
         """Write a snapshot of a model without lazy tags that nobody changes meanwhile; older ones stay.
+
+        Parameters
+        ----------
+        model
+            What to write.
+        facts
+            What to say with it.
+        check_later
+            Whether `check` reads it back, and not this method.
 
         Raises
         ------
@@ -243,8 +253,28 @@ class SnapshotStore:
         }
         with storage_errors(), self._directory.temporary() as temporary:
             model.save(temporary, extra=extra)
-            self._newest = self._publish(temporary, number)
+            self._newest = self._publish(temporary, number, check=not check_later)
+        self._is_unchecked = check_later
         return self._newest
+
+    def check(self) -> None:
+        """Read the newest snapshot back if that was put off; one that is damaged is removed.
+
+        Raises
+        ------
+        StorageError
+            When it is damaged, or cannot be read.
+        """
+        if not self._is_unchecked:
+            return
+        path = self.newest.path
+        with storage_errors():
+            try:
+                _check(path)
+            except StorageError:
+                self.take_back(_number(path) - 1, None)
+                raise
+        self._is_unchecked = False
 
     def write_again(self) -> None:
         """Write the newest snapshot a second time, as a generation of its own.
@@ -294,17 +324,10 @@ class SnapshotStore:
                     seqs.append(describe(path, read_notes(path)).facts.seq)
         return min(seqs, default=0)
 
-    def _publish(self, temporary: Path, number: int) -> Snapshot:
-        """Check a finished file and give it its name.
-
-        The check is that of the next start: older files go when this one is there, so it must be one that can be read.
-        """
+    def _publish(self, temporary: Path, number: int, *, check: bool = True) -> Snapshot:
+        """Check a finished file and give it its name: older files go when it is there, so it must be one to read."""
         temporary.chmod(0o600)
-        try:
-            snapshot = describe(temporary, read_notes(temporary))
-            load_own(temporary)
-        except FileError as error:
-            raise StorageError(f"the snapshot read back is damaged ({error.rule})") from None
+        snapshot = _check(temporary, whole=check)
         return replace(snapshot, path=self._directory.publish(temporary, f"snapshot-{number:08d}.safetensors"))
 
     def _next_number(self) -> int:
@@ -358,6 +381,17 @@ def describe(path: Path, notes: Mapping[str, str]) -> Snapshot:
         path=path,
         facts=facts,
     )
+
+
+def _check(path: Path, *, whole: bool = True) -> Snapshot:
+    """Read a file back as the next start would do it, and return what it says of itself, or only that."""
+    try:
+        snapshot = describe(path, read_notes(path))
+        if whole:
+            load_own(path)
+    except FileError as error:
+        raise StorageError(f"the snapshot read back is damaged ({error.rule})") from None
+    return snapshot
 
 
 def _number(path: Path) -> int:

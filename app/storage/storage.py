@@ -50,7 +50,7 @@ class Storage:
         """Whether the newest snapshot has taken in all records of the journal."""
         return self._snapshots is None or self._snapshots.newest_seq() == seq
 
-    def write(self, model: Model, facts: Facts, *, twice: bool = False) -> Snapshot:
+    def write(self, model: Model, facts: Facts, *, twice: bool = False, check_later: bool = False) -> Snapshot:
         """Write a snapshot of a model without lazy tags that nobody changes meanwhile.
 
         Parameters
@@ -61,6 +61,8 @@ class Storage:
             What to say with it.
         twice
             Whether to write both generations anew, because the older one holds what must be gone.
+        check_later
+            Whether `check` reads it back, and not this method.
 
         Raises
         ------
@@ -68,10 +70,15 @@ class Storage:
             When it cannot be written; what was there before still is.
         """
         store = self.snapshots
-        snapshot = store.write(model, facts)
+        snapshot = store.write(model, facts, check_later=check_later)
         if twice:
             store.write_again()
         return snapshot
+
+    def check(self) -> None:
+        """Read the newest snapshot back if that was put off; see `SnapshotStore.check`."""
+        if self._snapshots is not None:
+            self._snapshots.check()
 
     def write_instead(self, model: Model, facts: Facts) -> Callable[[], None]:
         """Write both generations of another model than the live one; return what takes them back.

@@ -6,11 +6,13 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from oubli.app.errors import BusyError, NotHeldError, StaleCursorError, UnavailableError
+from oubli.app.service.build import open_directory
 from oubli.app.service.commands import AddSamples
 from oubli.app.service.model_service import ModelService
 from oubli.app.service.results import NewSamples, Replacement
@@ -43,6 +45,43 @@ def run(service: ModelService, work: Callable[[], Any]) -> Any:
             await service.stop()
 
     return asyncio.run(main())
+
+
+def test_changes_wait_until_the_first_snapshot_is_read_back(tmp_path: Path) -> None:
+    service = make_service(directory=tmp_path / "data")
+    gate = Gate(service.storage, "check")
+
+    async def work() -> tuple[bool, int]:
+        async with served_here(service) as client:
+            assert gate.entered.wait(30)
+            adding = asyncio.ensure_future(client.post("/samples", json=samples(1)))
+            predicted = await client.post("/predict", json={"instances": rows(1)})
+            await asyncio.sleep(0.05)
+            has_waited = not adding.done()
+            gate.opened.set()
+            assert predicted.status_code == 200
+            return has_waited, (await adding).status_code
+
+    assert asyncio.run(work()) == (True, 201)
+
+
+def test_a_first_snapshot_that_is_damaged_is_removed_and_nothing_is_changed(tmp_path: Path) -> None:
+    broken = forest()
+    broken.resolve()
+    broken.engine_.trees.statistics[0, 0] += 7  # a fault of this program that no checksum shows
+    service = make_service(broken, tmp_path / "data")
+    assert list((tmp_path / "data").glob("snapshot-*"))
+
+    async def work() -> int:
+        async with served_here(service) as client:
+            return (await client.post("/samples", json=samples(1))).status_code
+
+    assert asyncio.run(work()) == 503
+    assert not list((tmp_path / "data").glob("snapshot-*"))
+    opened = open_directory(tmp_path / "data")
+    assert not opened.holds_model  # the next start trains again
+    assert opened.begin(forest()).state.version == 1
+    opened.close()
 
 
 class Gate:
