@@ -183,6 +183,10 @@ class DeliveryTable:
         """Return a request; None when there is none."""
         return next(self._requests("id = ?", request_id), None)
 
+    def open_requests(self) -> list[SubjectRequest]:
+        """Return the requests whose bundle is neither made nor given up."""
+        return list(self._requests("receipt IS NULL AND state = ?", "open"))
+
     def requests_of(self, receipt: str) -> list[SubjectRequest]:
         """Return the requests that a receipt was made for."""
         return list(self._requests("receipt = ?", receipt))

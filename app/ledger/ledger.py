@@ -275,7 +275,11 @@ class Ledger:
 
     def hash_text(self, text: str) -> str:
         """Return the keyed hash of any other text under the current key."""
-        return keyed_hash(self._hashing[0], b"text\0" + text.encode("utf-8"))
+        return self.text_hashes(text)[0]
+
+    def text_hashes(self, text: str) -> tuple[str, ...]:
+        """Return the keyed hashes of any other text under every key that is known, the current one first."""
+        return tuple(keyed_hash(key, b"text\0" + text.encode("utf-8")) for key in self._hashing)
 
     def public_keys(self) -> list[dict[str, Any]]:
         """Return the public keys that receipts are checked with, the current one first."""

@@ -294,21 +294,16 @@ def compose(
     )
     receipts = Receipts(ledger, database, deadline)
     influence = InfluenceRanker(state, copier, lock, threads, jobs, holders)
-    exporter = Exporter(state, lock, threads, jobs, holders, ledger, receipts, influence, clock)
-
-    async def note(notes: Callable[[], bytes]) -> None:
-        # Whoever asks may be cancelled; a record that is half noted would stop all that come after it.
-        await threads.finish(writer.note(notes))
-
+    exporter = Exporter(state, lock, threads, jobs, holders, receipts, influence, clock)
     requests = SubjectRequests(
-        processor, exporter, writer, note, ledger, database, receipts, deadline, clock, jobs, outbox
+        processor, exporter, writer, threads, ledger, database, receipts, deadline, clock, jobs, outbox
     )
     couriers: list[Courier] = []
     if push is not None:
         channels: list[Channel] = [] if push.webhook is None else [WebhookChannel(*push.webhook, clock)]
         if processor is not None:
             channels += [CallbackChannel(*one, processor, requests) for one in processor.callbacks.items()]
-        means = push.sender, database, note, clock, push.policy, idle.is_idle
+        means = push.sender, database, writer.note, clock, push.policy, idle.is_idle
         couriers = [Courier(one, *means, outbox.bell(), push.pause) for one in channels]
     return ModelService(
         state=state,
@@ -331,7 +326,7 @@ def compose(
         exporter=exporter,
         uploads=Uploads(storage.path, holders, uploads or UploadPolicy()),
         holders=holders,
-        deliveries=Deliveries(couriers, outbox, state, deadline, database, note, clock, push),
+        deliveries=Deliveries(couriers, outbox, state, deadline, database, writer.note, threads, clock, push),
         subject_requests=requests,
         limits=limits,
         idle_resolve=idle_resolve,

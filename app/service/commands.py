@@ -204,6 +204,8 @@ class AddSamples(Command[Added]):
             When ids are held with other content, another subject or another expiry.
         ErasedLatelyError
             When ids were erased lately and the samples do not say that they may come back.
+        CapacityError
+            When the model cannot hold so many samples.
         InputError
             With the position in the request as `row`.
         """
@@ -229,6 +231,7 @@ class AddSamples(Command[Added]):
         self.body = self.adds = None
         if not new:
             return
+        model.require_room(transaction.n_more + len(new))
         self.names.update(("id", name) for name in model.leaving(len(new)))
         if held:
             samples, prepared = samples.take(new), prepared.take(new)
@@ -360,6 +363,8 @@ class ReplaceSample(Erasure):
             When the id is not held.
         OwnerlessError
             When a restricted sample would be nobody's: that would end the restriction.
+        CapacityError
+            When a sample that is not restricted any more has no room.
         InputError
             When the content does not fit the schema.
         """
@@ -380,6 +385,7 @@ class ReplaceSample(Erasure):
         if is_next and not was:
             self.unlearned = [name]
         elif was and not is_next:
+            model.require_room(transaction.n_more + 1)
             self.adds = model.samples_.prepare([asked.row], [asked.label], [name], allow_held=True)
             self.names.update(("id", other) for other in model.leaving(1))
         if relearned or subject != old_subject or expires != old_expiry:
@@ -626,6 +632,7 @@ class ReleaseSubjects(Restriction):
         self.names = {("subject", subject) for subject in self._subjects} | {("id", name) for name in held}
         self.n_more, self.adds, self.body = len(held), None, None
         if held:
+            model.require_room(transaction.n_more + len(held))
             samples = [restricted.get(name) for name in held]
             self.adds = store.prepare([s.features for s in samples], [s.label for s in samples], held, allow_held=True)
             self.names.update(("id", name) for name in model.leaving(len(held)))

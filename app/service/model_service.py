@@ -207,6 +207,7 @@ class ModelService:
         if not self.storage.is_ephemeral:
             self.threads.begin(self.checkpointer.run(), endless=True)
         self.deliveries.start()
+        self.threads.begin(self.subject_requests.run(), endless=True)
         self.threads.begin(self._make_ready())
 
     def drain(self) -> None:
@@ -533,10 +534,15 @@ class ModelService:
         return await self.threads.finish(self.rebuilder.restore(path))
 
     async def confirm_expiry(self) -> None:
-        """Let expiry go on that has been paused; the ledger notes it."""
+        """Let expiry go on that has been paused; the ledger notes it first.
+
+        Raises
+        ------
+        JournalError
+            When that cannot be noted; expiry stays paused.
+        """
         self._require_changeable()
-        self.retention.confirm()
-        await self.writer.note(partial(self.ledger.event, "expiry-confirmed", {}))
+        await self.writer.note(partial(self.ledger.event, "expiry-confirmed", {}), self.retention.confirm)
 
     # --- jobs
 

@@ -70,6 +70,10 @@ _WEIGHT = 0.1  # of the newest measurement in the moving average
 _MOST_AT_ONCE = 256
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class Cost:
     """A moving average of the time for one item.
 
@@ -126,6 +130,8 @@ class Transaction:
         What is committed, and its records in the journal: one each.
     n_items, n_changes
         How many samples it is about, and by how much the model's version goes up.
+    n_more
+        How many samples more the model holds then.
     next_id
         The smallest number that may be generated as an id.
     erased_lately
@@ -142,11 +148,11 @@ class Transaction:
     records: list[Record] = field(default_factory=list, init=False)
     n_items: int = field(default=0, init=False)
     n_changes: int = field(default=0, init=False)
+    n_more: int = field(default=0, init=False)
     next_id: int = field(init=False)
     erased_lately: Callable[[str], bool] = field(init=False)
     _head: Head = field(init=False)
     _names: set[tuple[str, str]] = field(default_factory=set, init=False)
-    _n_more: int = field(default=0, init=False)
     _stages: list[Stages] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
@@ -195,12 +201,12 @@ class Transaction:
         notes = self._receipt_notes(command) if is_erasure(command) else b""
         if is_restriction(command):
             command.entry, notes = self._ledger.restriction(**command.fields(self._state.model.guarantee))
-        self._n_more += command.n_more
+        self.n_more += command.n_more
         if command.key is not None:
             kept = command.key.record(
                 now_ms=self._clock.steady_ms(),
                 model_version=command.version,
-                n_samples=state.model.n_samples_ + self._n_more,
+                n_samples=state.model.n_samples_ + self.n_more,
                 n_new=len(command.body.ids) if isinstance(command.body, AddBody) else 0,
                 first_id=command.entry["index"] if is_restriction(command) else command.first_generated,
                 receipt=None if command.receipt is None else command.receipt.id,
@@ -441,24 +447,32 @@ class Writer:
 
     # --- one record, inside of a mutation
 
-    async def note(self, notes: Callable[[], bytes]) -> None:
-        """Take notes to the journal that change no sample.
+    async def note(self, notes: Callable[[], bytes], then: Callable[[], object] = _nothing) -> None:
+        """Take notes to the journal that change no sample, to the end also when whoever awaits it is cancelled.
+
+        A record that is in the journal and not in the state would stop all that come after it.
 
         Parameters
         ----------
         notes
             Makes them, in their turn.
+        then
+            Called before the next turn, once they are in the journal.
 
         Raises
         ------
         JournalError
             When they are not in the journal.
         """
+        await self._threads.finish(self._note(notes, then))
+
+    async def _note(self, notes: Callable[[], bytes], then: Callable[[], object]) -> None:
         async with self._lock.mutation(refusable=False):
             await self.record(notes)
+            then()
 
     async def record(self, notes: Callable[[], bytes], swap: ModelSwap | None = None) -> None:
-        """Write one record to the journal, in a mutation, and put another model in place.
+        """Write one record to the journal, in a mutation, and put another model in place. It must not be cancelled.
 
         Parameters
         ----------

@@ -16,11 +16,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from oubli.app import logs
 from oubli.app.errors import ConflictError, ErasedLatelyError, NotHeldError, OwnerlessError, RestrictedError
-from oubli.app.service import checkpoint, retention
 from oubli.app.service.build import Start, compose, open_directory
 from oubli.app.service.idempotency import IdempotencyKey
 from oubli.app.service.model_service import Limits, ModelService
@@ -144,6 +142,10 @@ class PrivacyPlayer:
         clock.confirm()
         return clock
 
+    def means(self) -> dict[str, Any]:
+        """What else a service is composed of."""
+        return {}
+
     async def begin(self) -> None:
         """Begin with an empty model in a new directory."""
         self.directory = self.folder / "0"
@@ -154,7 +156,7 @@ class PrivacyPlayer:
 
     async def _live(self, start: Start) -> None:
         limits = Limits(readd_grace=GRACE / 1000, max_expiry_share=1.0)
-        self.service = compose(start, limits=limits, idle_resolve=False)
+        self.service = compose(start, limits=limits, idle_resolve=False, **self.means())
         self.service.start()
         while self.service.phase == "starting":  # noqa: ASYNC110 - asked as anyone would
             await asyncio.sleep(0.001)
@@ -175,10 +177,16 @@ class PrivacyPlayer:
 
     async def kill(self) -> None:
         """Go on with the files as they are."""
-        old = self.service
-        await old.database.read(lambda _: None)  # nothing is being written to its file then
-        self.n_directories += 1
-        directory = shutil.copytree(self.directory, self.folder / str(self.n_directories))
+        old, tasks = self.service, self.service.deliveries._tasks
+        async with old.lock.mutation(refusable=False):
+            await old.database.read(lambda _: None)  # nothing is being written to any file then
+            self.n_directories += 1
+            directory = shutil.copytree(self.directory, self.folder / str(self.n_directories))
+            for task in tasks:  # nothing is told any more either
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        await old.deliveries.stop()
+        await old.jobs.close()
         await old.threads.settle()
         old.threads.close()
         old.close()
@@ -378,9 +386,12 @@ class PrivacyPlayer:
         self.words += [(truth.version, s, "released", False) for s in subjects]
         self.tally["released samples"] += made.samples
 
+    def let_pass(self, milliseconds: int) -> None:
+        self.now += milliseconds
+
     async def wait(self) -> None:
         """Let some time pass; what has expired goes."""
-        self.now += self.rng.randrange(1, 900_000)
+        self.let_pass(self.rng.randrange(1, 900_000))
         due = self.truth.due(self.now)
         await self.service.retention.sweep()
         if due:
@@ -510,11 +521,14 @@ class PrivacyPlayer:
         await self.service.erasures.wait()
         await self.service.database.flush()
         requests = {one.request for one in self.truth.held.values()}
+        subjects = {str(one.subject) for one in self.truth.held.values()}
         gone = [name.encode() for name in self.absent]
         content = b"".join(path.read_bytes() for path in sorted(self.directory.rglob("*")) if path.is_file())
         assert not [name for name in gone if name in content], "an erased id is in a file"
         found = {content[i : i + 15].decode() for i in _places(content, b"request-")}
         assert found <= requests, "the request of erased samples is in a file"
+        named = {content[i : i + 10].decode() for i in _places(content, b"subject-")}
+        assert named <= subjects, "a subject of whom nothing is held is in a file"
         assert all(name.encode() in content for name in self.truth.held), "the search is blind"
         self.tally["searches of files"] += 1
 
@@ -578,16 +592,3 @@ def _places(content: bytes, text: bytes) -> list[int]:
         places.append(at)
         at = content.find(text, at + 1)
     return places
-
-
-def play(kind: str, folder: Path, seed: int, n: int) -> Counter[str]:
-    """Play a history of so many operations; return what has happened in it."""
-    player = PrivacyPlayer(kind, folder, seed)
-    # Expiry, snapshots and erasures happen when the history says so.
-    with patch.object(retention, "_TICK", 1e6), patch.object(checkpoint, "_TICK", 1e6):
-        try:
-            asyncio.run(player.play(n))
-        except BaseException as error:
-            error.add_note(f"the history of seed {seed} of a {kind}")
-            raise
-    return player.tally

@@ -245,7 +245,9 @@ def _subjects(content: dict[str, Any], processor: Processor) -> list[str]:
         raise invalid("/subject_identities", "must be a list")
     for i, one in enumerate(sent):
         if not isinstance(one, dict) or not isinstance(one.get("identity_type"), str):
-            raise invalid(pointer("subject_identities", i), "must have 'identity_type', '_value' and '_format'")
+            raise invalid(
+                pointer("subject_identities", i), "must have 'identity_type', 'identity_value' and 'identity_format'"
+            )
         if one.get("identity_format") not in _FORMATS:
             raise invalid(pointer("subject_identities", i, "identity_format"), f"must be one of {', '.join(_FORMATS)}")
         if one["identity_type"] in processor.identities and one["identity_format"] == "raw":

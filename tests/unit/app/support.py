@@ -16,6 +16,7 @@ from oubli.app.http.app import create_app
 from oubli.app.http.observer import Observer
 from oubli.app.service.build import compose, open_directory, open_nothing
 from oubli.app.service.checkpoint import CheckpointPolicy
+from oubli.app.service.deliveries import Push
 from oubli.app.service.model_service import Limits, ModelService
 from oubli.app.service.opendsr import Processor
 from oubli.app.service.uploads import UploadPolicy
@@ -63,6 +64,7 @@ def make_service(
     uploads: UploadPolicy | None = None,
     warm_up: Callable[[], object] | None = None,
     processor: Processor | None = None,
+    push: Push | None = None,
 ) -> ModelService:
     opened = open_nothing() if directory is None else open_directory(directory)
     closed_at_the_end(opened.database)
@@ -75,6 +77,7 @@ def make_service(
         idle_resolve=idle_resolve,
         warm_up=warm_up,
         processor=processor,
+        push=push,
     )
 
 

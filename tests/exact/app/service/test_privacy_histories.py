@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.histories.privacy import play
+from tests.histories.told import play
 
 
 @pytest.mark.parametrize(("kind", "n"), [("forest", 150), ("incremental-boosting", 40), ("tree", 40)])

@@ -21,6 +21,7 @@ def given(first_id=0, late=(), exports=0, expiry=None):
     """What a command is told by its transaction."""
     return SimpleNamespace(
         next_id=first_id,
+        n_more=0,
         exports=exports,
         erased_lately=late.__contains__,
         default_expiry=lambda: expiry,
