@@ -87,8 +87,15 @@ class SubjectRequests:
     _watchers: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
-    async def take(self, asked: Asked) -> SubjectRequest:
+    async def take(self, asked: Asked, caller: str = "") -> SubjectRequest:
         """Take a request; one that comes again is known by its id, and changes nothing.
+
+        Parameters
+        ----------
+        asked
+            The request.
+        caller
+            The id of the caller's key; empty when it has none.
 
         Raises
         ------
@@ -111,7 +118,9 @@ class SubjectRequests:
                     raise RepeatedRequestError
                 return earlier
             if asked.kind == "erasure":
-                await self._writer.execute(DeleteSamples(asked.names, asked.by, asked.id, request=request))
+                command = DeleteSamples(asked.names, asked.by, asked.id, request=request, caller=caller)
+                await self._writer.execute(command)
+                self._outbox.ring()
             else:
                 await self._export(asked, request)
         return request
