@@ -35,6 +35,7 @@ def erase(
     file: Annotated[
         Path,
         typer.Option(
+            "--file",
             metavar="FILE",
             help="List of what to erase, `-` for standard input: a name a line, or CSV with a header that has a column "
             "`id` (`subject` with --subjects).",
@@ -42,7 +43,8 @@ def erase(
     ],
     subjects: Annotated[bool, typer.Option("--subjects", help="The names are subjects, not ids of samples.")] = False,
     column: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column that holds the names, when it has another name.")
+        str | None,
+        typer.Option("--column", metavar="COLUMN", help="Column that holds the names, when it has another name."),
     ] = None,
     ref: Annotated[
         str | None, typer.Option(metavar="UUID", help="Case number that all receipts carry; no personal data.")
