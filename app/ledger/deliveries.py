@@ -116,7 +116,8 @@ class DeliveryTable:
         """Keep a request; whoever it names is told of those that have no receipt here."""
         self._write(request, "INSERT OR IGNORE")
         if request.receipt is None:
-            self.add(request.callbacks, request.id, None, "in_progress", request.received_ms)
+            state = "in_progress" if request.state == "open" else request.state
+            self.add(request.callbacks, request.id, None, state, request.received_ms)
 
     def _end_request(self, request_id: str, state: str, at_ms: int) -> None:
         request = self.request(request_id)

@@ -24,6 +24,7 @@ from oubli.app.service.checkpoint import Checkpointer, CheckpointPolicy
 from oubli.app.service.compiling import prepare_kernels
 from oubli.app.service.copies import ModelCopier, facts_of
 from oubli.app.service.deliveries import Channel, Courier, Deliveries, Push, PushPolicy, WebhookChannel
+from oubli.app.service.empty_erasures import EmptyErasures
 from oubli.app.service.erasures import Deadline, Erasures
 from oubli.app.service.export import Exporter
 from oubli.app.service.holders import Holders
@@ -274,11 +275,13 @@ def compose(
     idle, outbox = IdleResolver(state, lock), Outbox(() if push is None else push.targets)
     database = LedgerWorker(opened.database, threads, idle.is_idle, partial(state.halt, StopReason.LEDGER_FAILED))
     retention_ms = None if limits.retention is None else round(limits.retention * 1000)
+    deadline = Deadline(state, clock.steady_ms, policy.erasure_deadline)
+    empty = EmptyErasures(limits.max_empty_erasures, clock.steady_ms)
     writer = Writer(
         state,
         storage.journal,
         database,
-        partial(Transaction, state, ledger, tombstones, clock, retention_ms, outbox),
+        partial(Transaction, state, ledger, tombstones, clock, retention_ms, outbox, deadline.ms, empty.admits),
         lock,
         threads,
         limits.max_queue,
@@ -286,7 +289,6 @@ def compose(
         idle.tagged.set,
     )
     copier = ModelCopier(state, lock, threads)
-    deadline = Deadline(state, clock.steady_ms, policy.erasure_deadline)
     erasures = Erasures(state, storage, writer, ledger, database, threads, clock, deadline, holders, outbox)
     rebuilder = Rebuilder(state, storage, writer, erasures, ledger, database, lock, threads, copier, holders, clock)
     checkpointer = Checkpointer(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from oubli.app.errors import NoReceiptError
-from oubli.app.ledger.entries import Receipt, StatusFilter
+from oubli.app.ledger.entries import By, Receipt, StatusFilter
 from oubli.app.ledger.ledger import Ledger, LedgerWorker
 from oubli.app.service.erasures import Deadline
 
@@ -48,7 +48,7 @@ class Receipts:
             lambda database: database.receipts_page(after, limit, self._is_overdue, ref=ref, status=status)
         )
 
-    async def last_of(self, names: Sequence[str], by: Literal["ids", "subjects"]) -> Receipt | None:
+    async def last_of(self, names: Sequence[str], by: By) -> Receipt | None:
         """Return the receipt of the last erasure of exactly these targets that found something, if there is one."""
         hashes = self._ledger.target_hashes(names, by)
         return await self._database.read(lambda database: database.last_receipt_of(hashes, self._is_overdue))
@@ -62,6 +62,10 @@ class Receipts:
             return database.receipts_about(targets, self._is_overdue)
 
         return await self._database.read(ask)
+
+    async def found(self, receipt_id: str, names: Sequence[str], by: By) -> dict[str, int]:
+        """Return of which names an erasure has found something, and how many samples."""
+        return await self._database.read(lambda database: database.found_by(receipt_id, names, by))
 
     async def page(self, after: int, limit: int) -> list[dict[str, Any]]:
         """Return entries of the ledger, those after a number."""

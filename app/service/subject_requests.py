@@ -85,8 +85,15 @@ class SubjectRequests:
     _bell: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
-    async def take(self, asked: Asked) -> SubjectRequest:
+    async def take(self, asked: Asked, caller: str = "") -> SubjectRequest:
         """Take a request; one that comes again is known by its id, and changes nothing.
+
+        Parameters
+        ----------
+        asked
+            The request.
+        caller
+            The id of the caller's key; empty when it has none.
 
         Raises
         ------
@@ -94,9 +101,9 @@ class SubjectRequests:
             When the id was given to another request.
         """
         # To the end also when the controller has gone: it comes again, and must not find half of it.
-        return await self._threads.finish(self._take(asked))
+        return await self._threads.finish(self._take(asked, caller))
 
-    async def _take(self, asked: Asked) -> SubjectRequest:
+    async def _take(self, asked: Asked, caller: str) -> SubjectRequest:
         hashes = self._ledger.text_hashes(f"{OPENDSR_PATH}\0{hashlib.sha256(asked.body).hexdigest()}")
         request = SubjectRequest(
             asked.id, asked.kind, asked.regulation, hashes[0], self._clock.now_ms(), asked.callbacks
@@ -108,7 +115,9 @@ class SubjectRequests:
                     raise RepeatedRequestError
                 return earlier
             if asked.kind == "erasure":
-                await self._writer.execute(DeleteSamples(asked.names, asked.by, asked.id, request=request))
+                command = DeleteSamples(asked.names, asked.by, asked.id, request=request, caller=caller)
+                await self._writer.execute(command)
+                self._outbox.ring()
             else:
                 await self._export(asked, request)
         return request

@@ -46,6 +46,7 @@ from oubli.app.service.commands import (
     ReleaseSubjects,
     ReplaceSample,
     RestrictSubjects,
+    RetainSubjects,
     apply_all,
     is_erasure,
     is_restriction,
@@ -123,6 +124,10 @@ class Transaction:
         After which samples expire that say nothing; None for never.
     outbox
         Knows who is told of receipts.
+    deadline_ms
+        How long an erasure may take.
+    admits_empty
+        Counts an erasure of a caller that has found nothing; whether it is written down. See `EmptyErasures`.
 
     Attributes
     ----------
@@ -144,6 +149,8 @@ class Transaction:
     _clock: Clock
     _retention_ms: int | None
     _outbox: Outbox
+    _deadline_ms: int
+    admits_empty: Callable[[str], bool]
     commands: list[Command[Any]] = field(default_factory=list, init=False)
     records: list[Record] = field(default_factory=list, init=False)
     n_items: int = field(default=0, init=False)
@@ -187,7 +194,8 @@ class Transaction:
 
     def takes_long(self, command: Command[Any]) -> bool:
         """Whether a planned command sets off long work in the model."""
-        if command.body is None:
+        touches_trees = command.adds is not None or command.unlearned or isinstance(command, ReplaceSample)
+        if command.body is None or not touches_trees:
             return False
         return self._state.model.takes_long(command.adds, command.unlearned, self.n_items, LONGEST_PAUSE)
 
@@ -198,7 +206,7 @@ class Transaction:
             self._stages.append(command.stages)
         changes = int(command.body is not None)
         command.version = state.version + self.n_changes + changes
-        notes = self._receipt_notes(command) if is_erasure(command) else b""
+        notes = self._erasure_notes(command) if is_erasure(command) else b""
         if is_restriction(command):
             command.entry, notes = self._ledger.restriction(**command.fields(self._state.model.guarantee))
         self.n_more += command.n_more
@@ -266,7 +274,14 @@ class Transaction:
                 if isinstance(command, AddSamples):
                     command.overwrite()
 
-    def _receipt_notes(self, command: Erasure) -> bytes:
+    def _erasure_notes(self, command: Erasure) -> bytes:
+        notes, receipt_id = self._receipt_notes(command) if command.is_recorded else (b"", None)
+        if command.request is None:
+            return notes
+        state = "open" if command.is_recorded else "completed"  # what found nothing has nothing left to erase
+        return with_request(notes, replace(command.request, receipt=receipt_id, state=state))
+
+    def _receipt_notes(self, command: Erasure) -> tuple[bytes, str]:
         made = self._ledger.unlearned(
             kind=command.kind,
             guarantee=self._state.model.guarantee,
@@ -280,12 +295,12 @@ class Transaction:
             received_at=command.received_ms,
             unlearned_at=self._clock.now_ms(),
             exported=self._exported(command),
+            deadline_ms=self._deadline_ms,
+            found=command.counts if command.by == "subjects" else None,
             push=self._outbox.targets,
         )
         command.receipt, command.hashes = made.receipt, made.hashes
-        if command.request is not None:
-            return with_request(made.notes, replace(command.request, receipt=made.receipt.id))
-        return made.notes
+        return made.notes, made.receipt.id
 
     def _exported(self, command: Erasure) -> int:
         """How many snapshots were handed out while one of the samples that go was held."""
@@ -360,6 +375,7 @@ class Writer:
             ReleaseSubjects: adding,
             DeleteSamples: Cost(200e-6),
             RestrictSubjects: Cost(300e-6),
+            RetainSubjects: Cost(20e-6),
         }
 
     @property

@@ -65,10 +65,11 @@ def make_service(
     warm_up: Callable[[], object] | None = None,
     processor: Processor | None = None,
     push: Push | None = None,
+    max_empty_erasures: int = 1000,
 ) -> ModelService:
     opened = open_nothing() if directory is None else open_directory(directory)
     closed_at_the_end(opened.database)
-    limits = Limits(max_queue=max_queue, page_size_max=50)
+    limits = Limits(max_queue=max_queue, page_size_max=50, max_empty_erasures=max_empty_erasures)
     return compose(
         opened.begin(model or forest()),
         limits=limits,

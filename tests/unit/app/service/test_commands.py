@@ -26,6 +26,7 @@ def given(first_id=0, late=(), exports=0, expiry=None):
         erased_lately=late.__contains__,
         default_expiry=lambda: expiry,
         now_ms=lambda: 1_700_000_000_000,
+        admits_empty=lambda caller: True,
     )
 
 
