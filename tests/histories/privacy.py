@@ -290,6 +290,8 @@ class PrivacyPlayer:
         if known is not None and self.rng.random() < 0.3:
             row, label = known.row, known.label
         subject: Any = self.subject() if self.rng.random() < 0.4 else KEEP
+        if known is not None and self.truth.is_restricted(name) and self.rng.random() < 0.2:
+            subject = None
         expires: Any = self.expiry() if self.rng.random() < 0.3 else KEEP
         work = self.service.replace(Replacement(name, list(row), label, subject, expires))
         if known is None:
