@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from oubli.app.service.state import ModelState
     from oubli.app.service.writer import Transaction
     from oubli.core.model import Model
+    from oubli.core.samples.additions import Retention
     from oubli.core.samples.restricted import RestrictedSamples
     from oubli.core.samples.store import SampleStore
 
@@ -720,7 +721,10 @@ class RetainSubjects(Restriction):
         store = model.samples_
         period_ms = None if self._seconds is None else self._seconds * 1000
         counts = {subject: len(ids) for subject in self._subjects if (ids := held_of(store, subject))}
-        changed = [subject for subject in counts if period_of(store, subject) != period_ms]
+        known = {subject: retention_of(store, subject) for subject in counts}
+        changed = [
+            subject for subject, period in known.items() if (None if period is None else period.period_ms) != period_ms
+        ]
         self._absent, self._n_moved = len(self._subjects) - len(counts), sum(counts.values())
         self._at_ms = transaction.now_ms()
         self.names = {("subject", subject) for subject in self._subjects}
@@ -818,11 +822,9 @@ def held_of(store: SampleStore, subject: str) -> list[str]:
     return store.ids_of_subject(subject) or store.restricted.ids_of_subject(subject)
 
 
-def period_of(store: SampleStore, subject: str) -> int | None:
-    """Return how long samples of a subject are kept, in milliseconds; None when nothing is said."""
-    holder = store.restricted.samples if subject in store.restricted.marks else store
-    found = holder.retention(subject)
-    return None if found is None else found.period_ms
+def retention_of(store: SampleStore, subject: str) -> Retention | None:
+    """Return how long samples of a subject are kept, restricted or not; None when nothing is said."""
+    return (store.restricted.samples if subject in store.restricted.marks else store).retention(subject)
 
 
 def require_unrestricted(

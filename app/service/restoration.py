@@ -8,9 +8,10 @@ from collections.abc import Mapping
 
 from oubli.app.ledger.entries import RELEASED, RESTRICTED, Entry
 from oubli.app.service.bodies import ReleaseBody, RetainBody, delete
-from oubli.app.service.commands import held_of, period_of
+from oubli.app.service.commands import held_of, retention_of
 from oubli.app.times import parse_time
 from oubli.core.model import Model
+from oubli.core.samples.additions import Retention
 from oubli.core.samples.restricted import Mark
 from oubli.core.samples.store import SampleStore
 
@@ -130,12 +131,13 @@ def retain_again(model: Model, words: Words, now: SampleStore | None) -> None:
     """
     store = model.samples_
     for subject in subjects_of(store):
-        word = words.get(subject)
+        word, period = words.get(subject), None
         if now is not None and held_of(now, subject):
-            period_ms = period_of(now, subject)
-        elif word is not None:
-            period_ms = None if word["seconds"] is None else word["seconds"] * 1000
-        else:
+            period = retention_of(now, subject)
+        elif word is None:
             continue
-        if period_ms != period_of(store, subject):
-            RetainBody([subject], period_ms, 0 if word is None else parse_time(word["at"])).apply(model)
+        elif word["seconds"] is not None:
+            period = Retention(word["seconds"] * 1000, parse_time(word["at"]))
+        if period != retention_of(store, subject):
+            period_ms, since_ms = (None, 0) if period is None else period
+            RetainBody([subject], period_ms, since_ms).apply(model)

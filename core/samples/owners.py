@@ -310,6 +310,8 @@ class OwnedSlots(SlotTable):
         self.changes.check()
         text = None if subject is None else normalise_id(subject, field="subject")
         slot = self._slot(sample_id)
+        if text == self.subjects.get(slot):
+            return  # nor does the subject's period end with its only sample
         with self.changes:
             self._unlink(slot)
             if text is not None:

@@ -93,6 +93,7 @@ def test_a_rectified_sample_keeps_its_period_also_when_it_is_the_only_one():
     model.delete(["c6", "c11", "c16"])
     store.set_retention("s1", 100, AT)
     model.replace("c1", [9, "b", None], "no")
+    store.set_subject("c1", "s1")
     assert store.expiry("c1") == AT + 100
     store.check_invariants()
 
