@@ -132,6 +132,9 @@ class Settings(_ModelSettings):
     """Column that holds the sample ids, read as text and never a feature; without it ids are row numbers from 0."""
     subject_column: str | None = None
     """Column that says whom a row is about, read as text and never a feature; lets you erase all rows of a person."""
+    expiry_column: str | None = None
+    """Column that says when a row expires, as `expires_at` does (RFC 3339 with a time zone; empty: never), and never a
+    feature; rows whose time is over are left out."""
     drop: Names = ()
     """Columns to leave out."""
     categorical: Names = ()
@@ -178,6 +181,9 @@ class Settings(_ModelSettings):
     """Seconds after which samples expire that say nothing else; without it they never do."""
     max_expiry_share: float = Field(default=0.1, gt=0, le=1)
     """Largest share of the samples that may expire at once; more have to be confirmed with `POST /expiry/confirm`."""
+    max_empty_erasures: int = Field(default=1000, ge=0)
+    """Most erasures an hour and key that find nothing and get a receipt and an entry of the ledger; more are answered
+    without them. Requests without a key of `oubli keys` count together. What erases something always gets both."""
     key_dir: Path | None = None
     """Directory of the keys that sign receipts and hash ids; by default `keys` in the data directory."""
     core_dumps: bool = False
@@ -402,11 +408,14 @@ class Settings(_ModelSettings):
             raise ValueError("data_dir and ephemeral exclude each other: set only one of them")
         if self.data is not None and self.target is None and self.schema_file is None:
             raise ValueError("target is missing: name the column of the data file that holds the label")
-        roles = [name for name in (self.target, self.id_column, self.subject_column) if name is not None]
+        columns = (self.target, self.id_column, self.subject_column, self.expiry_column)
+        roles = [name for name in columns if name is not None]
         if len(set(roles)) != len(roles):
-            raise ValueError("target, id_column and subject_column must be different columns")
+            raise ValueError("target, id_column, subject_column and expiry_column must be different columns")
         if set(self.drop) & (set(roles) | set(self.categorical)):
-            raise ValueError("a column to drop is also the target, the ids, the subjects or categorical: choose one")
+            raise ValueError(
+                "a column to drop is also the target, the ids, the subjects, the expiries or categorical: choose one"
+            )
         if (self.webhook_url is None) != (self.webhook_secret_file is None):
             raise ValueError("webhook_url and webhook_secret_file belong together: set both, or neither")
         opendsr = (self.opendsr_domain, self.opendsr_cert_file, self.opendsr_key_file)
@@ -614,7 +623,8 @@ def _is_importable(module: str) -> bool:
 def flag_name(field: str) -> str:
     """Return the flag of a setting: some are shorter than its name, or name one of several values."""
     short = {
-        "id_column": "id", "subject_column": "subject", "schema_file": "schema", "cors_origins": "cors-origin",
+        "id_column": "id", "subject_column": "subject", "expiry_column": "expiry", "schema_file": "schema",
+        "cors_origins": "cors-origin",
         "trusted_proxies": "trusted-proxy", "push_networks": "push-network",
         "opendsr_identities": "opendsr-identity", "opendsr_callbacks": "opendsr-callback",
     }  # fmt: skip

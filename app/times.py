@@ -37,6 +37,7 @@ _TIME = re.compile(
 )
 _PERIOD = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
 _LONGEST = 100 * 366 * 86_400_000  # a century: beyond it somebody has mistaken the unit
+LONGEST_PERIOD = _LONGEST // 1000  # seconds
 _UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 
 LARGEST_LEAP_MS = 86_400_000

@@ -350,7 +350,7 @@ class Keepable(Estimator, ABC):
             raise InputError("the parameters were changed after `fit`: set them back, or fit again, before saving")
         document |= {"digest": digest, "extra": dict(extra or {})}
         arrays = persistence.fill_up(arrays, self.bytes_asked(self.schema_, settings, arrays))
-        persistence.write(path, arrays, document, with_restricted=len(self.samples_.restricted) > 0)
+        persistence.write(path, arrays, document, with_rights=self.samples_.has_rights)
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, verify: bool | None = None) -> Self:

@@ -159,8 +159,8 @@ class Model(Keepable):
         """
         if ids is None and type(X) is list and len(X) == 1:
             self.check_is_fitted()
-            store, engine = self.samples_, self.engine_
-            engine.check_capacity(engine.settings, len(store) + 1)
+            store = self.samples_
+            self.require_room(1)
             with store.changes as changes:
                 slot = store.admit(X[0], y)
                 if slot is not None:
@@ -182,9 +182,8 @@ class Model(Keepable):
     def add_prepared(self, prepared: Prepared) -> list[str]:
         """Learn samples that `samples_.prepare` has checked."""
         self.check_is_fitted()
-        store, engine = self.samples_, self.engine_
-        # Of slots there are as many, or no more than there have been.
-        engine.check_capacity(engine.settings, len(store) + prepared.n)
+        store = self.samples_
+        self.require_room(prepared.n)
         if not prepared.n:
             return []
         arrivals = store.stage(prepared)
@@ -306,12 +305,12 @@ class Model(Keepable):
             When an id is not restricted; nothing has changed.
         """
         self.check_is_fitted()
-        store, engine, restricted = self.samples_, self.engine_, self.samples_.restricted
+        store, restricted = self.samples_, self.samples_.restricted
         if not ids:
             return
         held = [(restricted.get(name), restricted.samples.belongings(name)) for name in ids]
         prepared = store.prepare([s.features for s, _ in held], [s.label for s, _ in held], ids, allow_held=True)
-        engine.check_capacity(engine.settings, len(store) + prepared.n)
+        self.require_room(prepared.n)
         arrivals, subjects = store.stage(prepared), {sample.subject for sample, _ in held}
         with store.changes as changes:
             slots = store.hold(arrivals)
@@ -323,6 +322,11 @@ class Model(Keepable):
             restricted.let_go(ids)
             restricted.drop_marks(subjects)
         self._settle()
+
+    def require_room(self, n_more: int) -> None:
+        """CapacityError when so many samples more cannot be held."""
+        # Of slots there are as many, or no more than there have been.
+        self.engine_.check_capacity(self.engine_.settings, len(self.samples_) + n_more)
 
     def _learn(self, slots: Slots) -> None:
         """Take samples into the trees that have just joined the others in the store; in a critical section."""

@@ -28,8 +28,9 @@ from oubli.core.tensors import check_tensors, read_tensor, write_tensors
 
 FORMAT = "oubli"
 VERSION = 3
-# Of files with restricted samples: a program that knows of none must not pass them over. Others are read by older ones.
-_WITH_RESTRICTED, _WITHOUT = 3, 2
+# Of files with restricted samples or retention periods: a program that knows of none must not pass them over. Others
+# are read by older ones.
+_WITH_RIGHTS, _WITHOUT = 3, 2
 # Of the oldest version whose trees this program reads; those of older files are grown anew from their samples.
 FIRST_READABLE_TREES = 2
 
@@ -90,7 +91,7 @@ def _checksum(document: str, arrays: Mapping[str, Array]) -> str:
 
 
 def write(
-    path: str | PathLike[str], arrays: Mapping[str, Array], document: dict[str, Any], *, with_restricted: bool = False
+    path: str | PathLike[str], arrays: Mapping[str, Array], document: dict[str, Any], *, with_rights: bool = False
 ) -> None:
     """Write a model file: complete and on the disk, or not there at all; other threads are not kept waiting.
 
@@ -99,14 +100,14 @@ def write(
     path : where to; a file there is replaced.
     arrays : what to write, by name.
     document : JSON-able description, kept in the header.
-    with_restricted : whether some of the samples are restricted.
+    with_rights : whether some of the samples are restricted, or some subjects have a retention period.
     """
     target = Path(path)
     text = json.dumps(document, sort_keys=True, ensure_ascii=True)
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     metadata = {
         "format": FORMAT,
-        "version": str(_WITH_RESTRICTED if with_restricted else _WITHOUT),
+        "version": str(_WITH_RIGHTS if with_rights else _WITHOUT),
         "document": text,
         "sha256": _checksum(text, contiguous),
     }

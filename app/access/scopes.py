@@ -2,7 +2,8 @@
 
     predict    POST /predict and below /v2
     write      add and rectify samples
-    erase      delete samples, restrict and release subjects, and see what became of it; no sample can be read with it
+    erase      delete samples, restrict and release subjects, say how long theirs are kept, and see what became of it;
+               no sample can be read with it
     read       samples, bundles, snapshots, receipts, the ledger, influence
     admin      all of these, and what concerns the model as a whole
 
@@ -32,6 +33,7 @@ _ROUTES: dict[tuple[str, str], frozenset[str]] = {
     ("GET", "/samples"): _READ,
     ("POST", "/subjects/restrict"): _ERASE,
     ("POST", "/subjects/release"): _ERASE,
+    ("POST", "/subjects/retain"): _ERASE,
     ("POST", "/subjects/export"): _READ,
     ("GET", "/erasures"): _RECEIPTS,
     ("GET", "/webhooks/dead-letters"): _RECEIPTS,

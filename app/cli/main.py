@@ -21,6 +21,7 @@ from typing import IO, Annotated, Any
 import typer
 
 from oubli.app.cli.console import Bars, complain, log_messages, tell, warn
+from oubli.app.cli.erase import erase
 from oubli.app.cli.keys import keys_cli
 from oubli.app.cli.ledger import ledger_cli
 from oubli.app.cli.load_test import load_test
@@ -47,6 +48,7 @@ cli = typer.Typer(
 cli.add_typer(ledger_cli)
 cli.add_typer(keys_cli)
 cli.command("load-test")(load_test)
+cli.command("erase")(erase)
 
 _MODEL_SETTINGS = (*GROUPS["Settings file"], *GROUPS["Data"], *GROUPS["Model"], *GROUPS["Cores"])
 _ALL_SETTINGS = tuple(field for group in GROUPS.values() for field in group)

@@ -17,8 +17,17 @@ _REPETITIONS = 2  # a person who waits is told soon
 
 
 @contextmanager
-def asking(url: str, key_file: Path | None = None) -> Iterator[Client]:
+def asking(url: str, key_file: Path | None = None, retries: int = _REPETITIONS) -> Iterator[Client]:
     """Give a client of a server until the end of the block.
+
+    Parameters
+    ----------
+    url
+        Of the server.
+    key_file
+        That holds its key.
+    retries
+        How often a request is sent again.
 
     Raises
     ------
@@ -35,7 +44,7 @@ def asking(url: str, key_file: Path | None = None) -> Iterator[Client]:
     except (OSError, UnicodeDecodeError):
         raise StartError(f"the key file {key_file} cannot be read") from None
     try:
-        client = Client(url, key, timeout=_TIMEOUT_SECONDS, retries=_REPETITIONS)
+        client = Client(url, key, timeout=_TIMEOUT_SECONDS, retries=retries)
     except ValueError as error:
         raise StartError(str(error)) from None
     try:

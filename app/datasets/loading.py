@@ -5,7 +5,8 @@ what lets `oubli.app.datasets.columns` decide types by rules that are ours.
 """
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from oubli.app.datasets.columns import (
     infer_labels,
     verbatim,
 )
+from oubli.app.datasets.expiries import read_expiries
 from oubli.app.datasets.frames import as_input
 from oubli.app.datasets.readers import MAX_DATA_BYTES, LoadError, Source, listed, located, open_source, tell_note
 from oubli.app.progress import Progress, silent
@@ -34,7 +36,7 @@ _MAX_ID_LENGTH = 256
 
 @dataclass(frozen=True)
 class Table:
-    """What ``fit`` takes: rows, labels, ids and the schema; ``subjects`` go to the store afterwards."""
+    """What ``fit`` takes: rows, labels, ids and the schema; ``subjects`` and ``expires`` go to the store afterwards."""
 
     X: Any
     y: Array
@@ -42,6 +44,7 @@ class Table:
     subjects: list[str | None] | None
     schema: Schema
     notes: tuple[str, ...] = ()
+    expires: list[int | None] | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -60,16 +63,18 @@ class Queries:
         return len(self.X)
 
 
-def load_table(settings: Settings, progress: Progress = silent) -> Table:
-    """Read the training data that the settings name.
+def load_table(settings: Settings, progress: Progress = silent, now_ns: Callable[[], int] = time.time_ns) -> Table:
+    """Read the training data that the settings name. Rows that have expired are left out, and a note says so.
 
     Parameters
     ----------
     settings : Settings
-        ``data``, ``target``, ``id_column``, ``subject_column``, ``drop``, ``categorical``, ``schema_file``, ``task``,
-        ``delimiter`` and ``max_data_bytes``.
+        ``data``, ``target``, ``id_column``, ``subject_column``, ``expiry_column``, ``drop``, ``categorical``,
+        ``schema_file``, ``task``, ``delimiter`` and ``max_data_bytes``.
     progress : callable
         ``(stage, done, total)``, called in bytes while the file is read and in columns while it is converted.
+    now_ns : callable
+        The time, in nanoseconds since 1970.
 
     Raises
     ------
@@ -84,9 +89,10 @@ def load_table(settings: Settings, progress: Progress = silent) -> Table:
     _require(source, "--target", [target])
     _require(source, "--id", [settings.id_column] if settings.id_column is not None else [])
     _require(source, "--subject", [settings.subject_column] if settings.subject_column is not None else [])
+    _require(source, "--expiry", [settings.expiry_column] if settings.expiry_column is not None else [])
     _require(source, "--drop", settings.drop)
     _require(source, "--categorical", settings.categorical)
-    special = {target, settings.id_column, settings.subject_column, *settings.drop}
+    special = {target, settings.id_column, settings.subject_column, settings.expiry_column, *settings.drop}
     names = [name for name in source.header if name not in special]
     if declared is not None:
         names = _match(source, declared.names, names)
@@ -126,8 +132,24 @@ def load_table(settings: Settings, progress: Progress = silent) -> Table:
         subjects = None
         if settings.subject_column is not None:
             subjects = verbatim(settings.subject_column, table[settings.subject_column])
+        expires = None
+        if settings.expiry_column is not None:
+            expires = read_expiries(settings.expiry_column, table[settings.expiry_column])
+            now, n_rows = now_ns() // 1_000_000, len(expires)
+            kept = [row for row, at in enumerate(expires) if at is None or at > now]
+            if not kept:
+                raise ColumnError(
+                    settings.expiry_column, "the time of every row is over: there is nothing to learn from"
+                )
+            if len(kept) < n_rows:
+                n_left_out = n_rows - len(kept)
+                notes.append(Note(settings.expiry_column, f"says that the time of {n_left_out} rows is over: left out"))
+                columns = {name: values[kept] for name, values in columns.items()}
+                labels, expires = labels[kept], [expires[row] for row in kept]
+                ids = [str(row) if ids is None else ids[row] for row in kept]
+                subjects = None if subjects is None else [subjects[row] for row in kept]
     told = tuple(tell_note(source, note) for note in notes)
-    return Table(as_input(columns, schema), labels, ids, subjects, schema, told)
+    return Table(as_input(columns, schema), labels, ids, subjects, schema, told, expires)
 
 
 def load_queries(

@@ -195,11 +195,12 @@ class AccessRules:
         if self.asks_for_key:
             self._check_key(headers, needed)
 
+    def caller(self, headers: Iterable[tuple[bytes, bytes]]) -> str:
+        """Return the id of the key of a request that may pass; empty when it is not one of the further keys."""
+        return self.access_keys.id_of(_key_in(first_values(headers)))
+
     def _check_key(self, headers: Headers, needed: frozenset[str]) -> None:
-        given = headers.get(b"x-api-key")
-        if given is None:
-            scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-            given = token.strip() if scheme.lower() == b"bearer" else b""
+        given = _key_in(headers)
         # Digests have one length, so that the comparison tells nothing about the key's.
         if self._key is not None and hmac.compare_digest(_hashed(given), self._key):
             return
@@ -209,6 +210,15 @@ class AccessRules:
         if needed and needed.isdisjoint(granted):
             names = " or ".join(f"'{scope}'" for scope in SCOPES if scope in needed)
             raise ProblemError("scope-needed", f"This takes a key with the scope {names}.")
+
+
+def _key_in(headers: Headers) -> bytes:
+    """Return the key that a request carries."""
+    given = headers.get(b"x-api-key")
+    if given is not None:
+        return given
+    scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+    return token.strip() if scheme.lower() == b"bearer" else b""
 
 
 def require_version(path: str, headers: Headers, version: int) -> None:

@@ -217,7 +217,14 @@ class _TableCollector:
             readd = [bool(flag) for flag in flags.tolist()]
         self._refuse_restricted(table, beside["restricted_at"])
         self._reader.refuse_repeated(ids)
-        return NewSamples(list(map(list, zip(*columns, strict=True))), labels, ids, subjects, expires, readd)
+        retentions: dict[str, int] = {}
+        seconds = self._texts(table, "retention", beside["retention"], lambda text, _: text)
+        for row, text in enumerate(seconds):
+            if text is not None:
+                number = int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else text
+                reader.add_retention(retentions, subjects[row], number, row)
+        rows = list(map(list, zip(*columns, strict=True)))
+        return NewSamples(rows, labels, ids, subjects, expires, readd, retentions)
 
     def _refuse_restricted(self, table: Any, column: str) -> None:
         """Refuse samples that are restricted where the table comes from; other columns of a bundle are passed over."""

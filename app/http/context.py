@@ -61,6 +61,12 @@ def context_of(request: Request) -> Context:
     return context
 
 
+def caller_of(request: Request) -> str:
+    """Return the id of the key that a request came with; empty when it has none of its own."""
+    caller: str = request.app.state.rules.caller(request.scope["headers"])
+    return caller
+
+
 def bulk_of(request: Request) -> Bulk:
     """Return what answers requests in bulk."""
     bulk: Bulk = request.scope["app"].state.bulk

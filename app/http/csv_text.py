@@ -44,4 +44,4 @@ def label_column(schema: Schema) -> str:
 def columns_beside(schema: Schema) -> dict[str, str]:
     """Return what the columns of a sample are called besides its features and its label."""
     taken = [*schema.names, label_column(schema)]
-    return {name: free_name(name, taken) for name in (*BESIDE, *ORIGIN, "readd")}
+    return {name: free_name(name, taken) for name in (*BESIDE, *ORIGIN, "readd", "retention")}

@@ -28,6 +28,7 @@ from oubli.app.http.schemas import (
     ReleaseRequest,
     ReplaceRequest,
     RestrictRequest,
+    RetainRequest,
     SearchRequest,
 )
 from oubli.core.data.schema import Schema
@@ -49,6 +50,7 @@ _COLLECTED: tuple[Any, ...] = (
     ReleaseRequest,
     ReplaceRequest,
     RestrictRequest,
+    RetainRequest,
     SearchRequest,
 )
 

@@ -15,7 +15,7 @@ import orjson
 
 from oubli.app.http.problems import ProblemError, invalid, pointer, too_many_rows
 from oubli.app.service.results import KEEP, Keep, NewSamples, Replacement, Row
-from oubli.app.times import TimeError, parse_future
+from oubli.app.times import LONGEST_PERIOD, TimeError, parse_future
 from oubli.core.data.schema import Schema
 from oubli.core.errors import InputError
 from oubli.core.samples.store import normalise_id
@@ -23,7 +23,7 @@ from oubli.core.samples.store import normalise_id
 METHODS = ("leaf-influence", "leaf-refit", "leave-one-out")
 MOST_NAMED = 1000  # samples in an answer about influence
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_SAMPLE_KEYS = {"id", "subject", "features", "label", "expires_at", "restricted_at", "readd"}
+_SAMPLE_KEYS = {"id", "subject", "features", "label", "expires_at", "restricted_at", "readd", "retention"}
 NOT_ADDED = "does not come with a sample: leave out a sample that is restricted where it comes from"
 
 
@@ -126,9 +126,9 @@ class Reader:
         row = self.row(features, ("features",))
         return Replacement(sample_id, row, content["label"], subject, expires), features
 
-    def targets(self, body: bytes) -> tuple[list[str] | None, list[str] | None, str | None]:
-        """Return ids, subjects (one of them is None) and case number of a batch deletion."""
-        content = self._object(body, {"ids", "subjects", "ref"})
+    def targets(self, body: bytes) -> tuple[list[str] | None, list[str] | None, str | None, bool]:
+        """Return ids, subjects (one is None) and case number of a batch deletion, and whether to list what is found."""
+        content = self._object(body, {"ids", "subjects", "ref", "list_found"})
         named = [key for key in ("ids", "subjects") if key in content]
         if len(named) != 1:
             raise invalid("", "must have either 'ids' or 'subjects', and not both")
@@ -136,7 +136,8 @@ class Reader:
         values = self._list(content, key, key)
         names = [parse_name(value, pointer(key, i)) for i, value in enumerate(values)]
         ref = None if content.get("ref") is None else parse_ref(content["ref"], "/ref")
-        return (names, None, ref) if key == "ids" else (None, names, ref)
+        lists = _flag(content, "list_found")
+        return (names, None, ref, lists) if key == "ids" else (None, names, ref, lists)
 
     def subjects(self, body: bytes, *, takes_keep: bool = False) -> tuple[list[str], str | None, bool]:
         """Return the subjects that a body names, its case number, and whether samples are kept beyond their expiry."""
@@ -145,6 +146,16 @@ class Reader:
         names = [parse_name(value, pointer("subjects", i)) for i, value in enumerate(values)]
         ref = None if content.get("ref") is None else parse_ref(content["ref"], "/ref")
         return names, ref, _flag(content, "keep_expired")
+
+    def retained(self, body: bytes) -> tuple[list[str], int | None, str | None]:
+        """Return the subjects that a body names, for how many seconds their samples are kept, and its case number."""
+        content = self._object(body, {"subjects", "seconds", "ref"})
+        values = self._list(content, "subjects", "subjects")
+        names = [parse_name(value, pointer("subjects", i)) for i, value in enumerate(values)]
+        if "seconds" not in content:
+            raise invalid("/seconds", "is missing: say for how many seconds samples are kept, or null for no period")
+        seconds = None if content["seconds"] is None else parse_seconds(content["seconds"], ("seconds",))
+        return names, seconds, None if content.get("ref") is None else parse_ref(content["ref"], "/ref")
 
     def export(self, body: bytes) -> tuple[str, bool]:
         """Return whose bundle is asked for, and whether with influence."""
@@ -212,6 +223,18 @@ class Reader:
         samples.subjects.append(None if subject is None else parse_name(subject, ("samples", i, "subject")))
         samples.expires.append(None if expires is None else self.time(expires, ("samples", i, "expires_at")))
         samples.readd.append(readd)
+        retention = sample.get("retention")
+        if retention is not None:
+            self.add_retention(samples.retentions, samples.subjects[-1], retention, i)
+
+    def add_retention(self, retentions: dict[str, int], subject: str | None, seconds: Any, i: int) -> None:
+        """Add what the sample at position `i` says of how long samples of its subject are kept."""
+        place = ("samples", i, "retention")
+        period = parse_seconds(seconds, place) * 1000
+        if subject is None:
+            raise invalid(pointer(*place), "is of a subject, and the sample has none: name it, or leave this out")
+        if retentions.setdefault(subject, period) != period:
+            raise invalid(pointer(*place), "is another than that of an earlier sample of the subject: say one period")
 
     def name(self, value: Any, place: str | tuple[str | int, ...]) -> str:
         """Read an id or a subject; see `parse_name`."""
@@ -376,6 +399,13 @@ def parse_name(value: Any, place: str | tuple[str | int, ...]) -> str:
         return normalise_id(value)
     except InputError as error:
         raise invalid(place if isinstance(place, str) else pointer(*place), error.rule) from None
+
+
+def parse_seconds(value: Any, place: tuple[str | int, ...]) -> int:
+    """Return a retention period, in seconds."""
+    if type(value) is not int or not 1 <= value <= LONGEST_PERIOD:
+        raise invalid(pointer(*place), f"must be a whole number of seconds from 1 to {LONGEST_PERIOD}")
+    return value
 
 
 def _flag(content: Mapping[str, Any], key: str) -> bool:

@@ -95,7 +95,7 @@ It has begun, or is done, and cannot be cancelled.
 No job has this id, or it ended so long ago that it was forgotten.
 
 404 no-ranking: There is no such ranking
-No ranking is kept under this id: samples were erased meanwhile, or it was forgotten. Ask again.
+No ranking is kept under this id: samples were erased or restricted meanwhile, or it was forgotten. Ask again.
 
 404 no-export: There is no such bundle
 No bundle is kept under this id: samples were erased meanwhile, or it was forgotten. Ask again.

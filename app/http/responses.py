@@ -15,7 +15,7 @@ from oubli.app.http.csv_text import BESIDE, ORIGIN, columns_beside, csv_line, la
 from oubli.app.http.problems import invalid
 from oubli.app.ledger.entries import Receipt
 from oubli.app.service.jobs import Job
-from oubli.app.service.results import Added, Bundle, Page, Predicted, Restricted
+from oubli.app.service.results import Added, Bundle, Deleted, NothingHeld, Page, Predicted, Restricted
 from oubli.app.times import to_text
 from oubli.core.data.schema import LabelType, Schema
 from oubli.core.data.values import shortest
@@ -53,9 +53,15 @@ def addition_content(added: Added, *, durable: bool) -> dict[str, Any]:
     return {"ids": added.ids, "model_version": added.model_version, "n_samples": added.n_samples, "durable": durable}
 
 
-def receipt_content(receipt: Receipt, *, durable: bool) -> dict[str, Any]:
+def receipt_content(receipt: Receipt | NothingHeld, *, durable: bool) -> dict[str, Any]:
     """Return a receipt as an object. What was signed is everything but `signature` and `durable`."""
     return {**receipt.content(), "durable": durable}
+
+
+def deletion_content(deleted: Deleted, *, durable: bool) -> dict[str, Any]:
+    """Return a receipt, and of which names something was held, as an object."""
+    found = [{"position": position, "samples": n} for position, n in deleted.found]
+    return {"receipt": receipt_content(deleted.outcome, durable=durable), "found": found}
 
 
 def sample_content(sample: HeldSample, schema: Schema) -> dict[str, Any]:
@@ -76,10 +82,13 @@ def _time(at_ms: int | None) -> str | None:
 
 
 def restriction_content(made: Restricted, *, durable: bool) -> dict[str, Any]:
-    """Return what became of a restriction, or of a release, as an object."""
+    """Return what became of a restriction, of a release, or of a retention period, as an object."""
     content = asdict(made)
-    if content.pop("kind") == "restricted":
+    kind = content.pop("kind")
+    if kind != "released":
         del content["expired"]
+    if kind != "retained":
+        del content["seconds"]
     return {**content, "durable": durable}
 
 

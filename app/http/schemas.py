@@ -4,13 +4,14 @@
 shape; a test compares the two.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypeAliasType
 
 from oubli.app.errors import StopReason
+from oubli.app.times import LONGEST_PERIOD
 from oubli.core.registry import PLACES
 
 Changes = Literal["accepted", "stopped"]
@@ -47,6 +48,13 @@ NextCursor = Annotated[
     str | None, Field(description="Pass it as `cursor` for the next page; null when this is the last.")
 ]
 SampleCursor = Annotated[str, Field(pattern="^[A-Za-z0-9_-]{22}$", description="`next` of the page before, as it is.")]
+By = Literal["ids", "subjects"]
+ListFound = Annotated[
+    bool,
+    Field(description="Whether to say of which names something was held: in an object with `receipt` and `found`."),
+]
+# Of a field that is in every answer but those that earlier versions have signed.
+_LATER = Field(json_schema_extra=lambda schema: schema.pop("default", None))
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 in hexadecimal.")]
 if TYPE_CHECKING:
     Kind = str
@@ -155,6 +163,9 @@ class Sample(Shape):
     """Null, as in an answer that is sent back; a restriction does not come with a sample."""
     readd: bool = False
     """Whether an id that was erased lately may come back: a late retry does not say so."""
+    retention: Annotated[int, Field(ge=1, le=LONGEST_PERIOD)] | None = None
+    """For how many seconds from their addition all samples of the subject are kept, those held and those to come; see
+    `POST /subjects/retain`. Left out, the subject keeps the period that it has."""
 
 
 class AddRequest(Shape):
@@ -190,7 +201,8 @@ class ReplaceRequest(Shape):
 class Receipt(Shape):
     """What became of a deletion, a rectification or an expiry.
 
-    Signed is the RFC 8785 form of everything but `signature` and `durable`.
+    Signed is the RFC 8785 form of everything but `signature` and `durable`. Receipts that earlier versions have made
+    have neither `by` nor `held` nor `deadline`.
     """
 
     id: Uuid
@@ -199,17 +211,23 @@ class Receipt(Shape):
     status: Literal["unlearned", "erased"]
     """`unlearned`: no prediction depends on it any more. `erased`: no file in the data directory holds it either."""
     guarantee: str
+    by: Annotated[By, _LATER] = "ids"
+    """What was named."""
+    held: Annotated[bool, _LATER] = True
+    """Whether anything was held of what was named. False: the request was right, and there was nothing to erase."""
     requested: int
-    """Ids or subjects named, each counted once."""
+    """Ids named, or subjects named, as `by` says; each counted once."""
     unlearned: int
-    """Samples that no prediction depends on any more."""
+    """Samples that no prediction depends on any more; a subject may have many."""
     absent: int
-    """Ids or subjects named that were not held."""
+    """Ids named that were not held, or subjects named of which nothing was held, as `by` says."""
     exported_snapshots: int
     """Snapshots that were handed out while one of the samples was held: they are not erased there."""
     model_version: Version
     received_at: datetime
     unlearned_at: datetime
+    deadline: Annotated[datetime, _LATER] = datetime(1970, 1, 1, tzinfo=UTC)
+    """Until when no file may hold anything of it: `erasure_deadline` after `unlearned_at`."""
     erased_at: datetime | None
     overdue: bool
     """Whether the deadline for erasing has passed, or was missed."""
@@ -222,6 +240,51 @@ class Receipt(Shape):
     signature: str
     """Ed25519, in base64."""
     durable: Durable
+
+
+class NothingHeld(Shape):
+    """The answer to an erasure that found nothing, without a receipt and without an entry of the ledger.
+
+    An erasure that finds nothing gets a receipt too, but for callers with more than `max_empty_erasures` of them in an
+    hour. What is held when it is asked for is always erased with a receipt.
+    """
+
+    id: None
+    ref: Ref | None
+    kind: Literal["deletion"]
+    guarantee: str
+    by: By
+    """What was named."""
+    held: Literal[False]
+    requested: int
+    """Ids or subjects named, each counted once."""
+    unlearned: Literal[0]
+    absent: int
+    """All of them."""
+    model_version: Version
+    durable: Durable
+
+
+class Found(Shape):
+    """A name of which something was held."""
+
+    position: int
+    """Where it stands in the list of the request, from 0; of a name that is repeated, the first place."""
+    samples: int
+    """How many samples were unlearned."""
+
+
+DeletionOutcome = TypeAliasType("DeletionOutcome", Receipt | NothingHeld)
+
+
+class ListedDeletion(Shape):
+    """A receipt, and of which of the names something was held; the list is not signed."""
+
+    receipt: DeletionOutcome
+    found: list[Found]
+
+
+BatchDeletion = TypeAliasType("BatchDeletion", Receipt | NothingHeld | ListedDeletion)
 
 
 class HeldSample(Shape):
@@ -265,6 +328,7 @@ class DeleteIdsRequest(Shape):
 
     ids: Annotated[list[Name], Field(min_length=1)]
     ref: Ref | None = None
+    list_found: ListFound = False
 
 
 class DeleteSubjectsRequest(Shape):
@@ -272,6 +336,7 @@ class DeleteSubjectsRequest(Shape):
 
     subjects: Annotated[list[Name], Field(min_length=1)]
     ref: Ref | None = None
+    list_found: ListFound = False
 
 
 class RestrictRequest(Shape):
@@ -320,6 +385,24 @@ class ReleaseAnswer(RestrictAnswer):
     """Samples that are learned from again."""
     expired: int
     """Samples whose time is over: they are not learned from again, and are erased next."""
+
+
+class RetainRequest(Shape):
+    """Subjects whose samples to keep for some time only."""
+
+    subjects: Annotated[list[Name], Field(min_length=1)]
+    seconds: Annotated[int, Field(ge=1, le=LONGEST_PERIOD)] | None
+    """How long, from the addition of each sample; null takes the period back."""
+    ref: Ref | None = None
+
+
+class RetainAnswer(RestrictAnswer):
+    """What became of a request to keep samples for some time only; the ledger has the same."""
+
+    samples: int
+    """Samples that are held of the subjects."""
+    seconds: int | None
+    """How long they are kept, from the addition of each; null: no period."""
 
 
 class ExportRequest(Shape):

@@ -26,8 +26,10 @@ from oubli.app.ledger.entries import (
     ERASED,
     RELEASED,
     RESTRICTED,
+    RETAINED,
     SIGNING_KEY,
     UNLEARNED,
+    By,
     ChainError,
     DeliveryNotes,
     Entry,
@@ -474,6 +476,29 @@ class LedgerDatabase:
         )
         return next(self._states_now(is_overdue, rest, *targets, *_DELETIONS), None)
 
+    def found_by(self, receipt_id: str, names: Sequence[str], by: By) -> dict[str, int]:
+        """Return of which of the names that an erasure was asked for something was held, and how many samples.
+
+        Parameters
+        ----------
+        receipt_id
+            Of the erasure. None are found where its hashing key is gone.
+        names, by
+            The ids or subjects, as they were asked for.
+        """
+        mark = b'"receipt":"%b"' % receipt_id.encode("ascii")
+        for entry in map(original_of, self._entries("WHERE instr(content, ?) ORDER BY idx DESC", mark)):
+            for key in self._keys.hashing:
+                if key.id != entry["hashing_key_id"]:
+                    continue
+                if by == "ids":
+                    held = set(entry["samples"])
+                    return {name: 1 for name in names if hash_sample(key, name) in held}
+                counts = dict(zip(entry.get("subjects", ()), entry.get("subject_samples", ()), strict=True))
+                hashes = {name: hash_subject(key, name) for name in names}
+                return {name: counts[known] for name, known in hashes.items() if known in counts}
+        return {}
+
     def pending(self) -> list[PendingErasure]:
         """Return the erasures that are not finished, the oldest first."""
         return [
@@ -519,10 +544,17 @@ class LedgerDatabase:
         FileError
             When restrictions since then cannot be told, because their hashing key was destroyed.
         """
+        return self._last_words(subjects, model_version, (RESTRICTED, RELEASED))
+
+    def retained_since(self, subjects: Sequence[str], model_version: int) -> dict[str, Entry]:
+        """Return the last entry about each of some subjects whose retention a later version has set; see above."""
+        return self._last_words(subjects, model_version, (RETAINED,))
+
+    def _last_words(self, subjects: Sequence[str], model_version: int, kinds: Sequence[str]) -> dict[str, Entry]:
         keys = {key.id: key for key in self._keys.hashing}
         last: dict[str, tuple[int, Entry]] = {}  # by keyed hash: place in the chain, and entry
         used: dict[str, None] = {}
-        for kind in (RESTRICTED, RELEASED):
+        for kind in kinds:
             for carrier in self._of_type(kind):
                 entry = original_of(carrier)
                 if entry["type"] != kind or entry["model_version"] <= model_version:
@@ -533,8 +565,8 @@ class LedgerDatabase:
                         last[known] = carrier["index"], entry
         if not keys.keys() >= used.keys():
             raise FileError(
-                "it is older than restrictions whose hashing key is gone, so that nobody can tell whose samples were "
-                "restricted since: use a newer snapshot"
+                "it is older than restrictions or retention periods whose hashing key is gone, so that nobody can tell "
+                "whose samples they were about: use a newer snapshot"
             )
         found: dict[str, tuple[int, Entry]] = {}
         for name in used:

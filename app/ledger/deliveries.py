@@ -116,7 +116,8 @@ class DeliveryTable:
         """Keep a request; whoever it names is told of those that have no receipt here."""
         self._write(request, "INSERT OR IGNORE")
         if request.receipt is None:
-            self.add(request.callbacks, request.id, None, "in_progress", request.received_ms)
+            state = "in_progress" if request.state == "open" else request.state
+            self.add(request.callbacks, request.id, None, state, request.received_ms)
 
     def _end_request(self, request_id: str, state: str, at_ms: int) -> None:
         request = self.request(request_id)
@@ -182,6 +183,10 @@ class DeliveryTable:
     def request(self, request_id: str) -> SubjectRequest | None:
         """Return a request; None when there is none."""
         return next(self._requests("id = ?", request_id), None)
+
+    def open_requests(self) -> list[SubjectRequest]:
+        """Return the requests whose bundle is neither made nor given up."""
+        return list(self._requests("receipt IS NULL AND state = ?", "open"))
 
     def requests_of(self, receipt: str) -> list[SubjectRequest]:
         """Return the requests that a receipt was made for."""

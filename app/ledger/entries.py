@@ -12,10 +12,12 @@ texts, whole numbers that every reader represents exactly, true, false, null, li
 how they are written is where implementations differ. Types of entries:
 
     signing-key   a key that signs receipts from here on, with its public half
-    unlearned     one erasure: its receipt, the counts, keyed hashes of the samples and of what was named
+    unlearned     one erasure: its receipt, the counts, keyed hashes of the samples and of what was named; where
+                  subjects were named, also of each of them of whom something was held, and how many samples
     erased        the receipts whose samples are in no file any more
     restricted    subjects whose samples are kept and not learned from, as keyed hashes, and the counts
     released      the same of subjects whose samples are learned from again
+    retained      the same of subjects whose samples are kept for some time only, and for how long
     carried-over  an entry of another chain, whole, after an operator went on without the entries before it
     accepted-missing-key    a key that an operator went on without
     others        events, such as `restore` or `export`, with numbers and words of this program
@@ -64,12 +66,14 @@ UNLEARNED = "unlearned"
 ERASED = "erased"
 RESTRICTED = "restricted"
 RELEASED = "released"
+RETAINED = "retained"
 CARRIED_OVER = "carried-over"
 ACCEPTED = "accepted-missing-erasures"
 ACCEPTED_KEY = "accepted-missing-key"
 EVENT_TYPE = re.compile(r"[a-z][a-z0-9-]{0,63}")
 
 Entry = dict[str, Any]
+By = Literal["ids", "subjects"]
 ReceiptKind = Literal["deletion", "rectification", "expiry", "restore"]
 Status = Literal["unlearned", "erased"]
 StatusFilter = Literal["unlearned", "erased", "overdue"]
@@ -313,14 +317,22 @@ class Receipt(NamedTuple):
         How far it is.
     guarantee
         Of the model that unlearned.
-    requested, unlearned, absent
-        Ids or subjects named, samples unlearned, names that were not held.
+    by
+        What was named, `ids` or `subjects`; None in receipts of earlier versions, as are `held` and `deadline`.
+    held
+        Whether anything was held of what was named.
+    requested, absent
+        How many ids or subjects were named, and of how many of them nothing was held.
+    unlearned
+        How many samples were unlearned.
     exported_snapshots
         Snapshots that were handed out while one of the samples was held.
     model_version
         After the erasure.
     received_at, unlearned_at, erased_at
         When.
+    deadline
+        Until when it has to be erased.
     overdue
         Whether it was erased too late, or is not erased although it should be.
     key_id
@@ -336,6 +348,8 @@ class Receipt(NamedTuple):
     kind: ReceiptKind
     status: Status
     guarantee: str
+    by: By | None
+    held: bool | None
     requested: int
     unlearned: int
     absent: int
@@ -343,6 +357,7 @@ class Receipt(NamedTuple):
     model_version: int
     received_at: str
     unlearned_at: str
+    deadline: str | None
     erased_at: str | None
     overdue: bool
     key_id: str
@@ -352,11 +367,14 @@ class Receipt(NamedTuple):
 
     def content(self) -> dict[str, Any]:
         """Return it as an object, in the order in which it is answered."""
-        return dict(zip(FIELDS, self, strict=True))
+        content = dict(zip(FIELDS, self, strict=True))
+        return content if self.by is not None else {name: content[name] for name in FIRST_FIELDS}
 
     def signed_form(self) -> bytes:
         """Return what is signed."""
-        return canonical(dict(zip(_SIGNED, self[:-1], strict=True)))
+        content = self.content()
+        del content["signature"]
+        return canonical(content)
 
     @classmethod
     def from_content(cls, content: Mapping[str, Any]) -> Receipt:
@@ -367,11 +385,14 @@ class Receipt(NamedTuple):
         KeyError
             When a field is missing.
         """
-        return cls(**{name: content[name] for name in FIELDS})
+        later = {name: content.get(name) for name in _LATER_FIELDS}
+        return cls(**{name: content[name] for name in FIRST_FIELDS}, **later)
 
 
 FIELDS = Receipt._fields
-_SIGNED = FIELDS[:-1]  # all but the signature
+_LATER_FIELDS = ("by", "held", "deadline")
+FIRST_FIELDS = tuple(name for name in FIELDS if name not in _LATER_FIELDS)
+"""What receipts of earlier versions hold, and nothing else: a signature fits exactly what was answered."""
 
 
 def receipt_of(entry: Entry, signature: str = "") -> Receipt:
@@ -382,6 +403,8 @@ def receipt_of(entry: Entry, signature: str = "") -> Receipt:
         entry["kind"],
         "unlearned",
         entry["guarantee"],
+        entry.get("by"),
+        entry.get("held"),
         entry["requested"],
         entry["unlearned"],
         entry["absent"],
@@ -389,6 +412,7 @@ def receipt_of(entry: Entry, signature: str = "") -> Receipt:
         entry["model_version"],
         entry["received_at"],
         entry["unlearned_at"],
+        entry.get("deadline"),
         None,
         False,
         entry["key_id"],

@@ -27,8 +27,10 @@ from oubli.app.ledger.entries import (
     EVENT_TYPE,
     RELEASED,
     RESTRICTED,
+    RETAINED,
     SIGNING_KEY,
     UNLEARNED,
+    By,
     Receipt,
     entry_notes,
     head_of,
@@ -52,14 +54,13 @@ log = logging.getLogger("oubli.service")
 T = TypeVar("T")
 Notes = bytes
 Field = str | int | bool | None
-By = Literal["ids", "subjects"]
 # Words of this program, numbers, versions, times: too poor for a name and an address.
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,127}")
 _RETRY = 1.0  # seconds
 _WAIT = 0.02  # seconds between two looks whether nobody asks anything
 _MOST = 2000  # records that may wait
 _RESERVED = frozenset({"index", "previous", "type", "at", "hash"})
-_RESERVED_TYPES = frozenset({SIGNING_KEY, UNLEARNED, ERASED, RESTRICTED, RELEASED, CARRIED_OVER})
+_RESERVED_TYPES = frozenset({SIGNING_KEY, UNLEARNED, ERASED, RESTRICTED, RELEASED, RETAINED, CARRIED_OVER})
 
 
 class Unlearned(NamedTuple):
@@ -122,6 +123,8 @@ class Ledger:
         received_at: int,
         unlearned_at: int,
         exported: int,
+        deadline_ms: int,
+        found: Mapping[str, int] | None = None,
         push: Sequence[str] = (),
     ) -> Unlearned:
         """Make the entry and the receipt of an erasure.
@@ -140,12 +143,21 @@ class Ledger:
             When, in milliseconds since 1970; it was not received later than it was unlearned, whatever two clocks say.
         exported
             Snapshots that were handed out while one of the samples was held.
+        deadline_ms
+            How long it may take from now until no file holds anything of it.
+        found
+            Where subjects are named: those of whom something was held, and how many samples; only keyed hashes are
+            kept of them.
         push
             Who is told of it.
         """
         entries = self._introduction()
         key, hashing = self._signing, self._hashing[0]
         hashes = [hash_sample(hashing, name) for name in unlearned_ids]
+        counts: dict[str, Any] = {}
+        if found:
+            counts["subjects"] = [hash_subject(hashing, subject) for subject in found]
+            counts["subject_samples"] = list(found.values())
         entry = self._append(
             UNLEARNED,
             unlearned_at,
@@ -154,6 +166,8 @@ class Ledger:
                 "ref": None if ref is None else str(uuid.UUID(ref)),
                 "kind": kind,
                 "guarantee": guarantee,
+                "by": by,
+                "held": absent < requested,
                 "requested": requested,
                 "unlearned": len(unlearned_ids),
                 "absent": absent,
@@ -161,10 +175,12 @@ class Ledger:
                 "model_version": model_version,
                 "received_at": self._to_text(min(received_at, unlearned_at)),
                 "unlearned_at": self._to_text(unlearned_at),
+                "deadline": to_text(unlearned_at + deadline_ms),
                 "key_id": key.id,
                 "hashing_key_id": hashing.id,
                 "samples": hashes,
                 "targets": hash_targets(hashing, targets, by),
+                **counts,
             },
         )
         entries.append(entry)
@@ -211,17 +227,17 @@ class Ledger:
     def restriction(
         self,
         *,
-        kind: Literal["restricted", "released"],
+        kind: Literal["restricted", "released", "retained"],
         at_ms: int,
         subjects: Sequence[str],
         fields: Mapping[str, Field],
     ) -> tuple[Entry, Notes]:
-        """Make the entry of subjects that are restricted or released, and return it with its notes.
+        """Make the entry of subjects that are restricted, released or kept for some time; return it with its notes.
 
         Parameters
         ----------
         kind
-            Which of the two.
+            Which of the three.
         at_ms
             When, in milliseconds since 1970.
         subjects
@@ -275,7 +291,11 @@ class Ledger:
 
     def hash_text(self, text: str) -> str:
         """Return the keyed hash of any other text under the current key."""
-        return keyed_hash(self._hashing[0], b"text\0" + text.encode("utf-8"))
+        return self.text_hashes(text)[0]
+
+    def text_hashes(self, text: str) -> tuple[str, ...]:
+        """Return the keyed hashes of any other text under every key that is known, the current one first."""
+        return tuple(keyed_hash(key, b"text\0" + text.encode("utf-8")) for key in self._hashing)
 
     def public_keys(self) -> list[dict[str, Any]]:
         """Return the public keys that receipts are checked with, the current one first."""

@@ -15,6 +15,7 @@ from oubli.app.ledger.entries import (
     EMPTY,
     ERASED,
     FIELDS,
+    FIRST_FIELDS,
     SIGNING_KEY,
     UNLEARNED,
     CanonicalError,
@@ -202,7 +203,7 @@ def read_public_keys(content: Mapping[str, Any]) -> dict[str, bytes] | None:
 
 
 def _read(content: Mapping[str, Any]) -> Receipt:
-    if set(content) - {_BESIDE} != set(FIELDS):
+    if set(content) - {_BESIDE} not in (set(FIELDS), set(FIRST_FIELDS)):
         raise ReceiptError("it does not have the fields of a receipt")
     receipt = Receipt.from_content(content)
     if not all(type(text) is str for text in (receipt.id, receipt.key_id, receipt.signature, receipt.ledger_head)):

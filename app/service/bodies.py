@@ -1,11 +1,13 @@
 """What the journal keeps of a mutation, as JSON, and how it is applied again to a model from a snapshot.
 
     {"do": "add", "ids": [..], "rows": [[..]], "labels": [..], "subjects": [..] or null, "expires": [..] or null,
-     "next_id": n, "at": t, "request": ".." or null}      earlier versions have written neither of the last two
+     "next_id": n, "at": t, "request": ".." or null, "retentions": {"subject": ms} or null}
+                                          earlier versions have written none of the last three
     {"do": "delete", "ids": [..]}
     {"do": "replace", "id": .., "row": [..], "label": .., "subject": .. or null, "expires": .. or null}
     {"do": "restrict", "subjects": [..], "at": t, "keep": true or false}
     {"do": "release", "subjects": [..]}
+    {"do": "retain", "subjects": [..], "period": ms or null, "at": t}
     {"do": "fit", "kind": .., "parameters": {..}}
 
 Cells and labels are those of the request, not their codes: they mean the same to a model from any snapshot. JSON's
@@ -42,6 +44,8 @@ class AddBody:
         When, in milliseconds since 1970; 0 when that is not known.
     request
         What names the request; None when nothing does.
+    retentions
+        How long samples of subjects are kept from now on, in milliseconds; None when nothing is said.
     """
 
     do: str = field(default="add", init=False)
@@ -53,10 +57,12 @@ class AddBody:
     next_id: int
     at: int = 0
     request: str | None = None
+    retentions: Mapping[str, int] | None = None
 
     def redo(self, model: Model, exports: int) -> Model:
         """Add the samples to a model from a snapshot; `exports` snapshots were handed out before."""
-        model.add_prepared(model.samples_.prepare(self.rows, self.labels, self.ids))
+        if self.ids:
+            model.add_prepared(model.samples_.prepare(self.rows, self.labels, self.ids))
         self.attach(model, exports)
         return model
 
@@ -78,6 +84,8 @@ class AddBody:
             store.set_origins([name for name in self.ids if store.contains(name)], exports)
         if self.at:
             store.note_additions([name for name in self.ids if store.contains(name)], self.at, self.request)
+        for subject, period_ms in (self.retentions or {}).items():
+            store.set_retention(subject, period_ms, self.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +211,39 @@ class ReleaseBody:
 
 
 @dataclass(frozen=True, slots=True)
+class RetainBody:
+    """How long samples of subjects are kept.
+
+    Attributes
+    ----------
+    subjects
+        Those of which something is held.
+    period
+        In milliseconds from the addition of each sample; None takes it back.
+    at
+        When it was said, in milliseconds since 1970.
+    """
+
+    do: str = field(default="retain", init=False)
+    subjects: Sequence[str]
+    period: int | None
+    at: int
+
+    def redo(self, model: Model, exports: int) -> Model:
+        """Set the period in a model from a snapshot."""
+        del exports
+        self.apply(model)
+        return model
+
+    def apply(self, model: Model) -> None:
+        """Set the period, whether the subjects are restricted or not."""
+        store = model.samples_
+        for subject in self.subjects:
+            holder = store.restricted.samples if subject in store.restricted.marks else store
+            holder.set_retention(subject, self.period, self.at)
+
+
+@dataclass(frozen=True, slots=True)
 class FitBody:
     """A fit of another kind or with other parameters on the samples held."""
 
@@ -216,13 +257,14 @@ class FitBody:
         return refit(another_estimator(self.kind, self.parameters, model), model.samples_)
 
 
-Body = AddBody | DeleteBody | ReplaceBody | RestrictBody | ReleaseBody | FitBody
+Body = AddBody | DeleteBody | ReplaceBody | RestrictBody | ReleaseBody | RetainBody | FitBody
 _KINDS: dict[str, type[Body]] = {
     "add": AddBody,
     "delete": DeleteBody,
     "replace": ReplaceBody,
     "restrict": RestrictBody,
     "release": ReleaseBody,
+    "retain": RetainBody,
     "fit": FitBody,
 }
 

@@ -24,6 +24,7 @@ from oubli.app.service.checkpoint import Checkpointer, CheckpointPolicy
 from oubli.app.service.compiling import prepare_kernels
 from oubli.app.service.copies import ModelCopier, facts_of
 from oubli.app.service.deliveries import Channel, Courier, Deliveries, Push, PushPolicy, WebhookChannel
+from oubli.app.service.empty_erasures import EmptyErasures
 from oubli.app.service.erasures import Deadline, Erasures
 from oubli.app.service.export import Exporter
 from oubli.app.service.holders import Holders
@@ -275,11 +276,13 @@ def compose(
     idle, outbox = IdleResolver(state, lock), Outbox(() if push is None else push.targets)
     database = LedgerWorker(opened.database, threads, idle.is_idle, partial(state.halt, StopReason.LEDGER_FAILED))
     retention_ms = None if limits.retention is None else round(limits.retention * 1000)
+    deadline = Deadline(state, clock.steady_ms, policy.erasure_deadline)
+    empty = EmptyErasures(limits.max_empty_erasures, clock.steady_ms)
     writer = Writer(
         state,
         storage.journal,
         database,
-        partial(Transaction, state, ledger, tombstones, clock, retention_ms, outbox),
+        partial(Transaction, state, ledger, tombstones, clock, retention_ms, outbox, deadline.ms, empty.admits),
         lock,
         threads,
         limits.max_queue,
@@ -287,7 +290,6 @@ def compose(
         idle.tagged.set,
     )
     copier = ModelCopier(state, lock, threads)
-    deadline = Deadline(state, clock.steady_ms, policy.erasure_deadline)
     erasures = Erasures(state, storage, writer, ledger, database, threads, clock, deadline, holders, outbox)
     rebuilder = Rebuilder(state, storage, writer, erasures, ledger, database, lock, threads, copier, holders, clock)
     checkpointer = Checkpointer(
@@ -295,21 +297,16 @@ def compose(
     )
     receipts = Receipts(ledger, database, deadline)
     influence = InfluenceRanker(state, copier, lock, threads, jobs, holders)
-    exporter = Exporter(state, lock, threads, jobs, holders, ledger, receipts, influence, clock)
-
-    async def note(notes: Callable[[], bytes]) -> None:
-        # Whoever asks may be cancelled; a record that is half noted would stop all that come after it.
-        await threads.finish(writer.note(notes))
-
+    exporter = Exporter(state, lock, threads, jobs, holders, receipts, influence, clock)
     requests = SubjectRequests(
-        processor, exporter, writer, note, ledger, database, receipts, deadline, clock, jobs, outbox
+        processor, exporter, writer, threads, ledger, database, receipts, deadline, clock, jobs, outbox
     )
     couriers: list[Courier] = []
     if push is not None:
         channels: list[Channel] = [] if push.webhook is None else [WebhookChannel(*push.webhook, clock)]
         if processor is not None:
             channels += [CallbackChannel(*one, processor, requests) for one in processor.callbacks.items()]
-        means = push.sender, database, note, clock, push.policy, idle.is_idle
+        means = push.sender, database, writer.note, clock, push.policy, idle.is_idle
         couriers = [Courier(one, *means, outbox.bell(), push.pause) for one in channels]
     return ModelService(
         state=state,
@@ -332,7 +329,7 @@ def compose(
         exporter=exporter,
         uploads=Uploads(storage.path, holders, uploads or UploadPolicy()),
         holders=holders,
-        deliveries=Deliveries(couriers, outbox, state, deadline, database, note, clock, push),
+        deliveries=Deliveries(couriers, outbox, state, deadline, database, writer.note, threads, clock, push),
         subject_requests=requests,
         limits=limits,
         idle_resolve=idle_resolve,

@@ -192,8 +192,7 @@ class Checkpointer:
         """Return the newest snapshot to be handed out; the ledger knows of it first."""
         snapshot = self._storage.snapshots.newest
         fields: dict[str, Field] = {"snapshot": snapshot.id, "model_version": snapshot.model_version}
-        await self._writer.note(lambda: self._ledger.event("export", fields))
-        self._state.exports += 1
+        await self._writer.note(lambda: self._ledger.event("export", fields), self._state.count_export)
         return snapshot
 
     async def _scrubbed(self, erase: bool) -> list[str] | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeGuard, TypeVar
@@ -30,9 +30,18 @@ from oubli.app.service.bodies import (
     ReleaseBody,
     ReplaceBody,
     RestrictBody,
+    RetainBody,
     delete,
 )
-from oubli.app.service.results import Added, Keep, NewSamples, Replacement, Restricted, RestrictionKind
+from oubli.app.service.results import (
+    Added,
+    Keep,
+    NewSamples,
+    NothingHeld,
+    Replacement,
+    Restricted,
+    RestrictionKind,
+)
 from oubli.app.service.stages import Stages, stages
 from oubli.core.samples.slots import canonical_number
 from oubli.core.samples.store import Prepared
@@ -43,6 +52,7 @@ if TYPE_CHECKING:
     from oubli.app.service.state import ModelState
     from oubli.app.service.writer import Transaction
     from oubli.core.model import Model
+    from oubli.core.samples.additions import Retention
     from oubli.core.samples.restricted import RestrictedSamples
     from oubli.core.samples.store import SampleStore
 
@@ -204,6 +214,8 @@ class AddSamples(Command[Added]):
             When ids are held with other content, another subject or another expiry.
         ErasedLatelyError
             When ids were erased lately and the samples do not say that they may come back.
+        CapacityError
+            When the model cannot hold so many samples.
         InputError
             With the position in the request as `row`.
         """
@@ -227,8 +239,14 @@ class AddSamples(Command[Added]):
         self.names.update(("subject", subject) for subject in samples.subjects if subject is not None)
         self._n_new = self.n_more = len(new)
         self.body = self.adds = None
-        if not new:
+        retentions = {
+            subject: period
+            for subject, period in samples.retentions.items()
+            if (known := store.retention(subject)) is None or known.period_ms != period
+        }
+        if not new and not retentions:
             return
+        model.require_room(transaction.n_more + len(new))
         self.names.update(("id", name) for name in model.leaving(len(new)))
         if held:
             samples, prepared = samples.take(new), prepared.take(new)
@@ -246,15 +264,17 @@ class AddSamples(Command[Added]):
             self.next_id,
             transaction.now_ms(),
             self.request_id or None,
+            retentions or None,
         )
-        self.adds = prepared
+        self.adds = prepared if new else None
         generated = (int(name) for name, given in zip(ids, given_ids, strict=True) if given is None)
         self.first_generated = next(generated, None)
 
     def apply(self, model: Model, alike: Sequence[AddSamples]) -> None:
         """Add the samples of all."""
         prepared = [one.adds for one in alike if one.adds is not None]
-        model.add_prepared(prepared[0] if len(prepared) == 1 else Prepared.merged(prepared))
+        if prepared:
+            model.add_prepared(prepared[0] if len(prepared) == 1 else Prepared.merged(prepared))
         for one in alike:
             if isinstance(one.body, AddBody):
                 one.body.attach(model, one.exports)
@@ -275,7 +295,7 @@ class AddSamples(Command[Added]):
                 adds.labels.fill(0)
 
 
-class Erasure(Command["Receipt"]):
+class Erasure(Command["Receipt | NothingHeld"]):
     """A command that is answered with a receipt.
 
     Attributes
@@ -290,13 +310,18 @@ class Erasure(Command["Receipt"]):
         When it came, in milliseconds since 1970.
     absent
         How many targets were not held.
+    counts
+        How many samples of each target were held, where any were.
     hashes
         Keyed hashes of what is gone; known with the receipt.
+    is_recorded
+        Whether there is a receipt, and an entry of the ledger.
     request
         The request of OpenDSR that asks for it.
     """
 
     is_erasure = True
+    is_recorded = True
     request: SubjectRequest | None = None
 
     def __init__(
@@ -314,14 +339,15 @@ class Erasure(Command["Receipt"]):
         self.ref = ref
         self.received_ms = 0
         self.absent = 0
+        self.counts: Mapping[str, int] = {}
         self.hashes: Sequence[str] = ()
 
     @property
     def is_written(self) -> bool:
-        """Return true: the receipt is in the journal, also when nothing changes."""
-        return True
+        """Whether it goes to the journal: the receipt does, also when nothing changes."""
+        return self.is_recorded or self.key is not None or self.request is not None
 
-    def result(self) -> Receipt:
+    def result(self) -> Receipt | NothingHeld:
         """Return the receipt."""
         if self.receipt is None:
             raise RuntimeError("an erasure was made without a receipt")
@@ -360,6 +386,8 @@ class ReplaceSample(Erasure):
             When the id is not held.
         OwnerlessError
             When a restricted sample would be nobody's: that would end the restriction.
+        CapacityError
+            When a sample that is not restricted any more has no room.
         InputError
             When the content does not fit the schema.
         """
@@ -367,7 +395,7 @@ class ReplaceSample(Erasure):
         store = model.samples_.holding(name)
         if store is None:
             raise NotHeldError
-        old_subject, old_expiry = store.subject(name), store.expiry(name)
+        old_subject, old_expiry = store.subject(name), store.own_expiry(name)
         subject = old_subject if isinstance(asked.subject, Keep) else asked.subject
         expires = old_expiry if isinstance(asked.expires, Keep) else asked.expires
         was, is_next = restricted.holds(name), subject in restricted.marks
@@ -380,6 +408,7 @@ class ReplaceSample(Erasure):
         if is_next and not was:
             self.unlearned = [name]
         elif was and not is_next:
+            model.require_room(transaction.n_more + 1)
             self.adds = model.samples_.prepare([asked.row], [asked.label], [name], allow_held=True)
             self.names.update(("id", other) for other in model.leaving(1))
         if relearned or subject != old_subject or expires != old_expiry:
@@ -410,6 +439,8 @@ class DeleteSamples(Erasure):
         ``"expiry"`` when their time is over.
     request
         The request of OpenDSR that asks for it; committed with it.
+    caller
+        The id of the caller's key; empty when it has none.
     """
 
     is_refusable = False
@@ -423,30 +454,39 @@ class DeleteSamples(Erasure):
         key: IdempotencyKey | None = None,
         kind: Literal["deletion", "expiry"] = "deletion",
         request: SubjectRequest | None = None,
+        caller: str = "",
     ) -> None:
         super().__init__(kind, targets, by, ref, key)
         self.request = request
+        self._caller = caller
+        self._is_admitted: bool | None = None
+        self._guarantee = ""
 
     def count(self, model: Model) -> int:
-        """Return how many samples are named, or held of the subjects."""
+        """Return how many samples are held of what is named: the rest takes next to no time."""
+        store = model.samples_
         if self.by == "ids":
-            return len(self.targets)
-        return sum(len(held_of(model.samples_, name)) for name in self.targets)
+            return sum(store.holding(name) is not None for name in self.targets)
+        return sum(len(held_of(store, name)) for name in self.targets)
 
     def plan(self, model: Model, transaction: Transaction) -> None:
         """Find what is held."""
-        del transaction
         store, targets = model.samples_, self.targets
         if self.by == "ids":
             held = [name for name in targets if store.holding(name) is not None]
-            self.absent = len(targets) - len(held)
+            self.counts = dict.fromkeys(held, 1)
             names = {("id", name) for name in targets}
         else:
-            samples = [held_of(store, subject) for subject in targets]
-            held = [name for ids in samples for name in ids]
-            self.absent = sum(not ids for ids in samples)
+            samples = {subject: ids for subject in targets if (ids := held_of(store, subject))}
+            held = [name for ids in samples.values() for name in ids]
+            self.counts = {subject: len(ids) for subject, ids in samples.items()}
             names = {("subject", subject) for subject in targets}
             names.update(("id", name) for name in held)
+        self.absent = len(targets) - len(self.counts)
+        if not held and self._is_admitted is None:  # what is planned again counts once
+            self._is_admitted = transaction.admits_empty(self._caller)
+        self.is_recorded = bool(held or self._is_admitted)
+        self._guarantee = model.guarantee
         restricted = store.restricted
         unlearned, others = held, list[str]()
         if len(restricted):
@@ -462,12 +502,18 @@ class DeleteSamples(Erasure):
         """Delete the samples of all."""
         delete(model, self.gone if len(alike) == 1 else [name for one in alike for name in one.gone])
 
+    def result(self) -> Receipt | NothingHeld:
+        """Return the receipt, or that nothing was held."""
+        if self.is_recorded:
+            return super().result()
+        return NothingHeld(self.ref, self._guarantee, self.by, len(self.targets), self.version)
 
-# --- restriction of processing
+
+# --- restriction of processing, and retention
 
 
 class Restriction(Command[Restricted]):
-    """A command that restricts subjects or releases them.
+    """A command that restricts subjects or releases them, or says how long their samples are kept.
 
     Parameters
     ----------
@@ -518,12 +564,15 @@ class Restriction(Command[Restricted]):
                 "requested": len(self._subjects),
                 "absent": self._absent,
                 "n_samples": self._n_moved,
-                "expired": self._n_expired,
-                "keep": self._keep,
+                **self.own_fields(),
                 "guarantee": guarantee,
                 "model_version": self.version,
             },
         }
+
+    def own_fields(self) -> dict[str, int | bool | None]:
+        """Return what only entries of this kind say."""
+        return {"expired": self._n_expired, "keep": self._keep}
 
     @abstractmethod
     def apply(self, model: Model, alike: Sequence[Any]) -> None:
@@ -626,6 +675,7 @@ class ReleaseSubjects(Restriction):
         self.names = {("subject", subject) for subject in self._subjects} | {("id", name) for name in held}
         self.n_more, self.adds, self.body = len(held), None, None
         if held:
+            model.require_room(transaction.n_more + len(held))
             samples = [restricted.get(name) for name in held]
             self.adds = store.prepare([s.features for s in samples], [s.label for s in samples], held, allow_held=True)
             self.names.update(("id", name) for name in model.leaving(len(held)))
@@ -636,6 +686,54 @@ class ReleaseSubjects(Restriction):
         """Have the samples learned again."""
         for one in alike:
             if isinstance(one.body, ReleaseBody):
+                one.body.apply(model)
+
+
+class RetainSubjects(Restriction):
+    """Say how long samples of subjects are kept from their addition.
+
+    Parameters
+    ----------
+    subjects, ref, key
+        See `Restriction`.
+    seconds
+        How long; None takes it back.
+    """
+
+    kind = "retained"
+
+    def __init__(
+        self,
+        subjects: Sequence[str],
+        seconds: int | None,
+        ref: str | None = None,
+        key: IdempotencyKey | None = None,
+    ) -> None:
+        super().__init__(subjects, ref, key)
+        self._seconds = seconds
+
+    def own_fields(self) -> dict[str, int | bool | None]:
+        """Return the period."""
+        return {"seconds": self._seconds}
+
+    def plan(self, model: Model, transaction: Transaction) -> None:
+        """Find what is held."""
+        store = model.samples_
+        period_ms = None if self._seconds is None else self._seconds * 1000
+        counts = {subject: len(ids) for subject in self._subjects if (ids := held_of(store, subject))}
+        known = {subject: retention_of(store, subject) for subject in counts}
+        changed = [
+            subject for subject, period in known.items() if (None if period is None else period.period_ms) != period_ms
+        ]
+        self._absent, self._n_moved = len(self._subjects) - len(counts), sum(counts.values())
+        self._at_ms = transaction.now_ms()
+        self.names = {("subject", subject) for subject in self._subjects}
+        self.body = RetainBody(changed, period_ms, self._at_ms) if changed else None
+
+    def apply(self, model: Model, alike: Sequence[RetainSubjects]) -> None:
+        """Set the period."""
+        for one in alike:
+            if isinstance(one.body, RetainBody):
                 one.body.apply(model)
 
 
@@ -724,6 +822,11 @@ def held_of(store: SampleStore, subject: str) -> list[str]:
     return store.ids_of_subject(subject) or store.restricted.ids_of_subject(subject)
 
 
+def retention_of(store: SampleStore, subject: str) -> Retention | None:
+    """Return how long samples of a subject are kept, restricted or not; None when nothing is said."""
+    return (store.restricted.samples if subject in store.restricted.marks else store).retention(subject)
+
+
 def require_unrestricted(
     restricted: RestrictedSamples, ids: Sequence[str], subjects: Sequence[str | None] = ()
 ) -> None:
@@ -766,6 +869,6 @@ def _is_same(model: Model, samples: NewSamples, row: int, name: str, prepared: P
     expires = samples.expires[row]
     return (
         samples.subjects[row] == store.subject(name)
-        and (expires is None or expires == store.expiry(name))
+        and (expires is None or expires in (store.own_expiry(name), store.expiry(name)))
         and store.same_content(name, prepared, row)
     )

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from oubli.app.service.erasures import Deadline
     from oubli.app.service.outbox import Outbox
     from oubli.app.service.state import ModelState
+    from oubli.app.threads import Threads
     from oubli.app.times import Clock
 
 log = logging.getLogger("oubli.service")
@@ -274,7 +275,11 @@ class Courier:
             if delivery is None:
                 self._is_through = True
                 break
-            await self._attempt(delivery)
+            try:
+                await self._attempt(delivery)
+            except Exception:  # it was taken from the page, which does not come again
+                self._put_off(delivery.subject, self._failed_again(delivery.subject))
+                raise
         await self.note_arrivals()
         self.counts = await self._database.read(lambda database: database.deliveries.counts(self.target))
 
@@ -291,10 +296,9 @@ class Courier:
         while not self._page:
             if not await self._read_on():
                 return None
-        delivery = self._page.popleft()
-        if any(one.subject == delivery.subject for one in self._arrived):
+        if any(one.subject == self._page[0].subject for one in self._arrived):
             await self.note_arrivals()
-        return delivery
+        return self._page.popleft()
 
     async def _due_of(self, subject: str) -> list[Delivery]:
         return await self._database.read(lambda database: database.deliveries.due_of(self.target, subject))
@@ -345,15 +349,21 @@ class Courier:
         if self._failures == _DOWN:
             log.warning("deliveries fail (%s), %d in a row: they are tried again, less and less often", reason, _DOWN)
         requested = 1000 * min(outcome.retry_after, _LONGEST_REQUESTED)
-        attempts = self._failing.get(subject, _Failing(0, 0)).attempts
         self._open_ms = now + max(requested, _delay_ms(_FIRST_PAUSE, 2, self._failures - 1, _LONGEST_PAUSE))
-        delay = max(requested, _delay_ms(_FIRST_RETRY, _GROWTH, attempts, _LONGEST_RETRY))
+        attempts, retry_ms = self._failed_again(subject)
         left = delivery.at_ms + 1000 * self._policy.give_up_after - self._clock.now_ms()
-        self._put_off(subject, _Failing(attempts + 1, now + min(delay, left)))  # the last attempt is at the end
+        # The last attempt is at the end.
+        self._put_off(subject, _Failing(attempts, min(max(now + requested, retry_ms), now + left)))
         if outcome.status == _GONE or left <= 0:
             log.error("a delivery is given up (%s): GET /webhooks/dead-letters lists it", reason)
             self._give_up(subject, reason)
             await self.note_arrivals()
+
+    def _failed_again(self, subject: str) -> _Failing:
+        """Return what is remembered of a subject after one more attempt."""
+        attempts = self._failing.get(subject, _Failing(0, 0)).attempts
+        retry_ms = self._now() + _delay_ms(_FIRST_RETRY, _GROWTH, attempts, _LONGEST_RETRY)
+        return _Failing(attempts + 1, retry_ms)
 
     def _give_up(self, subject: str, reason: str) -> None:
         """Give up a state of a subject, and those that follow it."""
@@ -412,6 +422,8 @@ class Deliveries:
         Has the queue.
     note
         Takes notes to the journal; see `Courier`.
+    threads
+        Have what was begun go on when whoever asked is gone.
     clock
         Tells the time.
     push
@@ -424,6 +436,7 @@ class Deliveries:
     _deadline: Deadline
     _database: LedgerWorker
     _note: Note
+    _threads: Threads
     _clock: Clock
     _push: Push | None = None
     _told: set[str] = field(default_factory=set, init=False)
@@ -480,6 +493,9 @@ class Deliveries:
         NoLetterError
             When nothing of it was given up.
         """
+        return await self._threads.finish(self._redeliver(subject))
+
+    async def _redeliver(self, subject: str) -> int:
         found = await self._database.read(lambda database: database.deliveries.n_dead_of(subject))
         if not found:
             raise NoLetterError

@@ -232,7 +232,9 @@ class Erasures:
                 push=self._outbox.targets,
             )
 
-        await self._writer.note(notes)
-        self._outbox.ring()
-        for receipt in receipts:
-            self._state.pending.pop(receipt, None)
+        def settle() -> None:
+            self._outbox.ring()
+            for receipt in receipts:
+                self._state.pending.pop(receipt, None)
+
+        await self._writer.note(notes, settle)

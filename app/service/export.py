@@ -18,7 +18,6 @@ from oubli.app.service.influence import Question
 from oubli.app.service.results import Bundle, Exported
 
 if TYPE_CHECKING:
-    from oubli.app.ledger.ledger import Ledger
     from oubli.app.service.holders import Hold, Holders
     from oubli.app.service.influence import InfluenceRanker
     from oubli.app.service.jobs import Job, JobBoard, Report
@@ -64,7 +63,7 @@ class Exporter:
         Long requests.
     holders
         Told of bundles that are kept, and of those that are being made.
-    ledger, receipts
+    receipts
         Know what became of earlier requests.
     influence
         Answers questions about influence.
@@ -77,7 +76,6 @@ class Exporter:
     _threads: Threads
     _jobs: JobBoard
     _holders: Holders
-    _ledger: Ledger
     _receipts: Receipts
     _influence: InfluenceRanker
     _clock: Clock
@@ -179,10 +177,7 @@ class Exporter:
         question = self._question(model.samples_, subject) if asked.explains else None
         del model
         influence = None if question is None else await self._influence.answer(question)
-        targets = [*self._ledger.target_hashes([subject], "subjects")]
-        for one in found:
-            targets += self._ledger.target_hashes([one.sample.id], "ids")
-        receipts = await self._receipts.about(targets)
+        receipts = await self._receipts.about(subject, [one.sample.id for one in found])
         return Bundle(subject, exported_ms, version, kind, guarantee, found, receipts, influence)
 
     def _collect(self, store: SampleStore, names: list[str], asked: _Asked) -> list[Exported]:

@@ -214,9 +214,15 @@ class InfluenceRanker:
         return job
 
     def kept(self, name: str) -> Ranking | None:
-        """Return the ranking that a job has made, None when it is not known any more."""
+        """Return the ranking that a job has made; None when it is not known any more, or names a restricted sample."""
         kept = self._kept.get(name)
-        return None if kept is None else kept[1]
+        if kept is None:
+            return None
+        ranking, restricted = kept[1], self._state.model.samples_.restricted
+        if any(restricted.holds(one["id"]) for one in (*ranking["helpful"], *ranking["harmful"])):
+            del self._kept[name]
+            return None
+        return ranking
 
     def forget(self, period: int) -> None:
         """Forget the rankings that were asked for in a period or before it: they name samples that may be gone."""

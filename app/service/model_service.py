@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,12 +38,22 @@ from oubli.app.service.commands import (
     ReleaseSubjects,
     ReplaceSample,
     RestrictSubjects,
+    RetainSubjects,
     held_of,
     require_unrestricted,
 )
 from oubli.app.service.jobs import Job
 from oubli.app.service.measurements import Check, Measurements, Phase
-from oubli.app.service.results import Added, NewSamples, Page, Predicted, Replacement, Restricted
+from oubli.app.service.results import (
+    Added,
+    Deleted,
+    NewSamples,
+    NothingHeld,
+    Page,
+    Predicted,
+    Replacement,
+    Restricted,
+)
 from oubli.app.service.stages import stages
 from oubli.app.service.writer import Cost
 from oubli.core.data.schema import Task
@@ -53,7 +63,7 @@ from oubli.core.threads import set_default
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from oubli.app.ledger.entries import IdempotencyRecord, Receipt
+    from oubli.app.ledger.entries import By, IdempotencyRecord, Receipt
     from oubli.app.ledger.ledger import Ledger, LedgerWorker
     from oubli.app.service.background import IdleResolver
     from oubli.app.service.checkpoint import Checkpointer
@@ -100,6 +110,8 @@ class Limits:
         Seconds after which samples expire that say nothing else; None for never.
     max_expiry_share
         Largest share of the samples that may expire at once without being confirmed.
+    max_empty_erasures
+        Most erasures an hour and caller that find nothing and get a receipt.
     """
 
     max_queue: int = 1024
@@ -107,6 +119,7 @@ class Limits:
     readd_grace: float = 86_400.0
     retention: float | None = None
     max_expiry_share: float = 0.1
+    max_empty_erasures: int = 1000
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -209,6 +222,7 @@ class ModelService:
         if not self.storage.is_ephemeral:
             self.threads.begin(self.checkpointer.run(), endless=True)
         self.deliveries.start()
+        self.threads.begin(self.subject_requests.run(), endless=True)
         self.threads.begin(self._make_ready())
 
     def drain(self) -> None:
@@ -444,7 +458,9 @@ class ModelService:
         self._require_changeable()
         return await self.writer.execute(AddSamples(samples, key))
 
-    async def replace(self, asked: Replacement, ref: str | None = None, key: IdempotencyKey | None = None) -> Receipt:
+    async def replace(
+        self, asked: Replacement, ref: str | None = None, key: IdempotencyKey | None = None
+    ) -> Receipt | NothingHeld:
         """Rectify one held sample; see `ReplaceSample`. What was answered before under the same key is so again."""
         self._require_changeable()
         if key is not None and key.earlier is not None and key.earlier.receipt is not None:
@@ -458,23 +474,47 @@ class ModelService:
         subjects: Sequence[str] | None = None,
         ref: str | None = None,
         key: IdempotencyKey | None = None,
-    ) -> Receipt:
-        """Delete what is held under ids, or of subjects; names that are repeated count once, absent ones are counted.
+        caller: str = "",
+    ) -> Receipt | NothingHeld:
+        """Delete what is held under ids, or of subjects; see `delete_listing`."""
+        return (await self.delete_listing(ids=ids, subjects=subjects, ref=ref, key=key, caller=caller)).outcome
 
-        When nothing of it is held, the receipt of the last erasure of exactly these targets is returned, if there is
-        one. A full queue does not refuse it.
+    async def delete_listing(
+        self,
+        *,
+        ids: Sequence[str] | None = None,
+        subjects: Sequence[str] | None = None,
+        ref: str | None = None,
+        key: IdempotencyKey | None = None,
+        caller: str = "",
+    ) -> Deleted:
+        """Delete what is held under ids, or of subjects, and say of which of them something was held.
+
+        Names that are repeated count once, absent ones are counted. When nothing of it is held, the receipt of the last
+        erasure of exactly these targets is returned, if there is one. A full queue does not refuse it. `caller` is the
+        id of the caller's key; see `EmptyErasures`.
         """
         self._require_changeable()
-        if key is not None and key.earlier is not None and key.earlier.receipt is not None:
-            return await self.receipts.get(key.earlier.receipt)
-        by: Literal["ids", "subjects"] = "subjects" if ids is None else "ids"
-        names = list(dict.fromkeys((subjects or ()) if ids is None else ids))
+        by: By = "subjects" if ids is None else "ids"
+        sent = (subjects or ()) if ids is None else ids
+        positions = {name: position for position, name in reversed(list(enumerate(sent)))}
+        names = list(dict.fromkeys(sent))
+        earlier: Receipt | None = None
+        if key is not None and key.earlier is not None:
+            if key.earlier.receipt is None:
+                version = key.earlier.model_version
+                return Deleted(NothingHeld(ref, self.state.model.guarantee, by, len(names), version), [])
+            earlier = await self.receipts.get(key.earlier.receipt)
+            counts = await self.receipts.found(earlier.id, names, by)
+            return Deleted(earlier, sorted((positions[name], n) for name, n in counts.items()))
         store = self.state.model.samples_
         if key is None and not any(held_of(store, name) if by == "subjects" else store.holding(name) for name in names):
             earlier = await self.receipts.last_of(names, by)
             if earlier is not None:
-                return earlier
-        return await self.writer.execute(DeleteSamples(names, by, ref, key))
+                return Deleted(earlier, [])
+        command = DeleteSamples(names, by, ref, key, caller=caller)
+        outcome = await self.writer.execute(command)
+        return Deleted(outcome, sorted((positions[name], n) for name, n in command.counts.items()))
 
     async def restrict(
         self,
@@ -513,6 +553,23 @@ class ModelService:
         n_expired = await self.retention.erase_restricted(names)
         return await self.writer.execute(ReleaseSubjects(names, ref, key, n_expired=n_expired))
 
+    async def retain(
+        self,
+        subjects: Sequence[str],
+        seconds: int | None,
+        *,
+        ref: str | None = None,
+        key: IdempotencyKey | None = None,
+    ) -> Restricted:
+        """Say how long samples of subjects are kept from their addition; see `RetainSubjects`.
+
+        What was answered before under the same key is answered again.
+        """
+        self._require_changeable()
+        if key is not None and key.earlier is not None:
+            return await self._restricted_before(key, key.earlier)
+        return await self.writer.execute(RetainSubjects(list(dict.fromkeys(subjects)), seconds, ref, key))
+
     async def snapshot(self) -> Snapshot:
         """Write a snapshot of the model as it is when its turn comes."""
         self._require_kept()
@@ -535,10 +592,15 @@ class ModelService:
         return await self.threads.finish(self.rebuilder.restore(path))
 
     async def confirm_expiry(self) -> None:
-        """Let expiry go on that has been paused; the ledger notes it."""
+        """Let expiry go on that has been paused; the ledger notes it first.
+
+        Raises
+        ------
+        JournalError
+            When that cannot be noted; expiry stays paused.
+        """
         self._require_changeable()
-        self.retention.confirm()
-        await self.writer.note(partial(self.ledger.event, "expiry-confirmed", {}))
+        await self.writer.note(partial(self.ledger.event, "expiry-confirmed", {}), self.retention.confirm)
 
     # --- jobs
 

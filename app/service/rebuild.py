@@ -110,8 +110,9 @@ class Rebuilder:
                 words = await self._database.read(lambda database: database.restricted_since(subjects, loaded.since))
                 if loaded.since < 0:  # of another history: its restrictions were released by nobody here
                     words = {name: word for name, word in words.items() if word["type"] == RESTRICTED}
-                now = self._state.model.samples_
-                dropped = await self._threads.save(partial(drop_gone, model, gone, self._clock.now_ms(), words, now))
+                kept = await self._database.read(lambda database: database.retained_since(subjects, loaded.since))
+                now, now_ms = self._state.model.samples_, self._clock.now_ms()
+                dropped = await self._threads.save(partial(drop_gone, model, gone, now_ms, words, now, kept))
             state, old, store = self._state, self._state.model.samples_, model.samples_
             n_lost = sum(store.holding(name) is None for name in ids_of(old))
             fields: dict[str, Field] = {

@@ -231,13 +231,14 @@ def _catch_up(state: ModelState, storage: Storage, database: LedgerDatabase, led
     try:
         gone = database.erased_since(ids_of(model.samples_), version)
         words = database.restricted_since(subjects_of(model.samples_), version)
+        kept = database.retained_since(subjects_of(model.samples_), version)
     except FileError:
         raise StartError(
             "the ledger tells of erasures or restrictions after the newest record of the journal, and their hashing "
             "key is gone, so that nobody can tell which samples they were about: restore the files of the key "
             "directory, or all files of the data directory from a newer backup"
         ) from None
-    counts = drop_gone(model, gone, clock.now_ms(), words)
+    counts = drop_gone(model, gone, clock.now_ms(), words, retained=kept)
     # What happened after the backup was taken is lost, the same versions mean other states there.
     storage.lineage = secrets.token_hex(16)
     state.version, state.epoch = max(version, told) + 1, new_epoch()

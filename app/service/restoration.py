@@ -7,9 +7,11 @@ restriction nor begins one that was released since.
 from collections.abc import Mapping
 
 from oubli.app.ledger.entries import RELEASED, RESTRICTED, Entry
-from oubli.app.service.bodies import ReleaseBody, delete
+from oubli.app.service.bodies import ReleaseBody, RetainBody, delete
+from oubli.app.service.commands import held_of, retention_of
 from oubli.app.times import parse_time
 from oubli.core.model import Model
+from oubli.core.samples.additions import Retention
 from oubli.core.samples.restricted import Mark
 from oubli.core.samples.store import SampleStore
 
@@ -19,7 +21,12 @@ Words = Mapping[str, Entry]
 
 
 def drop_gone(
-    model: Model, gone: Mapping[str, str], now_ms: int, words: Words | None = None, now: SampleStore | None = None
+    model: Model,
+    gone: Mapping[str, str],
+    now_ms: int,
+    words: Words | None = None,
+    now: SampleStore | None = None,
+    retained: Words | None = None,
 ) -> dict[str, int]:
     """Delete samples from a model without a trace, and restrict whom the ledger says is; return how many went by kind.
 
@@ -33,9 +40,12 @@ def drop_gone(
         The time: samples that have expired by then go too.
     words, now
         See `restrict_again`.
+    retained
+        See `retain_again`.
     """
     store = model.samples_
     is_changed = restrict_again(model, words or {}, now)
+    retain_again(model, retained or {}, now)
     due = [*store.due(now_ms, len(store)), *store.restricted.due(now_ms)]
     kinds = dict.fromkeys(due, "expiry") | dict(gone)
     if kinds:
@@ -103,3 +113,31 @@ def restrict_again(model: Model, words: Words, now: SampleStore | None) -> bool:
         if subject in marks:
             marks[subject] = mark
     return bool(release or restrict)
+
+
+def retain_again(model: Model, words: Words, now: SampleStore | None) -> None:
+    """Give subjects in a model from a snapshot the retention periods that they have now.
+
+    Of subjects of whom nothing is held now, the ledger's last word decides, and else the snapshot.
+
+    Parameters
+    ----------
+    model
+        Nobody else uses it meanwhile.
+    words
+        What the ledger has told since.
+    now
+        The samples held now; None when that is not known.
+    """
+    store = model.samples_
+    for subject in subjects_of(store):
+        word, period = words.get(subject), None
+        if now is not None and held_of(now, subject):
+            period = retention_of(now, subject)
+        elif word is None:
+            continue
+        elif word["seconds"] is not None:
+            period = Retention(word["seconds"] * 1000, parse_time(word["at"]))
+        if period != retention_of(store, subject):
+            period_ms, since_ms = (None, 0) if period is None else period
+            RetainBody([subject], period_ms, since_ms).apply(model)

@@ -1,6 +1,6 @@
 """What goes into the service and what comes out: plain records, no HTTP."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -9,7 +9,7 @@ from oubli.core.samples.additions import Addition
 from oubli.core.samples.store import HeldSample
 
 if TYPE_CHECKING:
-    from oubli.app.ledger.entries import Entry, Receipt
+    from oubli.app.ledger.entries import By, Entry, Receipt
 
 
 class Keep(Enum):
@@ -29,7 +29,8 @@ class NewSamples:
     """The samples of one request, column by column.
 
     An id that is None is generated. `expires` are milliseconds since 1970, None where none was given; `readd` says
-    that an id may come back although it was erased lately.
+    that an id may come back although it was erased lately; `retentions` how long samples of subjects are kept, in
+    milliseconds.
     """
 
     rows: list[Row]
@@ -38,6 +39,7 @@ class NewSamples:
     subjects: list[str | None]
     expires: list[int | None]
     readd: list[bool]
+    retentions: dict[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -51,6 +53,7 @@ class NewSamples:
             [self.subjects[i] for i in positions],
             [self.expires[i] for i in positions],
             [self.readd[i] for i in positions],
+            self.retentions,
         )
 
 
@@ -91,25 +94,80 @@ class Page:
     model_version: int
 
 
-RestrictionKind = Literal["restricted", "released"]
+@dataclass(frozen=True, slots=True)
+class NothingHeld:
+    """The answer to an erasure that found nothing and was not written down; see `empty_erasures`.
+
+    Attributes
+    ----------
+    ref
+        The caller's case number.
+    guarantee
+        Of the model.
+    by, requested
+        What was named, and how many.
+    model_version
+        Of the model, which has not changed.
+    """
+
+    ref: str | None
+    guarantee: str
+    by: "By"
+    requested: int
+    model_version: int
+
+    def content(self) -> dict[str, Any]:
+        """Return it as an object, with the fields of a receipt as far as there is something to say."""
+        return {
+            "id": None,
+            "ref": self.ref,
+            "kind": "deletion",
+            "guarantee": self.guarantee,
+            "by": self.by,
+            "held": False,
+            "requested": self.requested,
+            "unlearned": 0,
+            "absent": self.requested,
+            "model_version": self.model_version,
+        }
+
+
+class Deleted(NamedTuple):
+    """What became of a deletion.
+
+    Attributes
+    ----------
+    outcome
+        What is answered.
+    found
+        Of the names of which something was held, the position in the request and how many samples; in their order.
+    """
+
+    outcome: "Receipt | NothingHeld"
+    found: list[tuple[int, int]]
+
+
+RestrictionKind = Literal["restricted", "released", "retained"]
 
 
 @dataclass(frozen=True, slots=True)
 class Restricted:
-    """What became of a request to restrict subjects, or to release them.
+    """What became of a request to restrict subjects, to release them, or to keep their samples for some time only.
 
     Attributes
     ----------
     kind
-        Which of the two.
+        Which of the three.
     ref
         The caller's case number.
     requested, absent
         Subjects named, and those of them of which nothing is held, or nothing is restricted.
     samples
-        How many left the trees, or were learned again.
+        How many left the trees, were learned again, or are kept for some time only.
     expired
         Samples that were released too late: their time is over, and they are erased instead.
+    seconds
+        How long samples are kept from their addition; None: nothing is said.
     guarantee
         Of the model.
     model_version, n_samples
@@ -132,6 +190,7 @@ class Restricted:
     at: str
     ledger_index: int
     ledger_head: str
+    seconds: int | None = None
 
     @classmethod
     def of_entry(cls, entry: "Entry", n_samples: int) -> "Restricted":
@@ -142,13 +201,14 @@ class Restricted:
             requested=entry["requested"],
             absent=entry["absent"],
             samples=entry["n_samples"],
-            expired=entry["expired"],
+            expired=entry.get("expired", 0),
             guarantee=entry["guarantee"],
             model_version=entry["model_version"],
             n_samples=n_samples,
             at=entry["at"],
             ledger_index=entry["index"],
             ledger_head=entry["hash"],
+            seconds=entry.get("seconds"),
         )
 
 

@@ -90,10 +90,9 @@ class Retention:
         restricted, now = self._state.model.samples_.restricted, self._clock.now_ms()
         if self._clock.paused or not len(restricted):
             return 0
+        named = set(subjects)
         due = [
-            name
-            for name in restricted.samples.due(now, len(restricted))
-            if restricted.samples.subject(name) in subjects
+            name for name in restricted.samples.due(now, len(restricted)) if restricted.samples.subject(name) in named
         ]
         if due:
             await self._writer.execute(DeleteSamples(due, kind="expiry"))

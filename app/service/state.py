@@ -85,6 +85,10 @@ class ModelState:
         """Note that tags were resolved."""
         self.n_resolved += n_tags
 
+    def count_export(self) -> None:
+        """Note that a snapshot is handed out."""
+        self.exports += 1
+
     def halt(self, reason: StopReason) -> None:
         """Change nothing until a restart; the first reason stays."""
         self.halted = self.halted or reason

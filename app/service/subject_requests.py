@@ -17,15 +17,10 @@ from typing import TYPE_CHECKING, cast
 
 import orjson
 
-from oubli.app.errors import (
-    JournalError,
-    NoRequestError,
-    RepeatedRequestError,
-    ServiceError,
-    UncancellableError,
-)
+from oubli.app.errors import NoRequestError, RepeatedRequestError, UncancellableError
 from oubli.app.ledger.entries import DeliveryNotes, SubjectRequest, delivery_notes, with_request
 from oubli.app.service.commands import DeleteSamples
+from oubli.app.service.deliveries import pause
 from oubli.app.service.opendsr import OPENDSR_PATH, Asked, Processor, Progress, status_content
 from oubli.app.service.outbox import Message
 
@@ -33,7 +28,6 @@ if TYPE_CHECKING:
     from oubli.app.ledger.deliveries import Delivery
     from oubli.app.ledger.ledger import Ledger, LedgerWorker
     from oubli.app.privacy.addresses import Endpoint
-    from oubli.app.service.deliveries import Note
     from oubli.app.service.erasures import Deadline
     from oubli.app.service.export import Exporter
     from oubli.app.service.jobs import JobBoard
@@ -41,9 +35,12 @@ if TYPE_CHECKING:
     from oubli.app.service.outbox import Outbox
     from oubli.app.service.receipts import Receipts
     from oubli.app.service.writer import Writer
+    from oubli.app.threads import Threads
     from oubli.app.times import Clock
 
 log = logging.getLogger("oubli.service")
+
+_RETRY = 5.0  # seconds
 
 
 @dataclass(eq=False, repr=False)
@@ -58,8 +55,8 @@ class SubjectRequests:
         Makes bundles.
     writer
         Commits.
-    note
-        Takes notes to the journal; see `Courier`.
+    threads
+        Have what was begun go on when whoever asked is gone.
     ledger, database, receipts
         The ledger.
     deadline
@@ -75,7 +72,7 @@ class SubjectRequests:
     processor: Processor | None
     _exporter: Exporter
     _writer: Writer
-    _note: Note
+    _threads: Threads
     _ledger: Ledger
     _database: LedgerWorker
     _receipts: Receipts
@@ -84,34 +81,43 @@ class SubjectRequests:
     _jobs: JobBoard
     _outbox: Outbox
     _exports: dict[str, str] = field(default_factory=dict, init=False)  # jobs, by request
-    _watchers: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    _ended: dict[str, str] = field(default_factory=dict, init=False)  # how requests have ended, not noted yet
+    _bell: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
-    async def take(self, asked: Asked) -> SubjectRequest:
+    async def take(self, asked: Asked, caller: str = "") -> SubjectRequest:
         """Take a request; one that comes again is known by its id, and changes nothing.
+
+        Parameters
+        ----------
+        asked
+            The request.
+        caller
+            The id of the caller's key; empty when it has none.
 
         Raises
         ------
         RepeatedRequestError
             When the id was given to another request.
         """
-        digest = hashlib.sha256(asked.body).hexdigest()
+        # To the end also when the controller has gone: it comes again, and must not find half of it.
+        return await self._threads.finish(self._take(asked, caller))
+
+    async def _take(self, asked: Asked, caller: str) -> SubjectRequest:
+        hashes = self._ledger.text_hashes(f"{OPENDSR_PATH}\0{hashlib.sha256(asked.body).hexdigest()}")
         request = SubjectRequest(
-            asked.id,
-            asked.kind,
-            asked.regulation,
-            self._ledger.hash_text(f"{OPENDSR_PATH}\0{digest}"),
-            self._clock.now_ms(),
-            asked.callbacks,
+            asked.id, asked.kind, asked.regulation, hashes[0], self._clock.now_ms(), asked.callbacks
         )
         async with self._one_at_a_time:  # it could come twice at once
             earlier = await self._find(asked.id)
             if earlier is not None:
-                if earlier.body != request.body:
+                if earlier.body not in hashes:
                     raise RepeatedRequestError
                 return earlier
             if asked.kind == "erasure":
-                await self._writer.execute(DeleteSamples(asked.names, asked.by, asked.id, request=request))
+                command = DeleteSamples(asked.names, asked.by, asked.id, request=request, caller=caller)
+                await self._writer.execute(command)
+                self._outbox.ring()
             else:
                 await self._export(asked, request)
         return request
@@ -131,7 +137,6 @@ class SubjectRequests:
             if bundle is not None:
                 return Progress(request, "completed", result["export"], len(bundle.samples))
             return Progress(request, "completed")
-        # A bundle is in memory only: what was not made before a restart never will be.
         is_begun = request.state == "open" and request_id in self._exports
         return Progress(request, "in_progress" if is_begun else "cancelled")
 
@@ -157,28 +162,53 @@ class SubjectRequests:
 
     async def _export(self, asked: Asked, request: SubjectRequest) -> None:
         (subject,) = asked.names
+        self._exports = {name: job for name, job in self._exports.items() if self._jobs.get(job) is not None}
         job = self._exporter.begin(subject)
         self._exports[asked.id] = job.id
-        await self._note(lambda: with_request(b"", request))
+        await self._writer.note(lambda: with_request(b"", request))
         self._outbox.ring()
-        task = asyncio.get_running_loop().create_task(self._finish(asked.id, job.id))
-        self._watchers.add(task)
-        task.add_done_callback(self._watchers.discard)
+        self._threads.begin(self._watch(asked.id, job.id))
 
-    async def _finish(self, request_id: str, job_id: str) -> None:
-        """Note what became of a bundle."""
+    async def _watch(self, request_id: str, job_id: str) -> None:
+        """Have it noted what became of a bundle."""
         status = "queued"
         async for job in self._jobs.watch(job_id):
             status = job.status
-        if status not in ("succeeded", "failed"):
-            return  # the server stops
-        state = "completed" if status == "succeeded" else "cancelled"
-        notes = DeliveryNotes(self._clock.now_ms(), ended=[(request_id, state)])
-        try:
-            await self._note(lambda: delivery_notes(notes))
-        except (JournalError, ServiceError) as error:  # a start will find it unfinished, and say that it is cancelled
-            log.error("the end of a request could not be noted (%s)", type(error).__name__)
-        self._outbox.ring()
+        if status in ("succeeded", "failed"):  # or the server stops
+            self._ended[request_id] = "completed" if status == "succeeded" else "cancelled"
+            self._bell.set()
+
+    async def run(self) -> None:
+        """Note how requests have ended, until cancelled; first those whose bundle an earlier process has not made."""
+        has_looked = is_told = False
+        while True:
+            self._bell.clear()
+            seconds: float | None = None
+            try:
+                if not has_looked:
+                    await self._end_abandoned()
+                has_looked = True
+                await self._note_ended()
+                is_told = False
+            except Exception as error:  # whatever it was: a controller waits to be told
+                if not is_told:
+                    log.error("the end of a request could not be noted (%s): it is tried again", type(error).__name__)
+                is_told, seconds = True, _RETRY
+            await pause(self._bell, seconds)
+
+    async def _end_abandoned(self) -> None:
+        """A bundle is in memory only: what was not made before the start never will be."""
+        left = await self._database.read(lambda database: database.deliveries.open_requests())
+        self._ended.update((one.id, "cancelled") for one in left if one.id not in self._exports)
+
+    async def _note_ended(self) -> None:
+        ended = dict(self._ended)
+        if ended:
+            notes = DeliveryNotes(self._clock.now_ms(), ended=list(ended.items()))
+            await self._writer.note(lambda: delivery_notes(notes))
+            for name in ended:
+                del self._ended[name]
+            self._outbox.ring()
 
 
 class CallbackChannel:

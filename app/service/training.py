@@ -46,7 +46,7 @@ def train(settings: Settings, progress: Progress = silent) -> tuple[Any, Table]:
     Returns
     -------
     estimator, table
-        The fitted estimator, which holds the samples with their ids and subjects, and what was loaded.
+        The fitted estimator, which holds the samples with their ids, subjects and expiries, and what was loaded.
 
     Raises
     ------
@@ -65,11 +65,12 @@ def train(settings: Settings, progress: Progress = silent) -> tuple[Any, Table]:
         estimator.fit(table.X, table.y, ids=table.ids, schema=table.schema, progress=within(progress, TRAINING))
     except ValueError as error:
         raise StartError(f"the model cannot be trained: {error}") from None
-    if table.subjects is not None:
-        samples = estimator.samples_
-        names = table.ids or list(map(str, range(len(table))))
-        for sample_id, subject in zip(names, table.subjects, strict=True):
-            # A sliding window holds the last ones only.
-            if subject is not None and samples.contains(sample_id):
-                samples.set_subject(sample_id, subject)
+    samples, names = estimator.samples_, table.ids or list(map(str, range(len(table))))
+    # A sliding window holds the last ones only.
+    for sample_id, subject in zip(names, table.subjects or (), strict=False):
+        if subject is not None and samples.contains(sample_id):
+            samples.set_subject(sample_id, subject)
+    for sample_id, expires_ms in zip(names, table.expires or (), strict=False):
+        if expires_ms is not None and samples.contains(sample_id):
+            samples.set_expiry(sample_id, expires_ms)
     return estimator, table

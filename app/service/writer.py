@@ -46,6 +46,7 @@ from oubli.app.service.commands import (
     ReleaseSubjects,
     ReplaceSample,
     RestrictSubjects,
+    RetainSubjects,
     apply_all,
     is_erasure,
     is_restriction,
@@ -68,6 +69,10 @@ LONGEST_PAUSE = 0.050  # seconds that a model may spend on the event loop on bui
 LOOP_BUDGET = 0.010  # seconds of work that may run on the event loop in one piece
 _WEIGHT = 0.1  # of the newest measurement in the moving average
 _MOST_AT_ONCE = 256
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 class Cost:
@@ -119,6 +124,10 @@ class Transaction:
         After which samples expire that say nothing; None for never.
     outbox
         Knows who is told of receipts.
+    deadline_ms
+        How long an erasure may take.
+    admits_empty
+        Counts an erasure of a caller that has found nothing; whether it is written down. See `EmptyErasures`.
 
     Attributes
     ----------
@@ -126,6 +135,8 @@ class Transaction:
         What is committed, and its records in the journal: one each.
     n_items, n_changes
         How many samples it is about, and by how much the model's version goes up.
+    n_more
+        How many samples more the model holds then.
     next_id
         The smallest number that may be generated as an id.
     erased_lately
@@ -138,15 +149,17 @@ class Transaction:
     _clock: Clock
     _retention_ms: int | None
     _outbox: Outbox
+    _deadline_ms: int
+    admits_empty: Callable[[str], bool]
     commands: list[Command[Any]] = field(default_factory=list, init=False)
     records: list[Record] = field(default_factory=list, init=False)
     n_items: int = field(default=0, init=False)
     n_changes: int = field(default=0, init=False)
+    n_more: int = field(default=0, init=False)
     next_id: int = field(init=False)
     erased_lately: Callable[[str], bool] = field(init=False)
     _head: Head = field(init=False)
     _names: set[tuple[str, str]] = field(default_factory=set, init=False)
-    _n_more: int = field(default=0, init=False)
     _stages: list[Stages] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
@@ -181,7 +194,8 @@ class Transaction:
 
     def takes_long(self, command: Command[Any]) -> bool:
         """Whether a planned command sets off long work in the model."""
-        if command.body is None:
+        touches_trees = command.adds is not None or command.unlearned or isinstance(command, ReplaceSample)
+        if command.body is None or not touches_trees:
             return False
         return self._state.model.takes_long(command.adds, command.unlearned, self.n_items, LONGEST_PAUSE)
 
@@ -192,15 +206,15 @@ class Transaction:
             self._stages.append(command.stages)
         changes = int(command.body is not None)
         command.version = state.version + self.n_changes + changes
-        notes = self._receipt_notes(command) if is_erasure(command) else b""
+        notes = self._erasure_notes(command) if is_erasure(command) else b""
         if is_restriction(command):
             command.entry, notes = self._ledger.restriction(**command.fields(self._state.model.guarantee))
-        self._n_more += command.n_more
+        self.n_more += command.n_more
         if command.key is not None:
             kept = command.key.record(
                 now_ms=self._clock.steady_ms(),
                 model_version=command.version,
-                n_samples=state.model.n_samples_ + self._n_more,
+                n_samples=state.model.n_samples_ + self.n_more,
                 n_new=len(command.body.ids) if isinstance(command.body, AddBody) else 0,
                 first_id=command.entry["index"] if is_restriction(command) else command.first_generated,
                 receipt=None if command.receipt is None else command.receipt.id,
@@ -260,7 +274,14 @@ class Transaction:
                 if isinstance(command, AddSamples):
                     command.overwrite()
 
-    def _receipt_notes(self, command: Erasure) -> bytes:
+    def _erasure_notes(self, command: Erasure) -> bytes:
+        notes, receipt_id = self._receipt_notes(command) if command.is_recorded else (b"", None)
+        if command.request is None:
+            return notes
+        state = "open" if command.is_recorded else "completed"  # what found nothing has nothing left to erase
+        return with_request(notes, replace(command.request, receipt=receipt_id, state=state))
+
+    def _receipt_notes(self, command: Erasure) -> tuple[bytes, str]:
         made = self._ledger.unlearned(
             kind=command.kind,
             guarantee=self._state.model.guarantee,
@@ -274,12 +295,12 @@ class Transaction:
             received_at=command.received_ms,
             unlearned_at=self._clock.now_ms(),
             exported=self._exported(command),
+            deadline_ms=self._deadline_ms,
+            found=command.counts if command.by == "subjects" else None,
             push=self._outbox.targets,
         )
         command.receipt, command.hashes = made.receipt, made.hashes
-        if command.request is not None:
-            return with_request(made.notes, replace(command.request, receipt=made.receipt.id))
-        return made.notes
+        return made.notes, made.receipt.id
 
     def _exported(self, command: Erasure) -> int:
         """How many snapshots were handed out while one of the samples that go was held."""
@@ -354,6 +375,7 @@ class Writer:
             ReleaseSubjects: adding,
             DeleteSamples: Cost(200e-6),
             RestrictSubjects: Cost(300e-6),
+            RetainSubjects: Cost(20e-6),
         }
 
     @property
@@ -441,24 +463,32 @@ class Writer:
 
     # --- one record, inside of a mutation
 
-    async def note(self, notes: Callable[[], bytes]) -> None:
-        """Take notes to the journal that change no sample.
+    async def note(self, notes: Callable[[], bytes], then: Callable[[], object] = _nothing) -> None:
+        """Take notes to the journal that change no sample, to the end also when whoever awaits it is cancelled.
+
+        A record that is in the journal and not in the state would stop all that come after it.
 
         Parameters
         ----------
         notes
             Makes them, in their turn.
+        then
+            Called before the next turn, once they are in the journal.
 
         Raises
         ------
         JournalError
             When they are not in the journal.
         """
+        await self._threads.finish(self._note(notes, then))
+
+    async def _note(self, notes: Callable[[], bytes], then: Callable[[], object]) -> None:
         async with self._lock.mutation(refusable=False):
             await self.record(notes)
+            then()
 
     async def record(self, notes: Callable[[], bytes], swap: ModelSwap | None = None) -> None:
-        """Write one record to the journal, in a mutation, and put another model in place.
+        """Write one record to the journal, in a mutation, and put another model in place. It must not be cancelled.
 
         Parameters
         ----------

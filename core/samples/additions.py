@@ -31,13 +31,44 @@ class Addition(NamedTuple):
     request: str | None
 
 
+class Retention(NamedTuple):
+    """How long samples of a subject are kept.
+
+    Attributes
+    ----------
+    period_ms : int
+        In milliseconds, from the addition of each sample.
+    since_ms : int
+        When that was first said, in milliseconds since 1970 UTC: from then on the period counts of samples whose
+        addition is not known.
+    """
+
+    period_ms: int
+    since_ms: int
+
+
 class Belongings(NamedTuple):
-    """What is kept beside a sample: its subject, its expiry, a number of the caller's, and where it comes from."""
+    """What is kept beside a sample.
+
+    Attributes
+    ----------
+    subject : str or None
+        Whom it is about.
+    expires_ms : int or None
+        When it has to go by itself.
+    origin : int
+        A number of the caller's.
+    addition : Addition or None
+        Where it comes from.
+    retention : Retention or None
+        How long samples of the subject are kept.
+    """
 
     subject: str | None
     expires_ms: int | None
     origin: int
     addition: Addition | None
+    retention: Retention | None = None
 
 
 class AdditionIndex:

@@ -8,6 +8,9 @@ Few samples have a subject or an expiry, or all of them. Subjects are looked up 
 Nothing is kept of a sample that has gone, as a queue from which entries are dropped late would do. What
 is due is found by one look over all slots, a fraction of a millisecond for a million of them, and the
 soonest moment is remembered, so that there is a look only when something is due, or has left first.
+
+A subject may have a retention period: then each of its samples has to go when the period since its addition is over,
+in `limits`, or at its own expiry, whichever is sooner. The period belongs to the subject as long as it has a sample.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +23,7 @@ from oubli.core.array_types import Bools, Ints
 from oubli.core.changes import Changes
 from oubli.core.data.values import NEVER, normalise_id
 from oubli.core.errors import InputError
-from oubli.core.samples.additions import Addition, AdditionIndex, Belongings
+from oubli.core.samples.additions import Addition, AdditionIndex, Belongings, Retention
 from oubli.core.samples.lazy import MadeOf
 from oubli.core.samples.slots import SlotTable
 from oubli.core.slices import cut, integers, lists
@@ -94,17 +97,19 @@ class SubjectIndex:
         self._index.link(slot, subject)
         self._n += 1
 
-    def unlink(self, slot: int) -> None:
-        """Forget whom the sample in a slot belongs to, and the subject with its last sample."""
+    def unlink(self, slot: int) -> str | None:
+        """Forget whom the sample in a slot belongs to, and the subject with its last sample: that is returned."""
         index = self._index
         subject = index.by_slot.pop(slot, None)
         if subject is None:
-            return
+            return None
         self._n -= 1
         slots = index.slots[subject]
         del slots[slot]
-        if not slots:
-            del index.slots[subject]
+        if slots:
+            return None
+        del index.slots[subject]
+        return subject
 
     def links(self) -> tuple[list[str], Ints]:
         """Return the subjects and slots of all links, by subject."""
@@ -273,6 +278,11 @@ class OwnedSlots(SlotTable):
     ----------
     subjects : SubjectIndex
     expiries : ExpiryIndex
+        When samples have to go by themselves.
+    periods : dict of str to Retention
+        By subject, of those that have one.
+    limits : ExpiryIndex
+        When samples of these subjects have to go.
     additions : AdditionIndex
     changes : Changes
         Critical sections around all that changes the samples, and what a model makes of them.
@@ -282,6 +292,8 @@ class OwnedSlots(SlotTable):
         super().__init__(schema)
         self.subjects = SubjectIndex()
         self.expiries = ExpiryIndex()
+        self.periods: dict[str, Retention] = {}
+        self.limits = ExpiryIndex()
         self.additions = AdditionIndex()
         self.changes = Changes()
 
@@ -298,10 +310,13 @@ class OwnedSlots(SlotTable):
         self.changes.check()
         text = None if subject is None else normalise_id(subject, field="subject")
         slot = self._slot(sample_id)
+        if text == self.subjects.get(slot):
+            return  # nor does the subject's period end with its only sample
         with self.changes:
-            self.subjects.unlink(slot)
+            self._unlink(slot)
             if text is not None:
                 self.subjects.link(slot, text)
+                self._limit([slot], text)
 
     def subject(self, sample_id: object) -> str | None:
         """Return whom a sample belongs to.
@@ -317,10 +332,65 @@ class OwnedSlots(SlotTable):
         """Return the ids of a subject's samples, in the order in which they were linked."""
         return list(map(self.id_of, self.subjects.slots(normalise_id(subject, field="subject"))))
 
+    def _unlink(self, slot: int) -> None:
+        """Forget whom the sample in a slot belongs to, and the period of a subject with its last sample."""
+        gone = self.subjects.unlink(slot)
+        if self.periods:
+            self.limits.forget([slot])
+            if gone is not None:
+                self.periods.pop(gone, None)
+
     # Expiries and origins -------------------------------------------------------------------------
 
+    def set_retention(self, subject: object, period_ms: int | None, since_ms: int) -> None:
+        """Say how long samples of a subject are kept from their addition; None takes it back.
+
+        It holds for samples that come later too, as long as there is one. Of a subject without samples nothing is kept.
+
+        Parameters
+        ----------
+        subject : whose.
+        period_ms : milliseconds.
+        since_ms : the time, in milliseconds since 1970 UTC; from the first time on, the period counts of samples whose
+            addition is not known.
+
+        Raises
+        ------
+        InputError
+            When the period is not a positive integer of 64 bits.
+        """
+        self.changes.check()
+        text = normalise_id(subject, field="subject")
+        if period_ms is not None and (checked_moment(period_ms) or 0) < 1:
+            raise InputError("must be a positive number of milliseconds", field="period")
+        slots = self.subjects.slots(text)
+        if not slots:
+            return
+        known = self.periods.get(text)
+        with self.changes:
+            if period_ms is None:
+                self.periods.pop(text, None)
+                self.limits.forget(slots)
+            else:
+                self.periods[text] = Retention(period_ms, since_ms if known is None else known.since_ms)
+                self._limit(slots, text)
+
+    def retention(self, subject: object) -> Retention | None:
+        """Return how long samples of a subject are kept; None when nothing is said."""
+        return self.periods.get(normalise_id(subject, field="subject"))
+
+    def _limit(self, slots: Sequence[int], subject: str) -> None:
+        """Note when samples of a subject have to go because of its period."""
+        period = self.periods.get(subject)
+        if period is None:
+            return
+        additions = map(self.additions.get, slots)
+        begins = (period.since_ms if addition is None else addition.at_ms for addition in additions)
+        moments = [min(begin + period.period_ms, NEVER - 1) for begin in begins]
+        self.limits.set_many(np.array(slots, np.int64), np.array(moments, np.int64))
+
     def set_expiry(self, sample_id: object, expires_ms: int | None) -> None:
-        """Say when a sample has to go, in milliseconds since 1970 UTC; None takes it back.
+        """Say when a sample has to go by itself, in milliseconds since 1970 UTC; None takes it back.
 
         Raises
         ------
@@ -334,7 +404,17 @@ class OwnedSlots(SlotTable):
             self.expiries.set(slot, moment)
 
     def expiry(self, sample_id: object) -> int | None:
-        """Return when a sample has to go.
+        """Return when a sample has to go, by itself or with its subject's period.
+
+        Raises
+        ------
+        UnknownIdError
+            When the id is not held.
+        """
+        return self._expiry_at(self._slot(sample_id))
+
+    def own_expiry(self, sample_id: object) -> int | None:
+        """Return when a sample has to go by itself, whatever its subject's period is.
 
         Raises
         ------
@@ -343,13 +423,23 @@ class OwnedSlots(SlotTable):
         """
         return self.expiries.get(self._slot(sample_id))
 
+    def _expiry_at(self, slot: int) -> int | None:
+        own = self.expiries.get(slot)
+        limit = self.limits.get(slot) if self.periods else None
+        return own if limit is None else limit if own is None else min(own, limit)
+
     def next_expiry(self) -> int | None:
         """Return when the first sample has to go; None when none has to."""
-        return self.expiries.soonest()
+        soonest = (self.expiries.soonest(), self.limits.soonest())
+        return min((moment for moment in soonest if moment is not None), default=None)
 
     def due(self, now_ms: int, limit: int) -> list[str]:
         """Return the ids of up to `limit` samples that have to be gone by now, the soonest first."""
-        return list(map(self.id_of, self.expiries.due(now_ms, limit)))
+        slots = self.expiries.due(now_ms, limit)
+        if self.periods:
+            both = dict.fromkeys([*slots, *self.limits.due(now_ms, limit)])
+            slots = sorted(both, key=lambda slot: self._expiry_at(slot) or 0)[:limit]
+        return list(map(self.id_of, slots))
 
     def set_origins(self, ids: Iterable[object], value: int) -> None:
         """Keep a number with samples, which is 0 until then.
@@ -377,6 +467,10 @@ class OwnedSlots(SlotTable):
         if slots:
             with self.changes:
                 self.additions.note(slots, Addition(at_ms, request))
+                for slot in slots if self.periods else ():
+                    subject = self.subjects.get(slot)
+                    if subject is not None:
+                        self._limit([slot], subject)
 
     def addition(self, sample_id: object) -> Addition | None:
         """Return when a sample was added and by which request; None when that is not known.
@@ -397,8 +491,13 @@ class OwnedSlots(SlotTable):
             When the id is not held.
         """
         slot = self._slot(sample_id)
+        subject = self.subjects.get(slot)
         return Belongings(
-            self.subjects.get(slot), self.expiries.get(slot), int(self.origins[slot]), self.additions.get(slot)
+            subject,
+            self.expiries.get(slot),
+            int(self.origins[slot]),
+            self.additions.get(slot),
+            None if subject is None else self.periods.get(subject),
         )
 
     def attach(self, slot: int, belongings: Belongings) -> None:
@@ -409,6 +508,25 @@ class OwnedSlots(SlotTable):
         self.origins[slot] = belongings.origin
         if belongings.addition is not None:
             self.additions.note([slot], belongings.addition)
+        if belongings.subject is not None:
+            if belongings.retention is not None:
+                self.periods[belongings.subject] = belongings.retention
+            self._limit([slot], belongings.subject)
+
+    def check_limits(self) -> None:
+        """Check the periods of subjects and the limits that follow from them; AssertionError names what is broken."""
+        self.limits.check_invariants(self.held)
+        expected = {}
+        for subject, period in self.periods.items():
+            slots = self.subjects.slots(subject)
+            if not slots:
+                raise AssertionError("a subject without samples has a period")
+            for slot in slots:
+                addition = self.additions.get(slot)
+                expected[slot] = (period.since_ms if addition is None else addition.at_ms) + period.period_ms
+        slots_now, moments = self.limits.items()
+        if dict(zip(slots_now.tolist(), moments.tolist(), strict=True)) != expected:
+            raise AssertionError("the limits do not follow from the periods")
 
     def origin(self, sample_id: object) -> int:
         """Return the number kept with a sample.

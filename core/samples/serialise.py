@@ -11,6 +11,8 @@
     samples.addition_slots, samples.addition_moments, samples.addition_rows
                        int64[] each, of the samples whose addition is known; the row is that of the request, or -1
     samples.requests   uint8[], samples.request_offsets int64[r + 1]; older files have none of the five
+    samples.retained   uint8[], samples.retained_offsets int64[p + 1], samples.retentions int64[p],
+    samples.retained_since int64[p]: subjects with a retention period; a file without one has none of the four
     class_table.*      see ClassTable.state
     categories.*       see CategoryTable.state
     restricted.*       the same of the samples that are restricted, and of each of their subjects:
@@ -61,6 +63,10 @@ _KEYS = {
     "samples.addition_rows": "i",
     "samples.requests": "u",
     "samples.request_offsets": "i",
+    "samples.retained": "u",
+    "samples.retained_offsets": "i",
+    "samples.retentions": "i",
+    "samples.retained_since": "i",
     "class_table.codes": "i",
     "class_table.values": "u",
     "categories.codes": "i",
@@ -76,6 +82,11 @@ _LATER_KEYS: tuple[dict[str, Array], ...] = (
         **dict.fromkeys(("samples.addition_slots", "samples.addition_moments", "samples.addition_rows"), _NOTHING),
         "samples.requests": np.zeros(0, np.uint8),
         "samples.request_offsets": np.zeros(1, np.int64),
+    },
+    {
+        "samples.retained": np.zeros(0, np.uint8),
+        "samples.retained_offsets": np.zeros(1, np.int64),
+        **dict.fromkeys(("samples.retentions", "samples.retained_since"), _NOTHING),
     },
 )
 RESTRICTED = "restricted."
@@ -125,7 +136,22 @@ def dump(store: "SampleStore") -> Arrays:
         "samples.request_offsets": request_offsets,
         **store.classes.state(),
         **store.categories.state(),
+        **_dump_periods(store),
         **_dump_restricted(store),
+    }
+
+
+def _dump_periods(store: "SampleStore") -> Arrays:
+    """Return the retention periods of subjects, when there are any."""
+    if not store.periods:
+        return {}
+    texts, offsets = pack_texts(store.periods)
+    periods = list(store.periods.values())
+    return {
+        "samples.retained": texts,
+        "samples.retained_offsets": offsets,
+        "samples.retentions": np.array([period.period_ms for period in periods], np.int64),
+        "samples.retained_since": np.array([period.since_ms for period in periods], np.int64),
     }
 
 
@@ -231,6 +257,7 @@ def fill(store: "SampleStore", arrays: Mapping[str, Array]) -> None:
     _link_subjects(store, parts)
     _attach_numbers(store, parts)
     _attach_additions(store, parts)
+    _attach_periods(store, parts)
     restricted = _restricted_parts(arrays)
     if restricted:
         _fill_restricted(store, names, arrays, restricted)
@@ -382,6 +409,17 @@ def _attach_additions(store: "SampleStore", parts: Arrays) -> None:
     store.additions.note_many(slots, moments, [*requests, None], rows)  # -1 points to the last
 
 
+def _attach_periods(store: "SampleStore", parts: Arrays) -> None:
+    """Take over the retention periods of subjects, once subjects and additions are there."""
+    subjects = unpack_texts(parts["samples.retained"], parts["samples.retained_offsets"], "subjects")
+    periods, since = parts["samples.retentions"], parts["samples.retained_since"]
+    sound = len(set(subjects)) == len(subjects) == len(periods) == len(since) and (periods > 0).all()
+    if not sound or not all(map(store.subjects.slots, subjects)):
+        raise FileError(f"the retention periods do not fit the subjects: {_REMEDY}")
+    for subject, period_ms, since_ms in zip(subjects, periods.tolist(), since.tolist(), strict=True):
+        store.set_retention(subject, period_ms, since_ms)
+
+
 def check(store: "SampleStore") -> None:
     """Walk all of a store; AssertionError names what is broken."""
     capacity, top = store.capacity, store.top
@@ -415,5 +453,6 @@ def check(store: "SampleStore") -> None:
     store.classes.check_invariants(store.class_codes[held] if classification else np.zeros(0, np.int64))
     store.expiries.check_invariants(store.held)
     store.additions.check_invariants(store.held)
+    store.check_limits()
     store.restricted.check_invariants(store)
     store.subjects.check_invariants(set(held.tolist()))

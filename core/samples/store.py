@@ -99,11 +99,17 @@ class SampleStore(OwnedSlots):
     @property
     def nbytes(self) -> int:
         """Bytes in memory: exact for arrays, an estimate for texts."""
-        tables = self.classes.nbytes + self.categories.nbytes + self.expiries.nbytes + self.additions.nbytes
+        moments = self.expiries.nbytes + self.limits.nbytes + self.additions.nbytes
+        tables = self.classes.nbytes + self.categories.nbytes + moments
         containers = self._containers_nbytes()
         texts = len(self) + _SUBJECT_TEXTS * len(self.subjects) + len(self.categories)
         arrays = sum(array.nbytes for array in self._arrays())
         return arrays + tables + containers + texts * _TEXT_BYTES + self.restricted.nbytes
+
+    @property
+    def has_rights(self) -> bool:
+        """Whether some of the samples are restricted, or some subjects have a retention period."""
+        return bool(self.periods) or len(self.restricted) > 0
 
     def get(self, sample_id: object) -> HeldSample:
         """Return a sample as it is held.
@@ -125,8 +131,7 @@ class SampleStore(OwnedSlots):
                 features.append(self.categories.value(int(cell)))
             else:
                 features.append(bool(cell) if column.type is ColumnType.BOOLEAN else cell)
-        subject, expires_ms = self.subjects.get(slot), self.expiries.get(slot)
-        return HeldSample(self.id_of(slot), features, self._label(slot), subject, expires_ms)
+        return HeldSample(self.id_of(slot), features, self._label(slot), self.subjects.get(slot), self._expiry_at(slot))
 
     def holding(self, sample_id: object) -> "SampleStore | None":
         """Return the store that holds a sample, this one or that of the restricted ones; None when neither does."""
@@ -416,7 +421,7 @@ class SampleStore(OwnedSlots):
         self.origins[slot] = 0
         self.held[slot] = False
         if self.subjects:
-            self.subjects.unlink(slot)
+            self._unlink(slot)
         if self.expiries:
             self.expiries.forget([slot])
         if self.additions:
@@ -440,7 +445,7 @@ class SampleStore(OwnedSlots):
         slots = departures.slots
         if self.subjects:
             for slot in slots:
-                self.subjects.unlink(slot)
+                self._unlink(slot)
         if self.expiries:
             self.expiries.forget(slots)
         if self.additions:
@@ -489,6 +494,8 @@ class SampleStore(OwnedSlots):
         other.categories = self.categories.copy()
         other.subjects = self.subjects.copy()
         other.expiries = self.expiries.copy()
+        other.periods = dict(self.periods)
+        other.limits = self.limits.copy()
         other.additions = self.additions.copy()
         other.restricted = self.restricted.copy(other.changes)
         other.is_fresh_copy = True
@@ -497,7 +504,8 @@ class SampleStore(OwnedSlots):
 
     def shred(self) -> None:
         """Overwrite the arrays that hold samples: the store is about to be let go of, and nobody reads it any more."""
-        aligned.shred((*self._arrays(), self.categories.hashes, self.expiries.moments, self.additions.moments))
+        moments = (self.expiries.moments, self.limits.moments, self.additions.moments)
+        aligned.shred((*self._arrays(), self.categories.hashes, *moments))
         self.restricted.shred()
 
     def build_index(self) -> None:

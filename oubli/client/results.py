@@ -103,7 +103,7 @@ class HeldSample:
 
 @dataclass(frozen=True, slots=True)
 class Restriction:
-    """What became of a request to restrict subjects, or to release them.
+    """What became of a request to restrict subjects, to release them, or to keep their samples for some time only.
 
     Attributes
     ----------
@@ -112,9 +112,11 @@ class Restriction:
     requested, absent
         Subjects named, and those of them of which nothing is held, or which are not restricted.
     samples
-        How many left the model, or are learned from again.
+        How many left the model, are learned from again, or are kept for some time only.
     expired
         Samples that were released too late: they are erased instead.
+    seconds
+        How long samples are kept from their addition; None: no period.
     guarantee
         Of the model.
     model_version, n_samples
@@ -139,6 +141,7 @@ class Restriction:
     ledger_head: str
     durable: bool
     expired: int = 0
+    seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +213,10 @@ class Receipt:
         `unlearned`: no prediction depends on it any more. `erased`: no file of the server holds it either.
     guarantee
         Of the model that unlearned.
-    requested, unlearned, absent
-        Ids or subjects named, samples unlearned, names that were not held.
+    requested, absent
+        How many ids or subjects were named, and of how many of them nothing was held.
+    unlearned
+        How many samples were unlearned.
     exported_snapshots
         Snapshots that were handed out before, and hold the samples.
     model_version
@@ -226,6 +231,12 @@ class Receipt:
         The ledger's entry that this state is written in, and its hash.
     durable
         Whether it survives a crash of the server.
+    by
+        What was named, `ids` or `subjects`; None in receipts of earlier versions.
+    held
+        Whether anything was held of what was named.
+    deadline
+        Until when no file of the server may hold it; None in receipts of earlier versions.
     content
         As the server answered it: what to keep, and what is signed.
     """
@@ -249,7 +260,65 @@ class Receipt:
     ledger_index: int
     ledger_head: str
     durable: bool = True
+    by: str | None = None
+    held: bool = True
+    deadline: datetime | None = None
     content: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NothingHeld:
+    """The answer to an erasure that found nothing, from a server that writes no more of these down for now.
+
+    There is no receipt, and nothing to wait for.
+
+    Attributes
+    ----------
+    ref
+        The caller's case number.
+    kind, guarantee, by
+        As of a `Receipt`.
+    requested, absent
+        How many ids or subjects were named: nothing was held of any of them.
+    model_version
+        Of the model, which has not changed.
+    id, held, unlearned
+        None, False and 0.
+    durable
+        Whether changes survive a crash of the server.
+    content
+        As the server answered it.
+    """
+
+    ref: str | None
+    kind: str
+    guarantee: str
+    by: str
+    requested: int
+    absent: int
+    model_version: int
+    id: None = None
+    held: Literal[False] = False
+    unlearned: Literal[0] = 0
+    durable: bool = True
+    content: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDeletion:
+    """What became of each name of a deletion.
+
+    Attributes
+    ----------
+    receipt
+        Of all of them.
+    found
+        How many samples were unlearned, by the position of a name in the request, from 0; without names of which
+        nothing was held.
+    """
+
+    receipt: Receipt | NothingHeld
+    found: dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -614,7 +683,18 @@ def read(kind: type[T], content: Any) -> T:
 
 def read_receipt(content: Any) -> Receipt:
     """Return a receipt, which keeps its content as answered: that is what is signed."""
-    return read(Receipt, {**content, "content": content} if isinstance(content, dict) else content)
+    if not isinstance(content, dict):
+        return read(Receipt, content)
+    requested, absent = content.get("requested"), content.get("absent")
+    # A receipt of an earlier version does not say whether anything was held.
+    return read(Receipt, {"held": requested != absent or not requested, **content, "content": content})
+
+
+def read_outcome(content: Any) -> Receipt | NothingHeld:
+    """Return what became of a deletion."""
+    if isinstance(content, dict) and "id" in content and content["id"] is None:
+        return read(NothingHeld, {**content, "content": content})
+    return read_receipt(content)
 
 
 def read_bundle(content: Any) -> Bundle:

@@ -1,9 +1,10 @@
 """Plays random histories of what people may ask for on a service with its files, against a plain model of the truth.
 
-An operation adds, rectifies, deletes, restricts, releases, lets time pass, restores an older snapshot, fits anew, stops
-the service or kills it. After it the service holds what the truth says: which samples, whose they are, and which of
-them are restricted. A model that is exact is now and then compared with a fresh fit on what is neither erased nor
-restricted; and once in a while no file of the data directory may hold anything of a sample that is gone.
+An operation adds, rectifies, deletes, restricts, releases, sets a retention period, lets time pass, restores an older
+snapshot, fits anew, stops the service or kills it. After it the service holds what the truth says: which samples, whose
+they are, when they expire, and which of them are restricted. A model that is exact is now and then compared with a
+fresh fit on what is neither erased nor restricted; and once in a while no file of the data directory may hold anything
+of a sample that is gone.
 """
 
 from __future__ import annotations
@@ -16,11 +17,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from oubli.app import logs
 from oubli.app.errors import ConflictError, ErasedLatelyError, NotHeldError, OwnerlessError, RestrictedError
-from oubli.app.service import checkpoint, retention
 from oubli.app.service.build import Start, compose, open_directory
 from oubli.app.service.idempotency import IdempotencyKey
 from oubli.app.service.model_service import Limits, ModelService
@@ -51,13 +50,14 @@ _MOST_HELD = 60
 
 @dataclass(frozen=True)
 class Person:
-    """A sample as it should be held; `request` names the request that added it."""
+    """A sample as it should be held; `request` names the request that added it, `expires` is its own expiry."""
 
     subject: str | None
     row: tuple[Any, ...]
     label: str
     expires: int | None
     request: str
+    at: int  # when it was added
 
 
 @dataclass
@@ -68,9 +68,17 @@ class Truth:
     marks: dict[str, bool] = field(default_factory=dict)  # restricted subjects, and whether expired samples are kept
     version: int = 1
     seed: int = 0  # of the model
+    periods: dict[str, int] = field(default_factory=dict)  # how long samples of subjects are kept
 
     def copy(self) -> Truth:
-        return Truth(dict(self.held), dict(self.marks), self.version, self.seed)
+        return Truth(dict(self.held), dict(self.marks), self.version, self.seed, dict(self.periods))
+
+    def expiry(self, name: str) -> int | None:
+        """When a sample has to go: by itself, or when its subject's period is over."""
+        one = self.held[name]
+        period = self.periods.get(str(one.subject))
+        moments = [one.expires, None if period is None else one.at + period]
+        return min((at for at in moments if at is not None), default=None)
 
     def of(self, subject: str) -> list[str]:
         return [name for name, one in self.held.items() if one.subject == subject]
@@ -86,12 +94,13 @@ class Truth:
         return [
             name
             for name, one in self.held.items()
-            if one.expires is not None and one.expires <= now and not self.marks.get(str(one.subject), False)
+            if (self.expiry(name) or now + 1) <= now and not self.marks.get(str(one.subject), False)
         ]
 
     def settle(self) -> None:
-        """A restriction ends with the last sample of its subject."""
+        """A restriction ends with the last sample of its subject, and so does a retention period."""
         subjects = {one.subject for one in self.held.values()}
+        self.periods = {subject: period for subject, period in self.periods.items() if subject in subjects}
         self.marks = {subject: keep for subject, keep in self.marks.items() if subject in subjects}
 
 
@@ -126,6 +135,7 @@ class PrivacyPlayer:
         self.absent: dict[str, None] = {}  # ids that were held and are not
         self.events: list[tuple[int, str, str]] = []  # version, id, and what it was erased by
         self.words: list[tuple[int, str, str, bool]] = []  # version, subject, restricted or released, keep
+        self.period_words: list[tuple[int, str, int | None]] = []  # version, subject, milliseconds
         self.files: list[File] = []
         self.n_ids = 0
         self.n_directories = 0
@@ -144,6 +154,10 @@ class PrivacyPlayer:
         clock.confirm()
         return clock
 
+    def means(self) -> dict[str, Any]:
+        """What else a service is composed of."""
+        return {}
+
     async def begin(self) -> None:
         """Begin with an empty model in a new directory."""
         self.directory = self.folder / "0"
@@ -154,7 +168,7 @@ class PrivacyPlayer:
 
     async def _live(self, start: Start) -> None:
         limits = Limits(readd_grace=GRACE / 1000, max_expiry_share=1.0)
-        self.service = compose(start, limits=limits, idle_resolve=False)
+        self.service = compose(start, limits=limits, idle_resolve=False, **self.means())
         self.service.start()
         while self.service.phase == "starting":  # noqa: ASYNC110 - asked as anyone would
             await asyncio.sleep(0.001)
@@ -175,10 +189,16 @@ class PrivacyPlayer:
 
     async def kill(self) -> None:
         """Go on with the files as they are."""
-        old = self.service
-        await old.database.read(lambda _: None)  # nothing is being written to its file then
-        self.n_directories += 1
-        directory = shutil.copytree(self.directory, self.folder / str(self.n_directories))
+        old, tasks = self.service, self.service.deliveries._tasks
+        async with old.lock.mutation(refusable=False):
+            await old.database.read(lambda _: None)  # nothing is being written to any file then
+            self.n_directories += 1
+            directory = shutil.copytree(self.directory, self.folder / str(self.n_directories))
+            for task in tasks:  # nothing is told any more either
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        await old.deliveries.stop()
+        await old.jobs.close()
         await old.threads.settle()
         old.threads.close()
         old.close()
@@ -236,10 +256,12 @@ class PrivacyPlayer:
             else:
                 name = self.rng.choice([*list(self.absent)[-20:], *self.truth.held])
             row, label = self.content()
-            one = Person(self.subject(), row, label, self.expiry(), request)
+            one = Person(self.subject(), row, label, self.expiry(), request, self.now)
             if name in self.truth.held and self.rng.random() < 0.7:
                 one = replace(self.truth.held[name], request=request)
             samples[name] = one
+        subjects = [one.subject for one in samples.values() if one.subject is not None]
+        periods = {self.rng.choice(subjects): self.period()} if subjects and self.rng.random() < 0.2 else {}
         sent = NewSamples(
             [list(one.row) for one in samples.values()],
             [one.label for one in samples.values()],
@@ -247,6 +269,7 @@ class PrivacyPlayer:
             [one.subject for one in samples.values()],
             [one.expires for one in samples.values()],
             [readd] * len(samples),
+            periods,
         )
         token = logs.request_id.set(request)
         try:
@@ -272,7 +295,9 @@ class PrivacyPlayer:
         truth.held.update(new)
         for name in new:
             self.absent.pop(name, None)
-        self.changed(bool(new), added.model_version)
+        is_other = any(truth.periods.get(subject) != period for subject, period in sent.retentions.items())
+        truth.periods |= sent.retentions
+        self.changed(bool(new) or is_other, added.model_version)
 
     async def rectify(self) -> None:
         """Give a sample other content, another subject, another expiry."""
@@ -282,6 +307,8 @@ class PrivacyPlayer:
         if known is not None and self.rng.random() < 0.3:
             row, label = known.row, known.label
         subject: Any = self.subject() if self.rng.random() < 0.4 else KEEP
+        if known is not None and self.truth.is_restricted(name) and self.rng.random() < 0.2:
+            subject = None
         expires: Any = self.expiry() if self.rng.random() < 0.3 else KEEP
         work = self.service.replace(Replacement(name, list(row), label, subject, expires))
         if known is None:
@@ -362,7 +389,7 @@ class PrivacyPlayer:
         subjects, truth = self.some_subjects(), self.truth
         known = [s for s in subjects if s in truth.marks]
         names = [name for s in known for name in truth.of(s)]
-        expired = [name for name in names if (truth.held[name].expires or self.now + 1) <= self.now]
+        expired = [name for name in names if (truth.expiry(name) or self.now + 1) <= self.now]
         made = await self.service.release(subjects)
         if expired:
             self.forget(expired, "expiry")
@@ -378,9 +405,31 @@ class PrivacyPlayer:
         self.words += [(truth.version, s, "released", False) for s in subjects]
         self.tally["released samples"] += made.samples
 
+    def let_pass(self, milliseconds: int) -> None:
+        self.now += milliseconds
+
+    def period(self) -> int:
+        return self.rng.randrange(1000, 4000) * 1000
+
+    async def retain(self) -> None:
+        """Say how long samples of subjects are kept, or that nothing is said."""
+        subjects, truth = self.some_subjects(), self.truth
+        period = self.period() if self.rng.random() < 0.7 else None
+        made = await self.service.retain(subjects, None if period is None else period // 1000)
+        held = {subject: truth.of(subject) for subject in subjects if truth.of(subject)}
+        assert (made.samples, made.requested) == (sum(map(len, held.values())), len(subjects))
+        assert made.absent == len(subjects) - len(held)
+        is_changed = any(truth.periods.get(subject) != period for subject in held)
+        for subject in held:
+            truth.periods.pop(subject, None)
+            if period is not None:
+                truth.periods[subject] = period
+        self.changed(is_changed, made.model_version)
+        self.period_words += [(truth.version, subject, period) for subject in subjects]
+
     async def wait(self) -> None:
         """Let some time pass; what has expired goes."""
-        self.now += self.rng.randrange(1, 900_000)
+        self.let_pass(self.rng.randrange(1, 900_000))
         due = self.truth.due(self.now)
         await self.service.retention.sweep()
         if due:
@@ -436,6 +485,14 @@ class PrivacyPlayer:
                 truth.marks[subject] = keep
             elif word == "released":
                 truth.marks.pop(subject, None)
+        periods = {subject: period for version, subject, period in self.period_words if version > since}
+        for subject in {one.subject for one in truth.held.values() if one.subject is not None}:
+            if not old.of(subject) and subject not in periods:
+                continue
+            period = old.periods.get(subject) if old.of(subject) else periods[subject]
+            truth.periods.pop(subject, None)
+            if period is not None:
+                truth.periods[subject] = period
         for name in truth.due(self.now):
             kinds.setdefault(name, "expiry")
         for name in kinds:
@@ -492,7 +549,10 @@ class PrivacyPlayer:
         assert {s: mark.keeps for s, mark in restricted.marks.items()} == truth.marks
         for name, one in truth.held.items():
             found, _ = self.service.get(name)
-            assert (found.subject, found.expires_ms) == (one.subject, one.expires), name
+            assert (found.subject, found.expires_ms) == (one.subject, truth.expiry(name)), name
+            holder = store.holding(name)
+            assert holder is not None
+            assert holder.own_expiry(name) == one.expires, name
             assert (found.restricted_ms is not None) == restricted.holds(name) == (one.subject in truth.marks), name
         assert self.service.state.model.n_samples_ == len(truth.live())
 
@@ -513,6 +573,8 @@ class PrivacyPlayer:
         gone = [name.encode() for name in self.absent]
         content = b"".join(path.read_bytes() for path in sorted(self.directory.rglob("*")) if path.is_file())
         assert not [name for name in gone if name in content], "an erased id is in a file"
+        nobody = [name for i in range(N_SUBJECTS) if not self.truth.of(name := f"subject-{i:02d}")]
+        assert not [name for name in nobody if name.encode() in content], "an erased subject is in a file"
         found = {content[i : i + 15].decode() for i in _places(content, b"request-")}
         assert found <= requests, "the request of erased samples is in a file"
         assert all(name.encode() in content for name in self.truth.held), "the search is blind"
@@ -529,6 +591,7 @@ class PrivacyPlayer:
             (8 if is_full else 2, self.delete_subjects),
             (10, self.restrict),
             (12, self.release),
+            (6, self.retain),
             (8, self.wait),
             (3, self.export),
             (2, self.download),
@@ -578,16 +641,3 @@ def _places(content: bytes, text: bytes) -> list[int]:
         places.append(at)
         at = content.find(text, at + 1)
     return places
-
-
-def play(kind: str, folder: Path, seed: int, n: int) -> Counter[str]:
-    """Play a history of so many operations; return what has happened in it."""
-    player = PrivacyPlayer(kind, folder, seed)
-    # Expiry, snapshots and erasures happen when the history says so.
-    with patch.object(retention, "_TICK", 1e6), patch.object(checkpoint, "_TICK", 1e6):
-        try:
-            asyncio.run(player.play(n))
-        except BaseException as error:
-            error.add_note(f"the history of seed {seed} of a {kind}")
-            raise
-    return player.tally

@@ -63,7 +63,10 @@ async def rank_influence(request: Request) -> Response:
     openapi_extra={"parameters": [PATH["ranking"]]},
 )
 async def get_ranking(request: Request) -> Response:
-    """Return what a job has ranked. Rankings are forgotten when samples are erased, and when there are many."""
+    """Return what a job has ranked.
+
+    Rankings are forgotten when samples are erased or a sample that they name is restricted, and when there are many.
+    """
     ranking = context_of(request).service.influence.kept(request.path_params["id"])
     if ranking is None:
         raise ProblemError("no-ranking")

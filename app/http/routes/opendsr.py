@@ -16,7 +16,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.auth import first_values
-from oubli.app.http.context import Context, context_of
+from oubli.app.http.context import Context, caller_of, context_of
 from oubli.app.http.openapi import PATH, body, opendsr_problems
 from oubli.app.http.parsing import parse_name
 from oubli.app.http.problems import ProblemError, invalid, pointer
@@ -90,7 +90,7 @@ async def make_request(request: Request) -> Response:
     requests = service.subject_requests
     asked = read_request(sent, processor, context.reader().max_rows)
     _require_scope(request, ("erase",) if asked.kind == "erasure" else ("read",))
-    taken = await requests.take(asked)
+    taken = await requests.take(asked, caller_of(request))
     return await _signed(processor, _reply(processor, taken, requests.expected_ms(taken), sent), 201)
 
 
@@ -245,7 +245,9 @@ def _subjects(content: dict[str, Any], processor: Processor) -> list[str]:
         raise invalid("/subject_identities", "must be a list")
     for i, one in enumerate(sent):
         if not isinstance(one, dict) or not isinstance(one.get("identity_type"), str):
-            raise invalid(pointer("subject_identities", i), "must have 'identity_type', '_value' and '_format'")
+            raise invalid(
+                pointer("subject_identities", i), "must have 'identity_type', 'identity_value' and 'identity_format'"
+            )
         if one.get("identity_format") not in _FORMATS:
             raise invalid(pointer("subject_identities", i, "identity_format"), f"must be one of {', '.join(_FORMATS)}")
         if one["identity_type"] in processor.identities and one["identity_format"] == "raw":

@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from starlette.convertors import Convertor, register_url_convertor
 
-from oubli.app.http.context import Context, bulk_of, context_of
+from oubli.app.http.context import Context, bulk_of, caller_of, context_of
 from oubli.app.http.formats import Format, formats_of
 from oubli.app.http.openapi import (
     CSV,
@@ -25,6 +25,7 @@ from oubli.app.http.problems import invalid
 from oubli.app.http.responses import (
     addition_content,
     csv_answer,
+    deletion_content,
     json_answer,
     page_answer,
     read_cursor,
@@ -36,6 +37,8 @@ from oubli.app.http.schemas import (
     AddAnswer,
     AddRequest,
     BatchDeleteRequest,
+    BatchDeletion,
+    DeletionOutcome,
     Receipt,
     ReplaceRequest,
     SampleAnswer,
@@ -137,20 +140,25 @@ async def search_samples(request: Request) -> Response:
 @router.post(
     _BATCH_DELETE,
     summary="Delete many samples",
-    response_model=Receipt,
+    response_model=BatchDeletion,
     responses=problems(*_INPUT, "too-many-rows", *_CHANGE),
     openapi_extra={"parameters": [IDEMPOTENCY_KEY], **body(BatchDeleteRequest)},
 )
 async def batch_delete_samples(request: Request) -> Response:
-    """Unlearn samples by their ids, or all samples of some subjects; what is not held is counted, not refused."""
+    """Unlearn samples by their ids, or all samples of some subjects; what is not held is counted, not refused.
+
+    With `list_found` the answer holds the receipt, and of which of the names something was held. When nothing of them
+    is held and the caller has made many such requests in the last hour, there is no receipt: its `id` is null.
+    """
     context = context_of(request)
     service, sent_body = context.service, await request.body()
-    ids, subjects, ref = context.reader().targets(sent_body)
+    ids, subjects, ref, lists = context.reader().targets(sent_body)
     async with service.idempotency_keys.use(
         request.headers.get(KEY_HEADER), "POST /samples/batch-delete", sent_body
     ) as key:
-        receipt = await service.delete(ids=ids, subjects=subjects, ref=ref, key=key)
-    return json_answer(receipt_content(receipt, durable=service.is_durable))
+        deleted = await service.delete_listing(ids=ids, subjects=subjects, ref=ref, key=key, caller=caller_of(request))
+    content = deletion_content(deleted, durable=service.is_durable)
+    return json_answer(content if lists else content["receipt"])
 
 
 @router.get(
@@ -179,7 +187,7 @@ async def list_samples(request: Request) -> Response:
 @router.delete(
     "/samples",
     summary="Delete samples or subjects",
-    response_model=Receipt,
+    response_model=DeletionOutcome,
     responses=problems("invalid-input", "too-many-rows", *_CHANGE),
     openapi_extra={"parameters": [QUERY[name] for name in ("ids", "subjects", "ref")]},
 )
@@ -199,6 +207,7 @@ async def delete_samples(request: Request) -> Response:
         ids=None if ids is None else parse_names(ids, "id"),
         subjects=None if subjects is None else parse_names(subjects, "subject"),
         ref=_ref(query),
+        caller=caller_of(request),
     )
     return json_answer(receipt_content(receipt, durable=service.is_durable))
 
@@ -257,14 +266,14 @@ async def replace_sample_by_id(request: Request) -> Response:
 @router.delete(
     _ONE,
     summary="Delete one sample",
-    response_model=Receipt,
+    response_model=DeletionOutcome,
     responses=problems("invalid-input", *_CHANGE),
     openapi_extra={"parameters": [PATH["sample"], QUERY["ref"]]},
 )
 async def delete_sample(request: Request) -> Response:
     """Unlearn one sample. One that is not held is counted as absent, so that a request can be repeated."""
     service = context_of(request).service
-    receipt = await service.delete(ids=[_sample_id(request)], ref=_ref_of(request))
+    receipt = await service.delete(ids=[_sample_id(request)], ref=_ref_of(request), caller=caller_of(request))
     return json_answer(receipt_content(receipt, durable=service.is_durable))
 
 

@@ -26,6 +26,8 @@ from oubli.app.http.schemas import (
     ReleaseRequest,
     RestrictAnswer,
     RestrictRequest,
+    RetainAnswer,
+    RetainRequest,
 )
 from oubli.app.service.influence_methods import UnfitError
 from oubli.app.service.results import Bundle
@@ -77,6 +79,30 @@ async def release_subjects(request: Request) -> Response:
     header = request.headers.get(KEY_HEADER)
     async with service.idempotency_keys.use(header, "POST /subjects/release", sent_body) as key:
         made = await service.release(subjects, ref=ref, key=key)
+    return json_answer(restriction_content(made, durable=service.is_durable))
+
+
+@router.post(
+    "/subjects/retain",
+    summary="Keep samples of subjects for some time only",
+    response_model=RetainAnswer,
+    responses=problems(*_INPUT, "queue-full", *_CHANGE),
+    openapi_extra={"parameters": [IDEMPOTENCY_KEY], **body(RetainRequest)},
+)
+async def retain_subjects(request: Request) -> Response:
+    """Set a retention period for all samples of some subjects, those held and those to come.
+
+    Each sample expires when the period since its addition is over, unless it expires earlier by itself or by the
+    setting `retention`: a period never prolongs. Of samples whose addition is not known, such as those of the data file
+    that the model began with, the period counts from when a period was first set. It ends with the last sample of the
+    subject, and with `"seconds": null`. Subjects of which nothing is held are counted, not refused.
+    """
+    context = context_of(request)
+    service, sent_body = context.service, await request.body()
+    subjects, seconds, ref = context.reader().retained(sent_body)
+    header = request.headers.get(KEY_HEADER)
+    async with service.idempotency_keys.use(header, "POST /subjects/retain", sent_body) as key:
+        made = await service.retain(subjects, seconds, ref=ref, key=key)
     return json_answer(restriction_content(made, durable=service.is_durable))
 
 

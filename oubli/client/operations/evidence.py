@@ -6,15 +6,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import quote
 
-from oubli.client.errors import ReceiptError, WaitTimeoutError
+from oubli.client.errors import DataError, ReceiptError, WaitTimeoutError
 from oubli.client.messages import Emit, Emits, Flow, Sleep
 from oubli.client.operations.requests import FIRST_POLL, LONGEST_POLL, object_of, posting, reading
 from oubli.client.receipts import check_entry, check_signature
-from oubli.client.results import DeadLetter, LedgerEntry, PublicKey, Receipt, read, read_entry, read_receipt
+from oubli.client.results import (
+    DeadLetter,
+    LedgerEntry,
+    NothingHeld,
+    PublicKey,
+    Receipt,
+    read,
+    read_entry,
+    read_receipt,
+)
 from oubli.client.session import Session
 
 
-def erasure(session: Session, receipt: Receipt | str) -> Flow[Receipt]:
+def erasure(session: Session, receipt: Receipt | NothingHeld | str) -> Flow[Receipt]:
     """Return a receipt as it is now.
 
     Parameters
@@ -26,8 +35,12 @@ def erasure(session: Session, receipt: Receipt | str) -> Flow[Receipt]:
     ------
     NotFoundError
         When there is none.
+    DataError
+        When the erasure found nothing and the server has made no receipt.
     """
     name = receipt if isinstance(receipt, str) else receipt.id
+    if name is None:
+        raise DataError("nothing was held, and the server has made no receipt: there is nothing to ask for")
     return read_receipt((yield from session.ask(reading(f"/erasures/{quote(name, safe='')}"))))
 
 
@@ -96,7 +109,9 @@ def redeliver(session: Session, letter: DeadLetter | Receipt | str) -> Flow[int]
     return int(object_of((yield from session.ask(request)))["states"])
 
 
-def wait_erased(session: Session, receipt: Receipt | str, *, timeout: float | None = None) -> Flow[Receipt]:
+def wait_erased(
+    session: Session, receipt: Receipt | NothingHeld | str, *, timeout: float | None = None
+) -> Flow[Receipt]:
     """Wait until what was unlearned is erased from all files of the server, and return the receipt that says so.
 
     Parameters
@@ -112,6 +127,8 @@ def wait_erased(session: Session, receipt: Receipt | str, *, timeout: float | No
         When it is not erased in time; it will be.
     EphemeralError
         When the server keeps nothing on disk: then a receipt never says `erased`.
+    DataError
+        When the erasure found nothing and the server has made no receipt.
     """
     deadline = None if timeout is None else session.clock() + timeout
     pause = FIRST_POLL
@@ -135,7 +152,7 @@ def keys(session: Session) -> Flow[list[PublicKey]]:
 
 def verify_receipt(
     session: Session,
-    receipt: Receipt | Mapping[str, Any],
+    receipt: Receipt | NothingHeld | Mapping[str, Any],
     *,
     keys: Iterable[PublicKey] | None = None,
     in_ledger: bool = False,
@@ -157,7 +174,7 @@ def verify_receipt(
     ReceiptError
         When it is not.
     """
-    content = receipt.content if isinstance(receipt, Receipt) else receipt
+    content = receipt if isinstance(receipt, Mapping) else receipt.content
     if keys is not None:
         trusted: Mapping[str, str] = {key.key_id: key.public_key for key in keys}
     elif session.trusted_keys is not None:

@@ -6,10 +6,19 @@ from dataclasses import replace as replaced
 from typing import TYPE_CHECKING, Any
 
 from oubli.client.errors import DataError, UnexpectedAnswerError
-from oubli.client.messages import Emit, Emits, Flow
+from oubli.client.messages import Emit, Emits, Flow, Request
 from oubli.client.operations.requests import Names, object_of, posting, reading
 from oubli.client.operations.training import schema
-from oubli.client.results import Added, HeldSample, Receipt, read, read_receipt
+from oubli.client.results import (
+    Added,
+    HeldSample,
+    ListedDeletion,
+    NothingHeld,
+    Receipt,
+    read,
+    read_outcome,
+    read_receipt,
+)
 from oubli.client.session import Session
 from oubli.client.tables import frame_of, is_frame, labels_of, names_of, rows_of, samples_of, time_text
 
@@ -27,6 +36,7 @@ def add(
     ids: Names | None = None,
     subjects: Any = None,
     expires_at: Any = None,
+    retention: int | None = None,
     readd: bool = False,
     idempotency_key: str | None = None,
 ) -> Flow[Added]:
@@ -45,6 +55,8 @@ def add(
         Whom the samples are about: one for all, or one for each (None: nobody).
     expires_at : datetime or sequence of datetimes, optional
         When they are unlearned and erased by themselves: one for all, or one for each (None: never).
+    retention : int, optional
+        For how many seconds from their addition all samples of the subjects are kept; see `retain`.
     readd : bool
         Whether ids that were erased lately may come back.
     idempotency_key : str, optional
@@ -69,6 +81,8 @@ def add(
         features = sample["features"]
         if hasattr(features, "tolist"):
             sample["features"] = features.tolist()
+        if retention is not None:
+            sample["retention"] = retention
     content = yield from session.ask(posting("/samples", {"samples": samples}, key=idempotency_key, takes_key=True))
     return read(Added, content)
 
@@ -200,11 +214,12 @@ def delete(
     subjects: Names | None = None,
     ref: str | None = None,
     idempotency_key: str | None = None,
-) -> Flow[Receipt]:
+) -> Flow[Receipt | NothingHeld]:
     """Unlearn samples by their ids, or all samples of some subjects.
 
     What is not held is counted in the receipt's `absent`, not refused. `wait_erased` returns when no file of the server
-    holds the samples any more.
+    holds the samples any more. A server that is asked very often for what it does not hold answers without a receipt:
+    `NothingHeld`. What has erased something always has one.
 
     Parameters
     ----------
@@ -219,13 +234,56 @@ def delete(
 
     Returns
     -------
-    Receipt
+    Receipt or NothingHeld
 
     Raises
     ------
     DataError
         When neither or both are given, or nothing is named.
     """
+    return read_outcome((yield from session.ask(_deletion(ids, subjects, ref, idempotency_key))))
+
+
+def delete_listing(
+    session: Session,
+    ids: Names | None = None,
+    *,
+    subjects: Names | None = None,
+    ref: str | None = None,
+    idempotency_key: str | None = None,
+) -> Flow[ListedDeletion]:
+    """Unlearn samples as `delete` does, and return of which of the names something was held.
+
+    A request that is sent again with its key is answered as the first time.
+
+    Parameters
+    ----------
+    ids, subjects, ref, idempotency_key
+        As for `delete`.
+
+    Returns
+    -------
+    ListedDeletion
+
+    Raises
+    ------
+    DataError
+        When neither or both are given, or nothing is named.
+    """
+    request = _deletion(ids, subjects, ref, idempotency_key, list_found=True)
+    content = object_of((yield from session.ask(request)))
+    session.saw(content.get("receipt"))
+    try:
+        found = {int(one["position"]): int(one["samples"]) for one in content["found"]}
+    except (KeyError, TypeError, ValueError):
+        raise UnexpectedAnswerError("the answer does not say of which names something was held", 200) from None
+    return ListedDeletion(read_outcome(content.get("receipt")), found)
+
+
+def _deletion(
+    ids: Names | None, subjects: Names | None, ref: str | None, idempotency_key: str | None, **further: bool
+) -> Request:
+    """Make the request of a deletion."""
     if (ids is None) == (subjects is None):
         raise DataError("name either ids or subjects, and not both")
     content: dict[str, Any] = (
@@ -233,8 +291,7 @@ def delete(
     )
     if ref is not None:
         content["ref"] = ref
-    answer = yield from session.ask(posting("/samples/batch-delete", content, key=idempotency_key, takes_key=True))
-    return read_receipt(answer)
+    return posting("/samples/batch-delete", {**content, **further}, key=idempotency_key, takes_key=True)
 
 
 def _page(

@@ -73,6 +73,38 @@ def release(
     return read(Restriction, (yield from session.ask(request)))
 
 
+def retain(
+    session: Session,
+    subjects: Names,
+    seconds: int | None,
+    *,
+    ref: str | None = None,
+    idempotency_key: str | None = None,
+) -> Flow[Restriction]:
+    """Set a retention period for all samples of some subjects, those held and those to come.
+
+    Parameters
+    ----------
+    subjects : str, int, or iterable of them
+        Whose samples. Those of which nothing is held are counted, not refused.
+    seconds : int or None
+        How long samples are kept from their addition; None takes the period back. It never prolongs.
+    ref : str, optional
+        The caller's case number, a UUID.
+    idempotency_key : str, optional
+        As for `add`.
+
+    Returns
+    -------
+    Restriction
+    """
+    content: dict[str, Any] = {"subjects": names_of(subjects, "subject"), "seconds": seconds}
+    if ref is not None:
+        content["ref"] = ref
+    request = posting("/subjects/retain", content, key=idempotency_key, takes_key=True)
+    return read(Restriction, (yield from session.ask(request)))
+
+
 def export(
     session: Session, subject: str | int, *, influence: bool = False, timeout: float | None = None
 ) -> Flow[Bundle]:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import http.server
 import random
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
@@ -18,6 +13,7 @@ from standardwebhooks import Webhook
 
 from tests.process.durability.asking import send, wait_for
 from tests.process.durability.crash import FLAGS
+from tests.process.durability.listener import listening
 from tests.process.durability.people import write_csv
 from tests.serving import Running, serving
 
@@ -35,7 +31,8 @@ class Listener:
     bodies: list[bytes] = field(default_factory=list)
     port: int = 0
 
-    def take(self, headers: dict[str, str], body: bytes) -> int:
+    def take(self, path: str, headers: dict[str, str], body: bytes) -> int:
+        assert path == "/hooks"
         content = Webhook(SECRET).verify(body, headers)
         assert content["data"].keys() == {"id", "ref", "status"}
         self.bodies.append(body)
@@ -49,33 +46,6 @@ class Listener:
         for name, state in list(self.told):
             found.setdefault(name, []).append(state)
         return found
-
-
-@contextmanager
-def listening(listener: Listener) -> Iterator[None]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            status = listener.take(dict(self.headers), body)
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    listener.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def _flags(folder: Path, listener: Listener) -> tuple[str, ...]:
@@ -105,7 +75,7 @@ def live_and_die(folder: Path, n_kills: int, seed: int) -> int:
     subjects = [f"h{i}" for i in range(74)]
     draw.shuffle(subjects)
     acknowledged: list[str] = []
-    with listening(listener):
+    with listening(listener.take) as listener.port:
         for _ in range(n_kills):
             with serving(*_flags(folder, listener), cwd=folder) as server:
                 for _ in range(draw.randrange(1, 5)):

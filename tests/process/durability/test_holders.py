@@ -28,20 +28,26 @@ import oubli.app.service.influence
 import oubli.app.service.rebuild
 from oubli.app.datasets.arrow_writer import ArrowWriter
 from oubli.app.http.csv_text import csv_line
-from oubli.app.privacy.signatures import read_processor
+from oubli.app.privacy.addresses import AddressRules, parse_endpoint
+from oubli.app.privacy.sender import Sender
+from oubli.app.privacy.signatures import WebhookSigner, read_processor
 from oubli.app.service.checkpoint import CheckpointPolicy
+from oubli.app.service.deliveries import Push
 from oubli.app.service.export import Exporter
 from oubli.app.service.holders import KINDS, Holders
 from oubli.app.service.model_service import ModelService
 from oubli.app.service.opendsr import Processor
 from oubli.app.service.state import ModelState
 from oubli.core import DynamicForestClassifier
-from tests.process.durability.canaries import Canary, canary, files_with, forms, remains
+from tests.process.durability.canaries import Canary, canary, files_with, forms, remains, traces
+from tests.process.durability.listener import listening
 from tests.unit.app.hosted import Hosted, hosted, wait_until
 from tests.unit.app.privacy.certificates import authority, certificate
 from tests.unit.app.support import forest, make_service
 
 DOMAIN = "opendsr.processor.example"
+CALLBACK = "http://controller.example/callbacks"
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 _ROW: tuple[Any, ...] = (0, 0, 0, 0, 0, 0, "", 0, 0, 0, 0, 0, 0)
 
@@ -94,12 +100,21 @@ class Scene:
 
 
 @contextmanager
-def scene(directory: Path, monkeypatch: pytest.MonkeyPatch, deadline: float = DEADLINE) -> Iterator[Scene]:
+def scene(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, deadline: float = DEADLINE, told: int | None = None
+) -> Iterator[Scene]:
+    """Yield a server; it tells a receiver on a port of this machine, if there is one."""
     monkeypatch.setattr(oubli.app.service.influence, "_LONG", 0.0)
     directory.parent.mkdir(exist_ok=True)
-    processor = Processor(read_processor(DOMAIN, *certificate(directory.parent, authority(), DOMAIN)))
+    push, callbacks = None, {}
+    if told is not None:
+        hooks, callback = (parse_endpoint(f"http://127.0.0.1:{told}{path}", plain_http=True) for path in ("/a", "/b"))
+        push = Push(Sender(AddressRules(("127.0.0.0/8",)), 30.0), (hooks, WebhookSigner([SECRET])))
+        callbacks = {CALLBACK: callback}
+    signer = read_processor(DOMAIN, *certificate(directory.parent, authority(), DOMAIN))
     policy = CheckpointPolicy(erasure_deadline=deadline)
-    service = make_service(forest(60), directory, policy=policy, processor=processor)
+    processor = Processor(signer, callbacks=callbacks)
+    service = make_service(forest(60), directory, policy=policy, processor=processor, push=push)
     with hosted(service) as host:
         content = {"samples": [BIRD.as_json(features=list(BIRD.features), label="yes")]}
         assert host.ask("POST", "/samples", content)[0] == 201
@@ -563,13 +578,22 @@ def uploads_encoded(scene: Scene) -> tuple[str, Check]:
     return receipt, check
 
 
+def _opendsr_request(kind: str, *callbacks: str) -> dict[str, Any]:
+    identity = {"identity_type": "controller_customer_id", "identity_value": BIRD.subject, "identity_format": "raw"}
+    return {
+        "regulation": "gdpr",
+        "subject_request_id": str(uuid.uuid4()),
+        "subject_request_type": kind,
+        "submitted_time": "2026-10-02T15:00:00Z",
+        "subject_identities": [identity],
+        "status_callback_urls": list(callbacks),
+    }
+
+
 def connections_opendsr(scene: Scene) -> tuple[str, Check]:
     """A controller asks for the erasure, by a name that its request and the answer hold, and keeps the connection."""
-    identity = {"identity_type": "controller_customer_id", "identity_value": BIRD.subject, "identity_format": "raw"}
-    request = str(uuid.uuid4())
-    content = {"regulation": "gdpr", "subject_request_id": request, "subject_request_type": "erasure"}
-    content |= {"submitted_time": "2026-10-02T15:00:00Z"}
-    body = json.dumps({**content, "subject_identities": [identity]}).encode()
+    content = _opendsr_request("erasure")
+    request, body = content["subject_request_id"], json.dumps(content).encode()
     head = "POST /opendsr/v2/requests HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     client = scene.host.connect()
     client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
@@ -638,6 +662,47 @@ def test_nothing_outlives_an_erasure(tmp_path, monkeypatch, situation, finish):
         assert remains(here.host.everything, NEVER) == set()
         check()
         assert here.host.ask("GET", PLACE)[0] == 404
+
+
+@pytest.mark.parametrize("finish", [_by_snapshot, _by_restore])
+@pytest.mark.parametrize("status", [204, 500, 410])
+def test_queues_and_dead_letters_name_nobody(tmp_path, monkeypatch, status, finish):
+    """Webhooks and callbacks that have arrived, that wait, and that were given up."""
+    directory, bodies = tmp_path / "data", list[bytes]()
+
+    def take(path: str, headers: dict[str, str], body: bytes) -> int:
+        bodies.append(body)
+        return status
+
+    with listening(take) as port, scene(directory, monkeypatch, told=port) as here:
+        access, erasure = (_opendsr_request(kind, CALLBACK) for kind in ("access", "erasure"))
+        assert here.host.ask("POST", "/opendsr/v2/requests", access)[0] == 201
+        place = f"/opendsr/v2/requests/{access['subject_request_id']}"
+        wait_until(lambda: here.host.ask("GET", place)[1]["request_status"] == "completed")
+        assert remains(here.host.everything, BIRD) >= {"id", "subject"}, "the search is blind"
+        assert here.host.ask("POST", "/opendsr/v2/requests", erasure)[0] == 201
+        case = erasure["subject_request_id"]
+        (receipt,) = here.host.ask("GET", f"/erasures?ref={case}")[1]["erasures"]
+        finish(here)
+        wait_until(lambda: here.receipt(receipt["id"])["status"] == "erased")
+        measure, letters = here.host.service.measure, list[dict[str, Any]]()
+
+        def is_over() -> bool:
+            letters[:] = here.host.ask("GET", "/webhooks/dead-letters")[1]["dead_letters"]
+            found = measure()
+            if status == 500:
+                return found.deliveries_failed >= 2 and found.deliveries_due > 0
+            n_dead = 3 if status == 410 else 0
+            is_told = status == 410 or found.deliveries_arrived >= 6
+            return is_told and found.deliveries_due == 0 and len({one["id"] for one in letters}) == n_dead
+
+        wait_until(is_over)
+        assert {one["ref"] for one in letters} <= {None, case}
+        assert not traces(BIRD, json.dumps(letters, ensure_ascii=False).encode())
+        assert bodies
+        assert not [body for body in bodies if traces(BIRD, body)]
+        assert files_with([BIRD], directory) == []
+        assert remains(here.host.everything, BIRD) == set()
 
 
 @pytest.mark.parametrize("is_released", [False, True])

@@ -16,6 +16,7 @@ from oubli.app.http.app import create_app
 from oubli.app.http.observer import Observer
 from oubli.app.service.build import compose, open_directory, open_nothing
 from oubli.app.service.checkpoint import CheckpointPolicy
+from oubli.app.service.deliveries import Push
 from oubli.app.service.model_service import Limits, ModelService
 from oubli.app.service.opendsr import Processor
 from oubli.app.service.uploads import UploadPolicy
@@ -63,10 +64,12 @@ def make_service(
     uploads: UploadPolicy | None = None,
     warm_up: Callable[[], object] | None = None,
     processor: Processor | None = None,
+    push: Push | None = None,
+    max_empty_erasures: int = 1000,
 ) -> ModelService:
     opened = open_nothing() if directory is None else open_directory(directory)
     closed_at_the_end(opened.database)
-    limits = Limits(max_queue=max_queue, page_size_max=50)
+    limits = Limits(max_queue=max_queue, page_size_max=50, max_empty_erasures=max_empty_erasures)
     return compose(
         opened.begin(model or forest()),
         limits=limits,
@@ -75,6 +78,7 @@ def make_service(
         idle_resolve=idle_resolve,
         warm_up=warm_up,
         processor=processor,
+        push=push,
     )
 
 

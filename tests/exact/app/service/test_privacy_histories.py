@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.histories.privacy import play
+from tests.histories.told import play
 
 
 @pytest.mark.parametrize(("kind", "n"), [("forest", 150), ("incremental-boosting", 40), ("tree", 40)])
 def test_histories(kind: str, n: int, tmp_path: Path) -> None:
-    tally = play(kind, tmp_path, 11, n)
+    tally = play(kind, tmp_path, 12, n)
     if kind == "forest":
-        assert min(tally[name] for name in ("restricted samples", "released samples", "digests", "kill")) > 0
+        needed = ("restricted samples", "released samples", "digests", "kill", "told: erased", "told: completed")
+        assert min(tally[name] for name in needed) > 0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.histories.privacy import play
+from tests.histories.told import play
 
 pytestmark = pytest.mark.long
 N_OPERATIONS = int(os.environ.get("OUBLI_PRIVACY_OPERATIONS", "4000"))
@@ -22,7 +22,8 @@ _NEEDED = (
     *("restricted samples", "released samples", "erased while restricted", "expired while restricted"),
     *("restored restricted", "rectified: (True, True)", "rectified: (True, False)", "rectified: (False, True)"),
     *("refused: RestrictedError", "refused: OwnerlessError", "refused: ErasedLatelyError", "searches of files"),
-    *("kill", "stop", "restore", "fit", "export", "digests"),
+    *("kill", "stop", "restore", "fit", "export", "digests", "request_erasure", "bundles", "redelivered", "all told"),
+    *("told: overdue", "told: cancelled", "refused: 410", "refused: 500"),
 )
 
 

@@ -22,6 +22,7 @@ ROUTES = {
     "/samples/{id}": {"get", "put", "delete"},
     "/subjects/restrict": {"post"},
     "/subjects/release": {"post"},
+    "/subjects/retain": {"post"},
     "/subjects/export": {"post"},
     "/exports/{id}": {"get"},
     "/snapshot": {"get", "post"},

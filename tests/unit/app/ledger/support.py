@@ -67,6 +67,7 @@ class WholeLedger:
             "received_at": self.now - 1,
             "unlearned_at": self.now,
             "exported": 0,
+            "deadline_ms": DEADLINE,
         }
         receipt, notes, _ = self.auditor.unlearned(**{**asked, **more})
         self.record(notes, fold=fold)

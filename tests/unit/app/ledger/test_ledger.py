@@ -12,7 +12,7 @@ from oubli.app.ledger.keys import LedgerKeys
 from oubli.app.ledger.ledger import Ledger
 from oubli.app.times import to_text
 from tests.closing import closed_at_the_end
-from tests.unit.app.ledger.support import START, make_ledger
+from tests.unit.app.ledger.support import DEADLINE, START, make_ledger
 
 
 def entries_of(notes: bytes) -> list[dict]:
@@ -32,6 +32,8 @@ def test_a_receipt_says_what_was_asked_and_is_signed():
         "kind": "expiry",
         "status": "unlearned",
         "guarantee": "exact",
+        "by": "ids",
+        "held": True,
         "requested": 3,
         "unlearned": 2,
         "absent": 1,
@@ -39,6 +41,7 @@ def test_a_receipt_says_what_was_asked_and_is_signed():
         "model_version": 1,
         "received_at": to_text(START + 9),
         "unlearned_at": to_text(START + 10),
+        "deadline": to_text(START + 10 + DEADLINE),
         "erased_at": None,
         "overdue": False,
         "key_id": ledger.keys.signing.id,

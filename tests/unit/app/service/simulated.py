@@ -11,6 +11,7 @@ from oubli.app.service.build import compose, open_directory
 from oubli.app.service.checkpoint import CheckpointPolicy
 from oubli.app.service.deliveries import Push
 from oubli.app.service.model_service import ModelService
+from oubli.app.service.opendsr import Processor
 from oubli.app.times import Clock
 from tests.unit.app.support import forest
 
@@ -69,7 +70,14 @@ class Time:
         return Clock(highest_ms, wall_ms=lambda: START_MS + int(self.now_ms), elapsed_ms=lambda: int(self.now_ms))
 
 
-async def started(directory: Path, time: Time, push: Push, model: Any = None, deadline: float = 60.0) -> ModelService:
+async def started(
+    directory: Path,
+    time: Time,
+    push: Push,
+    model: Any = None,
+    deadline: float = 60.0,
+    processor: Processor | None = None,
+) -> ModelService:
     """Begin in an empty directory, or go on in one; return a service that runs."""
     opened = open_directory(directory, new_clock=time.clock)
     if opened.snapshots is not None and opened.holds_model:
@@ -77,7 +85,7 @@ async def started(directory: Path, time: Time, push: Push, model: Any = None, de
     else:
         start = opened.begin(model or forest(200))
     policy = CheckpointPolicy(erasure_deadline=deadline)
-    service = compose(start, policy=policy, push=push, idle_resolve=False)
+    service = compose(start, policy=policy, push=push, processor=processor, idle_resolve=False)
     service.start()
     while service.phase != "ready":  # noqa: ASYNC110 - as a test may
         await asyncio.sleep(0.001)

@@ -23,6 +23,7 @@ from oubli.app.service.deliveries import Push, PushPolicy
 from oubli.app.service.model_service import ModelService
 from tests.unit.app.privacy.receiver import ACCEPT, HANG, HANG_UP, Receiver, Request, answer
 from tests.unit.app.service.simulated import Time, started
+from tests.unit.app.service.slow_journal import SlowJournal
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 HOUR = 3600.0
@@ -356,6 +357,25 @@ def test_what_is_not_noted_as_arrived_is_told_again_and_in_order(tmp_path):
         await world.stop(service)
 
     run(World(tmp_path / "data"), script)
+
+
+def test_a_redelivery_whose_caller_goes_is_made_all_the_same(tmp_path):
+    gone = [True]
+
+    async def script(world: World) -> None:
+        service = await world.start()
+        receipt = (await service.delete(ids=["c1"])).id
+        await world.time.advance(1)
+        assert len(await service.deliveries.dead_letters(0, 10)) == 1
+        gone.clear()
+        await SlowJournal(service, b"revived").leave(service.deliveries.redeliver(receipt))
+        await asyncio.sleep(0.1)
+        await world.time.advance(1)
+        world.check({receipt: {"unlearned"}})
+        assert not await service.deliveries.dead_letters(0, 10)
+        await world.stop(service)
+
+    run(World(tmp_path / "data", receiver=Receiver(lambda request: answer(410) if gone else ACCEPT)), script)
 
 
 def test_a_stop_in_the_middle_of_a_note_leaves_the_journal_whole(tmp_path):

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from oubli.app.errors import BusyError, NotHeldError, StaleCursorError, UnavailableError
+from oubli.app.errors import BusyError, JournalFullError, NotHeldError, StaleCursorError, UnavailableError
 from oubli.app.service.build import open_directory
 from oubli.app.service.commands import AddSamples
 from oubli.app.service.model_service import ModelService
 from oubli.app.service.results import NewSamples, Replacement
 from oubli.core.errors import InputError, UnusableModelError
+from tests.unit.app.service.slow_journal import SlowJournal
 from tests.unit.app.support import CLASSES, NUMBERS, forest, make_service, rows, samples, served_here
 
 
@@ -277,6 +278,62 @@ def test_work_in_a_thread_ends_even_if_the_caller_is_gone():
         gate.opened.set()
         assert (await deleting).unlearned == 1
         assert service.state.version == 3
+
+    run(service, work)
+
+
+def leaping(service: ModelService) -> None:
+    """Set the clock forward by three days, so that expiry pauses."""
+    clock, now_ms = service.clock, service.clock._wall_ms
+    clock._wall_ms = lambda: now_ms() + 3 * 86_400_000
+    assert service.retention.paused is not None
+
+
+async def events(service: ModelService) -> list[str]:
+    """The types of the ledger's entries."""
+    return [entry["type"] for entry in await service.receipts.page(-1, 100)]
+
+
+def test_a_confirmation_whose_caller_goes_is_noted_and_heeded(tmp_path):
+    service = make_service(directory=tmp_path / "data")
+
+    async def work() -> None:
+        leaping(service)
+        await SlowJournal(service).leave(service.confirm_expiry())
+        assert (await service.delete(ids=["c1"])).unlearned == 1  # as a rule in the record that follows
+        assert service.retention.paused is None
+        assert "expiry-confirmed" in await events(service)
+
+    run(service, work)
+
+
+def test_an_export_whose_caller_goes_is_noted_and_counted(tmp_path):
+    service = make_service(directory=tmp_path / "data")
+
+    async def work() -> None:
+        await SlowJournal(service).leave(service.export())
+        assert (await service.delete(ids=["c1"])).exported_snapshots == 1
+        assert (await events(service)).count("export") == 1
+
+    run(service, work)
+
+
+def test_a_confirmation_that_cannot_be_noted_changes_nothing(tmp_path, monkeypatch):
+    service = make_service(directory=tmp_path / "data")
+
+    def full(records: Any, *, reserve: bool = False) -> None:
+        raise JournalFullError("no room on the disk")
+
+    async def work() -> None:
+        leaping(service)
+        with monkeypatch.context() as patched:
+            patched.setattr(service.storage.journal, "append", full)
+            with pytest.raises(JournalFullError):
+                await service.confirm_expiry()
+        assert service.retention.paused is not None
+        await service.confirm_expiry()
+        assert service.retention.paused is None
+        assert (await events(service)).count("expiry-confirmed") == 1
 
     run(service, work)
 

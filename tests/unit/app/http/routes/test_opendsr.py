@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import shutil
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -21,7 +22,9 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from oubli.app.access.key_file import FILE_NAME, create_key, now_ms
 from oubli.app.access.keys import AccessKeys
+from oubli.app.errors import JournalFullError
 from oubli.app.http.schemas import OpendsrDiscovery, OpendsrError, OpendsrReply, OpendsrStatus
+from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
 from oubli.app.privacy.addresses import AddressRules, parse_endpoint
 from oubli.app.privacy.sender import Sender
 from oubli.app.privacy.signatures import read_processor
@@ -31,10 +34,12 @@ from oubli.app.service.model_service import ModelService
 from oubli.app.service.opendsr import Processor
 from tests.unit.app.privacy.certificates import authority, certificate
 from tests.unit.app.privacy.receiver import Receiver
+from tests.unit.app.service.slow_journal import SlowJournal
 from tests.unit.app.support import forest, served, served_here
 
 DOMAIN = "opendsr.processor.example"
 FOLDER = "/opendsr/v2"
+CALLBACK = "http://controller.example/opendsr/callbacks"
 
 
 def asked(subject: str | None = "s1", **more: Any) -> dict[str, Any]:
@@ -58,7 +63,6 @@ class Here:
     service: ModelService
     client: httpx2.AsyncClient
     receiver: Receiver
-    url: str
 
     async def post(self, content: dict[str, Any]) -> httpx2.Response:
         return await self.client.post(f"{FOLDER}/requests", json=content)
@@ -79,10 +83,11 @@ class Here:
         key.verify(base64.b64decode(headers["x-opendsr-signature"]), body, ec.ECDSA(hashes.SHA256()))
 
 
-def processor(folder: Path, *callbacks: str, **more: Any) -> Processor:
+def processor(folder: Path, port: int) -> Processor:
+    """Callbacks named `CALLBACK` go to a port of this machine, which is another one after a restart."""
     signer = read_processor(DOMAIN, *certificate(folder, authority(), DOMAIN))
-    endpoints = {url: parse_endpoint(url, plain_http=True) for url in callbacks}
-    return Processor(signer, "acme", callbacks=endpoints, **more)
+    endpoint = parse_endpoint(f"http://controller.example:{port}/opendsr/callbacks", plain_http=True)
+    return Processor(signer, "acme", callbacks={CALLBACK: endpoint})
 
 
 @asynccontextmanager
@@ -92,13 +97,12 @@ async def here(folder: Path) -> AsyncIterator[Here]:
 
     receiver = Receiver()
     async with receiver.listening():
-        url = f"http://controller.example:{receiver.port}/opendsr/callbacks"
         opened = open_directory(folder / "data")
         start = opened.recover(opened.snapshots.recover()) if opened.holds_model else opened.begin(forest())
         push = Push(Sender(AddressRules(("127.0.0.1",), resolve), 5.0))
-        service = compose(start, push=push, processor=processor(folder, url), idle_resolve=False)
+        service = compose(start, push=push, processor=processor(folder, receiver.port), idle_resolve=False)
         async with served_here(service) as client:
-            yield Here(service, client, receiver, url)
+            yield Here(service, client, receiver)
 
 
 def run(folder: Path, script: Callable[[Here], Any]) -> None:
@@ -131,7 +135,7 @@ def test_what_is_taken(tmp_path):
 
 def test_an_erasure_from_the_request_to_its_last_callback(tmp_path):
     async def script(place: Here) -> None:
-        content = asked(status_callback_urls=[place.url], more_that_is_not_known=1)
+        content = asked(status_callback_urls=[CALLBACK], more_that_is_not_known=1)
         answer = await place.post(content)
         assert answer.status_code == 201, answer.text
         OpendsrReply.model_validate_json(answer.content)
@@ -165,7 +169,7 @@ def test_an_erasure_from_the_request_to_its_last_callback(tmp_path):
             assert told == {
                 "controller_id": "acme",
                 "expected_completion_time": reply["expected_completion_time"],
-                "status_callback_url": place.url,
+                "status_callback_url": CALLBACK,
                 "subject_request_id": content["subject_request_id"],
                 "request_status": status,
                 "api_version": "2.0",
@@ -299,7 +303,7 @@ def test_each_kind_of_request_needs_its_scope(tmp_path):
 @pytest.mark.parametrize("callbacks", [0, 1])
 def test_two_at_once_with_one_id_are_one_request(tmp_path, callbacks):
     async def script(place: Here) -> None:
-        content = asked("s4", status_callback_urls=[place.url] * callbacks)
+        content = asked("s4", status_callback_urls=[CALLBACK] * callbacks)
         answers = await asyncio.gather(*(place.post(content) for _ in range(5)))
         assert {answer.status_code for answer in answers} == {201}
         assert len({answer.text for answer in answers}) == 1
@@ -311,7 +315,7 @@ def test_two_at_once_with_one_id_are_one_request(tmp_path, callbacks):
 @pytest.mark.parametrize("kind", ["access", "portability"])
 def test_a_bundle_from_the_request_to_the_erasure(tmp_path, kind):
     async def script(place: Here) -> None:
-        content = asked("s1", subject_request_type=kind, status_callback_urls=[place.url])
+        content = asked("s1", subject_request_type=kind, status_callback_urls=[CALLBACK])
         answer = await place.post(content)
         assert answer.status_code == 201, answer.text
         await until(lambda: len(place.receiver.accepted) == 2)
@@ -335,10 +339,11 @@ def test_a_bundle_from_the_request_to_the_erasure(tmp_path, kind):
 
 
 def test_a_bundle_that_was_not_made_before_a_restart_never_will_be(tmp_path, monkeypatch):
-    content = asked("s1", subject_request_type="access")
+    content = asked("s1", subject_request_type="access", status_callback_urls=[CALLBACK])
+    stopped = asyncio.Event()
 
     async def never(self: Any, asked: Any) -> Any:
-        await asyncio.sleep(0.2)
+        await stopped.wait()
         raise OSError
 
     async def script(place: Here) -> None:
@@ -346,11 +351,75 @@ def test_a_bundle_that_was_not_made_before_a_restart_never_will_be(tmp_path, mon
             patched.setattr(type(place.service.exporter), "_make_held", never)
             assert (await place.post(content)).status_code == 201
             assert (await place.status(content))["request_status"] == "in_progress"
+            await until(lambda: len(place.receiver.accepted) == 1)
+            async with place.service.lock.mutation():  # what a kill would leave
+                shutil.copytree(tmp_path / "data", tmp_path / "killed" / "data")
+            stopped.set()
 
     async def later(place: Here) -> None:
         assert (await place.status(content))["request_status"] == "cancelled"
+        told = place.receiver.accepted
+        await until(lambda: bool(told) and told[-1].content["request_status"] == "cancelled")
         cancelled = await place.client.delete(f"{FOLDER}/requests/{content['subject_request_id']}")
         assert cancelled.status_code == 202
 
     run(tmp_path, script)
-    run(tmp_path, later)
+    run(tmp_path / "killed", later)
+
+
+@pytest.mark.parametrize(("kind", "seconds"), [("erasure", 0), ("access", 0), ("access", 0.1)])
+def test_a_request_whose_controller_goes_is_taken_all_the_same(tmp_path, kind, seconds):
+    """It comes again at once, or when what it has begun is over."""
+
+    async def script(place: Here) -> None:
+        content = asked("s1", subject_request_type=kind, status_callback_urls=[CALLBACK])
+        await SlowJournal(place.service, content["subject_request_id"].encode()).leave(place.post(content))
+        await asyncio.sleep(seconds)
+        again = await place.post(content)
+        assert again.status_code == 201, again.text
+        receipts = (await place.client.get("/erasures")).json()["erasures"]
+        assert len(receipts) == (kind == "erasure")
+        assert (await place.client.post("/snapshot")).status_code == 201
+        await until(lambda: len(place.receiver.accepted) == 2)
+        told = [request.content["request_status"] for request in place.receiver.accepted]
+        assert told == ["in_progress", "completed"]
+        assert (await place.status(content))["request_status"] == "completed"
+
+    run(tmp_path, script)
+
+
+def test_the_end_of_a_request_that_cannot_be_noted_is_noted_later(tmp_path, monkeypatch):
+    monkeypatch.setattr("oubli.app.service.subject_requests._RETRY", 0.01)
+
+    async def script(place: Here) -> None:
+        journal, n_refused = place.service.storage.journal, 0
+        append = journal.append
+
+        def refusing(records: Any, *, reserve: bool = False) -> None:
+            nonlocal n_refused
+            if b"ended" in records[0].notes and n_refused < 3:
+                n_refused += 1
+                raise JournalFullError("no room on the disk")
+            append(records, reserve=reserve)
+
+        monkeypatch.setattr(journal, "append", refusing)
+        content = asked("s1", subject_request_type="access", status_callback_urls=[CALLBACK])
+        assert (await place.post(content)).status_code == 201
+        await until(lambda: len(place.receiver.accepted) == 2)
+        assert n_refused == 3
+        assert (await place.status(content))["request_status"] == "completed"
+
+    run(tmp_path, script)
+
+
+def test_a_request_is_known_after_a_rotation_of_the_keys(tmp_path):
+    content = asked()
+    replies = []
+
+    async def script(place: Here) -> None:
+        replies.append((await place.post(content)).json())
+
+    run(tmp_path, script)
+    LedgerKeys(tmp_path / "data" / KEYS_NAME).rotate("hashing")
+    run(tmp_path, script)
+    assert replies[0] == replies[1]

@@ -258,13 +258,15 @@ def test_a_receipt(client):
     Receipt.model_validate(receipt)
     assert client.get(f"/erasures/{receipt['id']}").json() == receipt
     assert client.get(f"/erasures?ref={UUID}").json()["erasures"] == [receipt]
-    varying = {"id", "received_at", "unlearned_at", "key_id", "ledger_head", "signature"}
+    varying = {"id", "received_at", "unlearned_at", "deadline", "key_id", "ledger_head", "signature"}
     fixed = {key: receipt[key] for key in receipt if key not in varying}
     assert fixed == {
         "ref": UUID,
         "kind": "deletion",
         "status": "unlearned",
         "guarantee": "exact",
+        "by": "ids",
+        "held": True,
         "requested": 1,
         "unlearned": 1,
         "absent": 0,

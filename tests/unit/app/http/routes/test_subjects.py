@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+import oubli.app.service.influence
 import oubli.app.service.rebuild
 from oubli.app.http.schemas import ExportAnswer, ReleaseAnswer, RestrictAnswer
 from oubli.app.service.build import compose, open_directory
@@ -290,6 +291,21 @@ def test_restricted_samples_do_not_count_in_influence():
         assert not named & of("s1", "s2", "s3")
 
 
+def test_a_ranking_from_before_is_not_given_out_while_it_names_restricted_samples(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(oubli.app.service.influence, "_LONG", 0.0)
+    with served() as client:
+        answer = client.post("/influence", json={"instances": ASK["instances"], "top": 1000})
+        assert answer.status_code == 202
+        ranking = found(client, answer, "influence")
+        assert {one["id"] for one in (*ranking["helpful"], *ranking["harmful"])} & of("s1")
+        place = f"/influence/{client.get(answer.headers['Location']).json()['result']['influence']}"
+        assert client.get(place).status_code == 200
+        restrict(client, "nobody")
+        assert client.get(place).status_code == 200
+        restrict(client, "s1")
+        assert problem(client.get(place)) == "no-ranking"
+
+
 @pytest.mark.parametrize("path", ["/subjects/restrict", "/subjects/release"])
 @pytest.mark.parametrize(
     ("body", "pointer"),
@@ -388,6 +404,23 @@ def reopened(directory: Any) -> Any:
     closed_at_the_end(opened.database)
     recovered = opened.snapshots.recover()
     return compose(opened.recover(recovered), limits=Limits(page_size_max=50), idle_resolve=False)
+
+
+def test_a_release_without_room_is_refused_and_changes_nothing(tmp_path: Any, monkeypatch: pytest.MonkeyPatch):
+    with served(make_service(directory=tmp_path / "data")) as client:
+        restrict(client, "s1")
+        assert client.post("/samples", json=samples(8)).status_code == 201
+        monkeypatch.setattr("oubli.core.forest.engine.MAX_SAMPLES", 58)
+        answer = client.post("/subjects/release", json={"subjects": ["s1"]})
+        assert (answer.status_code, problem(answer)) == (503, "capacity"), answer.text
+        moved = client.put("/samples/c1", json={"features": [1, "a", True], "label": "no", "subject": "s2"})
+        assert moved.status_code == 200, moved.text
+        refused = client.post("/samples", json=samples(4, "more"))
+        assert (refused.status_code, problem(refused)) == (503, "capacity"), refused.text
+        model = client.get("/model").json()
+        assert (model["n_samples"], model["n_restricted"], model["changes"]) == (57, 11, "accepted")
+        client.delete("/samples/c2")
+        assert release(client, "s3")["samples"] == 0
 
 
 @pytest.mark.parametrize("is_in_snapshot", [False, True])

@@ -1,0 +1,150 @@
+"""`oubli erase` against a server: what it reports, and that a run that was broken off does nothing twice."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serving import Running, environment, run_cli, serving, spawned
+
+N_HELD, N_NAMED, BATCH = 200, 3000, 20
+N_BATCHES = N_NAMED // BATCH
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server with h0, h1, ... to be erased, and the subjects s0 to s9, of 4 samples each."""
+    folder = tmp_path_factory.mktemp("server")
+    rows = ["no,who,age,y"]
+    rows += [f"h{i},,{i % 50},{'yes' if i % 3 else 'no'}" for i in range(N_HELD)]
+    rows += [f"k{i},s{i % 10},{i % 50},{'yes' if i % 3 else 'no'}" for i in range(40)]
+    (folder / "data.csv").write_text("\n".join(rows) + "\n")
+    flags = ("--data", "data.csv", "--target", "y", "--id", "no", "--subject", "who", "--n-estimators", "3")
+    with serving(*flags, cwd=folder) as running:
+        yield running
+
+
+def erase(server: Running, *arguments: str, cwd: Path, **more: Any) -> subprocess.CompletedProcess[str]:
+    return run_cli("erase", "--url", server.url, *arguments, cwd=cwd, **more)
+
+
+def ledger(server: Running) -> list[dict[str, Any]]:
+    """The entries of erasures."""
+    found: list[dict[str, Any]] = []
+    cursor: str | None = "0"
+    while cursor is not None:
+        status, page = server.get(f"/ledger?cursor={cursor}&limit=1000")
+        assert status == 200
+        found += [entry for entry in page["entries"] if entry["type"] == "unlearned"]
+        cursor = page["next"]
+    return found
+
+
+def n_lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def broken_off(server: Running, folder: Path, n_batches: int, how: signal.Signals) -> tuple[int, str]:
+    """Run the command until so many batches are in the journal, and send it a signal."""
+    journal = folder / "ids.csv.report.csv.journal"
+    n_before = n_lines(journal)
+    command = [sys.executable, "-m", "oubli", "erase", "--url", server.url, "--file", "ids.csv"]
+    output = folder / "output.txt"
+    process = spawned([*command, "--batch-size", str(BATCH)], folder, environment(), output)
+    until = time.monotonic() + 120
+    while n_lines(journal) < n_before + n_batches:
+        assert process.poll() is None, output.read_text()
+        assert time.monotonic() < until, "nothing is erased"
+        time.sleep(0.002)
+    process.send_signal(how)
+    return process.wait(timeout=60), output.read_text()
+
+
+def test_a_run_that_is_killed_and_interrupted_does_nothing_twice(server: Running, tmp_path: Path) -> None:
+    names = [f"h{i // 15}" if i % 15 == 0 else f"x{i}" for i in range(N_NAMED)]
+    (tmp_path / "ids.csv").write_text("id\n" + "\n".join(names) + "\n")
+    report, journal = tmp_path / "ids.csv.report.csv", tmp_path / "ids.csv.report.csv.journal"
+    n_before = len(ledger(server))
+
+    code, _ = broken_off(server, tmp_path, 4, signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    # As if the answer to the last batch had been lost: the server knows it by its key.
+    *kept, _ = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(kept))
+    code, said = broken_off(server, tmp_path, 4, signal.SIGINT)
+    assert code == 130, said
+    assert "start the same command again to go on" in said
+    done = erase(server, "--file", "ids.csv", "--batch-size", str(BATCH), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "named": N_NAMED,
+        "held": N_HELD,
+        "samples": N_HELD,
+        "receipts": N_BATCHES,
+    }
+    rows = list(csv.DictReader(report.read_text().splitlines()))
+    assert [row["id"] for row in rows] == names
+    assert {row["id"] for row in rows if row["held"] == "true"} == {f"h{i}" for i in range(N_HELD)}
+    assert sum(int(row["samples"]) for row in rows) == N_HELD
+    entries = ledger(server)[n_before:]
+    assert len(entries) == N_BATCHES, "one for each batch, however often it was sent"
+    assert {row["receipt"] for row in rows} == {entry["receipt"] for entry in entries}
+    assert {row["deadline"] for row in rows} == {entry["deadline"] for entry in entries}
+    assert sum(entry["unlearned"] for entry in entries) == N_HELD
+    assert server.get("/model")[1]["n_samples"] == 40
+
+    again = erase(server, "--file", "ids.csv", "--batch-size", str(BATCH), cwd=tmp_path)
+    assert (again.returncode, again.stdout) == (0, done.stdout)
+    assert "finished before" in again.stderr
+    assert len(ledger(server)) == n_before + N_BATCHES
+    (tmp_path / "ids.csv").write_text("id\nk1\n" + "\n".join(names) + "\n")
+    other = erase(server, "--file", "ids.csv", "--batch-size", str(BATCH), cwd=tmp_path)
+    assert other.returncode == 2
+    assert "another list of names" in other.stderr
+    assert server.get("/samples/k1")[0] == 200
+
+
+def test_subjects_from_standard_input_are_reported_in_json(server: Running, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "oubli", "erase", "--url", server.url, "--file", "-", "--subjects"]
+    done = subprocess.run(
+        [*command, "--report", "report.json"],
+        cwd=tmp_path,
+        env=environment(),
+        input="s1\nnobody\ns2\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"named": 3, "held": 2, "samples": 8, "receipts": 1}
+    rows = [json.loads(line) for line in (tmp_path / "report.json").read_text().splitlines()]
+    assert [(row["subject"], row["held"], row["samples"]) for row in rows] == [
+        ("s1", True, 4),
+        ("nobody", False, 0),
+        ("s2", True, 4),
+    ]
+    assert rows[0]["receipt"] == rows[1]["receipt"] == ledger(server)[-1]["receipt"]
+
+
+def test_what_is_wrong_is_told_before_anything_is_sent(server: Running, tmp_path: Path) -> None:
+    n_before = len(ledger(server))
+    (tmp_path / "ids.csv").write_text("id\nk3\n" + "y" * 300 + "\n")
+    for arguments, said in (
+        (("--file", "ids.csv", "--batch-size", "1"), "line 3, field 'id'"),
+        (("--file", "-"), "--report FILE"),
+        (("--file", "nothing.csv"), "cannot be read"),
+    ):
+        done = erase(server, *arguments, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert said in done.stderr
+    assert len(ledger(server)) == n_before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ids.csv"]

@@ -1,0 +1,120 @@
+"""Report and journal of erasures in bulk: whatever a killed process leaves, the next one goes on with it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from oubli.app.cli.erasure_report import NameDigest, Report, Task
+from oubli.app.errors import StartError
+from oubli.client import ListedDeletion, NothingHeld
+
+TASK = Task("http://127.0.0.1:1", "ids", None, 3)
+
+
+def nothing() -> NothingHeld:
+    return NothingHeld(None, "deletion", "exact", "ids", 3, 3, 1, content={"id": None})
+
+
+def found(*positions: int) -> ListedDeletion:
+    return ListedDeletion(nothing(), dict.fromkeys(positions, 2))
+
+
+def write(path: Path, n_batches: int, *, done: bool = False) -> None:
+    digest = NameDigest()
+    with Report(path, TASK) as report:
+        for i in range(n_batches):
+            names = [f"{i}-{j}" for j in range(3)]
+            digest.take(names)
+            report.add(names, found(1), digest)
+        if done:
+            report.end()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".json"])
+def test_every_name_has_a_line_and_only_the_owner_may_read(tmp_path: Path, suffix: str):
+    path = tmp_path / f"report{suffix}"
+    write(path, 2)
+    rows = (
+        list(csv.DictReader(path.read_text().splitlines()))
+        if suffix == ".csv"
+        else [json.loads(line) for line in path.read_text().splitlines()]
+    )
+    assert [row["id"] for row in rows] == [f"{i}-{j}" for i in range(2) for j in range(3)]
+    assert [row["held"] in ("true", True) for row in rows] == [False, True, False] * 2
+    assert [int(row["samples"]) for row in rows] == [0, 2, 0] * 2
+    for one in (path, path.with_name(path.name + ".journal")):
+        assert one.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_report_goes_on_behind_what_the_journal_has_seen(tmp_path: Path):
+    path = tmp_path / "report.csv"
+    write(path, 2)
+    whole = path.read_bytes()
+    journal = path.with_name("report.csv.journal")
+    path.write_bytes(whole + b"2-0,true,1,,\n2-")
+    journal.write_bytes(journal.read_bytes() + b'{"batches": 3')
+    with Report(path, TASK) as report:
+        assert report.is_begun
+        assert (report.progress.batches, report.progress.held, report.progress.samples) == (2, 2, 4)
+        assert report.key_of_next() == f"{report.task.run}-2"
+        assert path.read_bytes() == whole
+    first = json.loads(journal.read_text().splitlines()[0])
+    with Report(path, replace(TASK, batch_size=50)) as report:
+        assert report.task.run == first["run"]
+        assert report.task.batch_size == 3, "batches keep their size: their keys depend on it"
+
+
+@pytest.mark.parametrize("n_bytes", [0, 1, 20])
+def test_a_process_that_was_killed_before_its_first_batch_begins_anew(tmp_path: Path, n_bytes: int):
+    path = tmp_path / "report.csv"
+    write(path, 0)
+    journal = path.with_name("report.csv.journal")
+    journal.write_bytes(journal.read_bytes()[:n_bytes])
+    path.write_bytes(b"id,he")
+    write(path, 1)
+    assert len(path.read_text().splitlines()) == 4
+
+
+@pytest.mark.parametrize(
+    ("task", "rule"),
+    [
+        (replace(TASK, url="http://127.0.0.1:2"), "another url"),
+        (replace(TASK, by="subjects"), "another by"),
+        (replace(TASK, ref="0b4fa0c4-5c0a-4f9e-9c7d-7f3a3d0d6d55"), "another ref"),
+    ],
+)
+def test_another_run_is_refused(tmp_path: Path, task: Task, rule: str):
+    path = tmp_path / "report.csv"
+    write(path, 1)
+    before = path.read_bytes()
+    with pytest.raises(StartError, match=rule):
+        Report(path, task)
+    assert path.read_bytes() == before
+
+
+def test_files_that_are_no_report_are_left_alone(tmp_path: Path):
+    path = tmp_path / "report.csv"
+    path.write_text("mine")
+    with pytest.raises(StartError, match="no journal beside it"):
+        Report(path, TASK)
+    assert path.read_text() == "mine"
+    path.unlink()
+    write(path, 1)
+    journal = path.with_name("report.csv.journal")
+    path.write_text("short")
+    with pytest.raises(StartError, match="shorter"):
+        Report(path, TASK)
+    journal.write_text("no journal\n")
+    with pytest.raises(StartError, match="no journal of erasures"):
+        Report(path, TASK)
+
+
+def test_two_processes_do_not_write_one_report(tmp_path: Path):
+    path = tmp_path / "report.csv"
+    with Report(path, TASK), pytest.raises(StartError, match="another process"):
+        Report(path, TASK)

@@ -1,0 +1,45 @@
+"""Lists of names on the command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from oubli.app.cli.name_list import read_names
+from oubli.app.errors import StartError
+
+
+def read(text: str, by: str = "ids", column: str | None = None) -> list[str]:
+    return list(read_names(text.splitlines(keepends=True), by, column, "list"))  # type: ignore[arg-type]
+
+
+def test_a_name_a_line_is_a_list():
+    assert read("a\nb\n\n007\n") == ["a", "b", "007"]
+    assert read("a") == ["a"]
+    assert read('"Doe, Ada"\r\nb\r\n') == ["Doe, Ada", "b"]
+
+
+def test_a_header_names_the_column():
+    assert read("who,id\nada,1\nbob,2\n") == ["1", "2"]
+    assert read("who,id\nada,1\nbob,2\n", column="who") == ["ada", "bob"]
+    assert read("subject\nada\n", "subjects") == ["ada"]
+    assert read("id\nsubject\n", "subjects") == ["id", "subject"], "only the first line is a header"
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "place", "rule"),
+    [
+        ("Doe, Ada\n", None, "list, line 1", "2 fields"),
+        ("ada\nDoe, Ada\n", None, "list, line 2", "2 fields"),
+        ("who\nada\n", "id", "list, line 1", "no field of the header is 'id'"),
+        ("id,x\n1,2\n,3\n", None, "list, line 3, field 'id'", "empty"),
+        ("x,id\n1,2\n3\n", None, "list, line 3, field 'id'", "empty"),
+        ("a\n" + "b" * 257 + "\n", None, "list, line 2, field 'id'", "256 characters"),
+        ('a\n"b\n', None, "list, line 2", "no CSV"),
+    ],
+)
+def test_what_is_wrong_is_told_with_line_field_and_remedy(text: str, column: str | None, place: str, rule: str):
+    with pytest.raises(StartError) as refused:
+        read(text, column=column)
+    assert str(refused.value).startswith(place)
+    assert rule in str(refused.value)
+    assert "bbb" not in str(refused.value)

@@ -1,0 +1,179 @@
+"""What an erasure tells: what was named, what was held, what was unlearned; and those that find nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+from starlette.testclient import TestClient
+
+from oubli.app.access.key_file import FILE_NAME, create_key
+from oubli.app.http.schemas import BatchDeletion, ListedDeletion, NothingHeld, Receipt
+from oubli.app.ledger.verify import check_ledger, check_receipt
+from oubli.app.times import parse_time
+from tests.unit.app.support import make_service, served
+
+REF = "0b4fa0c4-5c0a-4f9e-9c7d-7f3a3d0d6d55"
+
+
+def delete(client: TestClient, *, headers: dict[str, str] | None = None, **content: Any) -> dict[str, Any]:
+    answer = client.post("/samples/batch-delete", json=content, headers=headers)
+    assert answer.status_code == 200, answer.text
+    TypeAdapter(BatchDeletion).validate_json(answer.content)
+    return dict(answer.json())
+
+
+def keyed(name: str) -> dict[str, str]:
+    return {"Idempotency-Key": name}
+
+
+def entries(client: TestClient) -> list[dict[str, Any]]:
+    return list(client.get("/ledger").json()["entries"])
+
+
+def n_receipts(client: TestClient) -> int:
+    return len(client.get("/erasures").json()["erasures"])
+
+
+def test_subjects_named_and_samples_unlearned_are_counted_apart():
+    with served() as client:
+        made = delete(client, subjects=["s1", "s2", "nobody"])
+        assert (made["by"], made["held"]) == ("subjects", True)
+        assert (made["requested"], made["absent"], made["unlearned"]) == (3, 1, 24)
+        named = delete(client, ids=["c0", "c3", "c1", "x"])
+        assert (named["by"], named["held"]) == ("ids", True)
+        assert (named["requested"], named["absent"], named["unlearned"]) == (4, 2, 2)
+        assert client.get(f"/erasures/{made['id']}").json()["by"] == "subjects"
+        of_subjects, of_ids = (one for one in entries(client) if one["type"] == "unlearned")
+        assert (of_subjects["by"], of_subjects["subject_samples"], len(of_subjects["subjects"])) == (
+            "subjects",
+            [12, 12],
+            2,
+        )
+        assert "s1" not in str(of_subjects)
+        assert of_ids["by"] == "ids"
+        assert "subjects" not in of_ids
+
+
+def test_a_receipt_says_until_when_and_is_signed_with_all_of_it():
+    with served() as client:
+        receipt = client.delete("/samples/c1").json()
+        Receipt.model_validate(receipt)
+        assert parse_time(receipt["deadline"]) == parse_time(receipt["unlearned_at"]) + 60_000
+        ledger = check_ledger(entries(client))
+        assert check_receipt(receipt, ledger).held is True
+
+
+def test_an_erasure_that_found_nothing_says_so():
+    with served() as client:
+        for made in (
+            delete(client, ids=["x", "y"]),
+            delete(client, subjects=["nobody"], ref=REF),
+            client.delete("/samples/x").json(),
+            client.delete("/samples", params={"subject": "nobody", "ref": REF}).json(),
+        ):
+            assert made["held"] is False
+            assert made["unlearned"] == 0
+            assert made["absent"] == made["requested"]
+            assert made["signature"]
+        assert client.put("/samples/c1", json={"features": [1, "a", True], "label": "no"}).json()["held"] is True
+        assert client.delete("/samples/c1").json()["held"] is True
+        assert client.delete("/samples/c1").json()["held"] is True, "the receipt of the erasure that found it"
+
+
+def test_many_that_find_nothing_are_answered_and_not_written_down():
+    with served(make_service(max_empty_erasures=2)) as client:
+        first = [delete(client, ids=[f"x{i}"]) for i in range(2)]
+        assert all(one["id"] for one in first)
+        n_before, n_entries = n_receipts(client), len(entries(client))
+        version = client.get("/model").json()["model_version"]
+        for made in (
+            delete(client, ids=["y", "z", "y"], ref=REF),
+            client.delete("/samples/y").json(),
+            client.delete("/samples", params=[("id", "y"), ("id", "z")]).json(),
+        ):
+            NothingHeld.model_validate(made)
+            assert (made["id"], made["held"], made["model_version"]) == (None, False, version)
+        assert delete(client, subjects=["a", "b", "c"]) == {
+            "id": None,
+            "ref": None,
+            "kind": "deletion",
+            "guarantee": "exact",
+            "by": "subjects",
+            "held": False,
+            "requested": 3,
+            "unlearned": 0,
+            "absent": 3,
+            "model_version": version,
+            "durable": False,
+        }
+        assert (n_receipts(client), len(entries(client))) == (n_before, n_entries)
+
+
+def test_what_erases_something_is_never_limited():
+    with served(make_service(max_empty_erasures=0)) as client:
+        assert delete(client, ids=["x"])["id"] is None
+        for i in range(20):
+            assert delete(client, ids=["x", f"c{i}"])["unlearned"] == 1
+        assert client.delete("/samples/c20").json()["id"]
+        assert delete(client, subjects=["s4"])["id"]
+        assert n_receipts(client) == 22
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_a_repeated_request_without_a_receipt_is_answered_the_same(is_kept: bool, tmp_path: Path):
+    directory = tmp_path if is_kept else None
+    with served(make_service(directory=directory, max_empty_erasures=0)) as client:
+        made = delete(client, ids=["n1", "n2"], headers=keyed("k"))
+        assert made["id"] is None
+        sample = {"id": "n1", "features": [1, "a", True], "label": "yes"}
+        assert client.post("/samples", json={"samples": [sample]}).status_code == 201
+        assert delete(client, ids=["n1", "n2"], headers=keyed("k")) == made, "a late retry erases nothing new"
+        assert client.get("/samples/n1").status_code == 200
+        other = client.post("/samples/batch-delete", json={"ids": ["n1"]}, headers=keyed("k"))
+        assert other.status_code == 422
+        assert delete(client, ids=["n1", "n2"], headers=keyed("l"))["unlearned"] == 1
+
+
+def test_each_key_has_a_count_of_its_own(tmp_path: Path):
+    path = tmp_path / FILE_NAME
+    keys = [create_key(path, name=f"n{i}", scopes=["erase"], expires_ms=None)[1] for i in range(2)]
+    with served(make_service(max_empty_erasures=1), data_dir=tmp_path) as client:
+        answered = [
+            client.delete(f"/samples/x{i}", headers={"X-API-Key": key}).json()["id"]
+            for i, key in enumerate([keys[0], keys[0], keys[1], keys[1], keys[0]])
+        ]
+    assert [one is not None for one in answered] == [True, False, True, False, False]
+
+
+def test_what_was_found_is_listed_when_it_is_asked_for():
+    with served() as client:
+        made = delete(client, ids=["x", "c1", "c2", "c1"], list_found=True, ref=REF)
+        ListedDeletion.model_validate(made)
+        assert made["found"] == [{"position": 1, "samples": 1}, {"position": 2, "samples": 1}]
+        assert (made["receipt"]["requested"], made["receipt"]["ref"]) == (3, REF)
+        made = delete(client, subjects=["s1", "nobody", "s2"], list_found=True)
+        assert made["found"] == [{"position": 0, "samples": 11}, {"position": 2, "samples": 11}]
+        assert delete(client, ids=["x"], list_found=True)["found"] == []
+        wrong = client.post("/samples/batch-delete", json={"ids": ["c5"], "list_found": 1})
+        assert wrong.json()["errors"] == [{"pointer": "/list_found", "detail": "must be true or false"}]
+
+
+@pytest.mark.parametrize("content", [{"ids": ["x", "c1", "c2"]}, {"subjects": ["s3", "nobody", "s1"]}])
+def test_a_repeated_request_lists_what_the_first_has_found(content: dict[str, Any], tmp_path: Path):
+    with served(make_service(directory=tmp_path)) as client:
+        made = delete(client, **content, list_found=True, headers=keyed("k"))
+        delete(client, ids=["c9"])
+        assert client.post("/model/scrub", headers={"Content-Type": "application/json"}).status_code == 202
+        again = delete(client, **content, list_found=True, headers=keyed("k"))
+        assert again["found"] == made["found"]
+        assert again["receipt"]["id"] == made["receipt"]["id"]
+
+
+def test_without_a_receipt_nothing_is_found():
+    with served(make_service(max_empty_erasures=0)) as client:
+        for _ in range(2):
+            made = delete(client, ids=["x"], list_found=True, headers=keyed("k"))
+            assert (made["receipt"]["id"], made["found"]) == (None, [])
