@@ -13,6 +13,7 @@ from benchmarks import (
     bench_accuracy,
     bench_boosting,
     bench_bulk,
+    bench_console,
     bench_durability,
     bench_erase,
     bench_http,
@@ -62,6 +63,7 @@ def main() -> None:
     bench_v2.main(["--environment", str(options.cache / "mlserver"), "--write-results"])
     bench_push.main(["--write-results"])
     bench_erase.main(["--write-results"])
+    bench_console.main(["--write-results"])
     bench_load.main(["--write-results"])
     if wrk.is_installed():
         bench_load_client.main(["--write-results"])

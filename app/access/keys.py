@@ -63,21 +63,27 @@ class AccessKeys:
         self.look()
         return self._asked_for
 
+    def all(self) -> list[AccessKey]:
+        """Return what is kept of all keys, expired and revoked ones included."""
+        self.look()
+        return list(self._keys.values())
+
     def grants(self, given: bytes) -> frozenset[str] | None:
         """Return what a key allows; None when it is unknown, expired or revoked."""
+        key = self.find(given)
+        return None if key is None else self._grants[key.id.encode("ascii")]
+
+    def find(self, given: bytes) -> AccessKey | None:
+        """Return what is kept of a key; None when it is unknown, expired or revoked."""
         self.look()
-        prefix, key_id, secret = _parts(given)
+        prefix, _, rest = given.partition(b"_")
+        key_id, _, secret = rest.partition(b"_")
         key = self._keys.get(key_id)
         # Always compared, so that the time taken tells nobody which ids there are.
         is_known = hmac.compare_digest(hashed(secret), _NO_DIGEST if key is None else key.secret_sha256)
         if key is None or not is_known or prefix != _PREFIX or not key.is_live(self._now_ms()):
             return None
-        return self._grants[key_id]
-
-    def id_of(self, given: bytes) -> str:
-        """Return the id of a key that was granted something; empty when it is none of these keys."""
-        _, key_id, _ = _parts(given)
-        return key_id.decode("ascii") if key_id in self._keys else ""
+        return key
 
     def look(self) -> None:
         """Notice that a key has expired, and now and then that the file has changed."""
@@ -121,13 +127,6 @@ class AccessKeys:
         now = self._now_ms()
         ends = [key.expires_ms for key in self._keys.values() if key.expires_ms is not None and key.expires_ms > now]
         self._next_expiry = min(ends, default=None)
-
-
-def _parts(given: bytes) -> tuple[bytes, bytes, bytes]:
-    """Return prefix, id and secret of a key."""
-    prefix, _, rest = given.partition(b"_")
-    key_id, _, secret = rest.partition(b"_")
-    return prefix, key_id, secret
 
 
 def _version_of(path: Path) -> tuple[int, ...] | None:

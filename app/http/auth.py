@@ -10,14 +10,15 @@ import hashlib
 import hmac
 import sys
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from oubli.app.access.origins import ANY_ORIGIN, Host, Origin, origin_of, parse_host, parse_origin
-from oubli.app.access.scopes import SCOPES, needed_scopes
+from oubli.app.access.scopes import ALL_SCOPES, SCOPES, needed_scopes
 from oubli.app.http.formats import BULK_PATHS, Format, body_format
 from oubli.app.http.problems import ProblemError, body_too_large, is_inference
 
 if TYPE_CHECKING:
+    from oubli.app.access.key_file import AccessKey
     from oubli.app.access.keys import AccessKeys
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -44,6 +45,25 @@ _FOREIGN_SITES = frozenset({b"cross-site", b"same-site"})  # same-site: another 
 
 Headers = Mapping[bytes, bytes]
 """The first value of each header, by its name in lower case."""
+
+
+class Caller(NamedTuple):
+    """A key that callers may send, or who asks with it; times are milliseconds since 1970.
+
+    Attributes
+    ----------
+    id, name
+        Of the key; None where there is none.
+    scopes
+        Everything that it allows.
+    """
+
+    id: str | None
+    name: str | None
+    scopes: frozenset[str]
+    created_ms: int | None = None
+    expires_ms: int | None = None
+    revoked_ms: int | None = None
 
 
 class AccessRules:
@@ -93,6 +113,7 @@ class AccessRules:
         self._origins = frozenset(parse_origin(origin) for origin in {*allowed_origins, *cors}) - {None}
         self._last_host: tuple[bytes, Host] | None = None
         self._key: bytes | None = None
+        self._owner = Caller(None, "api_key", ALL_SCOPES)
         self.access_keys = access_keys
         self.set_api_key(api_key)
         self.max_body_bytes = max_body_bytes
@@ -195,9 +216,16 @@ class AccessRules:
         if self.asks_for_key:
             self._check_key(headers, needed)
 
-    def caller(self, headers: Iterable[tuple[bytes, bytes]]) -> str:
-        """Return the id of the key of a request that may pass; empty when it is not one of the further keys."""
-        return self.access_keys.id_of(_key_in(first_values(headers)))
+    def caller(self, headers: Headers) -> Caller:
+        """Return who sends a request that may pass."""
+        if not self.asks_for_key:
+            return Caller(None, None, ALL_SCOPES)
+        key = self.access_keys.find(_key_in(headers))
+        return self._owner if key is None else _caller_of(key)
+
+    def callers(self) -> list[Caller]:
+        """Return all keys that there are, the one that allows everything first."""
+        return [*([] if self._key is None else [self._owner]), *map(_caller_of, self.access_keys.all())]
 
     def _check_key(self, headers: Headers, needed: frozenset[str]) -> None:
         given = _key_in(headers)
@@ -219,6 +247,10 @@ def _key_in(headers: Headers) -> bytes:
         return given
     scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
     return token.strip() if scheme.lower() == b"bearer" else b""
+
+
+def _caller_of(key: AccessKey) -> Caller:
+    return Caller(key.id, key.name, key.grants, key.created_ms, key.expires_ms, key.revoked_ms)
 
 
 def require_version(path: str, headers: Headers, version: int) -> None:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
+from oubli.app.http.auth import AccessRules, first_values
 from oubli.app.http.problems import ProblemError
 
 if TYPE_CHECKING:
     from oubli.app.http.bulk import Bulk
+    from oubli.app.http.feeds import Feed
     from oubli.app.http.metrics import RequestMetrics
     from oubli.app.http.parsing import Reader
     from oubli.app.service.model_service import ModelService
@@ -63,8 +65,30 @@ def context_of(request: Request) -> Context:
 
 def caller_of(request: Request) -> str:
     """Return the id of the key that a request came with; empty when it has none of its own."""
-    caller: str = request.app.state.rules.caller(request.scope["headers"])
-    return caller
+    rules: AccessRules = request.app.state.rules
+    return rules.caller(first_values(request.scope["headers"])).id or ""
+
+
+@dataclass(frozen=True, slots=True)
+class Feeds:
+    """The streams of events of one application.
+
+    Attributes
+    ----------
+    state
+        What changes.
+    metrics
+        A line a second.
+    """
+
+    state: Feed
+    metrics: Feed
+
+
+def feeds_of(request: Request) -> Feeds:
+    """Return the streams of events."""
+    feeds: Feeds = request.scope["app"].state.feeds
+    return feeds
 
 
 def bulk_of(request: Request) -> Bulk:

@@ -385,7 +385,7 @@ class Receipt(NamedTuple):
         KeyError
             When a field is missing.
         """
-        later = {name: content.get(name) for name in _LATER_FIELDS}
+        later: dict[str, Any] = {name: content.get(name) for name in _LATER_FIELDS}
         return cls(**{name: content[name] for name in FIRST_FIELDS}, **later)
 
 

@@ -32,6 +32,8 @@ from oubli.client.errors import (
 )
 from oubli.client.messages import Answer, Request
 from oubli.client.results import (
+    Access,
+    AccessKey,
     Added,
     Bundle,
     DeadLetter,
@@ -54,6 +56,7 @@ from oubli.client.results import (
     Restriction,
     Schema,
     Snapshot,
+    Without,
 )
 from oubli.client.session import Retries
 from oubli.client.tables import IndexWarning
@@ -62,7 +65,9 @@ if _typing.TYPE_CHECKING:
     from oubli.client.client import AsyncClient, Client
 
 __all__ = [
+    "Access",
     "AccessError",
+    "AccessKey",
     "Added",
     "Answer",
     "AsyncClient",
@@ -113,6 +118,7 @@ __all__ = [
     "UnavailableError",
     "UnexpectedAnswerError",
     "WaitTimeoutError",
+    "Without",
 ]
 
 
