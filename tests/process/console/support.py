@@ -88,7 +88,7 @@ class Console:
     complaints: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.page.on("request", self.requests.append)
+        self.page.on("request", lambda request: self.requests.append(request))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("console", self._note)
 
