@@ -30,6 +30,7 @@ from oubli.app.http.parsing import Reader
 from oubli.app.http.problems import MEDIA_TYPE, ProblemError, to_problem
 from oubli.app.http.route_table import RouteTable, add_heads
 from oubli.app.http.routes import (
+    console,
     deliveries,
     docs,
     erasures,
@@ -87,6 +88,7 @@ _ROUTES = (
     health,
     metrics,
     docs,
+    console,
 )
 _GZIP_LEVEL, _ZSTD_LEVEL = 2, 1  # the loop waits while an answer is compressed
 for _type in (MEDIA_TYPE, Format.CSV, Format.NDJSON):

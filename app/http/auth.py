@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from oubli.app.access.origins import ANY_ORIGIN, Host, Origin, origin_of, parse_host, parse_origin
 from oubli.app.access.scopes import SCOPES, needed_scopes
+from oubli.app.http.console_files import CONSOLE_PATHS
 from oubli.app.http.formats import BULK_PATHS, Format, body_format
 from oubli.app.http.problems import ProblemError, body_too_large, is_inference
 
@@ -28,7 +29,7 @@ DOCS_PATHS = frozenset(
 )
 # Whoever gets a callback of OpenDSR checks its signature with what is there.
 OPENDSR_PATHS = frozenset({"/opendsr/v2/discovery", "/opendsr/v2/certificate"})
-OPEN_PATHS = HEALTH_PATHS | DOCS_PATHS | OPENDSR_PATHS
+OPEN_PATHS = HEALTH_PATHS | DOCS_PATHS | OPENDSR_PATHS | CONSOLE_PATHS
 UPLOAD_PATH = "/snapshot/file"
 MIN_VERSION = b"min-version"
 _MOST_VERSION_DIGITS = 15

@@ -1,0 +1,112 @@
+/** The frame of the page: views, the key, light and dark, and what has to be known everywhere. */
+
+import { explain, isAbort } from "./lib/api.js";
+import { h, replace } from "./lib/dom.js";
+import { live } from "./lib/live.js";
+import { session } from "./lib/session.js";
+import { takeHint } from "./lib/view.js";
+import { banners } from "./elements/banner.js";
+import { gate, tools } from "./elements/access.js";
+import { state } from "./elements/state.js";
+
+/** The views, with the scopes of which a key needs one; with none any key will do. */
+const VIEWS = [
+  { name: "now", title: "Now", scopes: [], load: () => import("./views/now.js") },
+];
+
+const STATES = {
+  connecting: "Connecting",
+  live: "Live",
+  polling: "Every 5 seconds",
+  starting: "The server starts",
+  reconnecting: "Reconnecting",
+  offline: "The server does not answer",
+  locked: "A key is needed",
+};
+
+const place = document.querySelector(".shell-view");
+const shown = { name: null, access: null };
+
+const allowed = () => VIEWS.filter((view) => session.can(...view.scopes));
+
+function wanted() {
+  const views = allowed();
+  return views.find((view) => `#${view.name}` === location.hash) ?? views[0];
+}
+
+function showNavigation() {
+  const current = wanted()?.name;
+  const links = allowed().map((view) => h("li", {}, h("a", { href: `#${view.name}`, "aria-current": view.name === current ? "page" : null }, view.title)));
+  replace(document.querySelector(".shell-views"), h("ul", {}, links));
+}
+
+async function showView({ isMove = true } = {}) {
+  const view = wanted();
+  if (!view) return;
+  showNavigation();
+  Object.assign(shown, { name: view.name, access: access() });
+  document.title = `${view.title} · Oubli`;
+  try {
+    const { default: Element } = await view.load();
+    await addStyles(Element.styles);
+    if (shown.name !== view.name) return; // somebody has gone on meanwhile
+    const node = new Element();
+    replace(place, node);
+    if (isMove) node.querySelector("h1").focus({ preventScroll: true });
+    scrollTo(0, 0);
+    await node.enter(takeHint(view.name));
+  } catch (error) {
+    if (isAbort(error)) return;
+    replace(place, state("error", `The view cannot be shown. ${explain(error)}`, { action: { label: "Try again", onclick: () => showView() } }));
+  }
+}
+
+/** Load a sheet of styles once, and wait for it. */
+function addStyles(name) {
+  if (!name || document.querySelector(`link[href$="/${name}"]`)) return null;
+  return new Promise((resolve) => {
+    const href = new URL(`styles/${name}`, import.meta.url).pathname;
+    document.head.append(h("link", { rel: "stylesheet", href, onload: resolve, onerror: resolve }));
+  });
+}
+
+const access = () => [...session.scopes].sort().join(" ") + session.key;
+
+function showAccess() {
+  replace(document.querySelector(".shell-tools"), tools());
+  if (session.scopes.size === 0) {
+    shown.name = null;
+    replace(document.querySelector(".shell-views"));
+    replace(document.querySelector(".shell-banners"));
+    replace(place, gate());
+  } else if (shown.name === null || shown.access !== access()) {
+    showView({ isMove: false });
+  }
+}
+
+function showState(name) {
+  const node = document.querySelector(".shell-state");
+  node.dataset.state = name;
+  node.textContent = STATES[name];
+  if (live.model === null && !["live", "polling", "locked"].includes(name)) {
+    const isWaiting = name !== "offline";
+    const text = { starting: "The server starts: it trains or reads its model. The page goes on by itself.", offline: "The server does not answer. The page tries again by itself." }[name];
+    if (text) replace(place, state(isWaiting ? "loading" : "offline", text));
+  }
+}
+
+live.addEventListener("state", (event) => showState(event.detail));
+session.addEventListener("change", showAccess);
+for (const type of ["changes", "expiry", "state"]) {
+  live.addEventListener(type, () => replace(document.querySelector(".shell-banners"), banners()));
+}
+addEventListener("hashchange", () => {
+  if (VIEWS.some((view) => `#${view.name}` === location.hash)) showView();
+});
+document.querySelector(".shell-skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address keeps the name of the view
+  document.getElementById("main").focus();
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("themechange")));
+replace(document.querySelector(".shell-tools"), tools());
+live.start();

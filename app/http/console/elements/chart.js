@@ -1,0 +1,57 @@
+/** Pictures of numbers: bars, and lines that go on. */
+
+import { h, replace, svg } from "../lib/dom.js";
+
+const POINTS = 90;
+const [WIDTH, HEIGHT] = [180, 44];
+
+/** Bars beside their labels; a list for who cannot see them. Tones: `accent` and `bad`. */
+export function bars(items, { max = Math.max(...items.map((item) => item.value), 0), label = null } = {}) {
+  return h("ul", { class: "bars", "aria-label": label }, items.map((item) => {
+    const fill = h("div", { class: "bars-fill", "data-tone": item.tone ?? null });
+    fill.style.setProperty("width", `${max > 0 ? (100 * item.value) / max : 0}%`);
+    return h("li", {}, h("span", { class: "bars-label" }, item.label), h("div", { class: "bars-track", "aria-hidden": "true" }, fill),
+      h("span", { class: "bars-value" }, item.text ?? String(item.value)));
+  }));
+}
+
+/** Lines of the last values. `push([a, b], text)`: a value for each line, null for a gap, and what is written beside. */
+export function liveLine({ label, series = 1 }) {
+  const node = document.createElement("live-line");
+  node.begin(label, series);
+  return node;
+}
+
+class LiveLine extends HTMLElement {
+  #values = [];
+
+  begin(label, series) {
+    this.value = h("span", { class: "line-value" }, "–");
+    this.strokes = Array.from({ length: series }, (_, i) => svg("path", { class: `line-stroke line-stroke-${i}` }));
+    const frame = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" },
+      svg("path", { class: "line-base", d: `M0 ${HEIGHT}H${WIDTH}` }), this.strokes);
+    replace(this, h("div", { class: "line-head" }, h("span", { class: "muted" }, label), this.value), frame);
+  }
+
+  push(values, text) {
+    this.#values = [...this.#values.slice(1 - POINTS), values];
+    this.value.textContent = text;
+    const top = 1.08 * Math.max(...this.#values.flat().filter((one) => one !== null), 1e-9);
+    this.strokes.forEach((stroke, i) => stroke.setAttribute("d", path(this.#values.map((one) => one[i]), top)));
+  }
+}
+
+/** The newest value is at the right end. */
+function path(values, top) {
+  const step = WIDTH / (POINTS - 1);
+  const first = POINTS - values.length;
+  let drawn = "";
+  let isDown = false;
+  values.forEach((value, i) => {
+    if (value !== null) drawn += `${isDown ? "L" : "M"}${((first + i) * step).toFixed(1)} ${(HEIGHT * (1 - value / top)).toFixed(1)}`;
+    isDown = value !== null;
+  });
+  return drawn;
+}
+
+customElements.define("live-line", LiveLine);

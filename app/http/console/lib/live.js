@@ -1,0 +1,167 @@
+/** What the server tells by itself: the model and what goes on around it, over streams, or asked for now and then. */
+
+import { api, ApiError, isAbort } from "./api.js";
+import { session } from "./session.js";
+import { pause, readEvents, withSlot } from "./stream.js";
+
+const POLL = 5000;
+const POLLS = 6; // then a tab tries again to hold a stream
+const REREAD = 3000; // between two readings of the whole model
+
+class Live extends EventTarget {
+  /** `connecting`, `live`, `polling`, `starting`, `reconnecting`, `offline` or `locked`. */
+  state = "connecting";
+  /** `GET /model`, with what events have changed since; null at first. */
+  model = null;
+  /** The sections of `GET /events`; without the scope `read` those that `GET /model` tells. */
+  sections = {};
+  #run = new AbortController();
+  #eventId = null;
+  #readAt = 0;
+  #isRereading = false;
+
+  /** Begin, and go on until the page is closed; nothing is asked while it is hidden. */
+  start() {
+    document.addEventListener("visibilitychange", () => this.restart());
+    addEventListener("online", () => this.restart());
+    this.restart();
+  }
+
+  /** Begin again: with another key, or at once after a pause. */
+  restart() {
+    this.#run.abort(new DOMException("again", "AbortError"));
+    this.#run = new AbortController();
+    if (document.visibilityState === "visible") this.#follow(this.#run.signal).catch(ignoreAbort);
+  }
+
+  /** Call a handler with the data of a section, of `model` or `state`, until a signal is aborted. */
+  on(type, handler, signal) {
+    this.addEventListener(type, (event) => handler(event.detail), { signal });
+  }
+
+  /** Read the whole model. */
+  async refresh() {
+    this.#readAt = Date.now();
+    const model = await api.get("/model", { signal: this.#run.signal });
+    this.model = model;
+    this.#tell("model", model);
+    if (session.can("read")) return;
+    this.#note("changes", { state: model.changes, reason: model.changes_stopped });
+    this.#note("expiry", { paused: model.expiry_paused });
+    this.#note("erasures", { pending: model.pending_erasures, overdue: model.overdue_erasures });
+  }
+
+  /** Call a handler with the metrics of each second, or of some, until a signal is aborted. */
+  async metrics(handler, signal) {
+    for (;;) {
+      const [run, holds] = [AbortSignal.any([signal, this.#run.signal]), this.state === "live"];
+      const take = (event) => {
+        if (event.type === "metrics") handler(event.data);
+        return !holds;
+      };
+      try {
+        if (holds || this.state === "polling") await readEvents("/metrics/events", take, { signal: run });
+      } catch (error) {
+        if (signal.aborted) return;
+        if (!isAbort(error) && error instanceof TypeError) console.error("the metrics cannot be read");
+      }
+      try {
+        await pause(holds || this.state !== "polling" ? 500 : POLL, signal);
+      } catch {
+        return;
+      }
+    }
+  }
+
+  async #follow(signal) {
+    for (let failures = 0; ; ) {
+      try {
+        if (!(await this.#enter(signal))) return; // a key begins anew
+        failures = 0;
+        await withSlot((hasSlot) => this.#listen(hasSlot, signal));
+      } catch (error) {
+        if (isAbort(error)) throw error;
+        failures += 1;
+        const isUp = error instanceof ApiError;
+        this.#become(isUp && error.status === 503 ? "starting" : failures > 3 ? "offline" : "reconnecting");
+      }
+      await pause(Math.min(4000, 250 * 2 ** failures) * (0.8 + 0.4 * Math.random()), signal);
+    }
+  }
+
+  /** Ask what may be done here; return false where a key is wanted. */
+  async #enter(signal) {
+    await api.get("/readyz", { signal });
+    try {
+      session.allow(await api.get("/access", { signal }));
+    } catch (error) {
+      if (error.status !== 401) throw error;
+      this.#become("locked");
+      return false;
+    }
+    await this.refresh();
+    return true;
+  }
+
+  /** Hear of changes until the server stops, or for a while. */
+  async #listen(hasSlot, signal) {
+    const reads = session.can("read");
+    this.#become(hasSlot && reads ? "live" : "polling");
+    if (hasSlot && reads) {
+      const headers = this.#eventId ? { "Last-Event-ID": this.#eventId } : {};
+      await readEvents("/events", (event) => this.#take(event), { signal, headers });
+      this.#become("reconnecting");
+      return;
+    }
+    for (let n = 0; n < POLLS; n += 1) {
+      if (reads) await readEvents("/events", (event) => this.#take(event) ?? true, { signal });
+      else await this.refresh();
+      await pause(POLL, signal);
+    }
+  }
+
+  #take({ type, id, data }) {
+    if (type === "bye") return;
+    this.#eventId = id ?? this.#eventId;
+    for (const [name, value] of Object.entries(type === "hello" ? data : { [type]: data })) this.#note(name, value);
+  }
+
+  #note(name, value) {
+    if (JSON.stringify(this.sections[name]) === JSON.stringify(value)) return;
+    this.sections[name] = value;
+    if (name !== "model") return this.#tell(name, value);
+    const isNew = value.model_version !== this.model.model_version;
+    this.model = { ...this.model, ...value };
+    this.#tell("model", this.model);
+    if (isNew) this.#reread().catch(ignoreAbort);
+  }
+
+  /** Read classes and columns again, some time after they may have changed. */
+  async #reread() {
+    if (this.#isRereading) return;
+    this.#isRereading = true;
+    try {
+      await pause(Math.max(0, this.#readAt + REREAD - Date.now()), this.#run.signal);
+      await this.refresh();
+    } finally {
+      this.#isRereading = false;
+    }
+  }
+
+  #tell(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+
+  #become(state) {
+    if (state === this.state) return;
+    this.state = state;
+    this.#tell("state", state);
+  }
+}
+
+/** What has ended by itself is no fault; a server that does not answer is told by the stream. */
+function ignoreAbort(error) {
+  if (!isAbort(error) && error.name !== "OfflineError" && !(error instanceof ApiError)) throw error;
+}
+
+export const live = new Live();

@@ -1,0 +1,88 @@
+/** What all views share: a heading, sections, states while something is loaded, and an end of all that they began. */
+
+import { state } from "../elements/state.js";
+import { explain, isAbort, OfflineError } from "./api.js";
+import { h, replace, uid } from "./dom.js";
+import { live } from "./live.js";
+
+const PATIENCE = 150; // milliseconds until "Loading" is shown
+const hints = new Map();
+
+/** Go to another view; the hint stays in memory and is in no address. */
+export function go(name, hint = {}) {
+  hints.set(name, hint);
+  if (location.hash === `#${name}`) dispatchEvent(new HashChangeEvent("hashchange"));
+  else location.hash = name;
+}
+
+/** Return what `go` was given for a view, once. */
+export function takeHint(name) {
+  const hint = hints.get(name) ?? {};
+  hints.delete(name);
+  return hint;
+}
+
+export class View extends HTMLElement {
+  static heading = "";
+  static styles = null;
+  #end = new AbortController();
+  #newest = new WeakMap();
+
+  /** Aborted when the view is left. */
+  get signal() {
+    return this.#end.signal;
+  }
+
+  connectedCallback() {
+    this.classList.add("view");
+    this.append(h("h1", { tabindex: "-1" }, this.constructor.heading));
+  }
+
+  disconnectedCallback() {
+    this.#end.abort(new DOMException("left", "AbortError"));
+    this.leave();
+  }
+
+  /** Show the view: called once, after it is in the page. */
+  async enter() {}
+
+  /** Called when the view is left. */
+  leave() {}
+
+  /** Hear of a section of `live`, of `model` or of `state`. */
+  on(type, handler) {
+    live.on(type, handler, this.signal);
+  }
+
+  /** Add a section with a label at the left; return its body. */
+  section(label, { before = null, ...attributes } = {}) {
+    const id = uid("section");
+    const body = h("div", { class: "section-body" });
+    this.insertBefore(h("section", { class: "section", "aria-labelledby": id, ...attributes }, h("h2", { id }, label), body), before);
+    return body;
+  }
+
+  /** Load something and show it; the newest call for a body wins. Returns what was loaded, undefined when it failed. */
+  async show(body, load, render, { empty = () => null } = {}) {
+    const token = {};
+    this.#newest.set(body, token);
+    const isNewest = () => this.#newest.get(body) === token && !this.signal.aborted;
+    body.setAttribute("aria-busy", "true");
+    const timer = setTimeout(() => isNewest() && !body.childElementCount && replace(body, state("loading", "Loading")), PATIENCE);
+    try {
+      const answer = await load(this.signal);
+      if (!isNewest()) return undefined;
+      const nothing = empty(answer);
+      replace(body, nothing ? state("empty", nothing) : render(answer));
+      return answer;
+    } catch (error) {
+      if (!isNewest() || isAbort(error)) return undefined;
+      const retry = { label: "Try again", onclick: () => this.show(body, load, render, { empty }) };
+      replace(body, state(error instanceof OfflineError ? "offline" : "error", explain(error), { action: retry }));
+      return undefined;
+    } finally {
+      clearTimeout(timer);
+      if (this.#newest.get(body) === token) body.removeAttribute("aria-busy");
+    }
+  }
+}
