@@ -12,6 +12,9 @@ import { state } from "./elements/state.js";
 /** The views, with the scopes of which a key needs one; with none any key will do. */
 const VIEWS = [
   { name: "now", title: "Now", scopes: [], load: () => import("./views/now.js") },
+  { name: "erasures", title: "Erasures", scopes: ["erase", "read"], load: () => import("./views/erasures.js") },
+  { name: "model", title: "Model", scopes: [], load: () => import("./views/model.js") },
+  { name: "ledger", title: "Ledger and access", scopes: [], load: () => import("./views/ledger.js") },
 ];
 
 const STATES = {

@@ -19,14 +19,14 @@ const segments = new Intl.Segmenter();
  * Keys are those of a tree view: arrows walk, right opens, left closes, Enter does either.
  */
 export class ModelTree extends HTMLElement {
-  /** Takes the path of a node, answers with `GET /model/trees/{n}?node=`. */
+  /** Takes a node, answers with `GET /model/trees/{n}?node=`; undefined when there is no such node any more. */
   ask = null;
   #answer = null;
   #nodes = new Map();
   #opened = new Set([""]);
   #current = "";
   #picture = svg("svg", { class: "tree-picture" });
-  #detail = h("div", { class: "tree-detail", role: "status" });
+  #detail = h("div", { class: "tree-detail" });
 
   connectedCallback() {
     replace(this, h("div", { class: "tree-scroll" }, this.#picture), this.#detail);
@@ -67,8 +67,8 @@ export class ModelTree extends HTMLElement {
       this.#opened.delete(path);
     } else {
       if (!this.#nodes.has(`${path}l`)) {
-        const answer = await this.ask(path);
-        if (answer === undefined) return; // it said why
+        const answer = await this.ask(node);
+        if (answer === undefined) return;
         this.#take(answer.node, false);
       }
       if (this.#nodes.has(`${path}l`)) this.#opened.add(path);
@@ -211,18 +211,18 @@ export class ModelTree extends HTMLElement {
   }
 
   #question(node) {
-    if (node.text) return node.text;
+    if (node.text) return shown(node.text);
     const { says, classes } = this.#answer;
     if (says !== "classes") return node.value === null ? "no value" : String(Number(node.value.toPrecision(5)));
     const most = node.counts.indexOf(Math.max(...node.counts));
-    return node.n_samples ? String(classes[most]) : "no samples";
+    return node.n_samples ? shown(classes[most]) : "no samples";
   }
 
   #count(node) {
     const samples = node.n_samples === 1 ? "1 sample" : `${number(node.n_samples)} samples`;
     if (!node.counts || !node.n_samples) return samples;
     const most = Math.max(...node.counts);
-    return `${samples}, ${share(most / node.n_samples)} ${cut(String(this.#answer.classes[node.counts.indexOf(most)]), 10)}`;
+    return `${samples}, ${share(most / node.n_samples)} ${cut(shown(this.#answer.classes[node.counts.indexOf(most)]), 10)}`;
   }
 
   /** Say below the picture what leads to the current node, and what is in it. */
@@ -238,8 +238,8 @@ export class ModelTree extends HTMLElement {
       this.#detail,
       h("h3", { id }, way.length ? "The way to this node" : "The root: all samples that this tree learns"),
       way.length ? h("ol", { class: "tree-way", "aria-labelledby": id }, way) : null,
-      h("p", {}, quoted(this.#question(node)), `: ${number(node.n_samples)} samples.`),
-      node.counts ? bars(node.counts.map((value, place) => ({ label: String(classes[place]), value, text: number(value) }))) : null,
+      h("p", {}, h("bdi", {}, this.#question(node)), `: ${number(node.n_samples)} samples.`),
+      node.counts ? bars(node.counts.map((value, place) => ({ label: quoted(classes[place]), value, text: number(value) }))) : null,
     );
   }
 }
@@ -248,6 +248,9 @@ function sideOf(path) {
   if (!path) return "";
   return path.endsWith("l") ? "yes: " : "no: ";
 }
+
+/** Text of the model's users, in which nothing turns or hides what stands beside it. */
+const shown = (text) => quoted(text).textContent;
 
 function cut(text, letters = LETTERS) {
   const parts = Array.from(segments.segment(text), ({ segment }) => segment);

@@ -18,7 +18,7 @@ export async function reportOf(receipts, checks, source) {
   const named = new Set(receipts.map(({ key_id: id }) => id));
   return {
     report: "oubli erasures",
-    server: new URL("../../../", import.meta.url).href,
+    server: new URL("../../", import.meta.url).href,
     made_at: new Date().toISOString(),
     notes: NOTES,
     keys: (await source.keys()).filter(({ key_id: id }) => named.has(id)),

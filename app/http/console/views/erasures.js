@@ -2,15 +2,13 @@
 
 import { formField, button } from "../elements/field.js";
 import { deadlineOf, ring } from "../elements/receipt.js";
-import { state } from "../elements/state.js";
 import { table } from "../elements/table.js";
-import { quoted, time } from "../elements/text.js";
+import { time } from "../elements/text.js";
 import { toast } from "../elements/toast.js";
 import { api } from "../lib/api.js";
 import { h, replace } from "../lib/dom.js";
 import { saveJson } from "../lib/files.js";
 import { capital, number, short } from "../lib/format.js";
-import { live } from "../lib/live.js";
 import { Source } from "../lib/receipts.js";
 import { checkReceipt } from "../lib/verify.js";
 import { View } from "../lib/view.js";
@@ -18,6 +16,7 @@ import { Opened } from "./erasures-receipt.js";
 import { OUTCOMES, printReport, reportOf } from "./erasures-report.js";
 
 const RELOAD = 1500;
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 const STATUSES = { "": "All", unlearned: "Not erased yet", overdue: "Overdue", erased: "Erased" };
 
 export default class Erasures extends View {
@@ -42,14 +41,12 @@ export default class Erasures extends View {
     };
     this.on("erasures", later);
     this.on("model", later);
-    this.ticking = setInterval(() => this.#tick(), 1000);
     if (receipt) this.opened.open(receipt);
     await this.#load();
   }
 
   leave() {
     clearTimeout(this.#timer);
-    clearInterval(this.ticking);
   }
 
   #find(body) {
@@ -65,7 +62,10 @@ export default class Erasures extends View {
     const field = formField({ label: "Case number", control, hint: "The ref of an erasure, a UUID. Empty: all." });
     const onsubmit = (event) => {
       event.preventDefault();
-      this.#filter.ref = control.value.trim() || null;
+      const ref = control.value.trim();
+      field.setError(!ref || UUID.test(ref) ? null : "A case number is a UUID, such as 123e4567-e89b-12d3-a456-426614174000.");
+      if (ref && !UUID.test(ref)) return;
+      this.#filter.ref = ref || null;
       this.#load();
     };
     replace(body,
@@ -123,15 +123,6 @@ export default class Erasures extends View {
     return [table({ caption, columns, rows: this.#receipts, onOpen: (one) => this.opened.open(one.id) }), more];
   }
 
-  /** Let the rings run out. */
-  #tick() {
-    const rings = this.querySelectorAll(".erasures-status[data-receipt]");
-    for (const node of rings) {
-      const one = this.#receipts.find(({ id }) => id === node.dataset.receipt);
-      if (one) node.querySelector("svg").replaceWith(ring(one));
-    }
-  }
-
   #offer() {
     replace(this.tools,
       h("p", { class: "prose" }, "What is listed above, with the public keys and what this browser has checked. No id, subject or value is in it."),
@@ -172,7 +163,7 @@ function statusOf(receipt) {
   const isErased = receipt.status === "erased";
   const words = isErased ? (receipt.overdue ? "Erased late" : "Erased") : receipt.overdue ? "Overdue" : "Unlearned";
   const deadline = !isErased && receipt.durable && deadlineOf(receipt);
-  return h("span", { class: `erasures-status${receipt.overdue ? " bad" : ""}`, "data-receipt": isErased ? null : receipt.id },
+  return h("span", { class: `erasures-status${receipt.overdue ? " bad" : ""}` },
     ring(receipt), h("span", {}, words, deadline ? h("span", { class: "small" }, " ", time(deadline, { mode: "left" })) : null));
 }
 

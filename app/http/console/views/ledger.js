@@ -17,6 +17,7 @@ import { View } from "../lib/view.js";
 
 const PAGE = 50;
 const RELOAD = 1500;
+const PATIENCE = 3000;
 const ALWAYS = new Set(["index", "previous", "type", "at", "hash"]);
 const SCOPES = {
   predict: "ask for predictions",
@@ -59,7 +60,7 @@ export default class Ledger extends View {
   /** Read the newest entries. */
   #show() {
     const load = async () => {
-      const last = live.sections.ledger?.index ?? 0;
+      const last = live.sections.ledger?.index ?? (await this.#told());
       return this.#after(Math.max(0, last - PAGE), PAGE);
     };
     const render = (entries) => {
@@ -67,6 +68,14 @@ export default class Ledger extends View {
       return this.#draw();
     };
     return this.show(this.list, load, render, { empty: (entries) => (entries.length ? null : "The ledger has no entry yet.") });
+  }
+
+  /** Return the index of the newest entry as soon as the server tells it. */
+  #told() {
+    return new Promise((resolve) => {
+      this.on("ledger", ({ index }) => resolve(index));
+      setTimeout(() => resolve(0), PATIENCE);
+    });
   }
 
   async #newer() {

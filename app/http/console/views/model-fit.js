@@ -31,17 +31,23 @@ export class Fit {
   #kind;
   #score = h("input", { type: "checkbox", checked: true });
 
-  constructor(view, body, kinds) {
+  constructor(view, body) {
     this.#view = view;
-    this.#kinds = kinds;
-    this.#kind = h("select", { onchange: () => this.#draw() },
-      kinds.map(({ kind, guarantee, in_force: inForce }) => h("option", { value: kind, selected: inForce }, `${kind} (${guarantee}${inForce ? ", in force" : ""})`)));
+    this.#kind = h("select", { onchange: () => this.#draw() });
     const begin = button("Fit anew", { kind: "primary", onclick: () => this.#begin() });
     replace(body, formField({ label: "Kind", control: this.#kind }), this.#form,
       h("label", { class: "row" }, this.#score, h("span", {}, "Measure before and after, on samples that a model has not seen (takes longer)")),
       h("div", {}, begin), this.#progress);
-    this.#draw();
     resume(view, "fit", this.#progress, "Fit", (job) => this.#tell(job)).catch(() => {});
+  }
+
+  /** Offer kinds with their parameters; what somebody has begun to write stays. */
+  offer(kinds) {
+    this.#kinds = kinds;
+    if (Object.keys(this.#read()).length) return;
+    replace(this.#kind, kinds.map(({ kind, guarantee, in_force: inForce }) =>
+      h("option", { value: kind, selected: inForce }, `${kind} (${guarantee}${inForce ? ", in force" : ""})`)));
+    this.#draw();
   }
 
   get #chosen() {
@@ -57,13 +63,14 @@ export class Fit {
     }));
   }
 
+  /** Return the parameters that were changed. */
+  #read() {
+    return Object.fromEntries([...this.#fields].map(([name, { read }]) => [name, read()]).filter(([, value]) => value !== undefined));
+  }
+
   async #begin() {
-    const parameters = {};
-    for (const [name, { node, read }] of this.#fields) {
-      node.setError(null);
-      const value = read();
-      if (value !== undefined) parameters[name] = value;
-    }
+    for (const { node } of this.#fields.values()) node.setError(null);
+    const parameters = this.#read();
     const names = Object.keys(parameters);
     const kind = this.#chosen.kind;
     const samples = number(live.model?.n_samples ?? 0);
@@ -75,7 +82,12 @@ export class Fit {
     try {
       const sent = { kind, parameters, score: this.#score.checked };
       const job = await api.post("/model/fit", sent, { signal: this.#view.signal, once: true });
-      follow(job, this.#progress, `Fit of a ${kind}`, (ended) => this.#tell(ended));
+      follow(job, this.#progress, `Fit of a ${kind}`, (ended) => {
+        this.#fields.clear(); // what was written is in force now
+        this.#tell(ended);
+        toast("The new model is in force.");
+        live.refresh();
+      });
     } catch (error) {
       if (!(error instanceof ApiError) || !this.#showErrors(error.errors)) throw error;
     }
@@ -99,9 +111,8 @@ export class Fit {
     }));
     this.#progress.append(
       h("p", { role: "status" }, `The model was fitted anew: version ${number(result.model_version)}.`),
-      items.length ? [h("h3", {}, score.metric === "accuracy" ? "Accuracy" : "R²"), bars(items, { max: 1 })].reduce((all, node) => (all.append(node), all), h("div", { class: "stack" }))
+      items.length ? h("div", { class: "stack" }, h("h3", {}, score.metric === "accuracy" ? "Accuracy" : "R²"), bars(items, { max: 1 }))
         : h("p", { class: "muted" }, "How good it is was not measured."));
-    toast("The new model is in force.");
   }
 }
 

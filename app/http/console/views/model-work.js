@@ -54,7 +54,10 @@ function verified(result) {
 class Snapshot {
   #view;
   #newest = h("div");
-  #bar = h("progress", { max: 1, hidden: true });
+  #bar = h("progress", { max: 1 });
+  #words = h("span", { class: "small muted" });
+  #going = h("div", { hidden: true }, this.#words, this.#bar);
+  #isTransfer = false; // what the server does is told then, too, and does not belong here
   #said = h("p", { role: "status" });
 
   constructor(view, body) {
@@ -64,13 +67,14 @@ class Snapshot {
       h("div", { class: "row" },
         admin ? button("Write a snapshot now", { onclick: () => this.#write() }) : null,
         session.can("read") ? button("Download", { onclick: () => this.#download() }) : null),
-      admin ? this.#restoreForm() : null, this.#bar, this.#said);
+      admin ? this.#restoreForm() : null, this.#going, this.#said);
     if (session.can("read")) this.#read();
     view.on("snapshot", () => this.#read());
     view.on("work", (all) => {
       const one = all.find(({ kind }) => kind === "restore" || kind === "snapshot");
-      if (one) this.#progress(one.kind === "restore" ? "The server restores" : "The server writes", one.progress);
-      else if (this.#bar.dataset.isServers) this.#bar.hidden = true;
+      if (this.#isTransfer) return;
+      if (one) this.#progress(one.kind === "restore" ? "The server restores the model" : "The server writes a snapshot", one.progress);
+      else this.#going.hidden = true;
     });
   }
 
@@ -88,16 +92,15 @@ class Snapshot {
     return this.#view.show(this.#newest, read, render, { empty: (one) => (one ? null : "There is no snapshot.") });
   }
 
-  #progress(text, value, isServers = true) {
-    this.#bar.hidden = false;
+  #progress(text, value) {
+    this.#going.hidden = false;
+    this.#words.textContent = `${text}: ${share(value)}`;
     this.#bar.setAttribute("aria-label", text);
     this.#bar.value = value;
-    this.#bar.dataset.isServers = isServers ? "yes" : "";
-    this.#bar.title = `${text}: ${share(value)}`;
   }
 
   async #write() {
-    await this.#during("The server writes", () => api.post("/snapshot", {}, { signal: this.#view.signal }));
+    await api.post("/snapshot", {}, { signal: this.#view.signal });
     this.#said.textContent = "The snapshot is written: what the model holds survives whatever happens to the process.";
     await this.#read();
   }
@@ -109,17 +112,18 @@ class Snapshot {
       action: "Download",
     });
     if (!sure) return;
-    const blob = await this.#during("The file comes", () => download("/snapshot/file", (done) => this.#progress("The file comes", done, false), this.#view.signal));
+    const blob = await this.#during(() => download("/snapshot/file", (done) => this.#progress("Downloaded", done), this.#view.signal));
     save("oubli-snapshot.safetensors", blob);
     this.#said.textContent = `Downloaded: ${bytes(blob.size)}.`;
   }
 
-  async #during(text, run) {
-    this.#progress(text, 0, false);
+  async #during(run) {
+    this.#isTransfer = true;
     try {
       return await run();
     } finally {
-      this.#bar.hidden = true;
+      this.#isTransfer = false;
+      this.#going.hidden = true;
     }
   }
 
@@ -137,8 +141,11 @@ class Snapshot {
   }
 
   async #restore(file) {
-    const sent = (done) => this.#progress(done < 1 ? "The file is sent" : "The server restores", done, done < 1 ? false : true);
-    const result = await this.#during("The file is sent", () => upload("/snapshot/file", file, sent, this.#view.signal));
+    const sent = (done) => {
+      this.#progress(done < 1 ? "Sent" : "Sent, and the server reads it", done);
+      this.#isTransfer = done < 1;
+    };
+    const result = await this.#during(() => upload("/snapshot/file", file, sent, this.#view.signal));
     const dropped = Object.entries(result.dropped).map(([name, count]) => `${number(count)} ${name.replaceAll("_", " ")}`).join(", ");
     replace(this.#said, definitions([
       ["Restored", `version ${number(result.snapshot_model_version)}, now version ${number(result.model_version)}`],

@@ -38,8 +38,22 @@ export default class Model extends View {
       this.#tree(tree);
     }
     if (file) Work.begin(this, work, file);
-    const kinds = await this.show(parameters, (signal) => api.get("/model/kinds", { signal }), ({ kinds: all }) => parametersOf(all.find((kind) => kind.in_force)));
-    if (kinds && admin) new Fit(this, fit, kinds.kinds);
+    await this.#parameters(parameters, fit);
+  }
+
+  /** Show the parameters, also when a fit has put others in force, and the form of a fit. */
+  async #parameters(table, body) {
+    let [form, shown] = [null, null];
+    const read = async () => {
+      shown = inForce();
+      const answer = await this.show(table, (signal) => api.get("/model/kinds", { signal }), ({ kinds }) => parametersOf(kinds.find((kind) => kind.in_force)));
+      if (!answer || !body) return;
+      form ??= new Fit(this, body);
+      form.offer(answer.kinds);
+    };
+    const inForce = () => JSON.stringify([live.model?.kind, live.model?.parameters]);
+    this.on("model", () => shown !== inForce() && read());
+    await read();
   }
 
   #importances(body) {
@@ -51,7 +65,7 @@ export default class Model extends View {
       tell();
       return plotOf(answer);
     }, { empty: ({ features }) => (features.some(({ importance }) => importance > 0) ? null : "No tree has a split, so that no column matters.") });
-    const tell = () => replace(note, ...ageOf(version, read));
+    const tell = () => tellAge(note, version, read);
     replace(body, plot, note);
     this.on("model", tell);
     read();
@@ -71,21 +85,21 @@ export default class Model extends View {
       control.value = answer.tree + 1;
       replace(title, `of ${number(answer.n_trees)}`, answer.iteration === null ? "" : `, iteration ${number(answer.iteration + 1)}`,
         answer.class === null ? "" : [", for the score of ", quoted(answer.class)]);
-      picture.ask = async (path) => {
+      picture.ask = async ({ path, text }) => {
         try {
           const below = await ask(path, answer.tree, this.signal, 1);
-          if (below.model_version === answer.model_version) return below;
-          toast("The model has changed: the tree is drawn anew from its root.");
+          if (below.node.text === text) return below;
         } catch (error) {
           if (error.slug !== "no-tree") return void toast(explain(error), { kind: "failed" });
         }
+        toast("The model has changed: the tree is drawn anew from its root.");
         return void open(answer.tree + 1);
       };
-      queueMicrotask(() => picture.open(answer));
+      picture.open(answer);
       tell();
       return picture;
     });
-    const tell = () => replace(note, ...ageOf(version, () => open(Number(control.value))));
+    const tell = () => tellAge(note, version, () => open(Number(control.value)));
     const step = (by) => button(by < 0 ? "Previous" : "Next", {
       onclick: () => open(Math.min(Number(control.max), Math.max(1, Number(control.value) + by))),
     });
@@ -99,10 +113,12 @@ export default class Model extends View {
 }
 
 /** Say of which version something is, and offer to read it anew when there is a newer one. */
-function ageOf(version, again) {
-  if (version === null) return [];
-  const isOld = live.model && live.model.model_version !== version;
-  return [`Version ${number(version)}. `, isOld ? button("The model has changed since: read it anew", { kind: "plain", onclick: again }) : null];
+function tellAge(note, version, again) {
+  const isOld = version !== null && live.model && live.model.model_version !== version;
+  const told = `${version} ${isOld}`;
+  if (note.dataset.told === told || version === null) return;
+  note.dataset.told = told;
+  replace(note, `Version ${number(version)}. `, isOld ? button("The model has changed since: read it anew", { kind: "plain", onclick: again }) : null);
 }
 
 function factsOf(model) {
