@@ -179,7 +179,7 @@ def take(browser: Browser, address: str, names: list[str], *, for_readme: bool) 
         for name in names:
             page.goto(f"{address}/#{name}")
             page.reload()
-            page.wait_for_selector(f"view-{name} section")
+            page.wait_for_selector(f"view-{name} h1")
             VIEWS[name](page)
             page.evaluate("document.activeElement?.blur()")
             page.screenshot(path=EVERYTHING / f"{name}-{theme}-{size}.png", full_page=True)

@@ -5,12 +5,12 @@ import { number, share } from "../lib/format.js";
 import { bars } from "./chart.js";
 import { quoted } from "./text.js";
 
-const COLUMN = 200;
+const COLUMN = 248;
 const ROW = 48;
 const BAR = 7;
 const FLOW = 76; // height of the root's samples
 const MARGIN = 28;
-const LETTERS = 24;
+const LETTERS = 32;
 const segments = new Intl.Segmenter();
 
 /**
@@ -186,11 +186,11 @@ export class ModelTree extends HTMLElement {
         onclick: () => (this.#current === path || node.split ? this.#toggle(path) : null, this.#go(path)),
       },
       svg("title", {}, this.#question(node)),
-      svg("rect", { class: "tree-target", x: x - 4, y: y - 22, width: COLUMN - 34, height: 44 }),
+      svg("rect", { class: "tree-target", x: x - 4, y: y - 22, width: COLUMN - 40, height: 44 }),
       this.#mixture(node, x, y, height),
-      svg("text", { class: "tree-question", x: x + BAR + 7, y: y - 3 }, cut(this.#question(node))),
+      svg("text", { class: "tree-question", x: x + BAR + 7, y: y - 3 },
+        node.split ? svg("tspan", { class: "tree-mark" }, isOpen ? "− " : "+ ") : null, cut(this.#question(node))),
       svg("text", { class: "tree-count", x: x + BAR + 7, y: y + 13 }, this.#count(node)),
-      node.split ? svg("text", { class: "tree-mark", x: x + COLUMN - 46, y: y - 3 }, isOpen ? "−" : "+") : null,
     );
     item.dataset.path = path;
     return item;

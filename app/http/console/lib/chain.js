@@ -71,6 +71,11 @@ export class Chain {
     }
   }
 
+  /** Return the indexes of the entries that tell of a receipt, and of its key; undefined where there is none. */
+  placesOf({ id, key_id: key }) {
+    return { key: this.keys.get(key)?.index, unlearned: this.#begun.get(id)?.index, erased: this.#finished.get(id)?.index };
+  }
+
   /** Check that the entry that a receipt names is in its place. */
   checkPlace({ ledger_index: index, ledger_head: hash }) {
     if (this.#seen.has(`${index} ${hash}`)) return;

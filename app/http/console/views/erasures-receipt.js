@@ -69,6 +69,7 @@ export class Opened {
   #render(receipt) {
     this.#receipt = receipt;
     this.steps = h("ol", { class: "erasures-steps" });
+    this.chain = h("div");
     this.verdict = h("p", { class: "erasures-verdict", role: "status" });
     const known = this.#checks.get(receipt.signature);
     if (known) this.#draw(known.steps, known.outcome);
@@ -77,7 +78,7 @@ export class Opened {
       h("div", { class: "erasures-head" }, ring(receipt), h("h3", { tabindex: "-1" }, titleOf(receipt)),
         button("Close", { kind: "plain", onclick: () => this.#close() })),
       h("div", { class: "erasures-pair" }, definitions(factsOf(receipt)),
-        h("div", { class: "stack" }, this.verdict, this.steps,
+        h("div", { class: "stack" }, this.verdict, this.chain, this.steps,
           h("div", { class: "row" },
             button("Check again", { onclick: () => this.#check() }),
             button("Report as JSON", { onclick: async () => saveJson(`oubli-erasure-${receipt.id}.json`, await report()) }),
@@ -95,6 +96,7 @@ export class Opened {
     });
     if (this.#view.signal.aborted || !isShown()) return;
     this.#draw(steps, outcome);
+    if (steps.find(({ name }) => name === "Chain").state === "ok") replace(this.chain, beadsOf(await this.#source.chain(), receipt));
     this.#view.note(receipt, { outcome, steps, at: new Date().toISOString() });
   }
 
@@ -105,6 +107,15 @@ export class Opened {
     this.verdict.className = `erasures-verdict erasures-${outcome ?? "running"}`;
     this.verdict.textContent = outcome === null ? "This browser checks the receipt." : SENTENCES[outcome];
   }
+}
+
+/** The entries of the chain that matter here, as beads on a string. */
+function beadsOf(chain, receipt) {
+  const places = chain.placesOf(receipt);
+  const beads = [["key", places.key], ["unlearned", places.unlearned], ["erased", places.erased], ["newest", chain.head.index]]
+    .filter(([, index]) => index).sort((one, other) => one[1] - other[1]);
+  return h("ol", { class: "erasures-chain", "aria-label": "Where the ledger tells of it" }, beads.map(([name, index]) =>
+    h("li", { class: index === receipt.ledger_index ? "erasures-here" : null }, h("span", { class: "small" }, name), h("code", {}, number(index)))));
 }
 
 function titleOf({ status, overdue, unlearned }) {

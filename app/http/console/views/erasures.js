@@ -8,7 +8,7 @@ import { toast } from "../elements/toast.js";
 import { api } from "../lib/api.js";
 import { h, replace } from "../lib/dom.js";
 import { saveJson } from "../lib/files.js";
-import { capital, number, short } from "../lib/format.js";
+import { capital, duration, number, short } from "../lib/format.js";
 import { Source } from "../lib/receipts.js";
 import { checkReceipt } from "../lib/verify.js";
 import { View } from "../lib/view.js";
@@ -113,7 +113,7 @@ export default class Erasures extends View {
       { label: "Kind", cell: (one) => capital(one.kind) },
       { label: "Samples", numeric: true, cell: (one) => number(one.unlearned) },
       { label: "Unlearned", cell: (one) => time(one.unlearned_at) },
-      { label: "Erased", cell: (one) => (one.erased_at ? time(one.erased_at) : "–") },
+      { label: "Erased after", numeric: true, cell: (one) => (one.erased_at ? duration((Date.parse(one.erased_at) - Date.parse(one.unlearned_at)) / 1000) : "–") },
       { label: "Case", cell: (one) => (one.ref ? h("code", { title: one.ref }, short(one.ref, 8)) : "–") },
       { label: "Checked", cell: (one) => outcomeOf(this.#checks.get(one.signature)) },
     ];

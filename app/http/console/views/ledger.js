@@ -142,14 +142,14 @@ function entryOf(entry) {
   const lists = Object.entries(entry).filter(([, value]) => Array.isArray(value));
   return h("li", { class: `ledger-entry ledger-${entry.type}` },
     h("span", { class: "ledger-index" }, number(entry.index)),
-    h("div", {}, h("strong", {}, capital(String(entry.type).replaceAll("-", " "))), " ", h("span", { class: "muted" }, summaryOf(entry)), " ",
-      h("details", {}, h("summary", { class: "small muted", "aria-label": `All of entry ${entry.index}` }, time(entry.at)),
-        definitions([
+    h("details", {},
+      h("summary", {}, h("strong", {}, capital(String(entry.type).replaceAll("-", " "))), " ", h("span", { class: "muted" }, summaryOf(entry)), " ", h("span", { class: "ledger-time small muted" }, time(entry.at))),
+      definitions([
           ...facts.map(([name, value]) => [name.replaceAll("_", " "), quoted(value)]),
           ...lists.map(([name, value]) => [name.replaceAll("_", " "), `${number(value.length)} listed`]),
           ["hash", digest(entry.hash, { label: "hash" })],
           ["hash of the one before", digest(entry.previous, { label: "hash of the one before" })],
-        ]))));
+        ])));
 }
 
 function summaryOf(entry) {

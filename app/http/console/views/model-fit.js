@@ -10,6 +10,8 @@ import { h, replace, uid } from "../lib/dom.js";
 import { number, share } from "../lib/format.js";
 import { live } from "../lib/live.js";
 
+const NO_LIMIT = 2 ** 31 - 1;
+
 /** Show the newest job of a kind, also one that was begun elsewhere or before; `onEnd` gets it when it has succeeded. */
 export async function resume(view, kind, place, label, onEnd) {
   const { jobs } = await api.get("/jobs", { signal: view.signal });
@@ -21,6 +23,9 @@ export async function resume(view, kind, place, label, onEnd) {
 export function follow(job, place, label, onEnd) {
   replace(place, jobProgress(job, { label, onEnd: (ended) => ended.status === "succeeded" && onEnd(ended) }));
 }
+
+/** Text in which what stands between backticks is code. */
+export const withCode = (text) => text.split("`").map((part, place) => (place % 2 ? h("code", {}, part) : part));
 
 export class Fit {
   #view;
@@ -35,9 +40,9 @@ export class Fit {
     this.#view = view;
     this.#kind = h("select", { onchange: () => this.#draw() });
     const begin = button("Fit anew", { kind: "primary", onclick: () => this.#begin() });
-    replace(body, formField({ label: "Kind", control: this.#kind }), this.#form,
+    replace(body, h("details", { class: "model-fit" }, h("summary", {}, "With other parameters, or as another kind"), formField({ label: "Kind", control: this.#kind }), this.#form,
       h("label", { class: "row" }, this.#score, h("span", {}, "Measure before and after, on samples that a model has not seen (takes longer)")),
-      h("div", {}, begin), this.#progress);
+      h("div", {}, begin)), this.#progress);
     resume(view, "fit", this.#progress, "Fit", (job) => this.#tell(job)).catch(() => {});
   }
 
@@ -128,8 +133,9 @@ function fieldOf(one) {
   const control = isChoice
     ? h("select", {}, words.map((each) => h("option", { value: each, selected: each === before }, each)))
     : h("input", { value: before, autocomplete: "off", spellcheck: "false", list: list?.id ?? null, inputmode: words.length ? null : "decimal" });
-  const range = least === null && greatest === null ? "" : ` From ${least ?? "any"} to ${greatest ?? "any"}.`;
-  const node = formField({ label: h("code", {}, name), control, hint: `${text}${range}` });
+  const most = greatest < NO_LIMIT ? greatest : null; // null is less, too
+  const range = most !== null ? ` From ${least} to ${most}.` : least !== null ? ` From ${least} on.` : "";
+  const node = formField({ label: h("code", {}, name), control, hint: [withCode(text), range] });
   if (list) node.append(list);
   const read = () => {
     const now = control.value.trim();

@@ -26,7 +26,7 @@ export const Work = {
       replace(jobs,
         work(view, "verify", "Verify", "Train a fresh model on the samples held and compare the two.", verified),
         work(view, "scrub", "Scrub", "Erase from all files what was unlearned, without waiting for the deadline.", ({ erasures }) =>
-          h("p", { class: "good" }, `Done: ${number(erasures)} erasures were finished.`)));
+          h("p", { class: "good" }, `${number(erasures)} erasures were finished.`)));
     }
     new Snapshot(view, file);
   },

@@ -2,7 +2,7 @@
 
 import { bars } from "../elements/chart.js";
 import { button, formField } from "../elements/field.js";
-import { definitions, table } from "../elements/table.js";
+import { table } from "../elements/table.js";
 import { quoted } from "../elements/text.js";
 import "../elements/tree.js";
 import { toast } from "../elements/toast.js";
@@ -12,10 +12,11 @@ import { bytes, capital, number, share } from "../lib/format.js";
 import { live } from "../lib/live.js";
 import { session } from "../lib/session.js";
 import { View } from "../lib/view.js";
-import { Fit } from "./model-fit.js";
+import { Fit, withCode } from "./model-fit.js";
 import { Work } from "./model-work.js";
 
 const MOST_BARS = 12;
+const MOST_CLASSES = 6;
 
 export default class Model extends View {
   static heading = "Model";
@@ -26,10 +27,10 @@ export default class Model extends View {
     const draw = (model) => replace(facts, factsOf(model));
     if (live.model) draw(live.model);
     this.on("model", draw);
-    const parameters = this.section("Parameters");
     const reads = session.can("read");
-    const importances = reads && this.section("Importances");
     const tree = reads && this.section("Trees");
+    const importances = reads && this.section("Importances");
+    const parameters = this.section("Parameters");
     const admin = session.can("admin");
     const [fit, work] = admin ? [this.section("Fit anew"), this.section("Look after it")] : [];
     const file = (reads || admin) && this.section("Snapshot");
@@ -122,16 +123,19 @@ function tellAge(note, version, again) {
 }
 
 function factsOf(model) {
-  return definitions([
-    ["Kind", `${model.kind}, ${model.task}`],
+  const facts = [
+    ["Kind", model.kind],
+    ["Task", model.task],
     ["Guarantee", model.guarantee],
     ["Version", number(model.model_version)],
     ["Samples", number(model.n_samples)],
     ["Columns", number(model.features.length)],
-    ["Label", [quoted(model.label.name), model.classes ? [": ", model.classes.slice(0, 12).map((name, place) => [place ? ", " : "", quoted(name)]), model.classes.length > 12 ? ` and ${number(model.classes.length - 12)} more` : ""] : ""]],
-    model.mutations_since_scrub === null ? null : ["Changed since the last scrub", `${number(model.mutations_since_scrub)} samples`],
     ["Memory", bytes(model.memory_bytes)],
-  ]);
+    ["Label", quoted(model.label.name)],
+  ];
+  if (model.classes) facts.push(["Classes", model.classes.length > MOST_CLASSES ? number(model.classes.length) : model.classes.map((name, place) => [place ? ", " : "", quoted(name)])]);
+  if (model.mutations_since_scrub !== null) facts.push(["Changed since the last scrub", number(model.mutations_since_scrub)]);
+  return h("dl", { class: "model-facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
 function parametersOf({ parameters }) {
@@ -143,7 +147,7 @@ function parametersOf({ parameters }) {
       { label: "Name", cell: (one) => h("code", {}, one.name) },
       { label: "Value", numeric: true, cell: (one) => shown(one.value, one.none_word) },
       { label: "Default", numeric: true, cell: (one) => h("span", { class: "muted" }, shown(one.default, one.none_word)) },
-      { label: "Meaning", wide: true, cell: (one) => one.text },
+      { label: "Meaning", wide: true, cell: (one) => withCode(one.text) },
     ],
   });
 }
