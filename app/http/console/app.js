@@ -12,6 +12,8 @@ import { state } from "./elements/state.js";
 /** The views, with the scopes of which a key needs one; with none any key will do. */
 const VIEWS = [
   { name: "now", title: "Now", scopes: [], load: () => import("./views/now.js") },
+  { name: "predict", title: "Predict", scopes: ["predict"], load: () => import("./views/predict.js") },
+  { name: "samples", title: "Samples and people", scopes: ["read", "write", "erase"], load: () => import("./views/samples.js") },
   { name: "erasures", title: "Erasures", scopes: ["erase", "read"], load: () => import("./views/erasures.js") },
   { name: "model", title: "Model", scopes: [], load: () => import("./views/model.js") },
   { name: "ledger", title: "Ledger and access", scopes: [], load: () => import("./views/ledger.js") },

@@ -1,8 +1,10 @@
 /** A receipt in a few lines, with a ring that runs out until the deadline. */
 
-import { h, svg } from "../lib/dom.js";
+import { api } from "../lib/api.js";
+import { h, replace, svg } from "../lib/dom.js";
 import { number } from "../lib/format.js";
 import { live } from "../lib/live.js";
+import { session } from "../lib/session.js";
 import { go } from "../lib/view.js";
 import { secondsUntil, time } from "./text.js";
 
@@ -49,16 +51,54 @@ class ErasureRing extends HTMLElement {
 
 customElements.define("erasure-ring", ErasureRing);
 
-/** Say what became of a deletion. */
+/** Say what became of a deletion, and go on saying it until everything is erased. */
 export function receipt(made) {
-  const samples = made.unlearned === 1 ? "1 sample" : `${number(made.unlearned)} samples`;
-  const deadline = deadlineOf(made);
-  const next = made.status === "erased"
-    ? ["Erased from all files ", time(made.erased_at, { mode: "ago" }), "."]
-    : !made.durable ? ["Nothing is written to disk here, so that nothing is erased from files."]
-      : ["In files until they are written anew: ", deadline ? time(deadline, { mode: "left" }) : "soon", "."];
-  return h("div", { class: "receipt" }, ring(made), h("div", { class: "stack" },
-    h("div", {}, h("strong", {}, made.status === "erased" ? "Erased" : made.overdue ? "Overdue" : "Unlearned"),
-      ` ${samples} (${made.guarantee}).`, made.absent ? ` ${number(made.absent)} named and not held.` : "", " ", next),
-    h("div", {}, h("button", { class: "button button-plain", type: "button", onclick: () => go("erasures", { receipt: made.id }) }, "Show the receipt"))));
+  const node = document.createElement("receipt-card");
+  node.receipt = made;
+  return node;
 }
+
+class ReceiptCard extends HTMLElement {
+  connectedCallback() {
+    this.end = new AbortController();
+    this.setAttribute("role", "status");
+    this.#show();
+    if (this.receipt.status === "unlearned" && this.receipt.durable && session.can("read", "erase")) live.on("erasures", () => this.#read(), this.end.signal);
+  }
+
+  disconnectedCallback() {
+    this.end.abort(new DOMException("left", "AbortError"));
+  }
+
+  async #read() {
+    try {
+      const now = await api.get(`/erasures/${this.receipt.id}`, { signal: this.end.signal });
+      const isNew = now.status !== this.receipt.status || now.overdue !== this.receipt.overdue;
+      this.receipt = now;
+      if (now.status === "erased") this.end.abort(new DOMException("over", "AbortError"));
+      if (isNew) this.#show();
+    } catch {
+      // The next event asks again.
+    }
+  }
+
+  #show() {
+    const { id, status, overdue, unlearned, absent, guarantee, durable, erased_at: erasedAt } = this.receipt;
+    const samples = unlearned === 1 ? "1 sample" : `${number(unlearned)} samples`;
+    const deadline = deadlineOf(this.receipt);
+    const next = status === "erased" ? ["Erased from all files ", time(erasedAt, { mode: "ago" }), "."]
+      : !durable ? ["This server keeps no files, so that nothing has to be erased from them."]
+        : ["Files that hold it are written anew: ", deadline ? time(deadline, { mode: "left" }) : "soon", "."];
+    const title = status === "erased" ? "Erased" : overdue ? "Overdue" : "Unlearned";
+    replace(this, ring(this.receipt), h("div", { class: "stack" },
+      h("div", {}, h("strong", {}, title), `: ${samples} (${guarantee}). `, absent ? `${number(absent)} named and not held. ` : null, next),
+      h("div", {}, h("button", { class: "button button-plain", type: "button", onclick: () => this.#open(id) }, "Show the receipt"))));
+  }
+
+  #open(id) {
+    this.closest("dialog")?.close();
+    go("erasures", { receipt: id });
+  }
+}
+
+customElements.define("receipt-card", ReceiptCard);

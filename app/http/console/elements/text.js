@@ -11,7 +11,7 @@ export const quoted = (text) => h("bdi", {}, text === "" ? "(empty)" : visible(S
 
 /** Show what cannot be seen: signs that control or turn the text are replaced by their pictures or numbers. */
 const visible = (text) =>
-  text.replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g, (sign) => `⟨${sign.codePointAt(0).toString(16).padStart(4, "0")}⟩`);
+  text.replace(/[\u0000-\u001f\u007f-\u009f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g, (sign) => `⟨${sign.codePointAt(0).toString(16).padStart(4, "0")}⟩`);
 
 /** A digest, a hash or a long id: shortened, whole when one points at it, and copied by a button. */
 export function digest(text, { label = "digest", length = 12 } = {}) {

@@ -2,10 +2,14 @@
 
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const SHORT = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+const PRECISE = new Intl.NumberFormat("en", { maximumSignificantDigits: 7 });
 const UNITS = ["B", "kB", "MB", "GB", "TB"];
 
 /** 32561 -> "32,561"; what is no whole number gets three digits. */
 export const number = (value) => (Number.isInteger(value) ? WHOLE : SHORT).format(value);
+
+/** 50123.456 -> "50,123.46". */
+export const precise = (value) => PRECISE.format(value);
 
 /** 0.1234 -> "12.3 %". */
 export const share = (value) => `${(100 * value).toFixed(value > 0 && value < 0.001 ? 2 : 1)} %`;

@@ -1,0 +1,53 @@
+"""A real Chromium, and servers that many tests look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.browser import CHROMIUM
+from tests.process.console.people import write_people
+from tests.process.console.support import Console, looking
+from tests.serving import Running, serving
+
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A browser that finds no name but 127.0.0.1; ends with the module, since it has an event loop of its own."""
+    if CHROMIUM is None:
+        pytest.skip("chromium is not installed")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server of a small forest, without keys."""
+    folder = tmp_path_factory.mktemp("console")
+    with serving(*write_people(folder), "--n-estimators", "5", "--erasure-deadline", "4", cwd=folder) as running:
+        yield running
+
+
+@pytest.fixture(params=[False, True], ids=["mouse", "keyboard"])
+def console(browser: Browser, server: Running, request: pytest.FixtureRequest) -> Iterator[Console]:
+    """The console in a new page, used by mouse or by keyboard."""
+    with looking(browser, server, uses_keys=request.param) as console:
+        yield console
+        assert console.complaints == []
+
+
+@pytest.fixture
+def csv(tmp_path: Path) -> Path:
+    """A file of samples: 7 of them, one with a line break between quotes."""
+    lines = ["id,subject,age,job,grew,income"]
+    lines += [f'file-{i},"p\n{i}",{20 + i},cook,true,yes' for i in range(7)]
+    path = tmp_path / "more.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path

@@ -1,0 +1,176 @@
+"""People in front of the console: a page, and a hand that uses the mouse or the keyboard."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect
+
+from tests.serving import Running, run_cli
+
+MOST_TABS = 250  # keys until something has the focus
+WIDE, NARROW = (1440, 900), (360, 740)
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
+
+@dataclass
+class Hand:
+    """Uses controls with the mouse, or by nothing but the keyboard."""
+
+    page: Page
+    uses_keys: bool = False
+
+    def press(self, control: Locator) -> None:
+        """Use a button, a link, a summary or a checkbox."""
+        expect(control).to_be_visible()
+        if not self.uses_keys:
+            control.click()
+            return
+        self.reach(control)
+        is_button = control.evaluate("node => node.matches('button, summary, input')")
+        self.page.keyboard.press("Space" if is_button else "Enter")
+
+    def fill(self, control: Locator, text: str) -> None:
+        """Write into a field, in the place of what is there."""
+        if not self.uses_keys:
+            control.fill(text)
+            return
+        self.reach(control)
+        self.page.keyboard.press("ControlOrMeta+A")
+        if text:
+            self.page.keyboard.insert_text(text)
+        else:
+            self.page.keyboard.press("Delete")
+
+    def choose(self, control: Locator, label: str) -> None:
+        """Choose an option."""
+        if not self.uses_keys:
+            control.select_option(label=label)
+            return
+        self.reach(control)
+        self.page.keyboard.type(label)
+
+    def reach(self, control: Locator) -> None:
+        """Move the focus to a control as the Tab key does, which must show where it is."""
+        for _ in range(MOST_TABS):
+            if control.evaluate("node => node === document.activeElement"):
+                outline = control.evaluate("node => getComputedStyle(node).outlineStyle")
+                assert outline != "none", "nobody sees where the focus is"
+                return
+            self.page.keyboard.press("Tab")
+        raise AssertionError(f"the keyboard does not come to {control}")
+
+
+@dataclass
+class Console:
+    """The console of a server in a page.
+
+    Attributes
+    ----------
+    requests
+        All that it has sent.
+    complaints
+        Errors of its scripts, and what the browser has refused.
+    """
+
+    page: Page
+    server: Running
+    hand: Hand
+    requests: list[Request] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.on("request", self.requests.append)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("console", self._note)
+
+    def open(self, view: str = "") -> None:
+        """Go to a view."""
+        self.page.goto(f"{self.server.url}/{f'#{view}' if view else ''}")
+
+    def enter_key(self, key: str) -> None:
+        """Give a key where one is asked for."""
+        self.hand.fill(self.page.get_by_label("Key", exact=True), key)
+        self.hand.press(self.page.get_by_role("button", name="Use the key"))
+
+    def go(self, title: str) -> None:
+        """Go to a view by the navigation."""
+        self.hand.press(self.page.get_by_role("navigation").get_by_role("link", name=title))
+        expect(self.heading(title)).to_be_visible()
+
+    def heading(self, title: str) -> Locator:
+        return self.page.get_by_role("heading", level=1, name=title)
+
+    def section(self, title: str) -> Locator:
+        return self.page.get_by_role("region", name=title, exact=True)
+
+    def check_access(self) -> None:
+        """Have axe look for what keeps people from using the page."""
+        found = Axe().run(self.page, options={"runOnly": {"type": "tag", "values": RULES}})
+        assert found.violations_count == 0, found.generate_report()
+
+    def check_fits(self) -> None:
+        """Nothing is wider than the page."""
+        wide = self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide <= 0, f"the page is {wide} pixels too wide"
+
+    def check_silence(self, *secrets: str) -> None:
+        """No secret is in an address, in storage or in a log, and no other host was asked."""
+        addresses = [one.url for one in self.requests]
+        assert {urlsplit(one).netloc for one in addresses if one.startswith("http")} == {f"127.0.0.1:{self.server.port}"}
+        stored = self.page.evaluate(
+            """async () => JSON.stringify([
+                {...localStorage}, {...sessionStorage}, document.cookie, location.href, history.state,
+                await indexedDB.databases(), await caches.keys()])"""
+        )
+        assert stored.startswith('[{},{},"",'), stored
+        log = self.server.output
+        for secret in secrets:
+            assert secret not in self.page.url
+            assert secret not in stored
+            assert secret not in log
+            assert not [one for one in addresses if secret in one or json.dumps(secret)[1:-1] in one]
+        assert [text for text in self.complaints if "401" not in text and "403" not in text] == []
+
+    def _note(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+
+@contextmanager
+def looking(
+    browser: Browser, server: Running, *, uses_keys: bool = False, size: tuple[int, int] = WIDE, scheme: Any = "light"
+) -> Iterator[Console]:
+    """Have a page of a browser that remembers nothing, until the end of the block."""
+    width, height = size
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme=scheme, timezone_id="Asia/Kolkata", locale="en-GB"
+    )
+    try:
+        page = context.new_page()
+        yield Console(page, server, Hand(page, uses_keys))
+    finally:
+        context.close()
+
+
+def make_key(server: Running, *scopes: str) -> str:
+    """Make a key of a server's data directory, and return it."""
+    arguments = ("keys", "create", "--scopes", ",".join(scopes), "--name", "test", "--data-dir", "oubli-data")
+    done = run_cli(*arguments, cwd=server.folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def screenshot(console: Console, name: str) -> None:
+    """Write what the page looks like where `OUBLI_PICTURES` says, and nothing elsewhere."""
+    folder = os.environ.get("OUBLI_PICTURES")
+    if folder:
+        console.page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)

@@ -1,0 +1,105 @@
+"""Hostile names and texts are shown as text, and do nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.process.console.people import HOSTILE, write_hostile
+from tests.process.console.support import NARROW, looking
+from tests.serving import Running, serving
+
+pytestmark = pytest.mark.long
+MARKS = re.compile(r"[\u0000-\u001f\u007f-\u009f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+
+
+def as_shown(text: str) -> str:
+    """Return a text as the page writes it: marks that cannot be seen are written as their numbers."""
+    return MARKS.sub(lambda found: f"⟨{ord(found[0]):04x}⟩", text)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("hostile")
+    with serving(*write_hostile(folder), "--n-estimators", "3", cwd=folder) as running:
+        yield running
+
+
+def test_names_and_texts_are_text_in_all_views(browser: Browser, server: Running) -> None:
+    with looking(browser, server, size=NARROW) as console:
+        page = console.page
+        for view in ("now", "predict", "samples"):
+            console.open(view)
+            page.reload()
+            expect(page.get_by_role("heading", level=1)).to_be_visible()
+            expect(page.locator(".state-loading")).to_have_count(0)
+            console.check_fits()
+            assert page.locator("main img, main script, main a[href^='javascript']").count() == 0
+        features = [feature["name"] for feature in server.get("/model")[1]["features"]]
+        console.open("predict")
+        for name in features:
+            expect(page.get_by_text(as_shown(name), exact=True).first).to_be_visible()
+        console.check_access()
+        assert "Oubli" in page.title()
+        assert console.complaints == []
+
+
+@pytest.mark.parametrize("subject", HOSTILE)
+def test_a_person_with_a_hostile_name_is_found_and_forgotten(browser: Browser, server: Running, subject: str) -> None:
+    with looking(browser, server) as console:
+        page = console.page
+        body = {"subject": subject}
+        before = server.ask("POST", "/samples/search", body)[1]["samples"]
+        console.open("samples")
+        section, found = console.section("Find"), console.section("Held")
+        if "\n" in subject:  # a field of one line cannot hold it; the list can
+            sample_id = before[0]["id"]
+            page.evaluate("(id) => import('/console/views/sample-sheet.js').then((sheets) => { sheets.openSample(id); })", sample_id)
+        else:
+            console.hand.fill(section.get_by_label("Subject or id"), subject)
+            console.hand.press(section.get_by_role("button", name="Find"))
+            expect(found.get_by_role("row")).to_have_count(len(before) + 1)
+            found.get_by_role("row").nth(1).get_by_role("button").click()
+        sheet = page.get_by_role("dialog", name="Sample", exact=True)
+        expect(sheet.get_by_text(as_shown(subject), exact=True).first).to_be_visible()
+        console.check_fits()
+        sheet.get_by_role("button", name="Forget the person").click()
+        dialog = page.get_by_role("dialog", name="Forget this person?")
+        expect(dialog).to_contain_text(as_shown(subject).replace("\n", " "))
+        dialog.get_by_role("button", name="Forget the person").click()
+        expect(sheet.locator("receipt-card")).to_contain_text(f"{len(before)} samples (exact)")
+        assert server.ask("POST", "/samples/search", body)[0] == 404
+        assert page.locator("main img, main script, dialog img, dialog script").count() == 0
+        assert page.title() == "Samples and people · Oubli"
+        if len(subject) > 12:  # shorter ones are in addresses by chance
+            console.check_silence(subject)
+        assert console.complaints == []
+
+
+def test_a_page_of_another_origin_cannot_show_the_console_or_post_to_it(
+    browser: Browser, server: Running, tmp_path: Path
+) -> None:
+    framing = f'<title>evil</title><iframe src="{server.url}/"></iframe>'
+    (tmp_path / "evil.html").write_text(framing)
+    n_samples = server.get("/model")[1]["n_samples"]
+    with looking(browser, server) as console:
+        page = console.page
+        page.route("http://127.0.0.1:1/**", lambda route: route.fulfill(body=framing, content_type="text/html"))
+        page.goto("http://127.0.0.1:1/")
+        page.wait_for_timeout(500)
+        [frame] = [one for one in page.frames if one is not page.main_frame]
+        assert frame.locator("nav").count() == 0
+        assert any("frame-ancestors" in text for text in console.complaints)
+        page.evaluate(
+            """async (url) => {
+                const body = JSON.stringify({ subjects: ["a"], ids: undefined });
+                const options = [{}, { mode: "no-cors" }, { mode: "no-cors", headers: { "Content-Type": "text/plain" } }];
+                for (const one of options) await fetch(url, { method: "POST", body, ...one }).catch(() => {});
+            }""",
+            f"{server.url}/samples/batch-delete",
+        )
+        assert server.get("/model")[1]["n_samples"] == n_samples

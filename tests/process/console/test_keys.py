@@ -1,0 +1,130 @@
+"""The console of a server that asks for keys: what a key may not do is not shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.process.console.people import write_people
+from tests.process.console.support import Console, looking, make_key
+from tests.serving import Running, serving
+
+pytestmark = pytest.mark.long
+NOW, PREDICT, SAMPLES = "Now", "Predict", "Samples and people"
+WRONG = "oubli_00000000_" + 64 * "0"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("keys")
+    key_file = folder / "key"
+    key_file.write_text("the-key-of-the-operator")
+    flags = (*write_people(folder), "--n-estimators", "3", "--api-key-file", str(key_file))
+    with serving(*flags, cwd=folder) as running:
+        yield running
+
+
+def views(page: Page) -> list[str]:
+    return page.get_by_role("navigation").get_by_role("link").all_inner_texts()
+
+
+def buttons(console: Console) -> set[str]:
+    """Return what the view of samples lets one do."""
+    return {text for text in console.page.get_by_role("main").get_by_role("button").all_inner_texts() if text}
+
+
+def test_without_a_key_nothing_is_shown_and_a_wrong_one_is_refused(console: Console) -> None:
+    console.open("samples")
+    page = console.page
+    expect(page.get_by_role("heading", name="A key is needed")).to_be_visible()
+    assert views(page) == []
+    console.check_access()
+    console.enter_key(WRONG)
+    expect(page.get_by_text("The server does not know this key")).to_be_visible()
+    expect(page.get_by_label("Key", exact=True)).to_have_attribute("aria-invalid", "true")
+    assert "person" not in page.content()
+    console.enter_key("the-key-of-the-operator")
+    expect(console.heading(SAMPLES)).to_be_visible()
+    console.check_silence(WRONG, "the-key-of-the-operator")
+    console.hand.press(page.get_by_role("button", name="Forget the key"))
+    expect(page.get_by_role("heading", name="A key is needed")).to_be_visible()
+    assert "person" not in page.content()
+    page.reload()
+    expect(page.get_by_role("heading", name="A key is needed")).to_be_visible()
+    console.complaints.clear()  # the browser tells of the 401
+
+
+def test_a_key_for_predictions_shows_two_views(browser: Browser, server: Running) -> None:
+    key = make_key(server, "predict")
+    with looking(browser, server) as console:
+        console.open()
+        console.enter_key(key)
+        expect(console.heading(NOW)).to_be_visible()
+        assert [view for view in views(console.page) if view in (NOW, PREDICT, SAMPLES)] == [NOW, PREDICT]
+        expect(console.page.locator(".now-count")).to_have_text("120")
+        console.go(PREDICT)
+        console.hand.fill(console.page.get_by_label("age", exact=True), "30")
+        expect(console.page.locator(".predict-label")).not_to_be_empty()
+        assert "Why" not in console.page.get_by_role("heading").all_inner_texts()
+        console.check_access()
+        console.check_silence(key)
+        assert not [one for one in console.requests if "/samples" in one.url or "/influence" in one.url]
+
+
+@pytest.mark.parametrize(
+    ("scopes", "shown", "hidden"),
+    [
+        (("read",), {"Find", "Export"}, {"Forget", "Restrict", "Add the sample"}),
+        (("erase",), {"Forget", "Restrict", "Release"}, {"Find", "Export", "Add the sample"}),
+        (("write",), {"Add the sample"}, {"Find", "Forget", "Export"}),
+        (("read", "write", "erase"), {"Find", "Export", "Forget", "Restrict", "Add the sample"}, set()),
+    ],
+)
+def test_a_key_shows_what_it_may_do(
+    browser: Browser, server: Running, scopes: tuple[str, ...], shown: set[str], hidden: set[str]
+) -> None:
+    key = make_key(server, *scopes)
+    with looking(browser, server) as console:
+        console.open()
+        console.enter_key(key)
+        console.go(SAMPLES)
+        if "write" in scopes:
+            console.hand.press(console.page.get_by_text("One sample"))
+            expect(console.page.get_by_role("button", name="Add the sample", exact=True)).to_be_visible()
+        assert shown <= buttons(console)
+        assert not hidden & buttons(console)
+        console.check_access()
+        console.check_silence(key)
+
+
+def test_a_key_that_only_erases_forgets_a_person_without_seeing_anything(browser: Browser, server: Running) -> None:
+    key = make_key(server, "erase")
+    with looking(browser, server, uses_keys=True) as console:
+        console.open()
+        console.enter_key(key)
+        console.go(SAMPLES)
+        section = console.section("Find")
+        console.hand.fill(section.get_by_label("Subject or id"), "person 7")
+        console.hand.press(section.get_by_role("button", name="Forget"))
+        dialog = console.page.get_by_role("dialog")
+        console.hand.press(dialog.get_by_role("button", name="Forget the person"))
+        expect(section.locator("receipt-card")).to_contain_text("2 samples (exact)")
+        console.check_silence(key, "person 7", "person%207", "person+7")
+
+
+def test_a_key_that_is_revoked_meanwhile_is_asked_for_again(browser: Browser, server: Running) -> None:
+    from tests.serving import run_cli
+
+    key = make_key(server, "read", "predict")
+    with looking(browser, server) as console:
+        console.open("predict")
+        console.enter_key(key)
+        expect(console.page.locator(".predict-label")).not_to_be_empty()
+        run_cli("keys", "revoke", key.split("_")[1], "--data-dir", "oubli-data", cwd=server.folder)
+        console.page.wait_for_timeout(1500)  # a server looks once a second
+        console.hand.press(console.page.get_by_role("button", name="Another row"))
+        expect(console.page.get_by_role("heading", name="A key is needed")).to_be_visible()
+        assert "person" not in console.page.content()
+        console.check_silence(key)

@@ -1,0 +1,110 @@
+"""The view of what the model is doing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.process.console.people import write_people
+from tests.process.console.support import Console, looking
+from tests.serving import Running, serving
+
+ROW = [33, "cook", True]
+
+
+def test_it_says_what_the_server_says_and_goes_on_by_itself(browser: Browser, server: Running) -> None:
+    with looking(browser, server) as console:
+        console.open()
+        page = console.page
+        model = server.get("/model")[1]
+        expect(page.locator(".now-count")).to_have_text(str(model["n_samples"]))
+        about = console.section("Model")
+        for text in ("forest (classification)", "exact", f"{model['model_version']}"):
+            expect(about).to_contain_text(text)
+        expect(page.locator(".shell-state")).to_have_text("Live")
+        console.check_access()
+        assert server.ask("POST", "/samples", {"samples": [{"id": "new", "features": ROW, "label": "yes"}]})[0] == 201
+        expect(page.locator(".now-count")).to_have_text(str(model["n_samples"] + 1))
+        receipt = server.ask("POST", "/samples/batch-delete", {"ids": ["new"]})[1]
+        expect(page.locator(".now-count")).to_have_text(str(model["n_samples"]))
+        erasures = console.section("Erasures")
+        expect(erasures).to_contain_text("Deletion of 1 sample")
+        expect(erasures).to_contain_text("left")
+        while server.get(f"/erasures/{receipt['id']}")[1]["status"] != "erased":
+            server.ask("POST", "/predict", {"instances": [ROW]})
+        expect(erasures).to_contain_text("None is pending", timeout=20_000)
+        assert console.complaints == []
+
+
+@pytest.mark.long
+def test_traffic_is_shown_as_it_comes(console: Console, server: Running) -> None:
+    console.open()
+    line = console.page.locator("live-line").first
+    for _ in range(60):
+        server.ask("POST", "/predict", {"instances": [ROW]})
+        if line.locator(".line-value").inner_text() not in ("–", "0"):
+            break
+        console.page.wait_for_timeout(50)
+    assert float(line.locator(".line-value").inner_text()) > 0
+    assert "M" in (line.locator(".line-stroke").get_attribute("d") or "")
+
+
+@pytest.mark.long
+def test_paused_expiry_is_told_with_what_to_do_about_it(browser: Browser, tmp_path: Path) -> None:
+    flags = (*write_people(tmp_path), "--n-estimators", "2", "--max-expiry-share", "0")
+    with serving(*flags, cwd=tmp_path) as server, looking(browser, server) as console:
+        console.open()
+        soon = (datetime.now(UTC) + timedelta(seconds=2)).isoformat()
+        server.ask("POST", "/samples", {"samples": [{"features": ROW, "label": "yes", "expires_at": soon}]})
+        banner = console.page.get_by_role("alert").filter(has_text="No sample expires")
+        expect(banner).to_contain_text("Check the server's clock", timeout=90_000)
+        console.check_access()
+        console.hand.press(banner.get_by_role("button", name="Let expiry go on"))
+        expect(banner).to_have_count(0)
+        expect(console.page.locator(".now-count")).to_have_text("120")
+
+
+@pytest.mark.long
+def test_the_address_chooses_the_view_and_the_browser_goes_back(console: Console) -> None:
+    console.open("samples")
+    expect(console.heading("Samples and people")).to_be_visible()
+    console.go("Now")
+    console.page.go_back()
+    expect(console.heading("Samples and people")).to_be_visible()
+    console.open("no-such-view")
+    expect(console.heading("Now")).to_be_visible()
+
+
+@pytest.mark.long
+def test_light_and_dark_follow_the_system_and_a_switch_that_is_not_kept(console: Console) -> None:
+    paper = "getComputedStyle(document.body).backgroundColor"
+    console.open()
+    light = console.page.evaluate(paper)
+    console.page.emulate_media(color_scheme="dark")
+    dark = console.page.evaluate(paper)
+    assert light != dark
+    console.hand.press(console.page.get_by_role("button", name="Dark"))
+    assert console.page.evaluate(paper) == light
+    console.page.reload()
+    assert console.page.evaluate(paper) == dark
+    console.check_silence()
+
+
+@pytest.mark.long
+def test_many_tabs_of_a_browser_all_work(browser: Browser, server: Running) -> None:
+    """A browser has six connections to a server: tabs that hold streams must leave some to the others."""
+    with looking(browser, server) as console:
+        pages = [console.page, *(console.page.context.new_page() for _ in range(7))]
+        for page in pages:
+            page.goto(f"{server.url}/#predict")
+            expect(page.locator(".predict-label")).not_to_be_empty()
+        states = [page.locator(".shell-state").inner_text() for page in pages]
+        assert set(states) == {"Live", "Every 5 seconds"}
+        assert states.count("Live") == 2
+        server.ask("POST", "/samples", {"samples": [{"id": "tab", "features": ROW, "label": "yes"}]})
+        version = server.ask("POST", "/samples/batch-delete", {"ids": ["tab"]})[1]["model_version"]
+        for page in pages:
+            expect(page.locator(".predict-answer")).to_contain_text(f"Version {version} ", timeout=20_000)

@@ -1,0 +1,47 @@
+"""A server that goes away while people look at it, and comes back."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.process.console.people import write_people
+from tests.process.console.support import looking
+from tests.serving import free_port, serving
+
+pytestmark = pytest.mark.long
+ROW = [33, "cook", True]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_the_page_says_so_and_goes_on_by_itself(browser: Browser, tmp_path: Path, how: signal.Signals) -> None:
+    flags = (*write_people(tmp_path), "--n-estimators", "3")
+    port = free_port()
+    with serving(*flags, cwd=tmp_path, port=port) as server, looking(browser, server) as console:
+        page, state = console.page, console.page.locator(".shell-state")
+        console.open()
+        expect(state).to_have_text("Live")
+        server.ask("POST", "/samples", {"samples": [{"id": "one more", "features": ROW, "label": "yes"}]})
+        expect(page.locator(".now-count")).to_have_text("121")
+        server.stop(how)
+        expect(state).to_have_text("Reconnecting")
+        expect(state).to_have_text("The server does not answer", timeout=30_000)
+        expect(page.get_by_role("alert").filter(has_text="What is shown may be old")).to_be_visible()
+        expect(page.locator(".now-count")).to_have_text("121")
+        console.check_access()
+        console.go("Predict")
+        expect(page.get_by_role("button", name="Try again").first).to_be_visible()
+        with serving(*flags, cwd=tmp_path, port=port) as again:
+            expect(state).to_have_text("Live", timeout=60_000)
+            expect(page.get_by_role("alert").filter(has_text="What is shown may be old")).to_have_count(0)
+            console.hand.press(page.get_by_role("button", name="Try again").first)
+            expect(page.locator(".predict-label").first).not_to_be_empty()
+            console.go("Now")
+            expect(page.locator(".now-count")).to_have_text("121")
+            again.ask("POST", "/samples/batch-delete", {"ids": ["one more"]})
+            expect(page.locator(".now-count")).to_have_text("120")
+        # The browser tells of refused connections; the page itself has no fault.
+        assert [text for text in console.complaints if "ERR_" not in text and "503" not in text] == []

@@ -1,0 +1,189 @@
+"""The view of samples and people. What it says is compared with what the server holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.process.console.support import Console
+from tests.serving import Running
+
+pytestmark = pytest.mark.long
+
+
+def add(server: Running, subject: str, n: int = 2) -> list[str]:
+    """Have a person in the model; return the ids."""
+    samples = [{"subject": subject, "features": [30 + i, "cook", True], "label": "yes"} for i in range(n)]
+    ids: list[str] = server.ask("POST", "/samples", {"samples": samples})[1]["ids"]
+    return ids
+
+
+def held(server: Running, subject: str) -> list[dict[str, object]]:
+    status, page = server.ask("POST", "/samples/search", {"subject": subject})
+    return page["samples"] if status == 200 else []
+
+
+def find(console: Console, kind: str, name: str) -> Locator:
+    """Find by subject or id, and return what is found."""
+    section = console.section("Find")
+    console.hand.choose(section.get_by_label("Whose"), kind)
+    console.hand.fill(section.get_by_label("Subject or id"), name)
+    console.hand.press(section.get_by_role("button", name="Find"))
+    return console.section("Held")
+
+
+def agree(console: Console, title: str, action: str) -> None:
+    """Read what will happen, and agree."""
+    dialog = console.page.get_by_role("dialog", name=title)
+    expect(dialog).to_be_visible()
+    console.check_access()
+    console.hand.press(dialog.get_by_role("button", name=action))
+    expect(dialog).to_have_count(0)
+
+
+def test_find_see_rectify_and_forget_a_sample(console: Console, server: Running) -> None:
+    [sample_id] = add(server, "ada", 1)
+    console.open("samples")
+    found = find(console, "Sample (id)", sample_id)
+    console.hand.press(found.get_by_role("button", name=sample_id, exact=True))
+    sheet = console.page.get_by_role("dialog", name="Sample", exact=True)
+    expect(sheet).to_contain_text("ada")
+    console.check_access()
+    console.hand.press(sheet.get_by_role("button", name="Rectify"))
+    form = console.page.get_by_role("dialog", name="Rectify the sample")
+    expect(form.get_by_label("age", exact=True)).to_have_value("30")
+    console.hand.fill(form.get_by_label("age", exact=True), "31.5")
+    console.hand.fill(form.get_by_label("Subject"), "ada lovelace")
+    console.check_access()
+    console.hand.press(form.get_by_role("button", name="Replace the values"))
+    expect(sheet.locator("receipt-card")).to_contain_text("1 sample (exact)")
+    now = server.get(f"/samples/{sample_id}")[1]
+    assert (now["features"]["age"], now["subject"], now["label"]) == (31.5, "ada lovelace", "yes")
+    console.page.keyboard.press("Escape")
+    expect(sheet).to_have_count(0)
+    found = find(console, "Person (subject)", "ada lovelace")
+    console.hand.press(found.get_by_role("button", name=sample_id, exact=True))
+    console.hand.press(sheet.get_by_role("button", name="Forget this sample"))
+    agree(console, "Forget this sample?", "Forget the sample")
+    expect(sheet.locator("receipt-card")).to_contain_text("Unlearned: 1 sample (exact)")
+    assert server.get(f"/samples/{sample_id}")[0] == 404
+    expect(sheet.locator("receipt-card")).to_contain_text("Erased: 1 sample", timeout=20_000)
+    console.page.keyboard.press("Escape")
+    expect(console.section("Held")).to_contain_text("Nothing is held about this person.")
+    console.check_silence("ada lovelace", "ada%20lovelace")
+
+
+def test_forget_a_person_and_change_ones_mind(console: Console, server: Running) -> None:
+    subject = f"bob {console.hand.uses_keys}"
+    ids = add(server, subject, 3)
+    console.open("samples")
+    find(console, "Person (subject)", subject)
+    section = console.section("Find")
+    forget = section.get_by_role("button", name="Forget")
+    console.hand.press(forget)
+    dialog = console.page.get_by_role("dialog", name="Forget this person?")
+    expect(dialog).to_contain_text("3 samples")
+    expect(dialog).to_contain_text("It cannot be undone")
+    console.hand.press(dialog.get_by_role("button", name="Cancel"))
+    assert len(held(server, subject)) == 3
+    expect(forget).to_be_focused()
+    console.hand.press(forget)
+    agree(console, "Forget this person?", "Forget the person")
+    expect(section.locator("receipt-card")).to_contain_text("3 samples (exact)")
+    assert held(server, subject) == []
+    expect(console.section("Held")).to_contain_text("Nothing is held about this person.")
+    console.hand.press(forget)
+    agree(console, "Forget this person?", "Forget the person")
+    expect(section).to_contain_text("3 samples (exact)")  # the receipt of the erasure before
+    console.check_silence(subject, *ids)
+
+
+def test_add_a_sample_with_what_is_wrong_told_at_its_place(console: Console, server: Running) -> None:
+    name = f"new-{console.hand.uses_keys}"
+    console.open("samples")
+    section = console.section("Add")
+    console.hand.press(section.get_by_text("One sample"))
+    form = section.locator("details").first
+    console.hand.press(form.get_by_label("age is missing"))
+    console.hand.fill(form.get_by_label("age", exact=True), "forty")
+    console.hand.press(form.get_by_role("button", name="Add the sample"))
+    expect(form.get_by_text("Enter a number, or mark it as missing.")).to_be_visible()
+    console.hand.fill(form.get_by_label("age", exact=True), "40")
+    expect(form.get_by_text("Enter a label: string.")).to_be_visible()
+    console.hand.fill(form.get_by_label("Label: income"), "perhaps")
+    console.hand.fill(form.get_by_label("Id", exact=True), name)
+    console.hand.fill(form.get_by_label("Subject"), "eve")
+    console.check_access()
+    console.hand.press(form.get_by_role("button", name="Add the sample"))
+    expect(form).to_contain_text(f"The model has learned sample {name}")
+    sample = server.get(f"/samples/{name}")[1]
+    assert sample["features"] == {"age": 40, "job": None, "grew": None}
+    assert (sample["label"], sample["subject"]) == ("perhaps", "eve")
+    console.hand.fill(form.get_by_label("age", exact=True), "41")
+    console.hand.press(form.get_by_role("button", name="Add the sample"))
+    expect(form.get_by_text("is held with other content").first).to_be_visible()
+    server.ask("POST", "/samples/batch-delete", {"ids": [name]})
+    console.hand.press(form.get_by_role("button", name="Add the sample"))
+    console.hand.press(form.get_by_role("button", name="Add it all the same"))
+    expect(form).to_contain_text(f"The model has learned sample {name}")
+    server.ask("POST", "/samples/batch-delete", {"ids": [name]})
+    console.check_silence("perhaps", name)
+
+
+def test_add_a_file(console: Console, server: Running, csv: Path) -> None:
+    console.open("samples")
+    section = console.section("Add")
+    console.hand.press(section.get_by_text("A CSV file"))
+    start = section.get_by_role("button", name="Add the samples of the file")
+    console.hand.press(start)
+    expect(section.get_by_text("Choose a file.")).to_be_visible()
+    section.get_by_label("CSV file").set_input_files(csv)
+    console.hand.press(start)
+    expect(section).to_contain_text("7 rows were added.")
+    assert [one["id"] for one in held(server, "p\n3")] == ["file-3"]
+    csv.write_text("age,job,grew,income\n1,cook,true,yes\n2,cook,perhaps,yes\n")
+    section.get_by_label("CSV file").set_input_files(csv)
+    console.hand.press(start)
+    expect(section).to_contain_text("0 rows were added. Then row 2 was refused")
+    console.check_access()
+    server.ask("POST", "/samples/batch-delete", {"ids": [f"file-{i}" for i in range(7)]})
+
+
+def test_export_restrict_and_release_a_person(console: Console, server: Running) -> None:
+    subject = f"carol {console.hand.uses_keys}"
+    ids = add(server, subject)
+    n_samples = server.get("/model")[1]["n_samples"]
+    console.open("samples")
+    found = find(console, "Person (subject)", subject)
+    section = console.section("Find")
+    for name, check in (("Save as JSON", lambda text: json.loads(text)["held"]), ("Save as CSV", lambda text: ids[0] in text)):
+        console.hand.press(section.get_by_role("button", name="Export"))
+        dialog = console.page.get_by_role("dialog", name="Export what is held")
+        with console.page.expect_download() as downloading:
+            console.hand.press(dialog.get_by_role("button", name=name))
+        assert check(downloading.value.path().read_text())
+        assert subject not in downloading.value.suggested_filename
+        expect(dialog).to_have_count(0)
+    console.hand.press(section.get_by_role("button", name="Restrict"))
+    agree(console, "Restrict this person?", "Restrict")
+    expect(found).to_contain_text("Restricted")
+    assert server.get("/model")[1]["n_samples"] == n_samples - 2
+    console.hand.press(section.get_by_role("button", name="Release"))
+    agree(console, "Release this person?", "Release")
+    expect(found).not_to_contain_text("Restricted")
+    assert server.get("/model")[1]["n_samples"] == n_samples
+    server.ask("POST", "/samples/batch-delete", {"subjects": [subject]})
+    console.check_silence(subject, *ids)
+
+
+def test_all_samples_page_by_page(console: Console, server: Running) -> None:
+    console.open("samples")
+    found = console.section("Held")
+    expect(found.get_by_role("row")).to_have_count(26)
+    console.hand.press(found.get_by_role("button", name="Show more"))
+    expect(found.get_by_role("row")).to_have_count(51)
+    names = [one["id"] for one in server.get("/samples?limit=50")[1]["samples"]]
+    assert found.get_by_role("row").get_by_role("button").all_inner_texts() == names
