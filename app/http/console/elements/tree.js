@@ -76,10 +76,15 @@ export class ModelTree extends HTMLElement {
     this.#current = path;
     this.#draw();
     this.#focus();
+    for (const child of this.#childrenOf(path)) this.#itemOf(child).scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+
+  #itemOf(path) {
+    return this.#picture.querySelector(`[data-path="${path}"]`);
   }
 
   #focus() {
-    this.#picture.querySelector('[tabindex="0"]')?.focus();
+    this.#itemOf(this.#current)?.focus();
   }
 
   #go(path) {

@@ -29,14 +29,14 @@ const STEPS = [
 export async function whyUnable() {
   if (globalThis.crypto?.subtle === undefined) {
     return globalThis.isSecureContext
-      ? "This browser has no WebCrypto. Use a newer one, or check with `oubli ledger verify`."
+      ? "This browser has no WebCrypto. Use a newer one, or check with the command oubli ledger verify."
       : "Browsers offer WebCrypto over HTTPS and on this computer only, and this page came over plain HTTP. " +
-          "Serve it over HTTPS, or check with `oubli ledger verify`.";
+          "Serve it over HTTPS, or check with the command oubli ledger verify.";
   }
   try {
     await crypto.subtle.importKey("raw", new Uint8Array(KEY_BYTES), ALGORITHM, false, ["verify"]);
   } catch {
-    return "The WebCrypto of this browser has no Ed25519. Use a newer one, or check with `oubli ledger verify`.";
+    return "The WebCrypto of this browser has no Ed25519. Use a newer one, or check with the command oubli ledger verify.";
   }
   return null;
 }

@@ -137,7 +137,7 @@ function factsOf(receipt) {
     ["Erased", receipt.erased_at ? [time(receipt.erased_at), ` after ${duration(took)}`] : "not yet"],
     ["In snapshots handed out", number(receipt.exported_snapshots)],
     receipt.durable ? null : ["On disk", "nothing: the server keeps the model in memory only"],
-    ["Receipt", digest(receipt.id, { label: "receipt's id", length: 36 })],
+    ["Receipt", digest(receipt.id, { label: "receipt's id", length: 13 })],
     [`Entry ${number(receipt.ledger_index)}`, digest(receipt.ledger_head, { label: "entry's hash" })],
     ["Key", digest(receipt.key_id, { label: "key's id", length: 16 })],
     ["Signature", digest(receipt.signature, { label: "signature" })],

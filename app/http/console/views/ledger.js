@@ -145,10 +145,10 @@ function entryOf(entry) {
     h("details", {},
       h("summary", {}, h("strong", {}, capital(String(entry.type).replaceAll("-", " "))), " ", h("span", { class: "muted" }, summaryOf(entry)), " ", h("span", { class: "ledger-time small muted" }, time(entry.at))),
       definitions([
-          ...facts.map(([name, value]) => [name.replaceAll("_", " "), quoted(value)]),
+          ...facts.map(([name, value]) => [name.replaceAll("_", " "), name.endsWith("_at") ? time(value) : quoted(value)]),
           ...lists.map(([name, value]) => [name.replaceAll("_", " "), `${number(value.length)} listed`]),
           ["hash", digest(entry.hash, { label: "hash" })],
-          ["hash of the one before", digest(entry.previous, { label: "hash of the one before" })],
+          ["hash before", digest(entry.previous, { label: "hash of the entry before" })],
         ])));
 }
 
@@ -183,7 +183,7 @@ function accessOf(access) {
 }
 
 function allKeys(keys) {
-  if (!keys.length) return state("empty", "There are no keys. `oubli keys create` makes one; the page cannot.");
+  if (!keys.length) return state("empty", "There are no keys. The command oubli keys create makes one; the page cannot.");
   return [h("h3", {}, "All keys"), table({
     caption: "Keys of this server",
     rows: keys,

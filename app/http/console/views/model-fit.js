@@ -40,9 +40,9 @@ export class Fit {
     this.#view = view;
     this.#kind = h("select", { onchange: () => this.#draw() });
     const begin = button("Fit anew", { kind: "primary", onclick: () => this.#begin() });
-    replace(body, h("details", { class: "model-fit" }, h("summary", {}, "With other parameters, or as another kind"), formField({ label: "Kind", control: this.#kind }), this.#form,
+    replace(body, h("details", { class: "model-fit" }, h("summary", {}, "With other parameters, or as another kind"), h("div", { class: "stack" }, formField({ label: "Kind", control: this.#kind }), this.#form,
       h("label", { class: "row" }, this.#score, h("span", {}, "Measure before and after, on samples that a model has not seen (takes longer)")),
-      h("div", {}, begin)), this.#progress);
+      h("div", {}, begin))), this.#progress);
     resume(view, "fit", this.#progress, "Fit", (job) => this.#tell(job)).catch(() => {});
   }
 

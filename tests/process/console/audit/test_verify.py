@@ -153,7 +153,7 @@ def change_nothing(draw: Callable[[int], int], receipt: dict[str, Any], entries:
 CHANGES = [change_receipt, drop_a_field, change_entry, drop_entry, swap_entries, repeat_entry, change_nothing]
 
 
-@BROWSER
+@settings(BROWSER, max_examples=150)
 @given(data=st.data())
 def test_the_browser_finds_what_the_server_finds(blank: Any, told: Told, data: st.DataObject) -> None:
     receipts, keys, entries = copy.deepcopy(told)
