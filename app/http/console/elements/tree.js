@@ -125,7 +125,7 @@ export class ModelTree extends HTMLElement {
     for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) {
       this.#picture.setAttribute(name, value);
     }
-    const items = svg("g", { role: "tree", "aria-label": `Tree ${this.#answer.tree}`, onkeydown: (event) => this.#press(event) });
+    const items = svg("g", { role: "tree", "aria-label": `Tree ${this.#answer.tree + 1}`, onkeydown: (event) => this.#press(event) });
     for (const [path, place] of places) items.append(this.#item(path, place));
     replace(this.#picture, ...[...places.keys()].map((path) => this.#flow(path, places)), items);
     this.#describe();

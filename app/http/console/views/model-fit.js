@@ -12,14 +12,14 @@ import { live } from "../lib/live.js";
 
 const NO_LIMIT = 2 ** 31 - 1;
 
-/** Show the newest job of a kind, also one that was begun elsewhere or before; `onEnd` gets it when it has succeeded. */
-export async function resume(view, kind, place, label, onEnd) {
+/** Show the newest job of a kind that was begun elsewhere or before; one that has ended only where `isKept`. */
+export async function resume(view, kind, place, label, onEnd, isKept = true) {
   const { jobs } = await api.get("/jobs", { signal: view.signal });
   const job = jobs.filter((one) => one.kind === kind).at(-1);
-  if (job) follow(job, place, label, onEnd);
+  if (job && (isKept || job.status === "queued" || job.status === "running")) follow(job, place, label, onEnd);
 }
 
-/** Show a job until it has ended. */
+/** Show a job until it has ended; `onEnd` gets it when it has succeeded. */
 export function follow(job, place, label, onEnd) {
   replace(place, jobProgress(job, { label, onEnd: (ended) => ended.status === "succeeded" && onEnd(ended) }));
 }

@@ -26,7 +26,7 @@ export const Work = {
       replace(jobs,
         work(view, "verify", "Verify", "Train a fresh model on the samples held and compare the two.", verified),
         work(view, "scrub", "Scrub", "Erase from all files what was unlearned, without waiting for the deadline.", ({ erasures }) =>
-          h("p", { class: "good" }, `${number(erasures)} erasures were finished.`)));
+          h("p", { class: "good" }, erasures === 1 ? "1 erasure was finished." : `${number(erasures)} erasures were finished.`)));
     }
     new Snapshot(view, file);
   },
@@ -36,14 +36,16 @@ function work(view, kind, label, text, tell) {
   const place = h("div", { class: "stack" });
   const onEnd = ({ result }) => place.append(tell(result));
   const begin = async () => follow(await api.post(`/model/${kind}`, {}, { signal: view.signal }), place, label, onEnd);
-  resume(view, kind, place, label, onEnd).catch(() => {});
+  resume(view, kind, place, label, onEnd, kind !== "scrub").catch(() => {}); // of a scrub nothing tells when it was
   return h("div", { class: "model-work" }, button(label, { onclick: begin }), h("p", { class: "muted" }, text), place);
 }
 
 function verified(result) {
   const distance = result.distance_to_fresh;
   return h("div", { class: "stack" },
-    h("p", { class: result.ok ? "good" : "bad" }, result.ok ? "The model is what it should be." : "The model is not what it should be: scrub it, and tell who runs the server."),
+    h("p", { class: result.ok ? "good" : "bad" }, result.ok
+      ? `Version ${number(result.model_version)} is what it should be.`
+      : `Version ${number(result.model_version)} is not what it should be: scrub it, and tell who runs the server.`),
     definitions([
       ["Digest of the model", digest(result.live_digest, { label: "model's digest" })],
       ["Digest of the fresh one", digest(result.fresh_digest, { label: "fresh model's digest" })],
