@@ -152,6 +152,14 @@ class NoSnapshotError(ServiceError):
     """No snapshot was written yet."""
 
 
+class NoTreeError(ServiceError):
+    """There is no such tree, or no such node in it."""
+
+
+class NotExactError(ServiceError):
+    """The model is not exact, so that unlearning leaves something of what was learned."""
+
+
 class EphemeralError(ServiceError):
     """The server keeps nothing on disk."""
 

@@ -34,6 +34,8 @@ class Threads:
         For long predictions, which only read the model.
     ask
         For questions about influence.
+    look
+        For people who look: trees, columns, and what would be predicted without some samples.
     compile
         For what gets kernels ready.
     """
@@ -47,6 +49,7 @@ class Threads:
         self.audit = self._thread("auditor")
         self.read = self._thread("reader")
         self.ask = self._thread("asker")
+        self.look = self._thread("looker")
         self.compile = self._thread("compiler")
         self._tasks: set[asyncio.Task[Any]] = set()
         self._endless: set[asyncio.Task[Any]] = set()

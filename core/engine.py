@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from oubli.core.array_types import Array, Arrays, Bools, Hashes, Ints, Reals, Slots
 from oubli.core.changes import Changes
+from oubli.core.look import TreeLook
 from oubli.core.samples.arrays import Problem
 
 Progress = Callable[[int, int], None]
@@ -161,6 +162,24 @@ class Engine(ABC):
     @abstractmethod
     def importances(self) -> Reals:
         """Share of each feature in what all splits gain, float64[d]; without tags."""
+
+    @property
+    @abstractmethod
+    def n_drawn_trees(self) -> int:
+        """Trees that predictions read, and that can be looked at."""
+
+    @abstractmethod
+    def look(self, tree: int, problem: Problem) -> TreeLook:
+        """One of them, to be looked at; without tags."""
+
+    def predict_unseen(self, problem: Problem, slots: Slots, class_order: Ints) -> tuple[Reals, Bools] | None:
+        """Predict samples held by the trees that have not learned them; without tags, and writes nothing.
+
+        Returns
+        -------
+        What `predict` returns, and which samples there are such trees for; None where every tree learns all samples.
+        """
+        return None
 
     @abstractmethod
     def header(self) -> dict[str, Any]:

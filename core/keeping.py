@@ -13,7 +13,7 @@ from oubli.core.array_types import Array, Arrays, Ints
 from oubli.core.base import Estimator
 from oubli.core.bounds import is_same_json, require_sound
 from oubli.core.data.schema import Schema, Task
-from oubli.core.engine import Counterpart, Engine, Shape
+from oubli.core.engine import Counterpart, Engine, Progress, Shape
 from oubli.core.errors import FileError, InputError
 from oubli.core.parameters import N_JOBS
 from oubli.core.samples.serialise import canonical_parts, store_bytes
@@ -186,7 +186,7 @@ class Keepable(Estimator, ABC):
         """
         return self.digest_of(self.tree_digests())
 
-    def fresh_fit(self) -> Self:
+    def fresh_fit(self, progress: Progress | None = None) -> Self:
         """Fit another model anew on the samples held, read by value and in another order, with the same types."""
         fresh = type(self)(**{**self.get_params(), "random_state": self.seed_})
         store = SampleStore(self.schema_, owner=type(self).__name__)
@@ -195,11 +195,13 @@ class Keepable(Estimator, ABC):
         # The hashes of the ids put them into an order that has nothing to do with history.
         slots = slots[np.argsort(self.samples_.id_hashes[slots], kind="stable")]
         store.commit(self.samples_.prepared_again(slots))
-        fresh.engine_.fit(store.problem(), store.slots())
+        fresh.engine_.fit(store.problem(), store.slots(), progress)
         return fresh
 
-    def verify(self) -> Verification:
+    def verify(self, progress: Progress | None = None) -> Verification:
         """Compare with a fresh fit on the samples held, and count all that is kept anew; resolves all tags.
+
+        `progress` is told how many trees of the fresh fit are done, and how many there will be.
 
         A model that is not exact depends on its history. Its trees must be those of a fresh fit only when it has none.
         Otherwise it must keep what it promises; a kind that promises nothing is told how far its predictions are from
@@ -214,7 +216,7 @@ class Keepable(Estimator, ABC):
         except AssertionError as error:
             wrong.append(str(error))
         has_history = self.guarantee != "exact" and engine.n_mutations > 0
-        fresh = self.fresh_fit() if engine.measures_distance or not has_history else None
+        fresh = self.fresh_fit(progress) if engine.measures_distance or not has_history else None
         others, other_digest = live, live_digest
         counterpart, distance, slots = None, None, store.slots()
         if has_history:

@@ -114,8 +114,10 @@ class Model(Keepable):
         self._become(fitted)
         return self
 
-    def fit_held(self, store: SampleStore) -> Self:
+    def fit_held(self, store: SampleStore, progress: Progress | None = None) -> Self:
         """Fit on the samples of a store, which belongs to this model from now on; as `fit` on the same samples.
+
+        `progress` is that of `fit`.
 
         Raises
         ------
@@ -128,7 +130,7 @@ class Model(Keepable):
         self.engine_type(settings).check_capacity(settings, len(store), store.n_slots)
         store.changes.check()
         store.build_index()
-        return self._fit_store(settings, store, None)
+        return self._fit_store(settings, store, progress)
 
     def _fit_store(self, settings: Any, store: SampleStore, progress: Progress | None) -> Self:
         fitted = self._beside()

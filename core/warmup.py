@@ -16,6 +16,7 @@ from oubli.core.data.encoding import convert, is_clean
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.registry import KINDS, parameters_of
 from oubli.core.rng import mix
+from oubli.core.scoring import out_of_bag
 from oubli.core.threads import sharing_all
 
 STEPS = ("encode", "grow", "predict", "add", "delete", "resolve", "check", "load")
@@ -121,6 +122,7 @@ def _steps(model: Any, task: Task, cell_dtype: np.dtype[Any], n_targets: int) ->
     def check() -> None:
         model.digest()
         _ = model.feature_importances_
+        out_of_bag(model, _N_SAMPLES)
         model.verify()
 
     return {

@@ -63,8 +63,18 @@ class AccessKeys:
         self.look()
         return self._asked_for
 
+    def all(self) -> list[AccessKey]:
+        """Return what is kept of all keys, expired and revoked ones included."""
+        self.look()
+        return list(self._keys.values())
+
     def grants(self, given: bytes) -> frozenset[str] | None:
         """Return what a key allows; None when it is unknown, expired or revoked."""
+        key = self.find(given)
+        return None if key is None else self._grants[key.id.encode("ascii")]
+
+    def find(self, given: bytes) -> AccessKey | None:
+        """Return what is kept of a key; None when it is unknown, expired or revoked."""
         self.look()
         prefix, _, rest = given.partition(b"_")
         key_id, _, secret = rest.partition(b"_")
@@ -73,7 +83,7 @@ class AccessKeys:
         is_known = hmac.compare_digest(hashed(secret), _NO_DIGEST if key is None else key.secret_sha256)
         if key is None or not is_known or prefix != _PREFIX or not key.is_live(self._now_ms()):
             return None
-        return self._grants[key_id]
+        return key
 
     def look(self) -> None:
         """Notice that a key has expired, and now and then that the file has changed."""

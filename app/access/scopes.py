@@ -3,7 +3,7 @@
     predict    POST /predict and below /v2
     write      add and rectify samples
     erase      delete samples, restrict and release subjects, and see what became of it; no sample can be read with it
-    read       samples, bundles, snapshots, receipts, the ledger, influence
+    read       samples, bundles, snapshots, receipts, the ledger, influence, trees, what changes
     admin      all of these, and what concerns the model as a whole
 
 A path is written here as the application sees it, percent-decoded. What is not listed needs a key, any key: among it
@@ -43,6 +43,13 @@ _ROUTES: dict[tuple[str, str], frozenset[str]] = {
     ("GET", "/snapshot/file"): _READ,
     ("PUT", "/snapshot/file"): _ADMIN,
     ("POST", "/influence"): _READ,
+    ("POST", "/predict/without"): _READ,
+    ("GET", "/model/importances"): _READ,
+    ("GET", "/model/columns"): _READ,
+    ("GET", "/model/kinds"): ANY_KEY,
+    ("GET", "/events"): _READ,
+    ("GET", "/metrics/events"): ANY_KEY,
+    ("GET", "/access"): ANY_KEY,
     ("POST", "/expiry/confirm"): _ADMIN,
     ("GET", "/model"): ANY_KEY,
     ("GET", "/keys"): ANY_KEY,
@@ -60,6 +67,8 @@ _FOLDERS: tuple[tuple[str, str, frozenset[str]], ...] = (
     ("GET", "/opendsr/v2/requests/", _RECEIPTS),
     ("DELETE", "/opendsr/v2/requests/", _RECEIPTS),
     ("GET", "/influence/", _READ),
+    ("GET", "/predict/without/", _READ),
+    ("GET", "/model/trees/", _READ),
     ("GET", "/exports/", _READ),
     ("POST", "/model/", _ADMIN),
     ("GET", "/jobs/", ANY_KEY),

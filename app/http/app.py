@@ -11,32 +11,38 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette_compress import CompressMiddleware, add_compress_type
+from starlette_compress import CompressMiddleware, add_compress_type, remove_compress_type
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from oubli.app.errors import JournalError, ServiceError
 from oubli.app.http.access_log import log_access
 from oubli.app.http.browsers import CrossOrigin
 from oubli.app.http.bulk import Bulk, BulkLimits
-from oubli.app.http.context import Context
+from oubli.app.http.context import Context, Feeds
 from oubli.app.http.document import document
 from oubli.app.http.encodings import LEAST_COMPRESSED
+from oubli.app.http.events import StateEvents
 from oubli.app.http.fastpath import FastPath
+from oubli.app.http.feeds import Feed
 from oubli.app.http.formats import Format
 from oubli.app.http.metrics import RequestMetrics
+from oubli.app.http.metrics_events import MetricsEvents
 from oubli.app.http.middleware import Middleware
 from oubli.app.http.observer import Observed, all_of
 from oubli.app.http.parsing import Reader
 from oubli.app.http.problems import MEDIA_TYPE, ProblemError, to_problem
 from oubli.app.http.route_table import RouteTable, add_heads
 from oubli.app.http.routes import (
+    access,
     console,
     deliveries,
     docs,
     erasures,
+    events,
     health,
     inference,
     influence,
+    inspection,
     jobs,
     ledger,
     metrics,
@@ -47,6 +53,7 @@ from oubli.app.http.routes import (
     samples,
     snapshots,
     subjects,
+    without,
 )
 from oubli.app.http.rules import rules_of
 from oubli.app.version import VERSION
@@ -73,6 +80,7 @@ A request with the header `Min-Version` asks for this `model_version` or a later
 _TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False, "operation_spans": False}
 _ROUTES = (
     predict,
+    without,
     inference,
     influence,
     samples,
@@ -83,16 +91,20 @@ _ROUTES = (
     ledger,
     snapshots,
     model,
+    inspection,
     model_jobs,
     jobs,
+    access,
     health,
     metrics,
+    events,
     docs,
     console,
 )
 _GZIP_LEVEL, _ZSTD_LEVEL = 2, 1  # the loop waits while an answer is compressed
 for _type in (MEDIA_TYPE, Format.CSV, Format.NDJSON):
     add_compress_type(_type)
+remove_compress_type("text/event-stream")  # each listener would have a compressor of its own, for a few bytes
 _STATUS_KINDS = {404: "no-such-route"}
 
 
@@ -139,6 +151,12 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
     context = Context(service, new_reader, RequestMetrics(), settings.model_name)
     rules = rules_of(settings, lambda: service.clock.latest_ms())
     app.state.context = context
+    app.state.feeds = Feeds(
+        *(
+            Feed(source, lambda: service.phase == "stopping")
+            for source in (StateEvents(service), MetricsEvents(service, context.metrics))
+        )
+    )
     app.state.bulk = Bulk(context, BulkLimits(settings.max_body_bytes, settings.max_bulk_samples))
     app.state.rules = rules
     observers = (context.metrics.observe, log_access if settings.access_log else None, tracing, observer)

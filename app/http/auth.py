@@ -10,15 +10,16 @@ import hashlib
 import hmac
 import sys
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from oubli.app.access.origins import ANY_ORIGIN, Host, Origin, origin_of, parse_host, parse_origin
-from oubli.app.access.scopes import SCOPES, needed_scopes
+from oubli.app.access.scopes import ALL_SCOPES, SCOPES, needed_scopes
 from oubli.app.http.console_files import CONSOLE_PATHS
 from oubli.app.http.formats import BULK_PATHS, Format, body_format
 from oubli.app.http.problems import ProblemError, body_too_large, is_inference
 
 if TYPE_CHECKING:
+    from oubli.app.access.key_file import AccessKey
     from oubli.app.access.keys import AccessKeys
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -45,6 +46,25 @@ _FOREIGN_SITES = frozenset({b"cross-site", b"same-site"})  # same-site: another 
 
 Headers = Mapping[bytes, bytes]
 """The first value of each header, by its name in lower case."""
+
+
+class Caller(NamedTuple):
+    """A key that callers may send, or who asks with it; times are milliseconds since 1970.
+
+    Attributes
+    ----------
+    id, name
+        Of the key; None where there is none.
+    scopes
+        Everything that it allows.
+    """
+
+    id: str | None
+    name: str | None
+    scopes: frozenset[str]
+    created_ms: int | None = None
+    expires_ms: int | None = None
+    revoked_ms: int | None = None
 
 
 class AccessRules:
@@ -94,6 +114,7 @@ class AccessRules:
         self._origins = frozenset(parse_origin(origin) for origin in {*allowed_origins, *cors}) - {None}
         self._last_host: tuple[bytes, Host] | None = None
         self._key: bytes | None = None
+        self._owner = Caller(None, "api_key", ALL_SCOPES)
         self.access_keys = access_keys
         self.set_api_key(api_key)
         self.max_body_bytes = max_body_bytes
@@ -196,11 +217,19 @@ class AccessRules:
         if self.asks_for_key:
             self._check_key(headers, needed)
 
+    def caller(self, headers: Headers) -> Caller:
+        """Return who sends a request that may pass."""
+        if not self.asks_for_key:
+            return Caller(None, None, ALL_SCOPES)
+        key = self.access_keys.find(_given_key(headers))
+        return self._owner if key is None else _caller_of(key)
+
+    def callers(self) -> list[Caller]:
+        """Return all keys that there are, the one that allows everything first."""
+        return [*([] if self._key is None else [self._owner]), *map(_caller_of, self.access_keys.all())]
+
     def _check_key(self, headers: Headers, needed: frozenset[str]) -> None:
-        given = headers.get(b"x-api-key")
-        if given is None:
-            scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-            given = token.strip() if scheme.lower() == b"bearer" else b""
+        given = _given_key(headers)
         # Digests have one length, so that the comparison tells nothing about the key's.
         if self._key is not None and hmac.compare_digest(_hashed(given), self._key):
             return
@@ -210,6 +239,18 @@ class AccessRules:
         if needed and needed.isdisjoint(granted):
             names = " or ".join(f"'{scope}'" for scope in SCOPES if scope in needed)
             raise ProblemError("scope-needed", f"This takes a key with the scope {names}.")
+
+
+def _given_key(headers: Headers) -> bytes:
+    given = headers.get(b"x-api-key")
+    if given is None:
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        given = token.strip() if scheme.lower() == b"bearer" else b""
+    return given
+
+
+def _caller_of(key: AccessKey) -> Caller:
+    return Caller(key.id, key.name, key.grants, key.created_ms, key.expires_ms, key.revoked_ms)
 
 
 def require_version(path: str, headers: Headers, version: int) -> None:

@@ -12,6 +12,7 @@ from oubli.app.http.problems import ProblemError
 
 if TYPE_CHECKING:
     from oubli.app.http.bulk import Bulk
+    from oubli.app.http.feeds import Feed
     from oubli.app.http.metrics import RequestMetrics
     from oubli.app.http.parsing import Reader
     from oubli.app.service.model_service import ModelService
@@ -59,6 +60,28 @@ def context_of(request: Request) -> Context:
     """Return the context of the application that handles a request."""
     context: Context = request.scope["app"].state.context
     return context
+
+
+@dataclass(frozen=True, slots=True)
+class Feeds:
+    """The streams of events of one application.
+
+    Attributes
+    ----------
+    state
+        What changes.
+    metrics
+        A line a second.
+    """
+
+    state: Feed
+    metrics: Feed
+
+
+def feeds_of(request: Request) -> Feeds:
+    """Return the streams of events."""
+    feeds: Feeds = request.scope["app"].state.feeds
+    return feeds
 
 
 def bulk_of(request: Request) -> Bulk:

@@ -13,6 +13,7 @@ from oubli.app.access.scopes import SCOPES, needed_scopes
 from oubli.app.http.auth import OPEN_PATHS
 from oubli.app.http.inference import describe
 from oubli.app.http.inference_schemas import InferenceRequest
+from oubli.app.http.inspection_schemas import MetricsEvent, StateEvent, WithoutRequest
 from oubli.app.http.openapi import DEFAULT_PAGE, REF
 from oubli.app.http.schemas import (
     AddRequest,
@@ -50,6 +51,9 @@ _COLLECTED: tuple[Any, ...] = (
     ReplaceRequest,
     RestrictRequest,
     SearchRequest,
+    WithoutRequest,
+    StateEvent,
+    MetricsEvent,
 )
 
 SECURITY_SCHEMES: dict[str, dict[str, str]] = {
@@ -113,7 +117,7 @@ def document(
     examples = {} if schema is None else _examples(schema)
     components["parameters"] = {_REQUEST_ID: REQUEST_ID}
     components["headers"] = {_REQUEST_ID: REQUEST_ID_OF_ANSWER}
-    limits = schemas["SearchRequest"]["properties"]["limit"]["anyOf"]
+    limits = schemas["SearchSubjectRequest"]["properties"]["limit"]["anyOf"]
     limits[0]["maximum"] = page_size_max
     for path, operations in content["paths"].items():
         operations.pop("head", None)

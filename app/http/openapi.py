@@ -89,6 +89,13 @@ def table_body(shape: Any) -> dict[str, Any]:
     return described
 
 
+def events_of(shape: Any) -> dict[str, Any]:
+    """Return the answer of a route that sends server-sent events; the shape is that of their data."""
+    data = {"type": "string", "contentMediaType": "application/json", "contentSchema": ref_to(shape)}
+    event = {"event": {"type": "string"}, "id": {"type": "string"}, "data": data}
+    return {"content": {"text/event-stream": {"itemSchema": {"type": "object", "properties": event}}}}
+
+
 def parameter(name: str, description: str, schema: dict[str, Any], place: str = "query") -> dict[str, Any]:
     """Return the description of a parameter; those in a path are required."""
     return {"name": name, "in": place, "required": place == "path", "description": description, "schema": schema}
@@ -110,6 +117,8 @@ PATH: dict[str, dict[str, Any]] = {
     "request": parameter("id", "`subject_request_id` of the request.", _UUID, "path"),
     "job": parameter("id", "The job's id.", _UUID, "path"),
     "export": parameter("id", "`export` in the job's result.", _UUID, "path"),
+    "comparison": parameter("id", "`without` in the job's result.", _UUID, "path"),
+    "tree": parameter("n", "The tree's number, from 0.", {"type": "integer", "minimum": 0}, "path"),
     "ranking": parameter("id", "`influence` in the job's result.", _UUID, "path"),
     "model": parameter("model_name", "The model's name: `model_name` in the settings.", {"type": "string"}, "path"),
     "version": parameter(
@@ -121,6 +130,12 @@ PATH: dict[str, dict[str, Any]] = {
 }
 QUERY: dict[str, dict[str, Any]] = {
     "id": parameter("id", "The one sample to list; without `subject` and `cursor`.", _TEXT),
+    "node": parameter(
+        "node", "The way to the node from the root: `l` and `r`.", {"type": "string", "pattern": "^[lr]{0,512}$"}
+    ),
+    "levels": parameter(
+        "levels", "Levels below the node.", {"type": "integer", "minimum": 0, "maximum": 8, "default": 3}
+    ),
     "replaced": {**parameter("id", "The sample to replace.", _TEXT), "required": True},
     "subject": parameter("subject", "Whose samples to list.", _TEXT),
     "cursor": parameter(
@@ -151,6 +166,13 @@ IDEMPOTENCY_KEY: dict[str, Any] = {
     "description": "A repeated request with this key and the same body gets the answer of the first, and changes "
     "nothing. Kept for a day, as a keyed hash.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+}
+LAST_EVENT_ID: dict[str, Any] = {
+    "name": "Last-Event-ID",
+    "in": "header",
+    "required": False,
+    "description": "`id` of the last event before the stream was cut; `hello` says whether anything was missed.",
+    "schema": {"type": "string"},
 }
 # Generators of clients know bytes; what a table holds depends on the model that is served.
 TABLES: dict[str, Any] = {

@@ -24,6 +24,7 @@ METHODS = ("leaf-influence", "leaf-refit", "leave-one-out")
 MOST_NAMED = 1000  # samples in an answer about influence
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SAMPLE_KEYS = {"id", "subject", "features", "label", "expires_at", "readd"}
+MOST_COMPARED = 100  # instances
 
 
 class Asked(NamedTuple):
@@ -125,14 +126,25 @@ class Reader:
     def targets(self, body: bytes) -> tuple[list[str] | None, list[str] | None, str | None]:
         """Return ids, subjects (one of them is None) and case number of a batch deletion."""
         content = self._object(body, {"ids", "subjects", "ref"})
+        ids, subjects = self._named(content)
+        return ids, subjects, None if content.get("ref") is None else parse_ref(content["ref"], "/ref")
+
+    def absence(self, body: bytes) -> tuple[list[Any], list[str] | None, list[str] | None]:
+        """Return the instances of a `/predict/without` body as they were sent, and ids or subjects."""
+        content = self._object(body, {"instances", "ids", "subjects"})
+        instances = self._list(content, "instances", "instances")
+        if len(instances) > MOST_COMPARED:
+            raise invalid("/instances", f"has {len(instances)} rows: send at most {MOST_COMPARED}")
+        return instances, *self._named(content)
+
+    def _named(self, content: dict[str, Any]) -> tuple[list[str] | None, list[str] | None]:
+        """Return ids and subjects, one of which is None."""
         named = [key for key in ("ids", "subjects") if key in content]
         if len(named) != 1:
             raise invalid("", "must have either 'ids' or 'subjects', and not both")
         key = named[0]
-        values = self._list(content, key, key)
-        names = [parse_name(value, pointer(key, i)) for i, value in enumerate(values)]
-        ref = None if content.get("ref") is None else parse_ref(content["ref"], "/ref")
-        return (names, None, ref) if key == "ids" else (None, names, ref)
+        names = [parse_name(value, pointer(key, i)) for i, value in enumerate(self._list(content, key, key))]
+        return (names, None) if key == "ids" else (None, names)
 
     def subjects(self, body: bytes, *, takes_keep: bool = False) -> tuple[list[str], str | None, bool]:
         """Return the subjects that a body names, its case number, and whether samples are kept beyond their expiry."""
@@ -149,12 +161,19 @@ class Reader:
             raise invalid("/subject", "is missing: name whose samples to return")
         return parse_name(content["subject"], "/subject"), _flag(content, "influence")
 
-    def search(self, body: bytes) -> tuple[str, Any, Any]:
-        """Return subject, cursor and limit of a search as they were sent."""
-        content = self._object(body, {"subject", "cursor", "limit"})
+    def search(self, body: bytes, most: int) -> tuple[list[str] | None, str, Any, Any]:
+        """Return what a search is for: ids, at most so many; or None, subject, and cursor and limit as sent."""
+        content = self._object(body, {"ids", "subject", "cursor", "limit"})
+        if "ids" in content:
+            if len(content) > 1:
+                raise invalid("/ids", "names the samples: leave out 'subject', 'cursor' and 'limit'")
+            values = self._list(content, "ids", "ids")
+            if len(values) > most:
+                raise invalid("/ids", f"has {len(values)} ids: send at most {most}")
+            return [parse_name(value, pointer("ids", i)) for i, value in enumerate(values)], "", None, None
         if "subject" not in content:
-            raise invalid("/subject", "is missing: name whose samples to return")
-        return parse_name(content["subject"], "/subject"), content.get("cursor"), content.get("limit")
+            raise invalid("/subject", "is missing: name whose samples to return, or send 'ids'")
+        return None, parse_name(content["subject"], "/subject"), content.get("cursor"), content.get("limit")
 
     # --- pieces
 

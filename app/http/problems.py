@@ -116,6 +116,17 @@ This route has other methods: '/docs' lists them.
 Nothing was changed: the file paused for longer than upload_pause, or took longer than upload_deadline. Upload it again
 over a faster connection, or set those higher.
 
+404 no-comparison: There is no such comparison
+No comparison is kept under this id: samples were erased meanwhile, or it was forgotten. Ask again.
+
+404 no-tree: There is no such tree or node
+The model has no such tree, or the tree no such node, at present: trees change with the samples. Begin at the root of
+tree 0; the answer says how many trees there are.
+
+409 not-exact: The model is not exact
+A model of this kind that has unlearned samples is not the model that was never told of them. Fit a kind that is exact:
+'forest' or 'incremental-boosting'.
+
 409 empty-model: No samples are held
 There is nothing to predict from: add samples first.
 
@@ -367,6 +378,8 @@ _SLUGS: tuple[tuple[type[Exception], str], ...] = (  # the first that fits
     (errors.JournalFullError, "storage"),
     (errors.JournalError, "changes-stopped"),
     (errors.NotHeldError, "not-held"),
+    (errors.NoTreeError, "no-tree"),
+    (errors.NotExactError, "not-exact"),
     (errors.NoSnapshotError, "no-snapshot"),
     (errors.EphemeralError, "ephemeral"),
     (errors.ModelChangedError, "model-changed"),

@@ -19,6 +19,7 @@ from oubli.app.service.results import Added, Bundle, Page, Predicted, Restricted
 from oubli.app.times import to_text
 from oubli.core.data.schema import LabelType, Schema
 from oubli.core.data.values import shortest
+from oubli.core.model import QueryResult
 from oubli.core.samples.store import HeldSample
 
 # Nothing that answers may keep a copy: it could outlive the sample.
@@ -39,12 +40,15 @@ def json_answer(content: Any, status: int = 200) -> Response:
 
 def prediction_content(predicted: Predicted) -> dict[str, Any]:
     """Return predictions as an object; regression has neither classes nor probabilities."""
-    result = predicted.result
+    return {**result_content(predicted.result), "model_version": predicted.model_version}
+
+
+def result_content(result: QueryResult) -> dict[str, Any]:
+    """Return predictions as an object, without a version."""
     content: dict[str, Any] = {"predictions": result.labels.tolist()}
     if result.classes is not None:
         content["classes"] = result.classes.tolist()
         content["probabilities"] = np.ascontiguousarray(result.probabilities)
-    content["model_version"] = predicted.model_version
     return content
 
 

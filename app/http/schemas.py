@@ -248,7 +248,13 @@ class SamplesAnswer(Shape):
     model_version: Version
 
 
-class SearchRequest(Shape):
+class SearchIdsRequest(Shape):
+    """Samples to list; as many as a page may have."""
+
+    ids: Annotated[list[Name], Field(min_length=1)]
+
+
+class SearchSubjectRequest(Shape):
     """Whose samples to list."""
 
     subject: Name
@@ -372,6 +378,7 @@ class ExportAnswer(Shape):
     """Null when it was not asked for, or no sample is learned from."""
 
 
+SearchRequest = TypeAliasType("SearchRequest", SearchIdsRequest | SearchSubjectRequest)
 BatchDeleteRequest = TypeAliasType("BatchDeleteRequest", DeleteIdsRequest | DeleteSubjectsRequest)
 
 
@@ -488,20 +495,22 @@ class FitRequest(Shape):
     """The kind of model."""
     parameters: dict[str, Parameter] | None = None
     """As `GET /model` lists them."""
+    score: bool = True
+    """Whether to score the model before and after."""
 
 
 class JobAnswer(Shape):
     """A job as it is now."""
 
     id: Uuid
-    kind: Literal["verify", "scrub", "fit", "influence", "export"]
+    kind: Literal["verify", "scrub", "fit", "influence", "export", "without"]
     status: Literal["queued", "running", "succeeded", "failed"]
     progress: Annotated[float, Field(ge=0, le=1)]
     """The share that is done."""
     result: dict[str, Any] | None = None
     """When it has succeeded. Of `verify`: `ok` with the digests compared, and of online boosting how far its answers
-    are from a fresh fit's; of `fit`: the new `model_version`; of `influence`: the id of the ranking; of `export`: the
-    id of the bundle."""
+    are from a fresh fit's; of `fit`: the new `model_version`, and the `score` before and after; of `influence`: the id
+    of the ranking; of `export`: that of the bundle; of `without`: that of the comparison."""
     error: str | None = None
     """When it has failed."""
 

@@ -19,6 +19,7 @@ from oubli.app.privacy.addresses import AddressRules, parse_endpoint
 from oubli.app.privacy.sender import Sender
 from oubli.app.privacy.signatures import read_processor, read_secrets
 from oubli.app.progress import Progress, silent
+from oubli.app.service.activities import Activities
 from oubli.app.service.background import IdleResolver
 from oubli.app.service.checkpoint import Checkpointer, CheckpointPolicy
 from oubli.app.service.compiling import prepare_kernels
@@ -29,19 +30,23 @@ from oubli.app.service.export import Exporter
 from oubli.app.service.holders import Holders
 from oubli.app.service.idempotency import IdempotencyKeys
 from oubli.app.service.influence import InfluenceRanker
+from oubli.app.service.inspection import Inspector
 from oubli.app.service.jobs import JobBoard
 from oubli.app.service.lock import ModelLock
 from oubli.app.service.model_service import Limits, ModelService
 from oubli.app.service.opendsr import Processor
 from oubli.app.service.outbox import Outbox
+from oubli.app.service.reading import LongReader
 from oubli.app.service.rebuild import Rebuilder
 from oubli.app.service.receipts import Receipts
 from oubli.app.service.recovery import LedgerChoice, accepted_keys, fold_journal, recover, require_keys
 from oubli.app.service.retention import Retention
+from oubli.app.service.scoring import Scorer
 from oubli.app.service.state import ModelState, new_epoch
 from oubli.app.service.subject_requests import CallbackChannel, SubjectRequests
 from oubli.app.service.training import new_estimator, take_cores, train
 from oubli.app.service.uploads import UploadPolicy, Uploads
+from oubli.app.service.without import Comparer
 from oubli.app.service.writer import Transaction, Writer
 from oubli.app.settings import Settings
 from oubli.app.storage.directory import DataDirectory
@@ -271,6 +276,7 @@ def compose(
     erased = [(known, clock.steady_since(at_ms)) for known, at_ms in lately]
     tombstones = Tombstones(grace_ms, ledger.hashes_of, clock.steady_ms, erased)
     threads, lock, holders, jobs = Threads(), ModelLock(limits.max_queue), Holders(state), JobBoard()
+    activities = Activities()
     idle, outbox = IdleResolver(state, lock), Outbox(() if push is None else push.targets)
     database = LedgerWorker(opened.database, threads, idle.is_idle, partial(state.halt, StopReason.LEDGER_FAILED))
     retention_ms = None if limits.retention is None else round(limits.retention * 1000)
@@ -288,11 +294,14 @@ def compose(
     copier = ModelCopier(state, lock, threads)
     deadline = Deadline(state, clock.steady_ms, policy.erasure_deadline)
     erasures = Erasures(state, storage, writer, ledger, database, threads, clock, deadline, holders, outbox)
-    rebuilder = Rebuilder(state, storage, writer, erasures, ledger, database, lock, threads, copier, holders, clock)
-    checkpointer = Checkpointer(
-        state, storage, writer, ledger, database, lock, threads, copier, erasures, rebuilder.rebuild, policy, clock
+    rebuilder = Rebuilder(
+        state, storage, writer, erasures, ledger, database, lock, threads, copier, holders, clock, activities
     )
-    receipts = Receipts(ledger, database, deadline)
+    checkpointer = Checkpointer(
+        state, storage, writer, ledger, database, lock, threads, copier, erasures, rebuilder.rebuild, policy, clock,
+        activities,
+    )  # fmt: skip
+    receipts, reader = Receipts(ledger, database, deadline), LongReader(state, lock, threads)
     influence = InfluenceRanker(state, copier, lock, threads, jobs, holders)
     exporter = Exporter(state, lock, threads, jobs, holders, ledger, receipts, influence, clock)
 
@@ -328,6 +337,11 @@ def compose(
         idempotency_keys=IdempotencyKeys(ledger, database, clock.steady_ms),
         jobs=jobs,
         influence=influence,
+        comparer=Comparer(state, copier, lock, threads, jobs, holders),
+        inspector=Inspector(reader, threads),
+        reader=reader,
+        scorer=Scorer(state, reader, threads, holders),
+        activities=activities,
         exporter=exporter,
         uploads=Uploads(storage.path, holders, uploads or UploadPolicy()),
         holders=holders,

@@ -31,8 +31,10 @@ from oubli.app.service.memory import let_go_of, without_collector
 
 if TYPE_CHECKING:
     from oubli.app.ledger.ledger import Field, Ledger, LedgerWorker
+    from oubli.app.service.activities import Activities
     from oubli.app.service.copies import ModelCopier
     from oubli.app.service.erasures import Erasures
+    from oubli.app.service.jobs import Report
     from oubli.app.service.lock import ModelLock
     from oubli.app.service.state import ModelState
     from oubli.app.service.writer import Writer
@@ -45,6 +47,8 @@ log = logging.getLogger("oubli.service")
 
 _TICK = 0.25  # seconds between two looks at the clock
 _TIME_KEPT_MS = 3_600_000
+# Shares of a snapshot that are done when a model that is not exact is fitted anew, the copy made, the files written.
+_SCRUBBED, _COPIED, _WRITTEN = 0.4, 0.5, 0.95
 _PROBE = 1.0  # seconds between two looks whether a full disk has room again
 
 
@@ -98,6 +102,8 @@ class Checkpointer:
         When things are done.
     clock
         Tells the time, and how long something has waited.
+    activities
+        Told of snapshots.
 
     Attributes
     ----------
@@ -115,9 +121,10 @@ class Checkpointer:
     _threads: Threads
     _copier: ModelCopier
     _erasures: Erasures
-    _scrub: Callable[[], Awaitable[list[str]]]
+    _scrub: Callable[[Report], Awaitable[list[str]]]
     _policy: CheckpointPolicy
     _clock: Clock
+    _activities: Activities
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     scrubbed_at: float | None = field(default=None, init=False)
     _lasted: float = field(default=0.0, init=False)
@@ -147,7 +154,7 @@ class Checkpointer:
                 self._erasures.retry_at = time.monotonic() + RETRY
                 log.error("a snapshot could not be written (%s): it is tried again", type(error).__name__)
 
-    async def write_snapshot(self, *, erase: bool = False) -> Snapshot:
+    async def write_snapshot(self, *, erase: bool = False, report: Report | None = None) -> Snapshot:
         """Write a snapshot now, and finish all erasures that were acknowledged before.
 
         When something else than files holds what was erased, they are finished in the background, as soon as it does
@@ -157,6 +164,8 @@ class Checkpointer:
         ----------
         erase
             Whether to write both generations anew even if no erasure is known to wait for it.
+        report
+            Told how far it is; None: nobody, but the list of what goes on.
 
         Raises
         ------
@@ -165,9 +174,16 @@ class Checkpointer:
         """
         storage, erasures, state = self._storage, self._erasures, self._state
         async with self._one_at_a_time:
-            with without_collector(), erasures.halting():
+            with without_collector(), erasures.halting(), self._activities.begin("snapshot") as noted:
+
+                def tell(share: float) -> None:
+                    noted(share)
+                    if report is not None:
+                        report(share)
+
                 started = time.monotonic()
-                traceless = await self._scrubbed(erase)
+                traceless = await self._scrubbed(erase, lambda share: tell(_SCRUBBED * share))
+                tell(_SCRUBBED)
                 async with self._lock.mutation(refusable=False):
                     if state.failed:
                         raise UnavailableError("failed")
@@ -176,8 +192,10 @@ class Checkpointer:
                     finished = erasures.finishable(traceless)
                     period = erasures.last_period(finished)
                     await erasures.write_journal(partial(storage.journal.rotate, facts.seq + 1))
+                tell(_COPIED)
                 twice = erase or bool(finished)
                 snapshot = await self._threads.save(partial(storage.write, copy, facts, twice=twice))
+                tell(_WRITTEN)
                 await self._threads.save(partial(let_go_of, copy))
                 del copy
                 await erasures.remove_older_files()
@@ -196,11 +214,11 @@ class Checkpointer:
         self._state.exports += 1
         return snapshot
 
-    async def _scrubbed(self, erase: bool) -> list[str] | None:
+    async def _scrubbed(self, erase: bool, report: Report) -> list[str] | None:
         """Rid the model of traces when an erasure is due; return the receipts without any left, None for all."""
         if self._state.model.guarantee == "exact":
             return None
-        return await self._scrub() if erase or self._is_erasure_due() else []
+        return await self._scrub(report) if erase or self._is_erasure_due() else []
 
     async def _keep_time(self) -> None:
         """Write the time down now and then: a start after quiet days must not take them for a leap of the clock."""

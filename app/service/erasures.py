@@ -69,6 +69,12 @@ class Deadline:
         end = self._steady_ms() - self.ms
         return [name for name, _ in takewhile(lambda item: item[1].since_ms < end, self._state.pending.items())]
 
+    def next_in(self) -> tuple[str, float] | None:
+        """Return the receipt of the oldest erasure, and in how many seconds it is due; negative when it is overdue."""
+        for name, pending in self._state.pending.items():  # in the order of their age
+            return name, (pending.since_ms + self.ms - self._steady_ms()) / 1000
+        return None
+
     def longest_wait(self) -> float:
         """Return how many seconds the oldest erasure has waited; 0 when there is none."""
         oldest = min((pending.since_ms for pending in self._state.pending.values()), default=None)
@@ -118,6 +124,8 @@ class Erasures:
     retry_at
         From when on another snapshot has to be written, because the last could not be, or could not be noted; None when
         there is no need.
+    n_erased
+        Erasures that were finished since the start.
     """
 
     _state: ModelState
@@ -131,6 +139,7 @@ class Erasures:
     _holders: Holders
     _outbox: Outbox
     retry_at: float | None = field(default=None, init=False)
+    n_erased: int = field(default=0, init=False)
     _finishing: set[str] = field(default_factory=set, init=False)  # receipts that only wait for `holders`
     _finishers: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
@@ -234,5 +243,6 @@ class Erasures:
 
         await self._writer.note(notes)
         self._outbox.ring()
+        self.n_erased += len(receipts)
         for receipt in receipts:
             self._state.pending.pop(receipt, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from oubli.core.errors import InputError
@@ -48,7 +48,7 @@ def another_estimator(kind: str, parameters: Mapping[str, Any], model: Model) ->
     return estimator_of(kind, model.task, {**estimator.parameters_of_model(), "random_state": estimator.seed_})
 
 
-def refit(estimator: Any, samples: SampleStore) -> Model:
-    """Fit an estimator on samples, which belong to it from now on."""
-    fitted: Model = estimator.fit_held(samples)
+def refit(estimator: Any, samples: SampleStore, progress: Callable[[int, int], None] | None = None) -> Model:
+    """Fit an estimator on samples, which belong to it from now on; `progress` is told of each tree."""
+    fitted: Model = estimator.fit_held(samples, progress)
     return fitted

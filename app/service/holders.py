@@ -24,6 +24,10 @@ KINDS: dict[str, str] = {
     "bundles": "Bundles of what is held about a subject, kept until somebody asks for them: forgotten. Those that are "
     "being made: ended.",
     "influence": "Questions about influence: the instances given, and a copy or a view of the model. Ended.",
+    "without": "The copy of the model that unlearns samples to say what it would predict without them, and the "
+    "instances given. Waited for; when that takes long its answer is dropped.",
+    "comparisons": "What such jobs have found. Forgotten.",
+    "score": "The samples that a fit is scored on, and the models fitted on parts of them. Waited for, and ended.",
     "verify": "The copy of the model that is compared with a fresh fit. Waited for; its result has digests only.",
     "fit": "The samples that another model is fitted on, and the changes to be made on it. Waited for, and until it "
     "has ended an erasure that came meanwhile is not begun to be finished.",

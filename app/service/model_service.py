@@ -10,10 +10,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence, Sized
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,7 +29,6 @@ from oubli.app.errors import (
     UnavailableError,
 )
 from oubli.app.ledger.entries import original_of
-from oubli.app.service.background import TAG_SLICE, TagSlices
 from oubli.app.service.commands import (
     AddSamples,
     DeleteSamples,
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
 
     from oubli.app.ledger.entries import IdempotencyRecord, Receipt
     from oubli.app.ledger.ledger import Ledger, LedgerWorker
+    from oubli.app.service.activities import Activities
     from oubli.app.service.background import IdleResolver
     from oubli.app.service.checkpoint import Checkpointer
     from oubli.app.service.deliveries import Deliveries
@@ -61,19 +61,24 @@ if TYPE_CHECKING:
     from oubli.app.service.holders import Holders
     from oubli.app.service.idempotency import IdempotencyKey, IdempotencyKeys
     from oubli.app.service.influence import InfluenceRanker
+    from oubli.app.service.inspection import Inspector
     from oubli.app.service.jobs import JobBoard, Report
     from oubli.app.service.lock import ModelLock
+    from oubli.app.service.reading import LongReader
     from oubli.app.service.rebuild import Rebuilder
     from oubli.app.service.receipts import Receipts
     from oubli.app.service.retention import Retention
+    from oubli.app.service.scoring import Scorer
     from oubli.app.service.state import ModelState
     from oubli.app.service.subject_requests import SubjectRequests
     from oubli.app.service.uploads import Uploads
+    from oubli.app.service.without import Comparer
     from oubli.app.service.writer import Writer
     from oubli.app.storage.snapshots import Snapshot
     from oubli.app.storage.storage import Storage
     from oubli.app.threads import Threads
     from oubli.app.times import Clock
+    from oubli.core.model import Model, QueryResult
     from oubli.core.samples.store import HeldSample
 
 log = logging.getLogger("oubli.service")
@@ -133,6 +138,14 @@ class ModelService:
         Long work.
     influence
         Answers questions about the influence of samples.
+    comparer
+        Says what would be predicted without some samples.
+    inspector, reader
+        Describe the model to people, and read it for long.
+    scorer
+        Says what a fit has made better or worse.
+    activities
+        What goes on and is no job.
     exporter
         Makes bundles of what is held about a subject.
     uploads
@@ -180,6 +193,11 @@ class ModelService:
     idempotency_keys: IdempotencyKeys
     jobs: JobBoard
     influence: InfluenceRanker
+    comparer: Comparer
+    inspector: Inspector
+    reader: LongReader
+    scorer: Scorer
+    activities: Activities
     exporter: Exporter
     uploads: Uploads
     holders: Holders
@@ -292,7 +310,7 @@ class ModelService:
             Whether a full queue raises `BusyError`; false for what has been begun to be answered.
         """
         predicted = self.predict_now(rows)
-        return predicted if predicted is not None else await self.threads.finish(self._predict_long(rows, refusable))
+        return predicted if predicted is not None else await self._predict_long(rows, refusable)
 
     def get(self, sample_id: str) -> tuple[HeldSample, int]:
         """Return one sample as held, and the model version.
@@ -309,6 +327,23 @@ class ModelService:
         except UnknownIdError:
             raise NotHeldError from None
         return found, self.state.version
+
+    def find(self, ids: Sequence[str]) -> Page:
+        """Return the samples held of some ids, in their order, as a page without a next one.
+
+        Raises
+        ------
+        NotHeldError
+            When none of them is held.
+        """
+        self._require_started()
+        held: list[HeldSample] = []
+        for name in dict.fromkeys(ids):
+            with suppress(NotHeldError):
+                held.append(self.get(name)[0])
+        if not held:
+            raise NotHeldError
+        return Page(held, None, self.state.epoch, self.state.version)
 
     def page(self, *, subject: str | None, after: tuple[int, int] | None, limit: int) -> Page:
         """Return a page of the samples held, or of one subject's, in the order of their slots.
@@ -387,11 +422,16 @@ class ModelService:
             "changes_stopped": state.stopped,
         }
 
+    @property
+    def newest_snapshot(self) -> Snapshot | None:
+        """What is known of the newest snapshot; None when there is none."""
+        return None if self.storage.is_ephemeral else self.storage.snapshots.newest_or_none
+
     def measure(self) -> Measurements:
         """Return what the service can be measured by now; short, and answered in every phase."""
         state, model, journal, deadline = self.state, self.state.model, self.storage.journal, self.erasures.deadline
         is_usable = model.is_usable
-        newest = None if self.storage.is_ephemeral else self.storage.snapshots.newest_or_none
+        newest = self.newest_snapshot
         counts, now = self.deliveries.counts, self.clock.now_ms()
         return Measurements(
             phase=self.phase,
@@ -550,10 +590,17 @@ class ModelService:
         self._require_kept()
         return self.jobs.start("scrub", self._scrub)
 
-    def fit_job(self, kind: str, parameters: dict[str, Any], key: IdempotencyKey | None = None) -> Job:
-        """Begin to fit anew, with other parameters, on the samples held; or return the job that the key began."""
+    def fit_job(
+        self, kind: str, parameters: dict[str, Any], key: IdempotencyKey | None = None, *, scores: bool = True
+    ) -> Job:
+        """Begin to fit anew, with other parameters, on the samples held; or return the job that the key began.
+
+        Its result has scores before and after unless `scores` is false.
+        """
         self._require_changeable()
         work = partial(self.rebuilder.fit, kind, parameters, key=key)
+        if scores:
+            work = partial(self.scorer.around, work)
         if key is None:
             return self.jobs.start("fit", work)
         job_id = key.as_uuid()
@@ -575,33 +622,23 @@ class ModelService:
         return result
 
     async def _scrub(self, report: Report) -> dict[str, Any]:
-        report(0.1)
         n_pending = len(self.state.pending)
-        snapshot = await self.threads.finish(self.checkpointer.write_snapshot(erase=True))
+        snapshot = await self.threads.finish(self.checkpointer.write_snapshot(erase=True, report=report))
         await self.erasures.wait()
         return {"snapshot": snapshot.id, "model_version": snapshot.model_version, "erasures": n_pending}
 
     async def _predict_long(self, rows: Sized, refusable: bool) -> Predicted:
-        async with self.lock.long_read(refusable=refusable):
-            # A model without tags is only read: nobody's working space is written, so short predictions go on beside.
-            slices = TagSlices(TAG_SLICE, self.state.count_resolved)
-            await self.lock.pass_turnstile()
-            while self.state.model.n_lazy_tags_:
-                await self.lock.unread()
-                slices.step(self.state.model)
-                await asyncio.sleep(0)
-                await self.lock.pass_turnstile()
-            model, version = self.state.model, self.state.version
-            noted = stages.get()
-            if noted is not None:
-                noted.end("wait")
-            with self.lock.reading():
-                started = time.perf_counter()
-                result = await self.threads.read(partial(model.query, rows, frozen=True))
-                self._row_cost.observe(len(rows), time.perf_counter() - started)
-            if noted is not None:
-                noted.end("model")
-            return Predicted(result, version)
+        def predict(model: Model) -> tuple[QueryResult, float]:
+            started = time.perf_counter()
+            result = model.query(rows, frozen=True)
+            return result, time.perf_counter() - started
+
+        (result, seconds), version = await self.reader.read(predict, self.threads.read, refusable=refusable)
+        self._row_cost.observe(len(rows), seconds)
+        noted = stages.get()
+        if noted is not None:
+            noted.end("model")
+        return Predicted(result, version)
 
     async def _make_ready(self) -> None:
         try:

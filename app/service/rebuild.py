@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from oubli.app.ledger.ledger import Field, Ledger, LedgerWorker
+    from oubli.app.service.activities import Activities
     from oubli.app.service.copies import ModelCopier
     from oubli.app.service.erasures import Erasures
     from oubli.app.service.holders import Hold, Holders
@@ -68,6 +69,8 @@ class Rebuilder:
         Told of samples that are held by what goes on here.
     clock
         Tells the time.
+    activities
+        Told of restores.
     """
 
     _state: ModelState
@@ -81,6 +84,7 @@ class Rebuilder:
     _copier: ModelCopier
     _holders: Holders
     _clock: Clock
+    _activities: Activities
     _one_fit: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def restore(self, path: Path) -> dict[str, Any]:
@@ -98,12 +102,18 @@ class Rebuilder:
         StorageError
             When it cannot be written; nothing has changed.
         """
+        with self._activities.begin("restore") as report:
+            return await self._restore(path, report)
+
+    async def _restore(self, path: Path, report: Report) -> dict[str, Any]:
         # Before its turn, for which others would wait.
         await self._threads.compile(partial(prepare_model_file, path))
         async with self._lock.mutation():
             self._require_sound()
             with self._lock.reading():
+                report(0.1)
                 loaded = await self._threads.save(partial(self._load, path))
+                report(0.6)
                 model, taken = loaded.model, loaded.snapshot
                 ids, subjects = ids_of(model.samples_), subjects_of(model.samples_)
                 gone = await self._database.read(lambda database: database.erased_since(ids, loaded.since))
@@ -112,6 +122,7 @@ class Rebuilder:
                     words = {name: word for name, word in words.items() if word["type"] == RESTRICTED}
                 now = self._state.model.samples_
                 dropped = await self._threads.save(partial(drop_gone, model, gone, self._clock.now_ms(), words, now))
+                report(0.7)
             state, old, store = self._state, self._state.model.samples_, model.samples_
             n_lost = sum(store.holding(name) is None for name in ids_of(old))
             fields: dict[str, Field] = {
@@ -203,12 +214,12 @@ class Rebuilder:
         model = self._state.model
         return {"model_version": version, "n_samples": model.n_samples_, "parameters": model.parameters_of_model()}
 
-    async def rebuild(self) -> list[str]:
+    async def rebuild(self, report: Report) -> list[str]:
         """Fit the live model anew as it is; return the receipts of unfinished erasures that it then has no trace of.
 
         Those are the erasures from before: what is unlearned meanwhile leaves its traces in the new model too.
         """
-        return (await self._fit(None, {}, _nobody))[1]
+        return (await self._fit(None, {}, report))[1]
 
     async def _fit(
         self, kind: str | None, parameters: dict[str, Any], report: Report, key: IdempotencyKey | None = None
@@ -235,7 +246,7 @@ class Rebuilder:
                 chosen = estimator.parameters_of_model()
                 # Also what changes and predictions will need: nothing may be compiled once the new model is served.
                 await self._threads.compile(partial(prepare_kernels, kind, schema, chosen))
-                model = await self._threads.build(partial(refit, estimator, copy))
+                model = await self._threads.build(partial(refit, estimator, copy, _within(report, 0.1, 0.9)))
                 report(0.9)
                 while len(meanwhile) > _FEW_CHANGES:
                     self._require_same(epoch)
@@ -286,7 +297,7 @@ class Rebuilder:
             hold = self._holders.hold("verify")
         report(0.1)
         # A thread cannot be called back, so that it holds the copy also when the job is cancelled.
-        result = await self._threads.finish(self._verified(copy, hold))
+        result = await self._threads.finish(self._verified(copy, hold, _within(report, 0.1, 0.95)))
         distance = {} if result.distance_to_fresh is None else {"distance_to_fresh": result.distance_to_fresh}
         return {
             **distance,
@@ -297,10 +308,10 @@ class Rebuilder:
             "n_samples": n_samples,
         }
 
-    async def _verified(self, copy: Model, hold: Hold) -> Verification:
+    async def _verified(self, copy: Model, hold: Hold, progress: Callable[[int, int], None]) -> Verification:
         with hold:
             try:
-                return await self._threads.build(copy.verify)
+                return await self._threads.build(partial(copy.verify, progress))
             finally:
                 await self._threads.build(partial(let_go_of, copy))
 
@@ -353,5 +364,6 @@ def _checked(loaded: Loaded) -> str:
     return "verified"
 
 
-def _nobody(share: float) -> None:
-    """Take in progress that nobody follows."""
+def _within(report: Report, first: float, last: float) -> Callable[[int, int], None]:
+    """Return what takes in how many trees are done, as progress from one share to another."""
+    return lambda done, total: report(first + (last - first) * done / max(total, 1))

@@ -10,6 +10,7 @@ import numpy as np
 
 from oubli.core.array_types import Array, Bools, Hashes, Ints, Reals, Slots
 from oubli.core.boosting.digest import base_texts, tree_digests
+from oubli.core.boosting.look import BoostedLook
 from oubli.core.boosting.loss import sigmoids, softmaxes
 from oubli.core.boosting.predict import answer_one, raw_scores
 from oubli.core.boosting.rows import cut, n_blocks
@@ -157,6 +158,13 @@ class BoostedEngine(Engine):
         gains = self.gains()
         total = gains.sum()
         return gains / total if total > 0 else gains
+
+    @property
+    def n_drawn_trees(self) -> int:
+        return len(self.trees.roots)
+
+    def look(self, tree: int, problem: Problem) -> BoostedLook:
+        return BoostedLook(self.trees, tree, problem)
 
     def header(self) -> dict[str, Any]:
         trees = self.trees

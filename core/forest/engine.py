@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.array_types import Array, Hashes, Ints, Reals, Slots
+from oubli.core.array_types import Array, Bools, Hashes, Ints, Reals, Slots
 from oubli.core.engine import Progress
 from oubli.core.errors import CapacityError
 from oubli.core.forest import quantisation
@@ -29,6 +29,7 @@ from oubli.core.forest.quantisation import Targets
 from oubli.core.forest.resolve import resolve_paths, resolve_trees
 from oubli.core.forest.room import with_entries
 from oubli.core.forest.state import N_BLOCKS, N_LEAVES, N_MEMBERS, N_NODES, N_TAGS, Trees
+from oubli.core.forest.unseen import sum_unseen_leaves
 from oubli.core.forest.update import ADD, DELETE, count_members, plant, update_samples
 from oubli.core.forest.workspace import WORKED, Scratch, UpdateScratch, shred_scratches
 from oubli.core.jit.direct import Direct
@@ -366,6 +367,23 @@ class ForestEngine(KeptForest):
             probabilities /= n_planted
             return probabilities
         return quantisation.restore(sums[:, 0] / n_planted, targets.exponent)
+
+    def predict_unseen(self, problem: Problem, slots: Slots, class_order: Ints) -> tuple[Reals, Bools] | None:
+        settings, trees, targets, data = self.settings, self.trees, self.targets, problem.data
+        if settings.occurrences == settings.n_trees:
+            return None
+        sums = np.zeros((len(slots), 1 if settings.is_regression else self.width))
+        n_summed = np.zeros(len(slots), np.int64)
+        sum_unseen_leaves(
+            trees.nodes, trees.statistics, settings.n_trees, settings.occurrences, settings.is_regression,
+            self.parameters.seed_key[0], data.cells, data.id_hashes, data.category_hashes, slots,
+            np.arange(settings.n_trees, dtype=np.int32), sums, n_summed,
+        )  # fmt: skip
+        known = n_summed > 0
+        shares = sums / np.maximum(n_summed, 1)[:, np.newaxis]
+        if targets is None:
+            return shares.take(class_order, axis=1), known
+        return quantisation.restore(shares[:, 0], targets.exponent), known
 
     def sum_leaves(
         self, data: ForestData, cells: npt.NDArray[np.floating], category_hashes: Hashes, *, frozen: bool

@@ -19,6 +19,7 @@ from oubli.core.forest.compare import compare_forests
 from oubli.core.forest.digest import tree_digest
 from oubli.core.forest.importances import feature_importances
 from oubli.core.forest.invariants import check_invariants
+from oubli.core.forest.look import ForestLook
 from oubli.core.forest.parameters import ForestSettings
 from oubli.core.forest.quantisation import Targets
 from oubli.core.forest.room import with_members, with_nodes
@@ -209,6 +210,13 @@ class KeptForest(Engine):
 
     def importances(self) -> Reals:
         return feature_importances(self.trees, self.n_features, self.settings.criterion)
+
+    @property
+    def n_drawn_trees(self) -> int:
+        return self.settings.n_trees
+
+    def look(self, tree: int, problem: Problem) -> ForestLook:
+        return ForestLook(self, tree, problem.class_order())
 
     def header(self) -> dict[str, Any]:
         header = self.settings.to_dict()

@@ -23,6 +23,7 @@ from oubli.core.tree.foresight import count_built, count_short_updates
 from oubli.core.tree.grow import FULL, OK
 from oubli.core.tree.importances import feature_importances
 from oubli.core.tree.invariants import check_invariants
+from oubli.core.tree.look import SingleTreeLook
 from oubli.core.tree.parameters import MAX_DEPTH, MAX_SAMPLES, TreeParameters
 from oubli.core.tree.predict import end_of, ends_of, list_tags
 from oubli.core.tree.state import N_FREE_PAIRS, N_NODES, N_TAGS, NIL, ROOT, TreeArrays, empty_tree, zeroed_nodes
@@ -318,6 +319,13 @@ class TreeEngine(Engine):
 
     def importances(self) -> Reals:
         return feature_importances(self.tree, self.n_features)
+
+    @property
+    def n_drawn_trees(self) -> int:
+        return 1
+
+    def look(self, tree: int, problem: Problem) -> SingleTreeLook:
+        return SingleTreeLook(self.tree, problem.class_order())
 
     def header(self) -> dict[str, Any]:
         return dict(vars(self.settings.tree))

@@ -3,13 +3,13 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from oubli.core.data.values import ColumnType
 from oubli.core.errors import InputError
 from oubli.core.parameters import check_number
-from oubli.core.rng import MISSING_CATEGORY
-from oubli.core.tree.state import MISSING_LEFT, MISSING_RIGHT, NIL, ROOT
+from oubli.core.questions import Questions
+from oubli.core.tree.look import split_of
+from oubli.core.tree.state import NIL, ROOT
 
 if TYPE_CHECKING:
     from oubli.core.tree.estimator import DynamicTreeClassifier
@@ -40,17 +40,10 @@ class _Reader:
 
     def __init__(self, model: "DynamicTreeClassifier", names: Sequence[str], decimals: int) -> None:
         self.arrays = model.engine_.tree
-        self.schema = model.schema_
         self.order = model.class_order()
         self.classes = [str(value) for value in model.samples_.classes.values(self.order)]
-        self.names = names
         self.decimals = decimals
-        table = model.samples_.categories
-        self.categories = {
-            (column, int(table.hashes[code])): text
-            for column, codes in table.codes.items()
-            for text, code in codes.items()
-        }
+        self.questions = Questions(model.schema_.columns, model.samples_.categories, names, decimals)
 
     def nodes(self) -> Iterator[_Node]:
         """Yield all nodes, each before its left subtree, and that before its right one."""
@@ -75,25 +68,8 @@ class _Reader:
         label = self.classes[int(counts.argmax())] if n_samples else label_above
         if child == NIL:
             return _Node(row, depth, None, n_samples, label, shares, None)
-        return _Node(row, depth, self._question(record), n_samples, label, shares, (child, child + 1))
-
-    def _question(self, record: Any) -> str:
-        column, kind = int(record["attribute"]), int(record["kind"])
-        name = self.names[column]
-        if kind not in (MISSING_LEFT, MISSING_RIGHT):
-            category = int(record["category"])
-            if category == int(MISSING_CATEGORY):
-                return f"{name} is missing"
-            # The value of a category leaves with its last sample.
-            text = self.categories.get((column, category))
-            return f"{name} is {'a category that no sample has' if text is None else json.dumps(text)}"
-        threshold = float(record["threshold"])
-        if threshold == float("inf"):
-            return f"{name} is known"
-        missing = " or missing" if kind == MISSING_LEFT else ""
-        if self.schema.columns[column].type is ColumnType.BOOLEAN:
-            return f"{name} is false{missing}"
-        return f"{name} <= {threshold:.{self.decimals}f}{missing}"
+        question = self.questions.text(split_of(record))
+        return _Node(row, depth, question, n_samples, label, shares, (child, child + 1))
 
 
 def _read(model: "DynamicTreeClassifier", feature_names: Sequence[str] | None, decimals: int) -> Iterator[_Node]:

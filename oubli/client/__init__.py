@@ -32,6 +32,8 @@ from oubli.client.errors import (
 )
 from oubli.client.messages import Answer, Request
 from oubli.client.results import (
+    Access,
+    AccessKey,
     Added,
     Bundle,
     DeadLetter,
@@ -52,6 +54,7 @@ from oubli.client.results import (
     Restriction,
     Schema,
     Snapshot,
+    Without,
 )
 from oubli.client.session import Retries
 from oubli.client.tables import IndexWarning
@@ -60,7 +63,9 @@ if _typing.TYPE_CHECKING:
     from oubli.client.client import AsyncClient, Client
 
 __all__ = [
+    "Access",
     "AccessError",
+    "AccessKey",
     "Added",
     "Answer",
     "AsyncClient",
@@ -109,6 +114,7 @@ __all__ = [
     "UnavailableError",
     "UnexpectedAnswerError",
     "WaitTimeoutError",
+    "Without",
 ]
 
 

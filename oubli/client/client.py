@@ -11,6 +11,7 @@ from oubli.client.messages import Emits, Flow
 from oubli.client.operations import (
     evidence,
     health,
+    inspection,
     job_progress,
     predictions,
     requests,
@@ -172,6 +173,11 @@ class Client(_Shared):
     send = _waiting(requests.send)
     predict = _waiting(predictions.predict)
     influence = _waiting(predictions.influence)
+    predict_without = _waiting(inspection.predict_without)
+    importances = _waiting(inspection.importances)
+    tree = _waiting(inspection.tree)
+    columns = _waiting(inspection.columns)
+    access = _waiting(inspection.access)
     add = _waiting(sample_set.add)
     get = _waiting(sample_set.get)
     samples = _iterated(sample_set.samples)
@@ -258,6 +264,11 @@ class AsyncClient(_Shared):
     send = _awaiting(requests.send)
     predict = _awaiting(predictions.predict)
     influence = _awaiting(predictions.influence)
+    predict_without = _awaiting(inspection.predict_without)
+    importances = _awaiting(inspection.importances)
+    tree = _awaiting(inspection.tree)
+    columns = _awaiting(inspection.columns)
+    access = _awaiting(inspection.access)
     add = _awaiting(sample_set.add)
     get = _awaiting(sample_set.get)
     samples = _async_iterated(sample_set.samples)

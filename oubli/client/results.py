@@ -505,6 +505,75 @@ class Influence:
     note: str | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Without:
+    """Predictions as they are, and as they would be without some samples.
+
+    Attributes
+    ----------
+    before, after
+        As they are, and as they would be; `after` is None when no sample would be left.
+    removed, absent
+        Samples that were left out, and names of which the model has learned nothing.
+    n_samples, model_version
+        Samples that would be left, and the version of the model that was asked.
+    """
+
+    before: Predictions
+    after: Predictions | None
+    removed: int
+    absent: int
+    n_samples: int
+    model_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class AccessKey:
+    """A key of the server; what it is made of is told nobody.
+
+    Attributes
+    ----------
+    id, name, scopes
+        What it is called, and everything that it allows; the id of the one in the settings is None.
+    status
+        `live`, `expired` or `revoked`.
+    created_at, expires_at, revoked_at
+        When.
+    """
+
+    id: str | None
+    name: str
+    scopes: list[str]
+    status: str
+    created_at: datetime | None = None
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What the client may do.
+
+    Attributes
+    ----------
+    asks_for_key
+        Whether the server asks for a key.
+    id, name, expires_at
+        Of the client's key.
+    scopes
+        Everything that it may do.
+    keys
+        All keys; None unless it has the scope `admin`.
+    """
+
+    asks_for_key: bool
+    id: str | None
+    name: str | None
+    scopes: list[str]
+    expires_at: datetime | None = None
+    keys: list[AccessKey] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """A snapshot on the server's disk.
@@ -643,6 +712,20 @@ def read_predictions(content: Any, index: Any) -> Predictions:
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         raise UnexpectedAnswerError("the answer holds no predictions that this client knows", 200) from None
+
+
+def read_without(content: Any, index: Any) -> Without:
+    """Return predictions with and without some samples."""
+    try:
+        version = {"model_version": content["model_version"]}
+        before, after = content["with"], content["without"]
+        return Without(
+            read_predictions({**before, **version}, index),
+            None if after is None else read_predictions({**after, **version}, index),
+            *(int(content[name]) for name in ("removed", "absent", "n_samples", "model_version")),
+        )
+    except (KeyError, TypeError, ValueError):
+        raise UnexpectedAnswerError("the answer is no comparison that this client knows", 200) from None
 
 
 def _vector(values: list[Any]) -> np.ndarray[Any, Any]:

@@ -105,9 +105,7 @@ session.addEventListener("change", showAccess);
 for (const type of ["changes", "expiry", "state"]) {
   live.addEventListener(type, () => replace(document.querySelector(".shell-banners"), banners()));
 }
-addEventListener("hashchange", () => {
-  if (VIEWS.some((view) => `#${view.name}` === location.hash)) showView();
-});
+addEventListener("hashchange", () => showView());
 document.querySelector(".shell-skip").addEventListener("click", (event) => {
   event.preventDefault(); // the address keeps the name of the view
   document.getElementById("main").focus();

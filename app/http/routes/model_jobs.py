@@ -59,16 +59,20 @@ async def fit_model(request: Request) -> Response:
 
     Predictions and changes go on meanwhile, and the changes are in the new model as well. A request that comes again
     with the same `Idempotency-Key` is answered with the job of the first.
+
+    The job's result has the model's `score` before and after: accuracy, or R^2 of numbers, on samples that were not
+    learned. It is that of the trees that have not learned a sample, where there are such (`out-of-bag`), and else of
+    five fits on four fifths of the samples (`5-fold`, by a hash of the id). Of many samples 20,000 are looked at.
     """
     service, sent_body = context_of(request).service, await request.body()
-    kind, parameters = _read(sent_body)
+    kind, parameters, scores = _read(sent_body)
     described = service.describe()
     kind = described["kind"] if kind is None else kind
     kept = described["parameters"] if kind == described["kind"] else {}
     # In a thread: the first look at a kind imports it, which reads files and may compile.
     await asyncio.to_thread(check_parameters, kind, parameters, kept, service.state.model.schema_)
     async with service.idempotency_keys.use(request.headers.get(KEY_HEADER), "POST /model/fit", sent_body) as key:
-        return _begun(service.fit_job(kind, parameters, key))
+        return _begun(service.fit_job(kind, parameters, key, scores=scores))
 
 
 def check_parameters(kind: str, parameters: dict[str, Any], kept: dict[str, Any], schema: Schema) -> None:
@@ -119,8 +123,8 @@ def _refusal(kind: str, schema: Schema, parameters: dict[str, Any]) -> InputErro
     return None
 
 
-def _read(content: bytes) -> tuple[str | None, dict[str, Any]]:
-    """Return kind and parameters of a body; one that is empty leaves all as it is."""
+def _read(content: bytes) -> tuple[str | None, dict[str, Any], bool]:
+    """Return kind and parameters of a body, and whether to score; one that is empty leaves all as it is."""
     try:
         sent = orjson.loads(content) if content else {}
     except orjson.JSONDecodeError:
@@ -128,15 +132,17 @@ def _read(content: bytes) -> tuple[str | None, dict[str, Any]]:
     if not isinstance(sent, dict):
         raise invalid("", "must be a JSON object")
     if not FitRequest.model_fields.keys() >= sent.keys():
-        raise invalid("", "has a key that is not known; known are 'kind', 'parameters'")
-    kind, parameters = sent.get("kind"), sent.get("parameters")
+        raise invalid("", "has a key that is not known; known are 'kind', 'parameters', 'score'")
+    kind, parameters, scores = sent.get("kind"), sent.get("parameters"), sent.get("score", True)
     if kind is not None and kind not in _KINDS:
         raise invalid("/kind", f"must be one of {', '.join(map(repr, _KINDS))}")
+    if not isinstance(scores, bool):
+        raise invalid("/score", "must be true or false")
     if parameters is None:
-        return kind, {}
+        return kind, {}, scores
     if not isinstance(parameters, dict):
         raise invalid("/parameters", "must be an object")
-    return kind, parameters
+    return kind, parameters, scores
 
 
 def _rule(error: InputError, name: str, value: Any) -> str:

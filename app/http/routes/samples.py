@@ -122,16 +122,23 @@ async def add_samples(request: Request) -> Response:
 
 @router.post(
     _SEARCH,
-    summary="List a subject's samples",
+    summary="List samples of a subject, or by ids",
     response_model=SamplesAnswer,
     responses=problems(*_INPUT, "not-held"),
     openapi_extra=body(SearchRequest),
 )
 async def search_samples(request: Request) -> Response:
-    """List what is held about a subject, as `GET /samples?subject=` does, without its name in the address."""
+    """List what is held about a subject, or samples by their ids, without a name in the address.
+
+    Samples that are not held are left out of the list; when none of them is, the answer is 404.
+    """
     context = context_of(request)
-    subject, cursor, limit = context.reader().search(await request.body())
-    return _list(context, request, subject, cursor, limit, None)
+    most = context.service.limits.page_size_max
+    ids, subject, cursor, limit = context.reader().search(await request.body(), most)
+    if ids is None:
+        return _list(context, request, subject, cursor, limit, None)
+    page = context.service.find(ids)
+    return page_answer(page, context.service.state.model.schema_, csv=wants_csv(request, None))
 
 
 @router.post(

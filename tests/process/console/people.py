@@ -27,7 +27,14 @@ HOSTILE = (
 def write_people(folder: Path, n: int = 120) -> list[str]:
     """Write a table of people, two samples each, and return the flags that serve it."""
     rows = [
-        (f"s{i}", f"person {i // 2}", 20 + i * 7 % 50, JOBS[i % 3], "true" if i % 5 else "false", "yes" if (i * 7 % 50) > 20 else "no")
+        (
+            f"s{i}",
+            f"person {i // 2}",
+            20 + i * 7 % 50,
+            JOBS[i % 3],
+            "true" if i % 5 else "false",
+            "yes" if (i * 7 % 50 > 20) != (i % 6 == 0) else "no",
+        )
         for i in range(n)
     ]
     write_csv(folder / "data.csv", ("id", "subject", "age", "job", "grew", "income"), rows)

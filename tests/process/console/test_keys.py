@@ -53,7 +53,6 @@ def test_without_a_key_nothing_is_shown_and_a_wrong_one_is_refused(console: Cons
     assert "person" not in page.content()
     page.reload()
     expect(page.get_by_role("heading", name="A key is needed")).to_be_visible()
-    console.complaints.clear()  # the browser tells of the 401
 
 
 def test_a_key_for_predictions_shows_two_views(browser: Browser, server: Running) -> None:

@@ -54,11 +54,12 @@ def test_traffic_is_shown_as_it_comes(console: Console, server: Running) -> None
 
 @pytest.mark.long
 def test_paused_expiry_is_told_with_what_to_do_about_it(browser: Browser, tmp_path: Path) -> None:
-    flags = (*write_people(tmp_path), "--n-estimators", "2", "--max-expiry-share", "0")
+    flags = (*write_people(tmp_path), "--n-estimators", "2", "--max-expiry-share", "0.01")
     with serving(*flags, cwd=tmp_path) as server, looking(browser, server) as console:
         console.open()
         soon = (datetime.now(UTC) + timedelta(seconds=2)).isoformat()
-        server.ask("POST", "/samples", {"samples": [{"features": ROW, "label": "yes", "expires_at": soon}]})
+        sample = {"features": ROW, "label": "yes", "expires_at": soon}
+        assert server.ask("POST", "/samples", {"samples": [sample] * 5})[0] == 201
         banner = console.page.get_by_role("alert").filter(has_text="No sample expires")
         expect(banner).to_contain_text("Check the server's clock", timeout=90_000)
         console.check_access()

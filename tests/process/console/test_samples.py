@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Locator, expect
@@ -78,7 +79,7 @@ def test_find_see_rectify_and_forget_a_sample(console: Console, server: Running)
 
 def test_forget_a_person_and_change_ones_mind(console: Console, server: Running) -> None:
     subject = f"bob {console.hand.uses_keys}"
-    ids = add(server, subject, 3)
+    add(server, subject, 3)
     console.open("samples")
     find(console, "Person (subject)", subject)
     section = console.section("Find")
@@ -98,7 +99,7 @@ def test_forget_a_person_and_change_ones_mind(console: Console, server: Running)
     console.hand.press(forget)
     agree(console, "Forget this person?", "Forget the person")
     expect(section).to_contain_text("3 samples (exact)")  # the receipt of the erasure before
-    console.check_silence(subject, *ids)
+    console.check_silence(subject)
 
 
 def test_add_a_sample_with_what_is_wrong_told_at_its_place(console: Console, server: Running) -> None:
@@ -107,7 +108,6 @@ def test_add_a_sample_with_what_is_wrong_told_at_its_place(console: Console, ser
     section = console.section("Add")
     console.hand.press(section.get_by_text("One sample"))
     form = section.locator("details").first
-    console.hand.press(form.get_by_label("age is missing"))
     console.hand.fill(form.get_by_label("age", exact=True), "forty")
     console.hand.press(form.get_by_role("button", name="Add the sample"))
     expect(form.get_by_text("Enter a number, or mark it as missing.")).to_be_visible()
@@ -134,6 +134,8 @@ def test_add_a_sample_with_what_is_wrong_told_at_its_place(console: Console, ser
 
 
 def test_add_a_file(console: Console, server: Running, csv: Path) -> None:
+    name = f"file {console.hand.uses_keys}"
+    csv.write_text(csv.read_text().replace("file", name))
     console.open("samples")
     section = console.section("Add")
     console.hand.press(section.get_by_text("A CSV file"))
@@ -143,13 +145,12 @@ def test_add_a_file(console: Console, server: Running, csv: Path) -> None:
     section.get_by_label("CSV file").set_input_files(csv)
     console.hand.press(start)
     expect(section).to_contain_text("7 rows were added.")
-    assert [one["id"] for one in held(server, "p\n3")] == ["file-3"]
+    assert server.get(f"/samples?id={quote(name)}-3")[1]["samples"][0]["subject"] == "p\n3"
     csv.write_text("age,job,grew,income\n1,cook,true,yes\n2,cook,perhaps,yes\n")
     section.get_by_label("CSV file").set_input_files(csv)
     console.hand.press(start)
     expect(section).to_contain_text("0 rows were added. Then row 2 was refused")
     console.check_access()
-    server.ask("POST", "/samples/batch-delete", {"ids": [f"file-{i}" for i in range(7)]})
 
 
 def test_export_restrict_and_release_a_person(console: Console, server: Running) -> None:
@@ -176,7 +177,7 @@ def test_export_restrict_and_release_a_person(console: Console, server: Running)
     expect(found).not_to_contain_text("Restricted")
     assert server.get("/model")[1]["n_samples"] == n_samples
     server.ask("POST", "/samples/batch-delete", {"subjects": [subject]})
-    console.check_silence(subject, *ids)
+    console.check_silence(subject)
 
 
 def test_all_samples_page_by_page(console: Console, server: Running) -> None:

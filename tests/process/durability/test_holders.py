@@ -26,6 +26,8 @@ import zstandard
 import oubli.app.service.export
 import oubli.app.service.influence
 import oubli.app.service.rebuild
+import oubli.app.service.scoring
+import oubli.app.service.without
 from oubli.app.datasets.arrow_writer import ArrowWriter
 from oubli.app.http.csv_text import csv_line
 from oubli.app.privacy.signatures import read_processor
@@ -260,9 +262,9 @@ def verify(scene: Scene) -> tuple[str, Check]:
     """A copy is verified: it is waited for, and the deadline passes."""
     compare = DynamicForestClassifier.verify
 
-    def slow(model: Any) -> Any:
+    def slow(model: Any, *rest: Any) -> Any:
         assert scene.gate.wait(60)
-        return compare(model)
+        return compare(model, *rest)
 
     scene.monkeypatch.setattr(DynamicForestClassifier, "verify", slow)
     job = scene.begin_job("/model/verify")
@@ -297,6 +299,94 @@ def fit(scene: Scene) -> tuple[str, Check]:
     scene.gate.set()
     scene.wait_for_job(job)
     return receipt, lambda: None
+
+
+def _absence(scene: Scene) -> str:
+    """A question about the model without the canary, with its values as the instance; a job."""
+    scene.monkeypatch.setattr(oubli.app.service.without, "_LONG", 0.0)
+    return scene.begin_job("/predict/without", {"instances": [list(BIRD.features)], "ids": [BIRD.id]})
+
+
+def _comparison(scene: Scene, job: dict[str, Any]) -> tuple[int, Any]:
+    return scene.host.ask("GET", f"/predict/without/{job['result']['without']}")
+
+
+def comparisons(scene: Scene) -> tuple[str, Check]:
+    """The job has ended before."""
+    job = scene.wait_for_job(_absence(scene))
+    status, found = _comparison(scene, job)
+    assert (status, found["removed"]) == (200, 1)
+
+    def check() -> None:
+        assert _comparison(scene, job)[0] == 404
+
+    return scene.unlearn(), check
+
+
+def without(scene: Scene) -> tuple[str, Check]:
+    """A copy is asked: it is waited for, and overwritten; what it has found is dropped."""
+    compare = oubli.app.service.without._compare
+
+    def slow(copy: Any, asked: Any, version: int) -> Any:
+        while not asked.hold.is_ended:
+            time.sleep(0.01)
+        return compare(copy, asked, version)
+
+    scene.monkeypatch.setattr(oubli.app.service.without, "_compare", slow)
+    job, other = _absence(scene), _absence(scene)  # one has the copy, and one waits for it
+    wait_until(lambda: scene.job(job)["status"] == "running")
+
+    def check() -> None:
+        for one in (job, other):
+            ended = scene.wait_for_job(one)
+            assert ended["status"] == "failed"
+            assert "ask again" in ended["error"]
+
+    return scene.unlearn(), check
+
+
+def without_ended_after(scene: Scene) -> tuple[str, Check]:
+    """The copy is asked between the deletion and the end of the erasure."""
+    compare = oubli.app.service.without._compare
+
+    def slow(*arguments: Any) -> Any:
+        assert scene.gate.wait(60)
+        return compare(*arguments)
+
+    scene.monkeypatch.setattr(oubli.app.service.without, "_compare", slow)
+    job = _absence(scene)
+    wait_until(lambda: scene.job(job)["status"] == "running" and scene.job(job)["progress"] >= 0.2)
+    receipt = scene.unlearn()
+    scene.gate.set()
+    ended = scene.wait_for_job(job)
+    assert ended["status"] == "succeeded"
+
+    def check() -> None:
+        assert _comparison(scene, ended)[0] == 404
+
+    return receipt, check
+
+
+def score(scene: Scene) -> tuple[str, Check]:
+    """A fit is made and scored in folds: scoring is ended, and the fit has succeeded all the same."""
+    answer = oubli.app.service.scoring.answer_fold
+
+    def slow(*arguments: Any) -> Any:
+        holders = scene.host.service.holders
+        while not any(hold.kind == "score" and hold.is_ended for hold in holders._holds):
+            time.sleep(0.01)
+        return answer(*arguments)
+
+    scene.monkeypatch.setattr(oubli.app.service.scoring, "answer_fold", slow)
+    job = scene.begin_job("/model/fit", {"parameters": {"occurrence": 1.0}})
+    wait_until(lambda: any(hold.kind == "score" for hold in set(scene.host.service.holders._holds)))
+
+    def check() -> None:
+        ended = scene.wait_for_job(job)
+        assert ended["status"] == "succeeded"
+        assert ended["result"]["score"]["after"] is None
+
+    return scene.unlearn(), check
 
 
 def uploads(scene: Scene) -> tuple[str, Check]:
@@ -589,6 +679,9 @@ SITUATIONS: dict[str, tuple[Callable[[Scene], tuple[str, Check]], ...]] = {
     "bundles": (bundles, bundles_running, bundles_queued),
     "influence": (influence_running, influence_queued),
     "verify": (verify,),
+    "without": (without, without_ended_after),
+    "comparisons": (comparisons,),
+    "score": (score,),
     "fit": (fit,),
     "uploads": (uploads, uploads_encoded),
     "downloads": (downloads,),

@@ -15,17 +15,21 @@ export function bars(items, { max = Math.max(...items.map((item) => item.value),
   }));
 }
 
-/** Lines of the last values. `push([a, b], text)`: a value for each line, null for a gap, and what is written beside. */
-export function liveLine({ label, series = 1 }) {
+/**
+ * Lines of the last values. `push([a, b], text)`: a value for each line, null for a gap, and what is written beside.
+ * Lines begin at zero, or are drawn on a logarithmic scale.
+ */
+export function liveLine({ label, series = 1, isLogarithmic = false }) {
   const node = document.createElement("live-line");
-  node.begin(label, series);
+  node.begin(label, series, isLogarithmic);
   return node;
 }
 
 class LiveLine extends HTMLElement {
   #values = [];
 
-  begin(label, series) {
+  begin(label, series, isLogarithmic) {
+    this.isLogarithmic = isLogarithmic;
     this.value = h("span", { class: "line-value" }, "–");
     this.strokes = Array.from({ length: series }, (_, i) => svg("path", { class: `line-stroke line-stroke-${i}` }));
     const frame = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" },
@@ -36,19 +40,25 @@ class LiveLine extends HTMLElement {
   push(values, text) {
     this.#values = [...this.#values.slice(1 - POINTS), values];
     this.value.textContent = text;
-    const top = 1.08 * Math.max(...this.#values.flat().filter((one) => one !== null), 1e-9);
-    this.strokes.forEach((stroke, i) => stroke.setAttribute("d", path(this.#values.map((one) => one[i]), top)));
+    const all = this.#values.flat().filter((one) => one !== null);
+    const scale = this.isLogarithmic ? logarithmic(all) : (value) => value / (1.08 * Math.max(...all, 1e-9));
+    this.strokes.forEach((stroke, i) => stroke.setAttribute("d", path(this.#values.map((one) => one[i]), scale)));
   }
 }
 
+function logarithmic(values) {
+  const [low, high] = [Math.log(Math.min(...values) / 1.5), Math.log(Math.max(...values) * 1.2)];
+  return (value) => (Math.log(value) - low) / (high - low);
+}
+
 /** The newest value is at the right end. */
-function path(values, top) {
+function path(values, scale) {
   const step = WIDTH / (POINTS - 1);
   const first = POINTS - values.length;
   let drawn = "";
   let isDown = false;
   values.forEach((value, i) => {
-    if (value !== null) drawn += `${isDown ? "L" : "M"}${((first + i) * step).toFixed(1)} ${(HEIGHT * (1 - value / top)).toFixed(1)}`;
+    if (value !== null) drawn += `${isDown ? "L" : "M"}${((first + i) * step).toFixed(1)} ${(HEIGHT * (1 - scale(value))).toFixed(1)}`;
     isDown = value !== null;
   });
   return drawn;

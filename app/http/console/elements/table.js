@@ -16,4 +16,4 @@ export function table({ caption, columns, rows, onOpen = null }) {
 }
 
 /** Make a list of names and values. */
-export const definitions = (pairs) => h("dl", { class: "pairs" }, pairs.filter(Boolean).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+export const definitions = (pairs) => h("dl", { class: "pairs" }, pairs.filter(Boolean).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));

@@ -20,7 +20,6 @@ export class ApiError extends Error {
 export class OfflineError extends Error {
   constructor() {
     super("The server does not answer. What is shown may be old.");
-    this.name = "OfflineError";
   }
 }
 

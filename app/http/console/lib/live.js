@@ -1,6 +1,6 @@
 /** What the server tells by itself: the model and what goes on around it, over streams, or asked for now and then. */
 
-import { api, ApiError, isAbort } from "./api.js";
+import { api, ApiError, isAbort, OfflineError } from "./api.js";
 import { session } from "./session.js";
 import { pause, readEvents, withSlot } from "./stream.js";
 
@@ -31,7 +31,7 @@ class Live extends EventTarget {
   restart() {
     this.#run.abort(new DOMException("again", "AbortError"));
     this.#run = new AbortController();
-    if (document.visibilityState === "visible") this.#follow(this.#run.signal).catch(ignoreAbort);
+    if (document.visibilityState === "visible") this.#follow(this.#run.signal).catch(ignore);
   }
 
   /** Call a handler with the data of a section, of `model` or `state`, until a signal is aborted. */
@@ -63,7 +63,7 @@ class Live extends EventTarget {
         if (holds || this.state === "polling") await readEvents("/metrics/events", take, { signal: run });
       } catch (error) {
         if (signal.aborted) return;
-        if (!isAbort(error) && error instanceof TypeError) console.error("the metrics cannot be read");
+        ignore(error);
       }
       try {
         await pause(holds || this.state !== "polling" ? 500 : POLL, signal);
@@ -133,7 +133,7 @@ class Live extends EventTarget {
     const isNew = value.model_version !== this.model.model_version;
     this.model = { ...this.model, ...value };
     this.#tell("model", this.model);
-    if (isNew) this.#reread().catch(ignoreAbort);
+    if (isNew) this.#reread().catch(ignore);
   }
 
   /** Read classes and columns again, some time after they may have changed. */
@@ -159,9 +159,9 @@ class Live extends EventTarget {
   }
 }
 
-/** What has ended by itself is no fault; a server that does not answer is told by the stream. */
-function ignoreAbort(error) {
-  if (!isAbort(error) && error.name !== "OfflineError" && !(error instanceof ApiError)) throw error;
+/** What has ended by itself is no fault, and a server that does not answer is told elsewhere. */
+function ignore(error) {
+  if (!isAbort(error) && !(error instanceof OfflineError) && !(error instanceof ApiError)) throw error;
 }
 
 export const live = new Live();

@@ -1,6 +1,6 @@
 /** Server-sent events read with `fetch`: `EventSource` cannot send a key. */
 
-import { api } from "./api.js";
+import { api, isAbort, OfflineError } from "./api.js";
 
 const SILENCE = 40_000; // the server says something at least every 15 s
 // A browser has six connections to a host. Two tabs hold streams, and the others ask now and then.
@@ -10,15 +10,17 @@ const SLOTS = ["oubli-streams-1", "oubli-streams-2"];
 export async function readEvents(path, onEvent, { signal, headers = {} } = {}) {
   const silence = new AbortController();
   const end = AbortSignal.any([signal, silence.signal]);
-  let timer = setTimeout(() => silence.abort(new Error("silence")), SILENCE);
+  let timer = setTimeout(() => silence.abort(new OfflineError()), SILENCE);
   try {
     const answer = await api.raw("GET", path, { signal: end, headers: { Accept: "text/event-stream", ...headers } });
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let unread = ""; ; ) {
-      const { done, value } = await reader.read();
+      const { done, value } = await reader.read().catch((error) => {
+        throw isAbort(error) ? error : new OfflineError();
+      });
       if (done) return;
       clearTimeout(timer);
-      timer = setTimeout(() => silence.abort(new Error("silence")), SILENCE);
+      timer = setTimeout(() => silence.abort(new OfflineError()), SILENCE);
       const blocks = (unread + value).replaceAll("\r", "").split("\n\n");
       unread = blocks.pop();
       for (const event of blocks.map(parse)) {

@@ -1,7 +1,7 @@
 /** What all views share: a heading, sections, states while something is loaded, and an end of all that they began. */
 
 import { state } from "../elements/state.js";
-import { explain, isAbort, OfflineError } from "./api.js";
+import { ApiError, explain, isAbort, OfflineError } from "./api.js";
 import { h, replace, uid } from "./dom.js";
 import { live } from "./live.js";
 
@@ -79,6 +79,7 @@ export class View extends HTMLElement {
       if (!isNewest() || isAbort(error)) return undefined;
       const retry = { label: "Try again", onclick: () => this.show(body, load, render, { empty }) };
       replace(body, state(error instanceof OfflineError ? "offline" : "error", explain(error), { action: retry }));
+      if (!(error instanceof ApiError || error instanceof OfflineError)) throw error; // a fault of the page
       return undefined;
     } finally {
       clearTimeout(timer);

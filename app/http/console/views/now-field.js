@@ -7,7 +7,7 @@
 import { h } from "../lib/dom.js";
 
 const HEIGHT = 190;
-const [LEAST_PITCH, MOST_PITCH] = [8, 26];
+const LEAST_PITCH = 8;
 const HANG = 12; // pixels above the dots, where tags hang
 const MOST_RINGS = 24;
 const MOST_TAGS = 160;
@@ -92,11 +92,12 @@ export class SampleField extends HTMLElement {
     if (width === 0) return;
     const room = HEIGHT - HANG - 6;
     const perDot = nice(this.#samples / ((width * room) / LEAST_PITCH ** 2));
-    const wanted = Math.ceil(this.#samples / perDot);
-    const pitch = Math.min(MOST_PITCH, Math.max(LEAST_PITCH, Math.floor(Math.sqrt((width * room) / Math.max(1, wanted)))));
-    const rows = Math.max(1, Math.floor(room / pitch));
-    const dots = Math.min(wanted, rows * Math.floor(width / pitch));
-    this.layout = { width, perDot, pitch, rows, dots };
+    const dots = Math.ceil(this.#samples / perDot);
+    const rows = Math.max(1, Math.min(Math.round(Math.sqrt((dots * room) / width)), Math.floor(room / LEAST_PITCH)));
+    const columns = Math.max(1, Math.ceil(dots / rows));
+    const pitch = [width / columns, room / rows];
+    const radius = Math.max(1.6, Math.min(7, 0.24 * Math.min(...pitch)));
+    this.layout = { width, perDot, pitch, rows, dots, radius, ring: Math.min(18, Math.max(11, 2.2 * radius)) };
     const scale = devicePixelRatio || 1;
     this.canvas.width = width * scale;
     this.canvas.height = HEIGHT * scale;
@@ -114,18 +115,15 @@ export class SampleField extends HTMLElement {
 
   #place(dot) {
     const { pitch, rows } = this.layout;
-    return [(Math.floor(dot / rows) + 0.5) * pitch, HANG + 6 + ((dot % rows) + 0.5) * pitch];
+    return [(Math.floor(dot / rows) + 0.5) * pitch[0], HANG + 6 + ((dot % rows) + 0.5) * pitch[1]];
   }
-
-  #radius = () => Math.max(1.6, this.layout.pitch * 0.24);
-  #ringRadius = () => Math.max(11, Math.min(16, this.layout.pitch * 1.3));
 
   #dot(context, dot) {
     const [x, y] = this.#place(dot);
-    const free = this.#ringRadius() + this.#radius() + 2;
+    const free = this.layout.ring + this.layout.radius + 2;
     if (this.holes.some(([left, top]) => (left - x) ** 2 + (top - y) ** 2 < free ** 2)) return;
     context.beginPath();
-    context.arc(x, y, this.#radius(), 0, 2 * Math.PI);
+    context.arc(x, y, this.layout.radius, 0, 2 * Math.PI);
     context.fill();
   }
 
@@ -133,11 +131,9 @@ export class SampleField extends HTMLElement {
   #center(ring) {
     let hash = 2166136261;
     for (const sign of ring.id) hash = Math.imul(hash ^ sign.charCodeAt(0), 16777619) >>> 0;
-    const { width, pitch, rows, dots } = this.layout;
-    const columns = Math.max(1, Math.ceil(dots / rows));
-    const margin = this.#ringRadius() + 3;
-    const right = Math.min(width, columns * pitch) - margin;
-    return [margin + ((hash % 9973) / 9973) * Math.max(0, right - margin), HANG + 6 + margin + (((hash >>> 12) % 997) / 997) * Math.max(0, rows * pitch - 2 * margin)];
+    const margin = this.layout.ring + 3;
+    const [right, down] = [this.layout.width - 2 * margin, HEIGHT - HANG - 6 - 2 * margin];
+    return [margin + ((hash % 9973) / 9973) * Math.max(0, right), HANG + 6 + margin + (((hash >>> 12) % 997) / 997) * down];
   }
 
   #draw() {
@@ -191,7 +187,7 @@ export class SampleField extends HTMLElement {
     for (const ring of this.#rings) {
       const [x, y] = this.#center(ring);
       const closing = ring.gone ? (now - ring.gone) / 600 : 0;
-      const radius = this.#ringRadius() * (1 - closing);
+      const radius = this.layout.ring * (1 - closing);
       const share = ring.isLate || ring.gone ? 1 : ring.share;
       context.strokeStyle = this.inks.line;
       arc(context, x, y, radius, 1);

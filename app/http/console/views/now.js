@@ -59,7 +59,7 @@ export default class Now extends View {
     this.waiting = h("p", { class: "small muted" }, "Waiting for the first second.");
     this.lines = {};
     const columns = TRAFFIC.map(([name, title]) => {
-      this.lines[name] = [liveLine({ label: `${title} a second` }), liveLine({ label: "p50 and p99", series: 2 })];
+      this.lines[name] = [liveLine({ label: `${title} a second` }), liveLine({ label: "p50 and p99", series: 2, isLogarithmic: true })];
       return h("div", { class: "stack" }, this.lines[name]);
     });
     body.append(h("div", { class: "now-traffic" }, columns), this.waiting);
@@ -185,7 +185,7 @@ export default class Now extends View {
     this.legend.textContent = [
       n === 1 ? "A dot is a sample." : `A dot is ${number(n)} samples.`,
       "A ring is an erasure that runs until its deadline.",
-      `${tags === 1 ? "1 lazy tag hangs" : `${number(tags)} lazy tags hang`} from the top${resolved ? `, ${rate(resolved)} a second are resolved and fall` : ""}.`,
+      `${{ 0: "No lazy tag hangs", 1: "1 lazy tag hangs" }[tags] ?? `${number(tags)} lazy tags hang`} from the top${resolved ? `, ${rate(resolved)} a second are resolved and fall` : ""}.`,
     ].join(" ");
   }
 

@@ -48,21 +48,31 @@ function cell(column, onchange) {
   });
   missing.setAttribute("aria-label", `${column.name} is missing`);
   if (extra) control.after(extra);
+  let before = control.value; // what was there before it was marked as missing
   const show = () => {
-    control.disabled = missing.checked;
-    if (extra) extra.disabled = missing.checked;
+    if (missing.checked) control.value = "";
+    control.toggleAttribute("data-missing", missing.checked);
+    if (control.localName === "input") control.placeholder = missing.checked ? "missing" : "";
     field.setError(null);
   };
-  missing.addEventListener("change", () => { show(); onchange(); });
+  const changed = () => {
+    before = control.value;
+    missing.checked = false;
+    show();
+    onchange();
+  };
+  missing.addEventListener("change", () => {
+    if (!missing.checked) control.value = before;
+    show();
+    onchange();
+  });
   control.addEventListener("input", () => {
     if (extra && control.value !== "") extra.value = control.value;
-    field.setError(null);
-    onchange();
+    changed();
   });
   extra?.addEventListener("input", () => {
     control.value = String(Number(Number(extra.value).toPrecision(6)));
-    field.setError(null);
-    onchange();
+    changed();
   });
   return {
     node: field,
@@ -75,7 +85,7 @@ function cell(column, onchange) {
     },
     write: (value) => {
       missing.checked = value === null;
-      control.value = value === null ? "" : String(value);
+      if (value !== null) before = control.value = String(value);
       if (extra && value !== null) extra.value = control.value;
       show();
     },

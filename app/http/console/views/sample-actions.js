@@ -36,7 +36,7 @@ export async function erase(targets, { onDone }) {
     h("li", {}, "It cannot be undone. Files that were exported or downloaded before keep what they hold."),
   ];
   if (!(await confirm({ title, body: [h("p", {}, what), h("ol", { class: "steps" }, steps)], action: isPerson ? "Forget the person" : "Forget the sample", danger: true }))) return;
-  const made = await api.post("/samples/batch-delete", targets, { once: true });
+  const made = await api.post("/samples/batch-delete", targets); // the same again answers with the receipt that there is
   onDone(made.unlearned || made.status === "erased" ? receipt(made) : h("p", { role: "status" }, "Nothing was held under this name, and nothing was changed."));
 }
 

@@ -56,6 +56,15 @@ ROUTES = {
     "/healthz": {"get"},
     "/readyz": {"get"},
     "/metrics": {"get"},
+    "/access": {"get"},
+    "/events": {"get"},
+    "/metrics/events": {"get"},
+    "/model/importances": {"get"},
+    "/model/trees/{n}": {"get"},
+    "/model/columns": {"get"},
+    "/model/kinds": {"get"},
+    "/predict/without": {"post"},
+    "/predict/without/{id}": {"get"},
 }
 
 
@@ -207,7 +216,7 @@ def test_limits_in_force_are_described():
     page = create_app(make_settings(page_size_max=7), make_service()).openapi()
     [limit] = [one for one in dict(operations(page))["get /ledger"]["parameters"] if one.get("name") == "limit"]
     assert limit["schema"]["maximum"] == limit["schema"]["default"] == 7
-    assert page["components"]["schemas"]["SearchRequest"]["properties"]["limit"]["anyOf"][0]["maximum"] == 7
+    assert page["components"]["schemas"]["SearchSubjectRequest"]["properties"]["limit"]["anyOf"][0]["maximum"] == 7
 
 
 def test_no_operation_shows_frameworks_own_errors(page):

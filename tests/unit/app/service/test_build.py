@@ -242,7 +242,7 @@ def test_all_threads_train_and_one_is_left_to_requests(tmp_path, data, monkeypat
             assert seen == [training]
             model = service.state.model
             assert (model.n_jobs, model.engine_.n_threads) == (None, ready)
-            job = client.post("/model/fit", json={"parameters": {"n_estimators": 3}}).json()
+            job = client.post("/model/fit", json={"parameters": {"n_estimators": 3}, "score": False}).json()
             job = finished(client, job["id"])
             assert seen == [training, ready]
             assert service.state.model.engine_.n_threads == ready

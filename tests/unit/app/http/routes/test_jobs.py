@@ -62,7 +62,7 @@ class Service:
     def scrub_job(self) -> Job:
         return self.jobs.start("scrub", self.work)
 
-    def fit_job(self, kind: str, parameters: dict[str, Any], key: None) -> Job:
+    def fit_job(self, kind: str, parameters: dict[str, Any], key: None, *, scores: bool) -> Job:
         self.fitted.append((kind, parameters))
         return self.jobs.start("fit", self.work)
 

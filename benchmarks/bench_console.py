@@ -1,0 +1,185 @@
+"""Measure what open consoles cost: predictions on a server whose streams of events many read, and nobody, in turn.
+
+    python -m benchmarks.bench_console [--quick] [--tabs 20] [--rounds 7] [--write-results]
+
+A tab reads `GET /events` and `GET /metrics/events`. The server runs on one core, the client on another, with the tabs
+in a process beside it. Meanwhile samples are deleted, so that there is something to tell. In each round the same server
+is measured with and without tabs: how many predictions it answers a second at most, and at half of that rate how long
+they take and how much of its core it uses. Ratios are formed within a round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import multiprocessing
+import os
+import select
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.results import Row, at_least, shown, table, write_report
+from benchmarks.serving.client import connect, load
+from benchmarks.serving.paced import paced
+from benchmarks.serving.samples import Samples, adult, command
+from benchmarks.serving.servers import Server, run_here, serving
+from benchmarks.timing import median
+
+STREAMS = ("/events", "/metrics/events")
+N_CONNECTIONS = 8
+TITLE = "Consoles beside predictions"
+TEXT = (
+    "`POST /predict` with one row, on a server that tells nobody of what goes on, and on the same server with {tabs} "
+    "open consoles, each of which reads both streams of events. Samples are deleted meanwhile, {erasures:g} a second. "
+    "At most: 8 connections that are always busy. At half: half of that rate without consoles; microseconds from due "
+    "to answered, and the share of a core that the server uses."
+)
+HEAD = ("consoles:", "predictions a second without", "with", "p50 at half without", "p50 at half with",
+        "p99 at half without", "p99 at half with", "core at half without", "core at half with",
+        "events read", "throughput with / without")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
+
+    tabs: int
+    rounds: int
+    seconds: float
+    erasures: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one stretch has shown."""
+
+    rate: float
+    p50: float
+    p99: float
+    core: float
+
+
+def read_streams(port: int, n_tabs: int, ready: Any, told: Any) -> None:
+    """Be some consoles that read all they are told, until the process is ended."""
+    poll, by_number = select.epoll(), {}
+    for path in STREAMS * n_tabs:
+        connection = connect(port)
+        connection.sendall(b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path.encode())
+        by_number[connection.fileno()] = connection
+        poll.register(connection.fileno(), select.EPOLLIN)
+    waiting = set(by_number)
+    while True:
+        for number, _ in poll.poll():
+            data = by_number[number].recv(65_536)
+            if not data:
+                raise ConnectionError("the server has ended a stream")
+            told.value += data.count(b"\nevent: ") + data.startswith(b"event: ")
+            waiting.discard(number)
+            if not waiting:
+                ready.set()
+
+
+@contextmanager
+def tabs(port: int, n_tabs: int) -> Iterator[Any]:
+    """Open some consoles; return what counts the events that they read."""
+    context = multiprocessing.get_context("spawn")
+    ready, told = context.Event(), context.Value("q", 0, lock=False)
+    process = context.Process(target=read_streams, args=(port, n_tabs, ready, told), daemon=True)
+    process.start()
+    try:
+        if not ready.wait(60):
+            raise TimeoutError("the streams have not begun")
+        yield told
+    finally:
+        process.kill()
+        process.join()
+
+
+def core_seconds(server: Server) -> float:
+    """Return how long the server has used a core."""
+    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def erasing(server: Server, data: Samples, sizes: Sizes, ids: Iterator[int]) -> Iterator[None]:
+    """Delete samples one by one for the length of the block."""
+    stop = threading.Event()
+
+    def erase() -> None:
+        while not stop.wait(1 / sizes.erasures):
+            load(server.port, data.deletions([next(ids)]), 1, 1)
+
+    eraser = threading.Thread(target=erase)
+    eraser.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        eraser.join()
+
+
+def measure(server: Server, data: Samples, sizes: Sizes, ids: Iterator[int], half: float) -> Found:
+    """Measure one stretch at full and one at half load; a half of 0 leaves that out."""
+    predictions = data.predictions()
+    n_requests = max(1000, round(sizes.seconds * 5000))
+    with erasing(server, data, sizes, ids):
+        rate = load(server.port, predictions, N_CONNECTIONS, n_requests).rate
+        if not half:
+            return Found(rate, 0.0, 0.0, 0.0)
+        before, started = core_seconds(server), time.monotonic()
+        requests = itertools.cycle(predictions)
+        (pace,) = itertools.islice(
+            paced(server.port, requests, half, sizes.seconds + 5, N_CONNECTIONS, sizes.seconds), 1
+        )
+        core = (core_seconds(server) - before) / (time.monotonic() - started)
+    return Found(rate, pace.p50, pace.p99, core)
+
+
+def run(sizes: Sizes) -> dict[str, tuple[str, str, str]]:
+    """Measure everything; return title, text and table of each section by its name."""
+    data, ids, n_told = adult(), itertools.count(), 0
+    found: dict[bool, list[Found]] = {False: [], True: []}
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        server = stack.enter_context(serving("served", command(data, "fast", folder)))
+        run_here()
+        server.wait_until_quiet()
+        half = measure(server, data, sizes, ids, 0.0).rate / 2
+        for number in range(sizes.rounds):
+            for is_watched in (False, True) if number % 2 else (True, False):
+                with tabs(server.port, sizes.tabs) if is_watched else nullcontext() as told:
+                    found[is_watched].append(measure(server, data, sizes, ids, half))
+                    n_told += told.value if told is not None else 0
+    ratio = median(b.rate / a.rate for a, b in zip(found[False], found[True], strict=True))
+    cells = [str(sizes.tabs)]
+    for name, scale in (("rate", 1.0), ("p50", 1e6), ("p99", 1e6), ("core", 1.0)):
+        cells += [shown(scale * median(getattr(one, name) for one in found[which])) for which in (False, True)]
+    cells.append(str(n_told))
+    text = TEXT.format(tabs=sizes.tabs, erasures=sizes.erasures)
+    text += f" Median of {sizes.rounds} rounds of {sizes.seconds:g} seconds."
+    return {"http-console": (TITLE, text, table(HEAD, [Row(tuple(cells), ratio, at_least(0.98))]))}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run, print the table, and write it when asked."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--tabs", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--quick", action="store_true", help="two short rounds: whether it works")
+    parser.add_argument("--write-results", action="store_true")
+    options = parser.parse_args(arguments)
+    sizes = Sizes(options.tabs, options.rounds, 15.0, 10.0)
+    if options.quick:
+        sizes = Sizes(options.tabs, 2, 3.0, 10.0)
+    write_report(run(sizes), write=options.write_results)
+
+
+if __name__ == "__main__":
+    main()

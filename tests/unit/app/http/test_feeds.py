@@ -1,0 +1,154 @@
+"""Feeds: one look for all who listen, none for nobody; who does not read is dropped, and streams end with the server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+import oubli.app.http.feeds
+from oubli.app.http.feeds import BYE, COMMENT, MOST_WAITING, Feed, encode_event
+
+
+class Numbers:
+    """Tells a number at each look, or what it is given."""
+
+    def __init__(self) -> None:
+        self.n_looks = 0
+        self.error: Exception | None = None
+        self.is_quiet = False
+
+    def look(self) -> bytes:
+        if self.error is not None:
+            raise self.error
+        self.n_looks += 1
+        return b"" if self.is_quiet else b"%d;" % self.n_looks
+
+    def hello(self, last_id: str | None) -> bytes:
+        return f"hello {last_id};".encode()
+
+
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oubli.app.http.feeds, "TICK", 0.001)
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_all_who_listen_get_the_same_bytes_of_one_look() -> None:
+    async def test() -> None:
+        source = Numbers()
+        feed = Feed(source, lambda: False)
+        async with aclosing(feed.listen("7")) as one, aclosing(feed.listen()) as other:
+            assert await anext(one) == b"hello 7;"
+            assert await anext(other) == b"hello None;"
+            first = await anext(one)
+            assert first.startswith(b"2;")  # the look when the other one came
+            while not first.endswith(b"9;"):
+                first += await anext(one)
+            second = await anext(other)
+            assert second.startswith(b"3;")
+            assert feed.n_listeners == 2
+            assert second[:6] in first
+            n_looks = source.n_looks
+            assert n_looks < 30
+
+    run(test)
+
+
+def test_nothing_is_looked_at_when_nobody_listens() -> None:
+    async def test() -> None:
+        source = Numbers()
+        feed = Feed(source, lambda: False)
+        async with aclosing(feed.listen()) as stream:
+            await anext(stream)
+            await anext(stream)
+            assert feed.is_running
+        while feed.is_running:  # noqa: ASYNC110 - asked as anyone would
+            await asyncio.sleep(0.001)
+        seen = source.n_looks
+        await asyncio.sleep(0.02)
+        assert source.n_looks == seen
+        assert feed.n_listeners == 0
+        async with aclosing(feed.listen()) as stream:  # and it begins again
+            assert await anext(stream) == b"hello None;"
+            assert await anext(stream)
+
+    run(test)
+
+
+def test_who_does_not_read_is_dropped_and_holds_little() -> None:
+    async def test() -> None:
+        feed = Feed(Numbers(), lambda: False)
+        async with aclosing(feed.listen()) as slow, aclosing(feed.listen()) as fast:
+            await anext(slow)
+            await anext(fast)
+            told = b""
+            for _ in range(3 * MOST_WAITING):
+                told += await anext(fast)
+                assert all(len(one.waiting) <= MOST_WAITING for one in feed._listeners)
+            with pytest.raises(ConnectionAbortedError):
+                await anext(slow)
+            assert feed.n_listeners == 1
+            assert told.count(b";") >= 3 * MOST_WAITING
+
+    run(test)
+
+
+def test_streams_end_with_a_word_when_the_server_stops() -> None:
+    async def test() -> None:
+        is_ending = False
+        feed = Feed(Numbers(), lambda: is_ending)
+        told = []
+        async with aclosing(feed.listen()) as stream:
+            async for piece in stream:
+                told.append(piece)
+                is_ending = True
+        assert b"".join(told).endswith(BYE)
+        async with aclosing(feed.listen()) as late:
+            assert b"".join([piece async for piece in late]) == b"hello None;" + BYE
+
+    run(test)
+
+
+def test_silence_is_broken_by_comments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oubli.app.http.feeds, "HEARTBEAT", 0.01)
+
+    async def test() -> None:
+        source = Numbers()
+        source.is_quiet = True
+        async with aclosing(Feed(source, lambda: False).listen()) as stream:
+            await anext(stream)
+            assert await anext(stream) == COMMENT
+            assert await anext(stream) == COMMENT
+
+    run(test)
+
+
+def test_a_source_that_fails_ends_its_streams_and_can_be_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        source = Numbers()
+        feed = Feed(source, lambda: False)
+        async with aclosing(feed.listen()) as stream:
+            await anext(stream)
+            source.error = RuntimeError("SEKRET")
+            rest = b"".join([piece async for piece in stream])
+        assert rest.endswith(BYE)
+        source.error = None
+        async with aclosing(feed.listen()) as again:
+            await anext(again)
+            assert await anext(again)
+
+    run(test)
+    assert "has failed" in caplog.text
+    assert "SEKRET" not in caplog.text
+
+
+def test_an_event_is_encoded_as_the_standard_says() -> None:
+    assert encode_event("name", {"a": "x\ny"}, "s.1") == b'event: name\nid: s.1\ndata: {"a":"x\\ny"}\n\n'
+    assert encode_event("name", {}) == b"event: name\ndata: {}\n\n"
