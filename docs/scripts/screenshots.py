@@ -111,7 +111,8 @@ def prepare(port: int, rows: list[list[str]]) -> None:
     draw = random.Random(SEED + 1)  # noqa: S311
     for _ in range(9):
         people = [row[1] for row in draw.sample(rows, draw.randint(1, 3))]
-        ask(port, "POST", "/samples/batch-delete", {"subjects": people, "ref": str(uuid.UUID(int=draw.getrandbits(128)))})
+        case = uuid.UUID(int=draw.getrandbits(128), version=4)
+        ask(port, "POST", "/samples/batch-delete", {"subjects": people, "ref": str(case)})
     finish(port, ask(port, "POST", "/model/scrub", {})[1])
     finish(port, ask(port, "POST", "/model/verify", {})[1])
 
@@ -142,7 +143,8 @@ def show_erasures(page: Page) -> None:
     """Check all receipts, and open one."""
     page.get_by_role("button", name="Check all that are listed").click()
     page.wait_for_selector("text=/right$/")
-    page.locator("tbody tr").nth(4).get_by_role("button").click()
+    page.wait_for_selector("[aria-busy=true]", state="detached")
+    page.locator("tbody tr", has_text="Erased").last.get_by_role("button").click()
     page.wait_for_selector(".erasures-verdict.erasures-ok")
     page.wait_for_timeout(300)
 

@@ -25,10 +25,11 @@ STATUSES = get_args(StatusFilter)
     openapi_extra={"parameters": [QUERY[name] for name in ("status", "ref", "order", "index", "limit")]},
 )
 async def list_erasures(request: Request) -> Response:
-    """Return receipts page by page: all, those of a case, or those of a status; the oldest first unless asked otherwise.
+    """Return receipts page by page: all, those of a case, or those of a status.
 
-    `unlearned` lists all that are not erased, `overdue` those of them that should be. Pages go by the order in which
-    receipts were made, so that none is missed while others come or change.
+    The oldest come first unless `order` says `newest`. `unlearned` lists all that are not erased, `overdue` those of
+    them that should be. Pages go by the order in which receipts were made, so that none is missed while others come or
+    change.
     """
     service = context_of(request).service
     query = parse_query(request.scope["query_string"], ("status", "ref", "order", "cursor", "limit"))

@@ -5,12 +5,12 @@ import { number, share } from "../lib/format.js";
 import { bars } from "./chart.js";
 import { quoted } from "./text.js";
 
-const COLUMN = 248;
+const COLUMN = 224;
 const ROW = 48;
 const BAR = 7;
 const FLOW = 76; // height of the root's samples
 const MARGIN = 28;
-const LETTERS = 32;
+const LETTERS = 28;
 const segments = new Intl.Segmenter();
 
 /**

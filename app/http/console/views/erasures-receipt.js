@@ -112,10 +112,12 @@ export class Opened {
 /** The entries of the chain that matter here, as beads on a string. */
 function beadsOf(chain, receipt) {
   const places = chain.placesOf(receipt);
-  const beads = [["key", places.key], ["unlearned", places.unlearned], ["erased", places.erased], ["newest", chain.head.index]]
-    .filter(([, index]) => index).sort((one, other) => one[1] - other[1]);
-  return h("ol", { class: "erasures-chain", "aria-label": "Where the ledger tells of it" }, beads.map(([name, index]) =>
-    h("li", { class: index === receipt.ledger_index ? "erasures-here" : null }, h("span", { class: "small" }, name), h("code", {}, number(index)))));
+  const beads = new Map();
+  for (const [name, index] of Object.entries({ ...places, newest: chain.head.index })) {
+    if (index) beads.set(index, [...(beads.get(index) ?? []), name]);
+  }
+  return h("ol", { class: "erasures-chain", "aria-label": "Where the ledger tells of it" }, [...beads].sort(([one], [other]) => one - other).map(([index, names]) =>
+    h("li", { class: index === receipt.ledger_index ? "erasures-here" : null }, h("span", { class: "small" }, names.join(", ")), h("code", {}, number(index)))));
 }
 
 function titleOf({ status, overdue, unlearned }) {

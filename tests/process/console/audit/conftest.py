@@ -61,4 +61,4 @@ def blank(browser: Browser, world: World) -> Iterator[Page]:
 @pytest.fixture(scope="session")
 def told(world: World) -> Told:
     """Receipts, keys and entries of a server."""
-    return world.receipts(), world.keys(), world.entries()
+    return world.receipts(), world.public_keys(), world.entries()

@@ -12,13 +12,14 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from oubli.app.ledger.verify import check_ledger, check_receipt, read_public_keys
-from tests.process.console.support import NARROW, Console, looking, make_key
 from tests.process.console.audit.worlds import CASE, World
+from tests.process.console.support import NARROW, Console, looking, make_key
 from tests.serving import Running
 
 RIGHT = "The receipt is right"
 WRONG = "The receipt is wrong"
 UNABLE = "could not be checked here"
+GIVES = "((owner, name, value) => Object.defineProperty(owner, name, { get: () => value }))"
 
 
 def open_newest(console: Console) -> None:
@@ -54,6 +55,7 @@ def test_a_receipt_is_checked_step_by_step(browser: Browser, world: World, uses_
         console.check_silence(*world.subjects)
 
 
+@pytest.mark.long
 def test_lists_go_by_status_and_case(browser: Browser, world: World) -> None:
     with looking(browser, world.server) as console:
         console.open("erasures")
@@ -79,6 +81,7 @@ def test_lists_go_by_status_and_case(browser: Browser, world: World) -> None:
         expect(unlearned).not_to_contain_text(receipt["unlearned_at"][13:16])
 
 
+@pytest.mark.long
 def test_an_erasure_shows_by_itself_and_runs_out(browser: Browser, world: World) -> None:
     with looking(browser, world.server) as console:
         console.open("erasures")
@@ -91,7 +94,9 @@ def test_an_erasure_shows_by_itself_and_runs_out(browser: Browser, world: World)
         open_newest(console)
         expect(verdict(console)).to_contain_text(RIGHT)
         world.finish()
-        expect(console.section("One receipt")).to_contain_text("erased from the model and from all files", timeout=15_000)
+        expect(console.section("One receipt")).to_contain_text(
+            "erased from the model and from all files", timeout=15_000
+        )
         expect(verdict(console)).to_contain_text(RIGHT)
         expect(rows.first).not_to_contain_text("left")
 
@@ -117,6 +122,7 @@ def test_a_receipt_that_was_changed_is_found(browser: Browser, world: World) -> 
         assert {name for name, state in states(console).items() if state == "wrong"} == {"Signature", "Content"}
 
 
+@pytest.mark.long
 def test_a_changed_receipt_is_found_among_all(browser: Browser, world: World) -> None:
     def change(answer: Any) -> None:
         answer["erasures"][1]["unlearned_at"] = answer["erasures"][1]["received_at"] = "2020-01-01T00:00:00.000Z"
@@ -131,6 +137,7 @@ def test_a_changed_receipt_is_found_among_all(browser: Browser, world: World) ->
         expect(rows.nth(0)).to_contain_text("Right")
 
 
+@pytest.mark.long
 def test_a_broken_chain_is_found(browser: Browser, world: World) -> None:
     def change(page: Any) -> None:
         page["entries"][2]["at"] = page["entries"][3]["at"]
@@ -150,12 +157,12 @@ def test_a_broken_chain_is_found(browser: Browser, world: World) -> None:
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("Object.defineProperty(Crypto.prototype, 'subtle', { get: () => undefined }); isSecureContext = false", "plain HTTP"),
-        ("SubtleCrypto.prototype.importKey = async () => { throw new DOMException('', 'NotSupportedError'); }", "no Ed25519"),
+        (f"{GIVES}(Crypto.prototype, 'subtle', undefined); {GIVES}(window, 'isSecureContext', false)", "plain HTTP"),
+        (f"{GIVES}(Crypto.prototype, 'subtle', undefined)", "has no WebCrypto"),
+        ("SubtleCrypto.prototype.importKey = async () => { throw new DOMException(); }", "no Ed25519"),
     ],
 )
 def test_what_cannot_be_checked_is_said(browser: Browser, world: World, script: str, reason: str) -> None:
-    script = script.replace("isSecureContext = false", "Object.defineProperty(window, 'isSecureContext', { get: () => false })")
     with looking(browser, world.server) as console:
         console.page.add_init_script(script)
         console.open("erasures")
@@ -165,6 +172,7 @@ def test_what_cannot_be_checked_is_said(browser: Browser, world: World, script: 
         expect(console.page.locator(".erasures-steps")).to_contain_text(reason)
 
 
+@pytest.mark.long
 def test_a_report_holds_what_anybody_can_check(browser: Browser, world: World, tmp_path: Path) -> None:
     with looking(browser, world.server) as console:
         console.open("erasures")
@@ -182,6 +190,7 @@ def test_a_report_holds_what_anybody_can_check(browser: Browser, world: World, t
         console.check_silence(*world.subjects)
 
 
+@pytest.mark.long
 def test_a_report_is_printed_without_the_rest_of_the_page(browser: Browser, world: World) -> None:
     with looking(browser, world.server) as console:
         console.page.add_init_script("window.print = () => { window.printed = true; }")
@@ -203,6 +212,7 @@ def test_a_report_is_printed_without_the_rest_of_the_page(browser: Browser, worl
         expect(console.heading("Erasures")).to_be_visible()
 
 
+@pytest.mark.long
 def test_a_key_that_may_erase_sees_receipts_and_no_ledger(browser: Browser, guarded: Running) -> None:
     with looking(browser, guarded) as console:
         console.open("erasures")
@@ -217,6 +227,7 @@ def test_a_key_that_may_erase_sees_receipts_and_no_ledger(browser: Browser, guar
         expect(console.section("Access")).to_contain_text("delete samples")
 
 
+@pytest.mark.long
 def test_a_key_that_may_predict_sees_no_receipts(browser: Browser, guarded: Running) -> None:
     with looking(browser, guarded) as console:
         console.open("erasures")
@@ -225,6 +236,7 @@ def test_a_key_that_may_predict_sees_no_receipts(browser: Browser, guarded: Runn
         expect(console.page.get_by_role("link", name="Erasures")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_the_view_fits_a_narrow_page(browser: Browser, world: World) -> None:
     with looking(browser, world.server, size=NARROW, scheme="dark") as console:
         console.open("erasures")

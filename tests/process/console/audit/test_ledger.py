@@ -10,8 +10,8 @@ from playwright.sync_api import Browser, Route, expect
 
 from oubli.app.ledger.downloads import read_lines
 from oubli.app.ledger.verify import check_ledger
-from tests.process.console.support import NARROW, looking, make_key
 from tests.process.console.audit.worlds import World
+from tests.process.console.support import NARROW, looking, make_key
 from tests.serving import Running
 
 
@@ -31,7 +31,7 @@ def test_the_timeline_and_the_chain(browser: Browser, world: World, uses_keys: b
         console.hand.press(chain.get_by_role("button", name="Check all entries"))
         expect(chain).to_contain_text(f"All {len(entries)} entries are unchanged")
         expect(chain.get_by_title(entries[-1]["hash"])).to_be_visible()
-        for key in world.keys():
+        for key in world.public_keys():
             expect(console.section("Public keys")).to_contain_text(key["key_id"])
         expect(console.section("Access")).to_contain_text("This server asks for no key")
         console.check_access()
@@ -49,13 +49,18 @@ def test_a_broken_chain_is_found(browser: Browser, world: World) -> None:
         console.page.route("**/ledger?*", drop)
         console.open("ledger")
         console.page.get_by_role("button", name="Check all entries").click()
-        expect(console.section("The chain")).to_contain_text("The chain is broken. Entry 2 is missing, or is not in its place.")
+        expect(console.section("The chain")).to_contain_text(
+            "The chain is broken. Entry 2 is missing, or is not in its place."
+        )
         console.page.unroute("**/ledger?*")
         console.page.get_by_role("button", name="Check all entries").click()
         expect(console.section("The chain")).to_contain_text("are unchanged")
 
 
-def test_a_downloaded_ledger_is_the_one_that_the_command_line_checks(browser: Browser, world: World, tmp_path: Path) -> None:
+@pytest.mark.long
+def test_a_downloaded_ledger_is_the_one_that_the_command_line_checks(
+    browser: Browser, world: World, tmp_path: Path
+) -> None:
     with looking(browser, world.server) as console:
         console.open("ledger")
         with console.page.expect_download() as download:
@@ -64,6 +69,7 @@ def test_a_downloaded_ledger_is_the_one_that_the_command_line_checks(browser: Br
     assert check_ledger(read_lines(tmp_path / "ledger.jsonl")).head.hash == world.entries()[-1]["hash"]
 
 
+@pytest.mark.long
 def test_new_entries_come_by_themselves_and_old_ones_when_asked_for(browser: Browser, changing: World) -> None:
     while len(changing.entries()) < 60:
         changing.server.ask("POST", "/samples/batch-delete", {"ids": [changing.take()]})
@@ -80,6 +86,7 @@ def test_new_entries_come_by_themselves_and_old_ones_when_asked_for(browser: Bro
         assert indexes == list(range(len(indexes), 0, -1))
 
 
+@pytest.mark.long
 def test_keys_are_listed_for_an_administrator_alone(browser: Browser, guarded: Running) -> None:
     make_key(guarded, "predict")
     for scope in ("admin", "read"):
@@ -100,6 +107,7 @@ def test_keys_are_listed_for_an_administrator_alone(browser: Browser, guarded: R
             console.check_silence(key)
 
 
+@pytest.mark.long
 def test_a_server_that_starts_again_is_found_again(
     browser: Browser, restarted: tuple[World, Callable[[], None]]
 ) -> None:
@@ -121,6 +129,7 @@ def test_a_server_that_starts_again_is_found_again(
         expect(console.page.locator(".erasures-verdict")).to_contain_text("The receipt is right")
 
 
+@pytest.mark.long
 def test_the_view_fits_a_narrow_page(browser: Browser, world: World) -> None:
     with looking(browser, world.server, size=NARROW, scheme="dark") as console:
         console.open("ledger")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.process.console.support import NARROW, Console, looking, make_key
 from tests.process.console.audit.worlds import COLUMN, LABELS, World
+from tests.process.console.support import NARROW, Console, looking, make_key
 from tests.serving import Running
 
 
@@ -113,15 +113,20 @@ def test_a_tree_is_walked_by_keyboard(browser: Browser, world: World) -> None:
         expect(console.page.locator(".tree-detail h3")).to_contain_text("The root")
 
 
+@pytest.mark.long
 def test_a_tree_that_has_changed_is_drawn_anew(browser: Browser, world: World) -> None:
     with looking(browser, world.server) as console:
-        console.page.route("**/model/trees/*?node=*", lambda route: route.fulfill(status=404, json={"type": "urn:oubli:problem:no-tree"}))
+        console.page.route(
+            "**/model/trees/*?node=*",
+            lambda route: route.fulfill(status=404, json={"type": "urn:oubli:problem:no-tree"}),
+        )
         console.open("model")
         console.page.locator('[role=treeitem][aria-expanded="false"] .tree-question').first.click()
         expect(console.page.get_by_text("the tree is drawn anew")).to_be_visible()
         expect(nodes(console).first).to_have_attribute("aria-expanded", "true")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("uses_keys", [False, True], ids=["mouse", "keyboard"])
 def test_a_fit_is_followed_and_measured(browser: Browser, changing: World, uses_keys: bool) -> None:
     with looking(browser, changing.server, uses_keys=uses_keys) as console:
@@ -145,6 +150,7 @@ def test_a_fit_is_followed_and_measured(browser: Browser, changing: World, uses_
         console.check_access()
 
 
+@pytest.mark.long
 def test_another_kind_takes_its_place(browser: Browser, changing: World) -> None:
     with looking(browser, changing.server) as console:
         console.open("model")
@@ -161,6 +167,7 @@ def test_another_kind_takes_its_place(browser: Browser, changing: World) -> None
         expect(console.page.locator(".tree-detail")).not_to_contain_text("%")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("uses_keys", [False, True], ids=["mouse", "keyboard"])
 def test_the_model_is_looked_after(browser: Browser, changing: World, tmp_path: Path, uses_keys: bool) -> None:
     with looking(browser, changing.server, uses_keys=uses_keys) as console:
@@ -199,6 +206,7 @@ def test_the_model_is_looked_after(browser: Browser, changing: World, tmp_path: 
         console.check_access()
 
 
+@pytest.mark.long
 def test_a_file_that_is_none_is_refused_in_words(browser: Browser, changing: World, tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text("no model")
     with looking(browser, changing.server) as console:
@@ -211,6 +219,7 @@ def test_a_file_that_is_none_is_refused_in_words(browser: Browser, changing: Wor
         expect(console.page.locator(".toast-failed")).to_contain_text("Nothing was changed")
 
 
+@pytest.mark.long
 def test_who_may_only_read_is_offered_no_change(browser: Browser, guarded: Running) -> None:
     with looking(browser, guarded) as console:
         console.open("model")
@@ -222,6 +231,7 @@ def test_who_may_only_read_is_offered_no_change(browser: Browser, guarded: Runni
         expect(console.section("Snapshot").get_by_role("button", name="Restore", exact=True)).to_have_count(0)
 
 
+@pytest.mark.long
 def test_who_may_only_predict_sees_the_parameters(browser: Browser, guarded: Running) -> None:
     with looking(browser, guarded) as console:
         console.open("model")
@@ -233,6 +243,7 @@ def test_who_may_only_predict_sees_the_parameters(browser: Browser, guarded: Run
         console.check_silence()
 
 
+@pytest.mark.long
 def test_the_view_fits_a_narrow_page(browser: Browser, world: World) -> None:
     with looking(browser, world.server, size=NARROW, scheme="dark") as console:
         console.open("model")

@@ -56,10 +56,14 @@ BROWSER = settings(max_examples=40, deadline=None, suppress_health_check=[Health
 
 @BROWSER
 @given(st.lists(SIGNABLE, min_size=1, max_size=20))
-@example([{"\ufb33": 1, "😀": 2, "é": 3, "e": 4, "": 5, "__proto__": {"a": 1}}, "\x00\x1f\x7f\u2028\\\"/", -LARGEST_INTEGER])
+@example(
+    [{"\ufb33": 1, "😀": 2, "é": 3, "e": 4, "": 5, "__proto__": {"a": 1}}, '\x00\x1f\x7f\u2028\\"/', -LARGEST_INTEGER]
+)
 def test_the_canonical_form_is_that_of_the_server(blank: Any, values: list[Any]) -> None:
     forms = blank.evaluate(CANONICAL, [json.dumps(value) for value in values])
-    assert forms == [canonical(value).decode() for value in values] == [rfc8785.dumps(value).decode() for value in values]
+    assert (
+        forms == [canonical(value).decode() for value in values] == [rfc8785.dumps(value).decode() for value in values]
+    )
 
 
 def nested(depth: int) -> Any:
@@ -167,7 +171,12 @@ def test_the_browser_finds_what_the_server_finds(blank: Any, told: Told, data: s
 
 def test_a_key_that_is_another_is_found(blank: Any, told: Told) -> None:
     receipts, keys, entries = told
-    for changes in ({"public_key": "A" * 43 + "="}, {"public_key": "no key"}, {"key_id": "0" * 16}, {"algorithm": "RSA"}):
+    for changes in (
+        {"public_key": "A" * 43 + "="},
+        {"public_key": "no key"},
+        {"key_id": "0" * 16},
+        {"algorithm": "RSA"},
+    ):
         wrong = [{**key, **changes} for key in keys]
         for outcome, steps in checked(blank, (receipts, wrong, entries)):
             assert (outcome, steps["Key"][0], steps["Signature"][0]) == ("failed", "failed", "unable")

@@ -17,12 +17,25 @@ CASE = "6f1c1d2e-0000-4000-8000-000000000001"
 MARKUP = "<img src=x onerror=document.title='owned'>"
 TURNED = "turn\u202eed"
 LONG = "x" * 256
-FOX = "🦊 & \"fox\""
+FOX = '🦊 & "fox"'
 COLUMN = f"age {MARKUP}"
 CATEGORIES = (MARKUP, TURNED, LONG, FOX)
 LABELS = (f"no {MARKUP}", "yes \u202e")
 N_SAMPLES = 240
-FLAGS = ("--data", "data.csv", "--target", "<b>label</b>", "--id", "id", "--subject", "person", "--categorical", "kind", "--n-estimators", "4")
+FLAGS = [
+    "--data",
+    "data.csv",
+    "--target",
+    "<b>label</b>",
+    "--id",
+    "id",
+    "--subject",
+    "person",
+    "--categorical",
+    "kind",
+    "--n-estimators",
+    "4",
+]
 Told = tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]
 """Receipts, public keys and entries of a ledger."""
 
@@ -49,7 +62,7 @@ class World:
     def entries(self) -> list[dict[str, Any]]:
         return list(self._all("/ledger", "entries"))
 
-    def keys(self) -> list[dict[str, Any]]:
+    def public_keys(self) -> list[dict[str, Any]]:
         keys: list[dict[str, Any]] = self.server.get("/keys")[1]["keys"]
         return keys
 
@@ -82,7 +95,9 @@ def write_data(path: Path) -> None:
         writer = csv.writer(file)
         writer.writerow(["id", "person", COLUMN, "kind", "<b>label</b>"])
         for i, kind in zip(range(N_SAMPLES), itertools.cycle(CATEGORIES), strict=False):
-            writer.writerow([f"row-{i}", f"person-{i // 2}", (i * 37) % 83, kind, LABELS[(i % 4 == 0) ^ ((i * 37) % 83 > 60)]])
+            writer.writerow(
+                [f"row-{i}", f"person-{i // 2}", (i * 37) % 83, kind, LABELS[(i % 4 == 0) ^ ((i * 37) % 83 > 60)]]
+            )
 
 
 @contextmanager

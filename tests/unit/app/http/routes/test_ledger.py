@@ -141,7 +141,18 @@ def test_receipts_page_by_page_and_by_status(client, kept):
 
 @pytest.mark.parametrize(
     "query",
-    ["ref=", "ref=SECRET", "ref=a&ref=b", "more=1", "status=SECRET", "order=SECRET", "cursor=SECRET", "limit=0", "limit=51"],
+    [
+        "ref=",
+        "ref=SECRET",
+        "ref=a&ref=b",
+        "more=1",
+        "status=SECRET",
+        "order=SECRET",
+        "order=",
+        "cursor=SECRET",
+        "limit=0",
+        "limit=51",
+    ],
 )
 def test_wrong_lists_of_receipts(query, client):
     answer = client.get(f"/erasures?{query}")
