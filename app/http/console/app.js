@@ -1,6 +1,6 @@
 /** The frame of the page: views, the key, light and dark, and what has to be known everywhere. */
 
-import { explain, isAbort } from "./lib/api.js";
+import { explain, isAbort, OfflineError } from "./lib/api.js";
 import { h, replace } from "./lib/dom.js";
 import { live } from "./lib/live.js";
 import { session } from "./lib/session.js";
@@ -52,18 +52,34 @@ async function showView({ isMove = true } = {}) {
   Object.assign(shown, { name: view.name, access: access() });
   document.title = `${view.title} · Oubli`;
   try {
-    const { default: Element } = await view.load();
-    await addStyles(Element.styles);
+    const Element = await loadView(view);
     if (shown.name !== view.name) return; // somebody has gone on meanwhile
     const node = new Element();
     replace(place, node);
     if (isMove) node.querySelector("h1").focus({ preventScroll: true });
     scrollTo(0, 0);
     await node.enter(takeHint(view.name));
+    loadOthers();
   } catch (error) {
     if (isAbort(error)) return;
     replace(place, state("error", `The view cannot be shown. ${explain(error)}`, { action: { label: "Try again", onclick: () => showView() } }));
+    if (!(error instanceof OfflineError)) throw error;
   }
+}
+
+/** Load what a view is made of; what was loaded once is there without the server. */
+async function loadView(view) {
+  const { default: Element } = await view.load().catch((error) => {
+    throw error instanceof TypeError ? new OfflineError() : error;
+  });
+  await addStyles(Element.styles);
+  return Element;
+}
+
+/** Load the other views as soon as there is nothing else to do. */
+function loadOthers() {
+  const wait = window.requestIdleCallback ?? setTimeout;
+  wait(() => Promise.all(allowed().map(loadView)).catch(() => {})); // whoever goes there is told
 }
 
 /** Load a sheet of styles once, and wait for it. */

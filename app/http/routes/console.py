@@ -29,7 +29,7 @@ async def get_file(request: Request) -> Response:
 
 
 def _answer(request: Request, path: str) -> Response:
-    """Return a file, or only that it has not changed; the first time it is read, which takes less than a millisecond."""
+    """Return a file, or only that it has not changed. Reading it the first time takes less than a millisecond."""
     if path not in CONSOLE_PATHS:
         raise ProblemError("no-such-route")
     file = read_file(path)

@@ -47,7 +47,16 @@ def write_hostile(folder: Path) -> list[str]:
     rows = []
     for i in range(60):
         text = HOSTILE[i % len(HOSTILE)]
-        rows.append((f"{text[:250]}{i}", text, *(HOSTILE[(i + j) % len(HOSTILE)] for j in range(3)), i, HOSTILE[i % 5], HOSTILE[i % 2]))
+        rows.append(
+            (
+                f"{text[:250]}{i}",
+                text,
+                *(HOSTILE[(i + j) % len(HOSTILE)] for j in range(3)),
+                i,
+                HOSTILE[i % 5],
+                HOSTILE[i % 2],
+            )
+        )
     write_csv(folder / "hostile.csv", names, rows)
     return ["--data", "hostile.csv", "--target", "label", "--id", "id", "--subject", "subject"]
 

@@ -125,7 +125,9 @@ class Console:
     def check_silence(self, *secrets: str) -> None:
         """No secret is in an address, in storage or in a log, and no other host was asked."""
         addresses = [one.url for one in self.requests]
-        assert {urlsplit(one).netloc for one in addresses if one.startswith("http")} == {f"127.0.0.1:{self.server.port}"}
+        assert {urlsplit(one).netloc for one in addresses if one.startswith("http")} == {
+            f"127.0.0.1:{self.server.port}"
+        }
         stored = self.page.evaluate(
             """async () => JSON.stringify([
                 {...localStorage}, {...sessionStorage}, document.cookie, location.href, history.state,

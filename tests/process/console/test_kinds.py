@@ -12,8 +12,18 @@ from tests.process.console.support import NARROW, looking
 from tests.serving import serving
 
 pytestmark = pytest.mark.long
-KINDS = {"forest": "exact", "tree": "epsilon-feasible", "online-boosting": "approximate", "incremental-boosting": "exact"}
-SMALL = {"forest": ["--n-estimators", "3"], "tree": [], "online-boosting": ["--n-estimators", "3"], "incremental-boosting": ["--n-estimators", "3"]}
+KINDS = {
+    "forest": "exact",
+    "tree": "epsilon-feasible",
+    "online-boosting": "approximate",
+    "incremental-boosting": "exact",
+}
+SMALL = {
+    "forest": ["--n-estimators", "3"],
+    "tree": [],
+    "online-boosting": ["--n-estimators", "3"],
+    "incremental-boosting": ["--n-estimators", "3"],
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -67,7 +77,9 @@ def test_numbers(browser: Browser, tmp_path: Path, kind: str) -> None:
         page = console.page
         console.hand.fill(page.get_by_label("size", exact=True), "16")
         expected = server.ask("POST", "/predict", {"instances": [[16]]})[1]["predictions"][0]
-        expect(page.locator(".predict-label")).to_have_text(page.evaluate("async (value) => (await import('/console/lib/format.js')).precise(value)", expected))
+        expect(page.locator(".predict-label")).to_have_text(
+            page.evaluate("async (value) => (await import('/console/lib/format.js')).precise(value)", expected)
+        )
         without = console.section("Without a person")
         expect(without.get_by_label("Name")).to_have_value("s0")
         console.hand.press(without.get_by_role("button", name="What would it say without?"))

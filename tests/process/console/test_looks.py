@@ -29,7 +29,7 @@ def test_a_view(browser: Browser, server: Running, view: str, scheme: str, size:
         expect(console.heading(VIEWS[view])).to_be_visible()
         expect(page.locator(".state-loading")).to_have_count(0)
         if view == "now":
-            expect(page.locator("live-line .line-value").first).not_to_have_text("–")
+            expect(page.locator("live-line .line-value").first).not_to_have_text("…")
         for summary in page.locator("summary").all():
             summary.click()
         screenshot(console, f"{view}-{scheme}-{'wide' if size == WIDE else 'narrow'}")

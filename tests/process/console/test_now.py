@@ -45,7 +45,7 @@ def test_traffic_is_shown_as_it_comes(console: Console, server: Running) -> None
     line = console.page.locator("live-line").first
     for _ in range(60):
         server.ask("POST", "/predict", {"instances": [ROW]})
-        if line.locator(".line-value").inner_text() not in ("–", "0"):
+        if line.locator(".line-value").inner_text() not in ("…", "0"):
             break
         console.page.wait_for_timeout(50)
     assert float(line.locator(".line-value").inner_text()) > 0

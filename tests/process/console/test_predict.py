@@ -13,7 +13,10 @@ pytestmark = pytest.mark.long
 
 def shown(console: Console) -> list[str]:
     """Return label and probabilities as they are shown."""
-    return [console.page.locator(".predict-label").first.inner_text(), *console.page.locator(".predict-answer .bars-value").all_inner_texts()]
+    return [
+        console.page.locator(".predict-label").first.inner_text(),
+        *console.page.locator(".predict-answer .bars-value").all_inner_texts(),
+    ]
 
 
 def expected(server: Running, row: list[object]) -> list[str]:

@@ -37,7 +37,6 @@ def test_the_page_says_so_and_goes_on_by_itself(browser: Browser, tmp_path: Path
         with serving(*flags, cwd=tmp_path, port=port) as again:
             expect(state).to_have_text("Live", timeout=60_000)
             expect(page.get_by_role("alert").filter(has_text="What is shown may be old")).to_have_count(0)
-            console.hand.press(page.get_by_role("button", name="Try again").first)
             expect(page.locator(".predict-label").first).not_to_be_empty()
             console.go("Now")
             expect(page.locator(".now-count")).to_have_text("121")

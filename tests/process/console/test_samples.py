@@ -160,7 +160,10 @@ def test_export_restrict_and_release_a_person(console: Console, server: Running)
     console.open("samples")
     found = find(console, "Person (subject)", subject)
     section = console.section("Find")
-    for name, check in (("Save as JSON", lambda text: json.loads(text)["held"]), ("Save as CSV", lambda text: ids[0] in text)):
+    for name, check in (
+        ("Save as JSON", lambda text: json.loads(text)["held"]),
+        ("Save as CSV", lambda text: ids[0] in text),
+    ):
         console.hand.press(section.get_by_role("button", name="Export"))
         dialog = console.page.get_by_role("dialog", name="Export what is held")
         with console.page.expect_download() as downloading:

@@ -30,7 +30,7 @@ class LiveLine extends HTMLElement {
 
   begin(label, series, isLogarithmic) {
     this.isLogarithmic = isLogarithmic;
-    this.value = h("span", { class: "line-value" }, "–");
+    this.value = h("span", { class: "line-value" }, "…");
     this.strokes = Array.from({ length: series }, (_, i) => svg("path", { class: `line-stroke line-stroke-${i}` }));
     const frame = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" },
       svg("path", { class: "line-base", d: `M0 ${HEIGHT}H${WIDTH}` }), this.strokes);

@@ -42,7 +42,10 @@ class Live extends EventTarget {
   /** Read the whole model. */
   async refresh() {
     this.#readAt = Date.now();
-    const model = await api.get("/model", { signal: this.#run.signal });
+    this.#takeModel(await api.get("/model", { signal: this.#run.signal }));
+  }
+
+  #takeModel(model) {
     this.model = model;
     this.#tell("model", model);
     if (session.can("read")) return;
@@ -93,14 +96,16 @@ class Live extends EventTarget {
   async #enter(signal) {
     await api.get("/readyz", { signal });
     try {
-      session.allow(await api.get("/access", { signal }));
+      const [access, model] = await Promise.all([api.get("/access", { signal }), api.get("/model", { signal })]);
+      this.model = model; // views begin when access is known, and read it
+      session.allow(access);
+      this.#takeModel(model);
+      return true;
     } catch (error) {
       if (error.status !== 401) throw error;
       this.#become("locked");
       return false;
     }
-    await this.refresh();
-    return true;
   }
 
   /** Hear of changes until the server stops, or for a while. */

@@ -54,6 +54,17 @@ export class View extends HTMLElement {
     live.on(type, handler, this.signal);
   }
 
+  /** Call something once, as soon as the server answers again. */
+  onUp(handler) {
+    const end = new AbortController();
+    const hear = (now) => {
+      if (now !== "live" && now !== "polling") return;
+      end.abort();
+      handler();
+    };
+    live.on("state", hear, AbortSignal.any([this.signal, end.signal]));
+  }
+
   /** Add a section with a label at the left; return its body. */
   section(label, { before = null, ...attributes } = {}) {
     const id = uid("section");
@@ -77,8 +88,10 @@ export class View extends HTMLElement {
       return answer;
     } catch (error) {
       if (!isNewest() || isAbort(error)) return undefined;
-      const retry = { label: "Try again", onclick: () => this.show(body, load, render, { empty }) };
-      replace(body, state(error instanceof OfflineError ? "offline" : "error", explain(error), { action: retry }));
+      const again = () => this.show(body, load, render, { empty });
+      const isOffline = error instanceof OfflineError;
+      replace(body, state(isOffline ? "offline" : "error", explain(error), { action: { label: "Try again", onclick: again } }));
+      if (isOffline) this.onUp(() => isNewest() && again());
       if (!(error instanceof ApiError || error instanceof OfflineError)) throw error; // a fault of the page
       return undefined;
     } finally {

@@ -71,7 +71,7 @@ export default class Now extends View {
       const { per_second: perSecond, p50_ms: p50, p99_ms: p99 } = metrics[name];
       const [rates, times] = this.lines[name];
       rates.push([perSecond], rate(perSecond));
-      times.push([p50, p99], p50 === null ? "–" : `${duration(p50 / 1000)}, ${duration(p99 / 1000)}`);
+      times.push([p50, p99], p50 === null ? "none" : `${duration(p50 / 1000)}, ${duration(p99 / 1000)}`);
     }
     this.waiting.textContent = metrics.waiting ? `${number(metrics.waiting)} requests wait for the model (the limit is ${number(metrics.waiting_limit)}).` : "No request waits for the model.";
     this.field.setSamples(metrics.n_samples);

@@ -5,7 +5,7 @@ import { button, formField } from "../elements/field.js";
 import { jobProgress } from "../elements/job.js";
 import { state } from "../elements/state.js";
 import { quoted } from "../elements/text.js";
-import { api, ApiError, explain, isAbort } from "../lib/api.js";
+import { api, explain, isAbort, OfflineError } from "../lib/api.js";
 import { h, replace } from "../lib/dom.js";
 import { number, precise, share } from "../lib/format.js";
 import { live } from "../lib/live.js";
@@ -33,13 +33,10 @@ export default class Predict extends View {
       this.why = this.section("Why");
       this.without = this.section("Without a person");
     }
-    await this.show(this.row, (signal) => this.#load(signal), (loaded) => this.#render(loaded));
-    if (!this.form) return;
-    this.#reset();
-    this.#ask();
     this.on("model", (model) => {
-      if (model.model_version !== this.version) this.#later();
+      if (this.form && model.model_version !== this.version) this.#later();
     });
+    await this.show(this.row, (signal) => this.#load(signal), (loaded) => this.#render(loaded));
   }
 
   async #load(signal) {
@@ -67,6 +64,7 @@ export default class Predict extends View {
     this.origin = h("p", { class: "small muted" });
     this.#showOrigin(sample);
     const next = session.can("read") && button("Another row", { onclick: () => this.#takeNext() });
+    queueMicrotask(() => this.#changed()); // as soon as the form is in the page
     return [h("div", { class: "row" }, next, this.origin), this.form.node];
   }
 
@@ -111,10 +109,12 @@ export default class Predict extends View {
       replace(this.answer, this.#answerOf(answer));
     } catch (error) {
       if (isAbort(error)) return undefined;
-      const rest = error instanceof ApiError ? this.form.explain(error.errors) : [];
+      const isOffline = error instanceof OfflineError;
+      const rest = isOffline ? [] : this.form.explain(error.errors);
       const isPlaced = error.errors?.length > 0 && rest.length === 0;
       const text = isPlaced ? "A value is not right: the field says which." : explain(error);
-      replace(this.answer, state(error instanceof ApiError ? "error" : "offline", text, { action: { label: "Try again", onclick: () => this.#ask() } }));
+      replace(this.answer, state(isOffline ? "offline" : "error", text, { action: { label: "Try again", onclick: () => this.#ask() } }));
+      if (isOffline) this.onUp(() => this.#later());
     }
     return undefined;
   }
