@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long test-pythons lint bench docs dist sbom lock clean
+.PHONY: help run test test-long test-pythons lint bench docs pictures dist sbom lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -36,6 +36,9 @@ docs: $(VENV)/.installed-dev  ## write the generated parts of docs/ anew and bui
 	$(BIN)/python docs/scripts/reference.py
 	$(BIN)/python docs/scripts/figures.py
 	$(BIN)/mkdocs build --strict $(ARGS)
+
+pictures: $(VENV)/.installed-dev  ## take pictures of the console in Chromium, into build/screenshots and docs/images
+	$(BIN)/python docs/scripts/screenshots.py --readme $(ARGS)
 
 dist: $(VENV)/.installed-dev  ## build the wheel and the source distribution into dist/ and check them
 	rm -rf dist

@@ -154,6 +154,9 @@ QUERY: dict[str, dict[str, Any]] = {
         "`unlearned`: not erased yet; `overdue`: those of them whose deadline has passed; `erased`.",
         {"type": "string", "enum": ["unlearned", "erased", "overdue"]},
     ),
+    "order": parameter(
+        "order", "Which receipts come first.", {"type": "string", "enum": ["oldest", "newest"], "default": "oldest"}
+    ),
 }
 KEY_HEADER = "Idempotency-Key"
 IDEMPOTENCY_KEY: dict[str, Any] = {

@@ -419,6 +419,7 @@ class LedgerDatabase:
         *,
         ref: str | None = None,
         status: StatusFilter | None = None,
+        newest_first: bool = False,
     ) -> tuple[list[Receipt], int | None]:
         """Return receipts in the order in which they were made; see `receipt`.
 
@@ -434,13 +435,15 @@ class LedgerDatabase:
             The case number; None for all.
         status
             `overdue`: those that are not erased and should be; None for all.
+        newest_first
+            Whether the order is the other way.
 
         Returns
         -------
         list of Receipt, int or None
             The receipts, and where the page ends; None when it is the last.
         """
-        conditions: list[str] = ["number > ?"]
+        conditions: list[str] = ["number < ?" if newest_first and after else "number > ?"]
         cells: list[Cell] = [after]
         stored = "unlearned" if status == "overdue" else status
         if ref is not None:
@@ -449,7 +452,8 @@ class LedgerDatabase:
         if stored is not None:
             # Written into the text, so that the index of those that wait is used.
             conditions.append(f"status = '{stored}'")
-        query = f"SELECT number, content FROM receipts WHERE {' AND '.join(conditions)} ORDER BY number"  # noqa: S608
+        order = "number DESC" if newest_first else "number"
+        query = f"SELECT number, content FROM receipts WHERE {' AND '.join(conditions)} ORDER BY {order}"  # noqa: S608
         found: list[tuple[int, Receipt]] = []
         with file_errors():
             for number, content in self._connection.execute(query, cells):

@@ -41,11 +41,19 @@ class Receipts:
         return found
 
     async def listed(
-        self, after: int, limit: int, *, ref: str | None = None, status: StatusFilter | None = None
+        self,
+        after: int,
+        limit: int,
+        *,
+        ref: str | None = None,
+        status: StatusFilter | None = None,
+        newest_first: bool = False,
     ) -> tuple[list[Receipt], int | None]:
-        """Return a page of receipts, the oldest first, and where it ends; see `LedgerDatabase.receipts_page`."""
+        """Return a page of receipts, and where it ends; see `LedgerDatabase.receipts_page`."""
         return await self._database.read(
-            lambda database: database.receipts_page(after, limit, self._is_overdue, ref=ref, status=status)
+            lambda database: database.receipts_page(
+                after, limit, self._is_overdue, ref=ref, status=status, newest_first=newest_first
+            )
         )
 
     async def last_of(self, names: Sequence[str], by: By) -> Receipt | None:

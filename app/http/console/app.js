@@ -14,6 +14,9 @@ const VIEWS = [
   { name: "now", title: "Now", scopes: [], load: () => import("./views/now.js") },
   { name: "predict", title: "Predict", scopes: ["predict"], load: () => import("./views/predict.js") },
   { name: "samples", title: "Samples and people", scopes: ["read", "write", "erase"], load: () => import("./views/samples.js") },
+  { name: "erasures", title: "Erasures", scopes: ["erase", "read"], load: () => import("./views/erasures.js") },
+  { name: "model", title: "Model", scopes: [], load: () => import("./views/model.js") },
+  { name: "ledger", title: "Ledger and access", scopes: [], load: () => import("./views/ledger.js") },
 ];
 
 const STATES = {

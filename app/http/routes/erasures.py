@@ -22,25 +22,29 @@ STATUSES = get_args(StatusFilter)
     summary="Receipts",
     response_model=ErasuresAnswer,
     responses=problems("invalid-input"),
-    openapi_extra={"parameters": [QUERY[name] for name in ("status", "ref", "index", "limit")]},
+    openapi_extra={"parameters": [QUERY[name] for name in ("status", "ref", "order", "index", "limit")]},
 )
 async def list_erasures(request: Request) -> Response:
-    """Return receipts page by page, the oldest first: all, those of a case, or those of a status.
+    """Return receipts page by page: all, those of a case, or those of a status.
 
-    `unlearned` lists all that are not erased, `overdue` those of them that should be. Pages go by the order in which
-    receipts were made, so that none is missed while others come or change.
+    The oldest come first unless `order` says `newest`. `unlearned` lists all that are not erased, `overdue` those of
+    them that should be. Pages go by the order in which receipts were made, so that none is missed while others come or
+    change.
     """
     service = context_of(request).service
-    query = parse_query(request.scope["query_string"], ("status", "ref", "cursor", "limit"))
-    ref, status = one_value(query, "ref"), one_value(query, "status")
+    query = parse_query(request.scope["query_string"], ("status", "ref", "order", "cursor", "limit"))
+    ref, status, order = one_value(query, "ref"), one_value(query, "status"), one_value(query, "order")
     if status is not None and status not in STATUSES:
         raise invalid("/status", "must be 'unlearned', 'erased' or 'overdue'")
+    if order not in (None, "oldest", "newest"):
+        raise invalid("/order", "must be 'oldest' or 'newest'")
     limit = parse_limit(one_value(query, "limit"), DEFAULT_PAGE, service.limits.page_size_max)
     found, end = await service.receipts.listed(
         parse_number_cursor(one_value(query, "cursor")),
         limit,
         ref=None if ref is None else parse_ref(ref, "/ref"),
         status=cast("StatusFilter | None", status),
+        newest_first=order == "newest",
     )
     page = [receipt_content(one, durable=service.is_durable) for one in found]
     return json_answer({"erasures": page, "next": None if end is None else str(end)})

@@ -8,7 +8,14 @@ from playwright.sync_api import Browser, expect
 from tests.process.console.support import NARROW, WIDE, looking, screenshot
 from tests.serving import Running
 
-VIEWS = {"now": "Now", "predict": "Predict", "samples": "Samples and people"}
+VIEWS = {
+    "now": "Now",
+    "predict": "Predict",
+    "samples": "Samples and people",
+    "erasures": "Erasures",
+    "model": "Model",
+    "ledger": "Ledger and access",
+}
 
 
 @pytest.mark.long

@@ -130,6 +130,8 @@ def test_receipts_page_by_page_and_by_status(client, kept):
     names = [receipt.id for receipt in receipts]
     for limit in (1, 2, 8, 50):
         assert [one["id"] for one in listed(limit=limit)][:7] == names
+        assert [one["id"] for one in listed(limit=limit, order="newest")][1:] == names[::-1]
+        assert [one["id"] for one in listed(limit=limit, order="newest", status="erased")] == names[3:1:-1]
         assert [one["id"] for one in listed(limit=limit, status="erased")] == names[2:4]
         assert len(listed(limit=limit, status="unlearned")) == 6
         overdue = listed(limit=limit, status="overdue")
@@ -138,7 +140,19 @@ def test_receipts_page_by_page_and_by_status(client, kept):
 
 
 @pytest.mark.parametrize(
-    "query", ["ref=", "ref=SECRET", "ref=a&ref=b", "more=1", "status=SECRET", "cursor=SECRET", "limit=0", "limit=51"]
+    "query",
+    [
+        "ref=",
+        "ref=SECRET",
+        "ref=a&ref=b",
+        "more=1",
+        "status=SECRET",
+        "order=SECRET",
+        "order=",
+        "cursor=SECRET",
+        "limit=0",
+        "limit=51",
+    ],
 )
 def test_wrong_lists_of_receipts(query, client):
     answer = client.get(f"/erasures?{query}")

@@ -1,0 +1,173 @@
+/** Erasures: every receipt from `unlearned` to `erased`, checked in the browser. */
+
+import { formField, button } from "../elements/field.js";
+import { deadlineOf, ring } from "../elements/receipt.js";
+import { table } from "../elements/table.js";
+import { time } from "../elements/text.js";
+import { toast } from "../elements/toast.js";
+import { api } from "../lib/api.js";
+import { h, replace } from "../lib/dom.js";
+import { saveJson } from "../lib/files.js";
+import { capital, duration, number, short } from "../lib/format.js";
+import { Source } from "../lib/receipts.js";
+import { checkReceipt } from "../lib/verify.js";
+import { View } from "../lib/view.js";
+import { Opened } from "./erasures-receipt.js";
+import { OUTCOMES, printReport, reportOf } from "./erasures-report.js";
+
+const RELOAD = 1500;
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+const STATUSES = { "": "All", unlearned: "Not erased yet", overdue: "Overdue", erased: "Erased" };
+
+export default class Erasures extends View {
+  static heading = "Erasures";
+  static styles = "erasures.css";
+  #filter = { status: null, ref: null };
+  #receipts = [];
+  #next = null;
+  #checks = new Map(); // outcome and steps, by signature
+  #timer = 0;
+
+  async enter({ receipt = null }) {
+    this.source = new Source(this.signal);
+    this.opened = new Opened(this, this.section("One receipt", { hidden: true }), this.source, this.#checks);
+    this.#find(this.section("Find"));
+    this.tally = h("p", { class: "muted", role: "status" });
+    this.list = this.section("Receipts", { class: "section erasures-all" });
+    this.tools = this.section("For the regulator");
+    this.#offer();
+    const later = () => {
+      this.#timer ||= setTimeout(() => this.#reload(), RELOAD);
+    };
+    this.on("erasures", later);
+    this.on("model", later);
+    if (receipt) this.opened.open(receipt);
+    await this.#load();
+  }
+
+  leave() {
+    clearTimeout(this.#timer);
+  }
+
+  #find(body) {
+    const name = "erasures-status";
+    const choose = (status) => {
+      this.#filter.status = status || null;
+      this.#load();
+    };
+    const choices = Object.entries(STATUSES).map(([status, label]) =>
+      h("label", { class: "erasures-choice" },
+        h("input", { type: "radio", name, value: status, checked: status === "", onchange: () => choose(status) }), label));
+    const control = h("input", { autocomplete: "off", spellcheck: "false" });
+    const field = formField({ label: "Case number", control, hint: "The ref of an erasure, a UUID. Empty: all." });
+    const onsubmit = (event) => {
+      event.preventDefault();
+      const ref = control.value.trim();
+      field.setError(!ref || UUID.test(ref) ? null : "A case number is a UUID, such as 123e4567-e89b-12d3-a456-426614174000.");
+      if (ref && !UUID.test(ref)) return;
+      this.#filter.ref = ref || null;
+      this.#load();
+    };
+    replace(body,
+      h("fieldset", { class: "row" }, h("legend", { class: "sr-only" }, "Status"), choices),
+      h("form", { class: "row erasures-case", onsubmit }, field, h("button", { class: "button", type: "submit" }, "Find")));
+  }
+
+  /** Read the newest receipts, as many as are shown, or the first page. */
+  #load(least = 1) {
+    const load = async (signal) => {
+      let [found, next] = [[], null];
+      do {
+        const query = { ...this.#filter, order: "newest", cursor: next };
+        const page = await api.get("/erasures", { query, signal });
+        found.push(...page.erasures);
+        next = page.next;
+      } while (next !== null && found.length < least);
+      return { found, next };
+    };
+    const render = ({ found, next }) => {
+      this.#receipts = found;
+      this.#next = next;
+      return this.#draw();
+    };
+    const nothing = this.#filter.status || this.#filter.ref ? "No receipt is like this." : "Nothing was erased yet. Each deletion will leave a receipt here.";
+    return this.show(this.list, load, render, { empty: ({ found }) => {
+      if (found.length) return null;
+      this.#receipts = [];
+      return nothing;
+    } });
+  }
+
+  async #reload() {
+    this.#timer = 0;
+    const focused = this.list.contains(document.activeElement) && document.activeElement.querySelector("[data-receipt]")?.dataset.receipt;
+    this.opened.refresh();
+    await this.#load(this.#receipts.length);
+    if (focused) this.list.querySelector(`[data-receipt="${CSS.escape(focused)}"]`)?.closest("button").focus();
+  }
+
+  #draw() {
+    const columns = [
+      { label: "Receipt", cell: (one) => h("code", { "data-receipt": one.id, title: one.id }, short(one.id, 8)) },
+      { label: "Status", cell: statusOf },
+      { label: "Kind", cell: (one) => capital(one.kind) },
+      { label: "Samples", numeric: true, cell: (one) => number(one.unlearned) },
+      { label: "Unlearned", cell: (one) => time(one.unlearned_at) },
+      { label: "Erased after", numeric: true, cell: (one) => (one.erased_at ? duration((Date.parse(one.erased_at) - Date.parse(one.unlearned_at)) / 1000) : "–") },
+      { label: "Case", cell: (one) => (one.ref ? h("code", { title: one.ref }, short(one.ref, 8)) : "–") },
+      { label: "Checked", cell: (one) => outcomeOf(this.#checks.get(one.signature)) },
+    ];
+    const count = this.#receipts.length;
+    const more = this.#next && button("Show older", { onclick: () => this.#load(count + 1) });
+    const caption = `Receipts, the newest first: ${number(count)}${this.#next ? " and more" : ""}`;
+    return [table({ caption, columns, rows: this.#receipts, onOpen: (one) => this.opened.open(one.id) }), more];
+  }
+
+  #offer() {
+    replace(this.tools,
+      h("p", { class: "prose" }, "What is listed above, with the public keys and what this browser has checked. No id, subject or value is in it."),
+      h("div", { class: "row" },
+        button("Check all that are listed", { onclick: () => this.#checkAll() }),
+        button("Report as JSON", { onclick: async () => saveJson("oubli-erasures.json", await this.#report()) }),
+        button("Print a report", { onclick: async () => printReport(await this.#report()) })),
+      this.tally);
+  }
+
+  #report() {
+    return reportOf(this.#receipts, this.#checks, this.source);
+  }
+
+  async #checkAll() {
+    const counts = { ok: 0, failed: 0, unable: 0 };
+    for (const one of this.#receipts) {
+      let steps = [];
+      const outcome = await checkReceipt(one, this.source, (now) => (steps = now));
+      if (this.signal.aborted) return;
+      this.#checks.set(one.signature, { outcome, steps, at: new Date().toISOString() });
+      counts[outcome] += 1;
+      this.tally.textContent = Object.entries(counts).filter(([, count]) => count)
+        .map(([name, count]) => `${number(count)} ${OUTCOMES[name].toLowerCase()}`).join(", ");
+    }
+    if (this.#receipts.length) replace(this.list, this.#draw());
+    if (counts.failed) toast(`${number(counts.failed)} receipts are not what the server's key and ledger say.`, { kind: "failed" });
+  }
+
+  /** Note what was checked of a receipt, and show it in the list. */
+  note(receipt, check) {
+    this.#checks.set(receipt.signature, check);
+    if (this.#receipts.some(({ signature }) => signature === receipt.signature)) replace(this.list, this.#draw());
+  }
+}
+
+function statusOf(receipt) {
+  const isErased = receipt.status === "erased";
+  const words = isErased ? (receipt.overdue ? "Erased late" : "Erased") : receipt.overdue ? "Overdue" : "Unlearned";
+  const deadline = !isErased && receipt.durable && deadlineOf(receipt);
+  return h("span", { class: `erasures-status${receipt.overdue ? " bad" : ""}` },
+    ring(receipt), h("span", {}, words, deadline ? h("span", { class: "small" }, " ", time(deadline, { mode: "left" })) : null));
+}
+
+const outcomeOf = (check) =>
+  check ? h("span", { class: `erasures-${check.outcome}` }, OUTCOMES[check.outcome]) : h("span", { class: "muted" }, "–");
+
+customElements.define("view-erasures", Erasures);

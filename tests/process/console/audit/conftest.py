@@ -1,0 +1,64 @@
+"""Servers with receipts and a ledger, which many tests look at; some may change theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.process.console.audit.worlds import FLAGS, Told, World, world_in
+from tests.process.console.support import make_key
+from tests.serving import Running, serving
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A world whose model stays as it is; erasures may be added."""
+    with world_in(tmp_path_factory.mktemp("world")) as world:
+        yield world
+
+
+@pytest.fixture(scope="module")
+def changing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A world whose model tests change."""
+    with world_in(tmp_path_factory.mktemp("changing")) as world:
+        yield world
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The server of a world that asks for keys."""
+    with world_in(tmp_path_factory.mktemp("guarded")) as world:
+        make_key(world.server, "admin")
+        yield world.server
+
+
+@pytest.fixture
+def restarted(tmp_path: Path) -> Iterator[tuple[World, Callable[[], None]]]:
+    """A world of the test's own, and what stops its server and starts it again at the same address."""
+    with ExitStack() as stack:
+        world = stack.enter_context(world_in(tmp_path))
+
+        def again() -> None:
+            world.server.stop()
+            stack.enter_context(serving(*FLAGS, cwd=tmp_path, port=world.server.port))
+
+        yield world, again
+
+
+@pytest.fixture(scope="module")
+def blank(browser: Browser, world: World) -> Iterator[Page]:
+    """A page without a view, in which modules of the console can be used."""
+    page = browser.new_page()
+    page.goto(f"{world.server.url}/console/lib/canonical.js")
+    yield page
+    page.close()
+
+
+@pytest.fixture(scope="session")
+def told(world: World) -> Told:
+    """Receipts, keys and entries of a server."""
+    return world.receipts(), world.public_keys(), world.entries()
