@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import argparse
 import csv
-import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,15 +72,16 @@ def run(server: Server, folder: Path, ran: Ran, stop_after: int | None = None, h
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    if stop_after is not None:
-        while n_batches(journal) < stop_after:
-            time.sleep(0.01)
-        process.send_signal(how)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = code = os.waitstatus_to_exitcode(status)
+    client = Server("client", 0, process)
+    while process.poll() is None:
+        with suppress(OSError, ValueError):  # it has ended just now
+            ran.client = max(ran.client, memory(client, "VmHWM"))
+        if stop_after is not None and n_batches(journal) >= stop_after:
+            process.send_signal(how)
+            process.wait()
+        time.sleep(0.05)
     ran.seconds += time.perf_counter() - begun
-    ran.client = max(ran.client, usage.ru_maxrss / 1024)
-    return code
+    return process.returncode
 
 
 def n_batches(journal: Path) -> int:

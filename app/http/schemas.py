@@ -55,12 +55,12 @@ ListFound = Annotated[
 ]
 
 
-def _drop_default(schema: dict[str, Any]) -> None:
+def _without_default(schema: dict[str, Any]) -> None:
     schema.pop("default", None)
 
 
 # Of a field that is in every answer but those that earlier versions have signed.
-_LATER = Field(json_schema_extra=_drop_default)
+_LATER = Field(json_schema_extra=_without_default)
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 in hexadecimal.")]
 if TYPE_CHECKING:
     Kind = str

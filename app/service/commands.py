@@ -242,7 +242,7 @@ class AddSamples(Command[Added]):
         retentions = {
             subject: period
             for subject, period in samples.retentions.items()
-            if (said := store.retention(subject)) is None or said.period_ms != period
+            if (before := store.retention(subject)) is None or before.period_ms != period
         }
         if not new and not retentions:
             return
