@@ -1,6 +1,11 @@
-"""Rebuild tagged subtrees while nothing else is to do, so that later requests do not wait for it."""
+"""Rebuild tagged subtrees while nothing else is to do, so that later requests do not wait for it.
+
+With a core to spare a thread does it whenever the event loop is about to wait, see `tag_thread`; the next request that
+needs the trees takes them back. Without one the loop does it itself, in slices, when no request has come for a moment.
+"""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 
@@ -8,6 +13,8 @@ from oubli.app.service.lock import ModelLock
 from oubli.app.service.state import ModelState
 from oubli.core.errors import UnusableModelError
 from oubli.core.model import Model
+
+log = logging.getLogger("oubli.service")
 
 TAG_SLICE = 0.002  # seconds of one piece of long work that resolves tags; requests are answered in between
 QUIET_SECONDS = 0.005  # without a request before idle work begins
@@ -56,26 +63,29 @@ class IdleResolver:
     state
         Has the live model.
     lock
-        Says whether anyone is using the model.
+        Says whether anyone is using the model, and lends it.
+    has_core
+        Whether a thread may use another core for it.
 
     Attributes
     ----------
     last_request
         When a request was answered, in seconds of `time.monotonic`.
     tagged
-        Set when there may be tags.
+        Set when there may be tags, and whenever the model is lent.
     """
 
-    def __init__(self, state: ModelState, lock: ModelLock) -> None:
+    def __init__(self, state: ModelState, lock: ModelLock, *, has_core: bool = False) -> None:
         self._state = state
         self._lock = lock
+        self._has_core = has_core
         self._slices = TagSlices(SLICE_SECONDS, state.count_resolved)
         self.tagged = asyncio.Event()
         self.last_request = 0.0
         self._in_flight = 0
 
     def request_begins(self) -> None:
-        """Note that a request is being handled: idle work stops."""
+        """Note that a request is being handled: idle work on the loop stops."""
         self._in_flight += 1
 
     def request_ends(self) -> None:
@@ -85,14 +95,51 @@ class IdleResolver:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        while True:
-            await self.tagged.wait()
-            if not self.is_idle():
-                await asyncio.sleep(QUIET_SECONDS)
-            elif not self._slices.step(self._state.model):
-                self.tagged.clear()
-            else:
-                await asyncio.sleep(0)
+        try:
+            while True:
+                await self.tagged.wait()
+                model = self._state.model
+                if self._has_core and model.is_usable and model.yields_:
+                    await self._lend()
+                else:
+                    await self._take_slice()
+        finally:
+            self._lock.tag_thread.close()
+
+    async def _lend(self) -> None:
+        """Lend the model when the loop is about to wait, until somebody needs it or nothing is left to do."""
+        await self._lock.unread()
+        answered, model = self.last_request, self._state.model
+        await asyncio.sleep(0)  # what has come meanwhile comes first
+        has_changed = self.last_request != answered or self._state.model is not model
+        if has_changed or self._lock.frozen or not self.tagged.is_set():
+            return
+        thread = self._lock.tag_thread
+        try:
+            lent = thread.lend(model)
+        except RuntimeError:  # the system has no more threads
+            self._has_core = False
+            return
+        self._state.count_resolved(await lent)
+        if thread.error is not None:
+            # Queries resolve the tags that they meet, and say what they cannot do.
+            log.error("tags could not be resolved in the background (%s)", type(thread.error).__name__)
+            self.tagged.clear()
+        elif not self._has_tags():
+            self.tagged.clear()
+
+    def _has_tags(self) -> bool:
+        model = self._state.model  # it may be another one by now
+        return model.is_usable and model.n_lazy_tags_ > 0
+
+    async def _take_slice(self) -> None:
+        """Resolve some tags here, if nothing else is to do."""
+        if not self.is_idle():
+            await asyncio.sleep(QUIET_SECONDS)
+        elif not self._slices.step(self._state.model):
+            self.tagged.clear()
+        else:
+            await asyncio.sleep(0)
 
     def is_idle(self) -> bool:
         """Whether there has been no request for a moment, and nobody is at work on the model."""

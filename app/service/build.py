@@ -271,7 +271,8 @@ def compose(
     erased = [(known, clock.steady_since(at_ms)) for known, at_ms in lately]
     tombstones = Tombstones(grace_ms, ledger.hashes_of, clock.steady_ms, erased)
     threads, lock, holders, jobs = Threads(), ModelLock(limits.max_queue), Holders(state), JobBoard()
-    idle, outbox = IdleResolver(state, lock), Outbox(() if push is None else push.targets)
+    idle = IdleResolver(state, lock, has_core=n_threads > 1)
+    outbox = Outbox(() if push is None else push.targets)
     database = LedgerWorker(opened.database, threads, idle.is_idle, partial(state.halt, StopReason.LEDGER_FAILED))
     retention_ms = None if limits.retention is None else round(limits.retention * 1000)
     writer = Writer(

@@ -266,6 +266,7 @@ class ModelService:
         state = self.state
         model, n_tags = state.model, 0
         if self.idle.tagged.is_set():  # there may be some
+            self.lock.own()
             n_tags = model.n_lazy_tags_
             if not n_tags:
                 self.idle.tagged.clear()

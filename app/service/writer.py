@@ -628,6 +628,7 @@ class Writer:
     def _apply(self, transaction: Transaction) -> None:
         """Change the model by what is on the disk now, and answer."""
         started = time.perf_counter()
+        self._lock.own()
         try:
             transaction.apply()
         except BaseException as mistake:
