@@ -19,6 +19,10 @@ log = logging.getLogger("oubli.service")
 TAG_SLICE = 0.002  # seconds of one piece of long work that resolves tags; requests are answered in between
 QUIET_SECONDS = 0.005  # without a request before idle work begins
 SLICE_SECONDS = 0.0005  # aimed at for one piece; a request that arrives meanwhile waits for the rest of it
+# From so many queries on since the last change, which may have met tags, the next change waits for tags to be resolved
+# for so many seconds at most. Longer waits make changes much slower and queries hardly any faster.
+MANY_QUERIES = 4
+LONGEST_WAIT = 0.005
 _MOST_TAGS = 4096
 
 
@@ -73,6 +77,8 @@ class IdleResolver:
         When a request was answered, in seconds of `time.monotonic`.
     tagged
         Set when there may be tags, and whenever the model is lent.
+    n_queries
+        That were answered since the last change while there were tags.
     """
 
     def __init__(self, state: ModelState, lock: ModelLock, *, has_core: bool = False) -> None:
@@ -82,6 +88,7 @@ class IdleResolver:
         self._slices = TagSlices(SLICE_SECONDS, state.count_resolved)
         self.tagged = asyncio.Event()
         self.last_request = 0.0
+        self.n_queries = 0
         self._in_flight = 0
 
     def request_begins(self) -> None:
@@ -133,8 +140,8 @@ class IdleResolver:
         return model.is_usable and model.n_lazy_tags_ > 0
 
     async def _take_slice(self) -> None:
-        """Resolve some tags here, if nothing else is to do."""
-        if not self.is_idle():
+        """Resolve some tags here, if nothing else is to do; a change that waits for the disk is nothing to do."""
+        if self._in_flight or self._quiet_for() < QUIET_SECONDS or self._lock.frozen:
             await asyncio.sleep(QUIET_SECONDS)
         elif not self._slices.step(self._state.model):
             self.tagged.clear()
@@ -143,5 +150,20 @@ class IdleResolver:
 
     def is_idle(self) -> bool:
         """Whether there has been no request for a moment, and nobody is at work on the model."""
-        quiet_for = time.monotonic() - self.last_request
-        return not self._in_flight and quiet_for >= QUIET_SECONDS and self._lock.quiet
+        return not self._in_flight and self._quiet_for() >= QUIET_SECONDS and self._lock.quiet
+
+    def _quiet_for(self) -> float:
+        return time.monotonic() - self.last_request
+
+    async def keep_up(self) -> None:
+        """Before a change is made: have the tags of earlier ones resolved if many queries would meet them.
+
+        In slices, between requests, and not for long. Otherwise changes that come one after the other leave more tags
+        than queries resolve, and each query that meets them keeps all others waiting.
+        """
+        n_queries, self.n_queries = self.n_queries, 0
+        end = time.monotonic() + LONGEST_WAIT
+        while n_queries >= MANY_QUERIES and self._has_tags() and time.monotonic() < end:
+            await self._lock.unread()
+            self._slices.step(self._state.model)
+            await asyncio.sleep(0)

@@ -285,6 +285,7 @@ def compose(
         limits.max_queue,
         clock.now_ms,
         idle.tagged.set,
+        idle.keep_up,
     )
     copier = ModelCopier(state, lock, threads)
     deadline = Deadline(state, clock.steady_ms, policy.erasure_deadline)

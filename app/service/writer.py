@@ -15,7 +15,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -323,6 +323,8 @@ class Writer:
         The time, in milliseconds since 1970.
     changed
         Called after each transaction that changed the model.
+    keep_up
+        Awaited before each transaction; see `IdleResolver`.
 
     Attributes
     ----------
@@ -339,6 +341,7 @@ class Writer:
     _max_queue: int
     _now_ms: Callable[[], int]
     _changed: Callable[[], object]
+    _keep_up: Callable[[], Awaitable[None]]
     costs: dict[type[Command[Any]], Cost] = field(init=False)
     commits: Histogram = field(default_factory=Histogram, init=False)
     _waiting: deque[Command[Any]] = field(default_factory=deque, init=False)
@@ -419,6 +422,7 @@ class Writer:
             await self._wake.wait()
             self._wake.clear()
             while self._waiting:
+                await self._keep_up()
                 async with self._lock.mutations:
                     await self._commit_waiting()
 
