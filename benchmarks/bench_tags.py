@@ -38,7 +38,7 @@ TEXT = (
 )
 HEAD = ("data:", "setting:", "load:", "figure:", "1 thread", "2 threads", "2 by 1")
 PAUSE = 0.001  # seconds, in a stream that is not back to back
-CHANGES = 40.0  # a second, beside predictions
+CHANGES = 10.0  # a second, beside predictions
 P99_AT_HALF_LOAD = at_most(1.0)
 
 

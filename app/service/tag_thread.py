@@ -9,11 +9,13 @@
 
 The model belongs to one of the two at any time. It is lent as it is, without a copy, and the thread uses the model's
 own working space: when it is given back nothing of any sample is left here.
+
+The thread has the priority of all others. With a lower one, other processes would keep it from the end of its node
+while the loop waits for that.
 """
 
 import asyncio
 import os
-import sys
 import threading
 import weakref
 from contextlib import suppress
@@ -23,7 +25,6 @@ import numpy as np
 from oubli.core.array_types import Ints
 from oubli.core.model import Model
 
-_NICENESS = 10  # of the thread, more than the others have: requests come first
 _all: "weakref.WeakSet[TagThread]" = weakref.WeakSet()
 
 
@@ -103,7 +104,6 @@ class TagThread:
             self._model.samples_.changes.depth += 1
 
     def _serve(self) -> None:
-        _give_way()
         while True:
             self._has_work.acquire()
             if self._model is None:
@@ -133,11 +133,3 @@ def _closed_lock() -> threading.Lock:
     lock = threading.Lock()
     lock.acquire()
     return lock
-
-
-def _give_way() -> None:
-    """Let other threads come first, where the system can tell threads apart."""
-    if sys.platform == "linux":
-        thread = threading.get_native_id()
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS)

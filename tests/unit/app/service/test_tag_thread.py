@@ -4,7 +4,6 @@ import asyncio
 import gc
 import multiprocessing
 import os
-import sys
 import threading
 import time
 import weakref
@@ -132,23 +131,6 @@ def test_a_closed_thread_has_ended_and_gives_back():
     asyncio.run(main())
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere threads have no priority of their own")
-def test_it_has_a_lower_priority_than_requests():
-    found: list[int] = []
-
-    class Asking(Endless):
-        def resolve_until(self, stop: Any) -> int:
-            found.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
-            return 0
-
-    async def work(thread: TagThread) -> None:
-        await asyncio.wait_for(thread.lend(Asking()), PATIENCE)  # type: ignore[arg-type]
-        ours = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-        assert found[0] == min(ours + 10, 19)
-
-    run(work)
-
-
 def test_a_child_process_does_not_use_what_is_half_done():
     async def work(thread: TagThread) -> None:
         model = DynamicForestClassifier(3, random_state=0).fit(np.arange(40.0).reshape(20, 2), [0, 1] * 10)
@@ -249,6 +231,32 @@ def test_it_is_not_lent_while_requests_come_one_after_the_other():
             await asyncio.sleep(0)
         assert not model.begun.is_set()
         await until(model.begun.is_set)
+        await end(task)
+
+    asyncio.run(main())
+
+
+def test_after_a_short_loan_it_is_lent_in_longer_pauses_only(monkeypatch: pytest.MonkeyPatch):
+    async def main() -> None:
+        model = Endless()
+        idle, lock, task = idle_with(model)
+        monkeypatch.setattr("oubli.app.service.background._SHORT_LOAN", PATIENCE)
+        idle.tagged.set()
+        await until(lambda: lock.tag_thread.is_lent)
+        lock.own()
+        for _ in range(4):
+            await asyncio.sleep(0)
+            assert not lock.tag_thread.is_lent
+        await until(lambda: lock.tag_thread.is_lent)
+        monkeypatch.setattr("oubli.app.service.background._SHORT_LOAN", 0.0)
+        for _ in range(20):  # now and then it is tried again
+            await until(lambda: lock.tag_thread.is_lent)
+            lock.own()
+        n_turns = 0
+        while not lock.tag_thread.is_lent:
+            await asyncio.sleep(0)
+            n_turns += 1
+        assert n_turns < 5
         await end(task)
 
     asyncio.run(main())
