@@ -287,10 +287,9 @@ class Model(Keepable):
             arrivals = restricted.stage([store.get(name) for name in ids])
             belongings = [store.belongings(name) for name in ids]
             with store.changes as changes:
-                changes.undo = []
                 restricted.hold(arrivals)
-                changes.undo = [(restricted.let_go, ids)]
                 restricted.attach(arrivals, belongings)
+                changes.undo = [(restricted.let_go, ids)]
                 self._unlearn(slots)
                 restricted.marks.update(marks or {})
             self._settle()
@@ -315,9 +314,9 @@ class Model(Keepable):
         arrivals, subjects = store.stage(prepared), {sample.subject for sample, _ in held}
         with store.changes as changes:
             slots = store.hold(arrivals)
-            changes.undo = [(store.remove, slots)]
             for slot, (_, belongings) in zip(slots.tolist(), held, strict=True):
                 store.attach(slot, belongings)
+            changes.undo = [(store.remove, slots)]
             self._learn(slots)
             changes.undo = None
             restricted.let_go(ids)
