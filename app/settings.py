@@ -290,7 +290,8 @@ class Settings(_ModelSettings):
     page_size_max: int = Field(default=1000, ge=1)
     """Most samples on one page of a list."""
     idle_resolve: bool = True
-    """Rebuild stale parts of trees while nothing else is to do, so that no later request waits for it."""
+    """Rebuild stale parts of trees while nothing else is to do, so that no later request waits for it. Of a forest,
+    with two threads or more, a thread of its own does it between requests."""
 
     def __init__(self, **flags: Any) -> None:
         super().__init__(**flags)

@@ -24,6 +24,7 @@ from benchmarks import (
     bench_operations,
     bench_paper,
     bench_push,
+    bench_tags,
     bench_threads,
     bench_tree,
     bench_v2,
@@ -65,6 +66,7 @@ def main() -> None:
     bench_erase.main(["--write-results"])
     bench_console.main(["--write-results"])
     bench_load.main(["--write-results"])
+    bench_tags.main(["--write-results"])
     if wrk.is_installed():
         bench_load_client.main(["--write-results"])
     bench_bulk.main(["--write-results"])

@@ -34,6 +34,7 @@ TOPICS = {
     "operations-memory": "memory",
     "operations-stream": "streams",
     "paper-online": "streams",
+    "tags": "streams",
 }
 PACKAGES = ("numpy", "numba", "scikit-learn", "lightgbm", "xgboost", "xgboost-cpu", "catboost", "river", "pandas")
 

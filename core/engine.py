@@ -95,6 +95,7 @@ class Engine(ABC):
     format: ClassVar[int]  # one more whenever the same samples would give other trees
     measures_distance: ClassVar[bool] = False  # whether `verify` says how far predictions are from a fresh fit's
     keeps_order: bool = False  # whether samples leave in the order of arrival
+    yields: ClassVar[bool] = False  # whether `resolve_until` stops after one node
 
     def __init__(
         self, settings: Any, n_features: int, cell_dtype: npt.DTypeLike, categorical: Bools, is_classification: bool
@@ -146,6 +147,10 @@ class Engine(ABC):
     def resolve(self, problem: Problem, max_tags: int | None = None) -> int:
         """Do what was put off and return how many tags there were; or work on `max_tags` at most."""
         return 0
+
+    def resolve_until(self, problem: Problem, stop: Ints) -> int:
+        """Resolve tags until there are none, or another thread has set `stop`, int64[1]; return how many."""
+        return self.resolve(problem)
 
     # -- reading --------------------------------------------------------------------------------
 

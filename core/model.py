@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from oubli.core.array_types import Array, Hashes, Reals, Slots
+from oubli.core.array_types import Array, Hashes, Ints, Reals, Slots
 from oubli.core.data.schema import Schema
 from oubli.core.data.targets import read_label_column
 from oubli.core.errors import DuplicateIdError, EmptyModelError, InputError
@@ -288,10 +288,9 @@ class Model(Keepable):
             arrivals = restricted.stage([store.get(name) for name in ids])
             belongings = [store.belongings(name) for name in ids]
             with store.changes as changes:
-                changes.undo = []
                 restricted.hold(arrivals)
-                changes.undo = [(restricted.let_go, ids)]
                 restricted.attach(arrivals, belongings)
+                changes.undo = [(restricted.let_go, ids)]
                 self._unlearn(slots)
                 restricted.marks.update(marks or {})
             self._settle()
@@ -316,9 +315,9 @@ class Model(Keepable):
         arrivals, subjects = store.stage(prepared), {sample.subject for sample, _ in held}
         with store.changes as changes:
             slots = store.hold(arrivals)
-            changes.undo = [(store.remove, slots)]
             for slot, (_, belongings) in zip(slots.tolist(), held, strict=True):
                 store.attach(slot, belongings)
+            changes.undo = [(store.remove, slots)]
             self._learn(slots)
             changes.undo = None
             restricted.let_go(ids)
@@ -410,6 +409,20 @@ class Model(Keepable):
         self.check_is_fitted()
         return self.engine_.resolve(self.problem(), max_tags)
 
+    def resolve_until(self, stop: Ints) -> int:
+        """Rebuild what was put off until nothing is left, or `stop` is set, and return how many tags were worked on.
+
+        For a thread that has the model to itself meanwhile: who wants it back sets `stop`, and waits for one node at
+        most if the model `yields_`.
+
+        Parameters
+        ----------
+        stop : int64 array of shape (1,)
+            Set by another thread to something else than 0.
+        """
+        self.check_is_fitted()
+        return self.engine_.resolve_until(self.problem(), stop)
+
     def wipe(self) -> None:
         """Overwrite what is kept of samples no longer held: the working space; resolves all tags.
 
@@ -489,6 +502,12 @@ class Model(Keepable):
         """Number of tagged nodes."""
         self.check_is_fitted()
         return self.engine_.n_tags
+
+    @property
+    def yields_(self) -> bool:
+        """Whether `resolve_until` stops soon."""
+        self.check_is_fitted()
+        return self.engine_.yields
 
     @property
     def n_mutations_since_scrub_(self) -> int:

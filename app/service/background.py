@@ -1,6 +1,11 @@
-"""Rebuild tagged subtrees while nothing else is to do, so that later requests do not wait for it."""
+"""Rebuild tagged subtrees while nothing else is to do, so that later requests do not wait for it.
+
+With a core to spare a thread does it whenever the event loop is about to wait, see `tag_thread`; the next request that
+needs the trees takes them back. Without one the loop does it itself, in slices, when no request has come for a moment.
+"""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 
@@ -9,10 +14,19 @@ from oubli.app.service.state import ModelState
 from oubli.core.errors import UnusableModelError
 from oubli.core.model import Model
 
+log = logging.getLogger("oubli.service")
+
 TAG_SLICE = 0.002  # seconds of one piece of long work that resolves tags; requests are answered in between
 QUIET_SECONDS = 0.005  # without a request before idle work begins
 SLICE_SECONDS = 0.0005  # aimed at for one piece; a request that arrives meanwhile waits for the rest of it
+# From so many queries on since the last change, which may have met tags, the next change waits for tags to be resolved
+# for so many seconds at most. Longer waits make changes much slower and queries hardly any faster.
+MANY_QUERIES = 4
+LONGEST_WAIT = 0.005
 _MOST_TAGS = 4096
+_SHORT_LOAN = 0.0003  # seconds; after a loan that was shorter ...
+_PAUSE = 0.001  # ... so many must have passed without a request before the next one ...
+_HELD_BACK = 16  # ... for so many times
 
 
 class TagSlices:
@@ -56,26 +70,33 @@ class IdleResolver:
     state
         Has the live model.
     lock
-        Says whether anyone is using the model.
+        Says whether anyone is using the model, and lends it.
+    has_core
+        Whether a thread may use another core for it.
 
     Attributes
     ----------
     last_request
         When a request was answered, in seconds of `time.monotonic`.
     tagged
-        Set when there may be tags.
+        Set when there may be tags, and whenever the model is lent.
+    n_queries
+        That were answered since the last change while there were tags.
     """
 
-    def __init__(self, state: ModelState, lock: ModelLock) -> None:
+    def __init__(self, state: ModelState, lock: ModelLock, *, has_core: bool = False) -> None:
         self._state = state
         self._lock = lock
+        self._has_core = has_core
         self._slices = TagSlices(SLICE_SECONDS, state.count_resolved)
         self.tagged = asyncio.Event()
         self.last_request = 0.0
+        self.n_queries = 0
         self._in_flight = 0
+        self._n_held_back = 0
 
     def request_begins(self) -> None:
-        """Note that a request is being handled: idle work stops."""
+        """Note that a request is being handled: idle work on the loop stops."""
         self._in_flight += 1
 
     def request_ends(self) -> None:
@@ -85,16 +106,76 @@ class IdleResolver:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        while True:
-            await self.tagged.wait()
-            if not self.is_idle():
-                await asyncio.sleep(QUIET_SECONDS)
-            elif not self._slices.step(self._state.model):
-                self.tagged.clear()
-            else:
-                await asyncio.sleep(0)
+        try:
+            while True:
+                await self.tagged.wait()
+                model = self._state.model
+                if self._has_core and model.is_usable and model.yields_:
+                    await self._lend()
+                else:
+                    await self._take_slice()
+        finally:
+            self._lock.tag_thread.close()
+
+    async def _lend(self) -> None:
+        """Lend the model when the loop is about to wait, until somebody needs it or nothing is left to do.
+
+        Taking it back costs some tens of microseconds. Where requests follow one another so closely that nothing is
+        gained for that, it is lent in longer pauses only, and now and then tried again.
+        """
+        await self._lock.unread()
+        answered, model = self.last_request, self._state.model
+        self._n_held_back -= self._n_held_back > 0
+        await asyncio.sleep(_PAUSE if self._n_held_back else 0)  # what has come meanwhile comes first
+        has_changed = self.last_request != answered or self._state.model is not model
+        if has_changed or self._lock.frozen or not self.tagged.is_set():
+            return
+        thread = self._lock.tag_thread
+        try:
+            lent = thread.lend(model)
+        except RuntimeError:  # the system has no more threads
+            self._has_core = False
+            return
+        begun = time.monotonic()
+        self._state.count_resolved(await lent)
+        if self._has_tags() and time.monotonic() - begun < _SHORT_LOAN:
+            self._n_held_back = _HELD_BACK
+        if thread.error is not None:
+            # Queries resolve the tags that they meet, and say what they cannot do.
+            log.error("tags could not be resolved in the background (%s)", type(thread.error).__name__)
+            self.tagged.clear()
+        elif not self._has_tags():
+            self.tagged.clear()
+
+    def _has_tags(self) -> bool:
+        model = self._state.model  # it may be another one by now
+        return model.is_usable and model.n_lazy_tags_ > 0
+
+    async def _take_slice(self) -> None:
+        """Resolve some tags here, if nothing else is to do; a change that waits for the disk is nothing to do."""
+        if self._in_flight or self._quiet_for() < QUIET_SECONDS or self._lock.frozen:
+            await asyncio.sleep(QUIET_SECONDS)
+        elif not self._slices.step(self._state.model):
+            self.tagged.clear()
+        else:
+            await asyncio.sleep(0)
 
     def is_idle(self) -> bool:
         """Whether there has been no request for a moment, and nobody is at work on the model."""
-        quiet_for = time.monotonic() - self.last_request
-        return not self._in_flight and quiet_for >= QUIET_SECONDS and self._lock.quiet
+        return not self._in_flight and self._quiet_for() >= QUIET_SECONDS and self._lock.quiet
+
+    def _quiet_for(self) -> float:
+        return time.monotonic() - self.last_request
+
+    async def keep_up(self) -> None:
+        """Before a change is made: have the tags of earlier ones resolved if many queries would meet them.
+
+        In slices, between requests, and not for long. Otherwise changes that come one after the other leave more tags
+        than queries resolve, and each query that meets them keeps all others waiting.
+        """
+        n_queries, self.n_queries = self.n_queries, 0
+        end = time.monotonic() + LONGEST_WAIT
+        while n_queries >= MANY_QUERIES and self._has_tags() and time.monotonic() < end:
+            await self._lock.unread()
+            self._slices.step(self._state.model)
+            await asyncio.sleep(0)

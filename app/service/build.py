@@ -279,7 +279,8 @@ def compose(
     tombstones = Tombstones(grace_ms, ledger.hashes_of, clock.steady_ms, erased)
     threads, lock, holders, jobs = Threads(), ModelLock(limits.max_queue), Holders(state), JobBoard()
     activities = Activities()
-    idle, outbox = IdleResolver(state, lock), Outbox(() if push is None else push.targets)
+    idle = IdleResolver(state, lock, has_core=n_threads > 1)
+    outbox = Outbox(() if push is None else push.targets)
     database = LedgerWorker(opened.database, threads, idle.is_idle, partial(state.halt, StopReason.LEDGER_FAILED))
     retention_ms = None if limits.retention is None else round(limits.retention * 1000)
     deadline = Deadline(state, clock.steady_ms, policy.erasure_deadline)
@@ -294,6 +295,7 @@ def compose(
         limits.max_queue,
         clock.now_ms,
         idle.tagged.set,
+        idle.keep_up,
     )
     copier = ModelCopier(state, lock, threads)
     erasures = Erasures(state, storage, writer, ledger, database, threads, clock, deadline, holders, outbox)

@@ -9,6 +9,8 @@ else that is short. Work that leaves the loop for a thread is what this file is 
       while a thread reads, it looks through them   snapshot: likewise, and mutations wait
     short mutation: writes, once no thread reads    long mutation: reads the live model to copy it, changes
                                                       the copy; then the loop swaps the two
+    nothing that needs the trees                    tags are resolved: the loop lends the live model, and takes it
+                                                      back before anything else of this table (`own`)
 
 `ModelLock` holds the two sides: a queue of mutations, first come, first served, and the number of readers in threads.
 A mutation that waits for a long prediction keeps later long predictions out, so it does not starve.
@@ -20,6 +22,7 @@ from contextlib import contextmanager
 from types import TracebackType
 
 from oubli.app.errors import BusyError
+from oubli.app.service.tag_thread import TagThread
 
 
 class ModelLock:
@@ -29,10 +32,16 @@ class ModelLock:
     ----------
     max_queue
         How many may wait; more are refused. Erasures wait all the same.
+
+    Attributes
+    ----------
+    tag_thread
+        To which the live model may be lent while nobody reads it.
     """
 
     def __init__(self, max_queue: int) -> None:
         self._max_queue = max_queue
+        self.tag_thread = TagThread()
         self.mutations = asyncio.Lock()
         self._long_reads = asyncio.Lock()
         self._turnstile = asyncio.Lock()
@@ -60,6 +69,11 @@ class ModelLock:
     def waiting(self) -> int:
         """How many requests wait for their turn."""
         return self._waiting
+
+    def own(self) -> None:
+        """Have the trees of the live model on the loop, until the next ``await``."""
+        if self.tag_thread.is_lent:
+            self.tag_thread.take_back()
 
     def mutation(self, *, refusable: bool = True) -> "_Place":
         """Return ``async with`` for a mutation's turn: one at a time, in order of arrival.
@@ -94,15 +108,18 @@ class ModelLock:
         if self.n_readers:
             async with self._turnstile:
                 await self.unread()
+        self.own()
 
     async def unread(self) -> None:
         """Wait until no thread reads the live model. What follows must not ``await`` before it has written."""
         while self.n_readers:
             await self._unread.wait()
+        self.own()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Mark the live model as read by a thread for the length of the block."""
+        self.own()
         self.n_readers += 1
         self._unread.clear()
         try:

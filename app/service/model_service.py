@@ -300,8 +300,11 @@ class ModelService:
         state = self.state
         model, n_tags = state.model, 0
         if self.idle.tagged.is_set():  # there may be some
+            self.lock.own()
             n_tags = model.n_lazy_tags_
-            if not n_tags:
+            if n_tags:
+                self.idle.n_queries += 1
+            else:
                 self.idle.tagged.clear()
         if len(rows) == 1:  # always short, and no measure of a row among many
             result = model.query(rows, frozen=self.lock.frozen)

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -344,6 +344,8 @@ class Writer:
         The time, in milliseconds since 1970.
     changed
         Called after each transaction that changed the model.
+    keep_up
+        Awaited before each transaction; see `IdleResolver`.
 
     Attributes
     ----------
@@ -360,6 +362,7 @@ class Writer:
     _max_queue: int
     _now_ms: Callable[[], int]
     _changed: Callable[[], object]
+    _keep_up: Callable[[], Awaitable[None]]
     costs: dict[type[Command[Any]], Cost] = field(init=False)
     commits: Histogram = field(default_factory=Histogram, init=False)
     _waiting: deque[Command[Any]] = field(default_factory=deque, init=False)
@@ -441,6 +444,7 @@ class Writer:
             await self._wake.wait()
             self._wake.clear()
             while self._waiting:
+                await self._keep_up()
                 async with self._lock.mutations:
                     await self._commit_waiting()
 
@@ -658,6 +662,7 @@ class Writer:
     def _apply(self, transaction: Transaction) -> None:
         """Change the model by what is on the disk now, and answer."""
         started = time.perf_counter()
+        self._lock.own()
         try:
             transaction.apply()
         except BaseException as mistake:

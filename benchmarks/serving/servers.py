@@ -73,7 +73,7 @@ def run_here() -> None:
 
 
 @contextmanager
-def serving(name: str, command: Sequence[str], *, folder: Path | None = None) -> Iterator[Server]:
+def serving(name: str, command: Sequence[str], *, folder: Path | None = None, on_all: bool = False) -> Iterator[Server]:
     """Run a server until the end of the block.
 
     Parameters
@@ -84,6 +84,8 @@ def serving(name: str, command: Sequence[str], *, folder: Path | None = None) ->
         Module and arguments, with `{port}` where the port goes.
     folder
         Another checkout, whose own environment has a program of the module's name; None: this one.
+    on_all
+        Whether it may use the client's core as well.
     """
     pair, port = cores(), free_port()
     module, *arguments = (part.format(port=port) for part in command)
@@ -94,7 +96,7 @@ def serving(name: str, command: Sequence[str], *, folder: Path | None = None) ->
         env={variable: value for variable, value in os.environ.items() if folder is None or variable != "PYTHONPATH"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        preexec_fn=None if pair is None else lambda: os.sched_setaffinity(0, {pair[0]}),
+        preexec_fn=None if pair is None else lambda: os.sched_setaffinity(0, pair if on_all else pair[:1]),
     )
     server = Server(name, port, process)
     try:

@@ -40,6 +40,7 @@ from oubli.core.threads import is_long, run
 # rest anew.
 _REPLANT_SHARE = 0.08
 _NO_LIMIT = 2**62
+_NEVER = np.zeros(1, np.int64)  # a signal that nobody sets
 _WHOLE_BELOW = 512  # samples below which a subtree is grown in one step, well under a millisecond
 _SHORT_WORK = 8192  # samples looked at, a level counting anew, in one short piece of resolving
 _LONG_WORK = 2**22  # the same in one long piece: some tenths of a second
@@ -225,7 +226,7 @@ class ForestEngine(KeptForest):
 
     def _resolve_trees(
         self, data: ForestData, first: int, end: int, max_tags: int = _NO_LIMIT, max_work: int = _NO_LIMIT,
-        whole_below: int = _NO_LIMIT,
+        whole_below: int = _NO_LIMIT, stop: Ints = _NEVER,
     ) -> int:  # fmt: skip
         """Resolve tags of the trees first .. end with one call of the kernel; as `resolve_trees`."""
         self.reserve_scratch(data)
@@ -233,7 +234,7 @@ class ForestEngine(KeptForest):
         while True:
             status, n_resolved = self._resolve_trees_of.call(
                 self.trees, data, self.parameters, self.scratch, self.blocks, first, end,
-                max_tags - total, max_work, whole_below,
+                max_tags - total, max_work, whole_below, stop,
             )  # fmt: skip
             total += int(n_resolved)
             if status != FULL:
@@ -268,6 +269,9 @@ class ForestEngine(KeptForest):
             return self.resolve_all(data)
         self.scratch.work[WORKED] = 0
         return self._resolve_trees(data, 0, self.settings.n_trees, int(max_tags), _SHORT_WORK, _WHOLE_BELOW)
+
+    def resolve_until(self, problem: Problem, stop: Ints) -> int:
+        return self._resolve_trees(self.data(problem), 0, self.settings.n_trees, whole_below=_WHOLE_BELOW, stop=stop)
 
     def resolve_all(self, data: ForestData, tell: Callable[[int], object] | None = None) -> int:
         """Resolve all tags and return how many there were; `tell`: told how many trees have none."""
@@ -324,8 +328,9 @@ class ForestEngine(KeptForest):
 
         def resolve(trees: Trees, scratch: Scratch, tree: int) -> int:
             status, _ = self._resolve_trees_of.call(
-                trees, data, self.parameters, scratch, self.blocks, tree, tree + 1, _NO_LIMIT, _NO_LIMIT, _NO_LIMIT
-            )
+                trees, data, self.parameters, scratch, self.blocks, tree, tree + 1, _NO_LIMIT, _NO_LIMIT, _NO_LIMIT,
+                _NEVER,
+            )  # fmt: skip
             return int(status)
 
         try:

@@ -32,6 +32,7 @@ from oubli.core.forest.workspace import (
     WORKING_BLOCK,
 )
 from oubli.core.jit.policy import inner, pasted, spliced
+from oubli.core.jit.signals import is_set
 from oubli.core.rng import combine
 
 # Levels to grow before what is left becomes tagged leaves.
@@ -40,6 +41,7 @@ ONE_LEVEL = 1
 
 OK = 0
 FULL = 1  # a pool ran out; the trees are consistent, what was not grown is tagged
+STOPPED = 5  # likewise, for somebody wants to have the trees
 
 # What `examine` finds, besides FULL.
 STANDS = 2
@@ -461,13 +463,14 @@ def make_unfinished_leaf(trees, parameters, scratch, tree, node, depth, start, e
 
 
 @spliced
-def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_levels):
+def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_levels, stop):
     """Resolve the tag of a node: choose its split anew, and keep or regrow the subtree.
 
     n_levels   ALL_LEVELS, or ONE_LEVEL: new children become leaves, tagged where they may be split
-    returns    OK, or FULL: with the tag still there, or with tagged leaves below
+    stop       when it is set no further node is split
+    returns    OK; FULL: with the tag still there, or with tagged leaves below; STOPPED: with tagged leaves below
 
-    In both cases every sample is in a leaf. O(n p) a level grown.
+    In all cases every sample is in a leaf. O(n p) a level grown.
     """
     status = examine(trees, data, parameters, scratch, blocks, tree, node, key, depth)
     if status == STANDS:
@@ -513,11 +516,13 @@ def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_l
         if level - depth < n_levels:
             if not _has_room(trees, blocks, size + 1):
                 status = FULL
+            elif status == OK and is_set(stop):
+                status = STOPPED
             if status == OK:
                 found = find_split(trees, data, parameters, scratch, blocks, node, key, level, start, end, first_copied)
     if n_levels == ONE_LEVEL:
         trees.nodes[top]["flags"] |= DIRTY
-    elif status == FULL:
+    elif status != OK:
         mark_dirty(trees, scratch, top)
     return status
 

@@ -55,6 +55,7 @@ class KeptForest(Engine):
 
     prefix = serialise.PREFIX
     format = 2
+    yields = True
 
     settings: ForestSettings
     parameters: Parameters

@@ -6,11 +6,12 @@ paths, and grows nothing beside them, as in the paper's LZY; `resolve_trees` res
 
 import numpy as np
 
-from oubli.core.forest.grow import ALL_LEVELS, FULL, OK, ONE_LEVEL, regrow, regrow_path
+from oubli.core.forest.grow import ALL_LEVELS, FULL, OK, ONE_LEVEL, STOPPED, regrow, regrow_path
 from oubli.core.forest.split import goes_right
 from oubli.core.forest.state import DIRTY, NIL, TAGGED, clear_dirty, leaf_of
 from oubli.core.jit.policy import inner, kernel, spliced
 from oubli.core.jit.prefetch import prefetch_to_read
+from oubli.core.jit.signals import is_set
 from oubli.core.rng import combine, tree_key
 
 
@@ -41,7 +42,7 @@ def _put_off_children(trees, pending, size, node):
 
 
 @spliced
-def _resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags, max_work, whole_below):
+def _resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags, max_work, whole_below, stop):
     """Resolve up to `max_tags` tags of one tree, the uppermost first; as `resolve_trees`."""
     nodes = trees.nodes
     pending = scratch.pending
@@ -57,13 +58,15 @@ def _resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags, max_
         depth = pending[size, 1]
         key = keys[size]
         if nodes[node]["flags"] & TAGGED:
-            if n_resolved == max_tags or scratch.work[0] >= max_work:
+            if n_resolved == max_tags or scratch.work[0] >= max_work or is_set(stop):
                 return OK, n_resolved
             n_levels = ALL_LEVELS if nodes[node]["n_samples"] <= whole_below else ONE_LEVEL
-            status = regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_levels)
+            status = regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_levels, stop)
             if status == FULL:
                 return FULL, n_resolved
             n_resolved += 1
+            if status == STOPPED:
+                return OK, n_resolved
         if leaf_of(nodes, node) != NIL or not nodes[node]["flags"] & DIRTY:
             continue
         left = np.int64(nodes[node]["child"])
@@ -77,13 +80,15 @@ def _resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags, max_
 
 
 @kernel
-def resolve_trees(trees, data, parameters, scratch, blocks, first, end, max_tags, max_work, whole_below):
+def resolve_trees(trees, data, parameters, scratch, blocks, first, end, max_tags, max_work, whole_below, stop):
     """Resolve up to `max_tags` tags of the trees first .. end, or fewer when that takes long.
 
     max_work     no further tag is begun when scratch.work has come to it
 
     whole_below  a node with more samples than this is grown by one level only, so that no single
                  step takes long
+
+    stop         int64[1]; when another thread sets it no further node is split
 
     Returns OK, or FULL when a pool is: the caller enlarges it and calls again; and the number of tags that were
     worked on.
@@ -93,7 +98,7 @@ def resolve_trees(trees, data, parameters, scratch, blocks, first, end, max_tags
         if trees.tree_tags[tree] == 0:
             continue
         status, n_resolved = _resolve_tree(
-            trees, data, parameters, scratch, blocks, tree, max_tags - total, max_work, whole_below
+            trees, data, parameters, scratch, blocks, tree, max_tags - total, max_work, whole_below, stop
         )
         total += n_resolved
         if status == FULL:

@@ -63,7 +63,7 @@ def test_no_print(path: Path) -> None:
 def test_every_kernel_goes_through_the_one_decorator() -> None:
     users = {name(path) for path in CODE if any(module.split(".")[0] == "numba" for module in imported(path))}
     # They keep kernels, call one, make instructions, and call the C library.
-    others = {f"core/jit/{name}.py" for name in ("bitwise", "crew", "direct", "prefetch")}
+    others = {f"core/jit/{name}.py" for name in ("bitwise", "crew", "direct", "prefetch", "signals")}
     assert users == {"core/jit/policy.py"} | others
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from oubli.core.data.schema import Task
 from oubli.core.samples.restricted import Mark
 from tests.histories import cases
@@ -124,6 +126,8 @@ OPERATIONS: dict[str, Callable[[Any, Case], Any]] = {
     "fit_held": lambda model, case: model.fit_held(model.samples_.copy()),
     "resolve": lambda model, case: model.resolve(),
     "resolve some": lambda model, case: model.resolve(max_tags=2),
+    "resolve until": lambda model, case: model.resolve_until(np.zeros(1, np.int64)),
+    "resolve until stopped": lambda model, case: model.resolve_until(np.ones(1, np.int64)),
     "predict one": lambda model, case: model.predict(case.samples(1, seed=4)[0]),
     "predict some": lambda model, case: model.query(case.samples(20, seed=4)[0]),
     "query frozen": lambda model, case: model.query(case.samples(3, seed=4)[0], frozen=True),

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from types import SimpleNamespace
 
-from oubli.app.service.background import QUIET_SECONDS, IdleResolver, TagSlices
+import pytest
+
+from oubli.app.service.background import MANY_QUERIES, QUIET_SECONDS, IdleResolver, TagSlices
 from oubli.app.service.lock import ModelLock
 from oubli.app.service.state import ModelState
 
@@ -12,11 +16,20 @@ class Tagged(SimpleNamespace):
     """A model with nothing but tags."""
 
     n_lazy_tags_ = 1000
+    is_usable = True
+    yields_ = False
 
     def resolve(self, max_tags: int | None = None) -> int:
         n = min(self.n_lazy_tags_, max_tags or self.n_lazy_tags_)
         self.n_lazy_tags_ -= n
         return n
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        await asyncio.sleep(QUIET_SECONDS)
 
 
 def test_slices_grow_while_they_are_quick():
@@ -46,12 +59,33 @@ def test_resolves_when_nothing_else_is_to_do():
         with turns.reading():
             await asyncio.sleep(3 * QUIET_SECONDS)
             assert model.n_lazy_tags_ == 1000, "a thread was reading"
-        async with turns.mutation():
-            await asyncio.sleep(3 * QUIET_SECONDS)
-            assert model.n_lazy_tags_ == 1000, "a mutation had its turn"
-        await asyncio.sleep(10 * QUIET_SECONDS)
-        assert model.n_lazy_tags_ == 0
+        async with turns.mutation():  # which waits for the disk
+            await until(lambda: model.n_lazy_tags_ == 0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_changes_wait_for_tags_that_many_queries_meet(monkeypatch: pytest.MonkeyPatch):
+    async def run() -> None:
+        model = Tagged()
+        idle = IdleResolver(ModelState(model, 1, 0), ModelLock(1))
+        idle.n_queries = MANY_QUERIES - 1
+        await idle.keep_up()
+        assert model.n_lazy_tags_ == 1000, "few would meet them"
+        idle.n_queries = MANY_QUERIES
+        monkeypatch.setattr("oubli.app.service.background.LONGEST_WAIT", 0.0)
+        await idle.keep_up()
+        assert model.n_lazy_tags_ == 1000, "the time is over"
+        monkeypatch.setattr("oubli.app.service.background.LONGEST_WAIT", 20.0)
+        await idle.keep_up()
+        assert model.n_lazy_tags_ == 1000, "no query has come since"
+        idle.n_queries = MANY_QUERIES
+        await idle.keep_up()
+        assert model.n_lazy_tags_ == 0
+        model.is_usable, model.n_lazy_tags_, idle.n_queries = False, 5, MANY_QUERIES
+        await idle.keep_up()
+        assert model.n_lazy_tags_ == 5, "it refuses"
 
     asyncio.run(run())

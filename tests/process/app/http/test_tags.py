@@ -1,0 +1,196 @@
+"""Tags are resolved by a thread while requests are answered: nothing that is answered shows it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oubli.core.threads import usable_cores
+from tests.oracles import forest as oracle
+from tests.oracles.common import Column
+from tests.process.durability.asking import wait_for
+from tests.process.durability.reading import finish
+from tests.serving import Running, serving
+
+N_SAMPLES = 3000
+N_VERSIONS = 4  # compared with the oracle, which takes a second each
+COLUMNS = (Column(), Column(), Column("categorical"))
+FOREST = {"n_estimators": 12, "occurrence": 0.3, "max_features": 2, "n_thresholds": 4, "max_depth": 14}
+FLAGS = [part for name, value in FOREST.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+
+pytestmark = pytest.mark.skipif(usable_cores() < 2, reason="with one core tags are resolved on the event loop")
+
+
+def sample(rng: random.Random) -> tuple[list[Any], str]:
+    row = [rng.gauss(0, 1), rng.random(), rng.choice(["red", "green", "blue"])]
+    return row, "yes" if row[0] + rng.gauss(0, 1) > (row[2] == "red") else "no"
+
+
+Held = dict[str, tuple[list[Any], str]]
+
+
+@pytest.fixture(scope="module")
+def held() -> Held:
+    rng = random.Random(0)
+    return {f"s{i}": sample(rng) for i in range(N_SAMPLES)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, held: Held) -> Path:
+    lines = [f"{name},{row[0]!r},{row[1]!r},{row[2]},{label}" for name, (row, label) in held.items()]
+    (tmp_path / "people.csv").write_text("\n".join(["name,x,y,colour,label", *lines]) + "\n")
+    return tmp_path
+
+
+def serve(folder: Path, *flags: str) -> Any:
+    given = ("--data", "people.csv", "--target", "label", "--id", "name", "--random-state", "0", "--threads", "2")
+    return serving(*given, *FLAGS, *flags, cwd=folder)
+
+
+class Asker:
+    """A client with one connection."""
+
+    def __init__(self, server: Running) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+
+    def ask(self, method: str, path: str, content: Any = None) -> dict[str, Any]:
+        body = None if content is None else json.dumps(content)
+        self._connection.request(method, path, body, {"Content-Type": "application/json"})
+        answer = self._connection.getresponse()
+        found: dict[str, Any] = json.loads(answer.read())
+        assert answer.status in (200, 201), found
+        return found
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@contextmanager
+def threads(works: list[Any]) -> Iterator[list[BaseException]]:
+    """Run functions in threads beside the block; what they raise is listed."""
+    errors: list[BaseException] = []
+
+    def run(work: Any) -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    begun = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in begun:
+        thread.start()
+    yield errors
+    for thread in begun:
+        thread.join()
+
+
+def test_seven_clients_get_the_answers_of_the_oracle(folder: Path, held: Held) -> None:
+    """Two change the model, one sample a time, and five ask; each version is compared with what remained then."""
+    changes: dict[int, tuple[str, tuple[list[Any], str] | None]] = {}
+    answers: dict[int, list[tuple[list[Any], list[float]]]] = {}
+    is_over = threading.Event()
+
+    def change(server: Running, number: int) -> None:
+        rng = random.Random(f"change {number}")
+        mine = [name for i, name in enumerate(held) if i % 2 == number]
+        with closing(Asker(server)) as asker:
+            for turn in range(120):
+                if turn % 3 == 2:
+                    name, new = f"new{number}-{turn}", sample(rng)
+                    sent = {"id": name, "features": new[0], "label": new[1]}
+                    version = asker.ask("POST", "/samples", {"samples": [sent]})["model_version"]
+                    changes[version] = name, new
+                else:
+                    name = mine.pop(rng.randrange(len(mine)))
+                    changes[asker.ask("DELETE", f"/samples/{name}")["model_version"]] = name, None
+
+    def predict(server: Running, number: int) -> None:
+        rng = random.Random(f"predict {number}")
+        with closing(Asker(server)) as asker:
+            while not is_over.is_set():
+                row = sample(rng)[0]
+                found = asker.ask("POST", "/predict", {"instances": [row]})
+                answers.setdefault(found["model_version"], []).append((row, found["probabilities"][0]))
+                time.sleep(rng.random() * 2e-3)
+
+    with serve(folder) as server:
+        with threads([lambda n=n: predict(server, n) for n in range(5)]) as asking:
+            with threads([lambda n=n: change(server, n) for n in range(2)]) as changing:
+                pass
+            is_over.set()
+        assert not asking
+        assert not changing
+        assert len(changes) == 240
+        assert finish(server, "/model/verify")["ok"]
+    seen = sorted(answers)
+    assert len(seen) > 20
+    for version in random.Random(1).sample(seen[1:-1], N_VERSIONS - 1) + seen[-1:]:
+        forest = fitted(held, changes, version)
+        for row, probabilities in answers[version]:
+            assert probabilities == oracle.predict_proba(forest, [row])[0], f"version {version}"
+
+
+def fitted(held: Held, changes: dict[int, tuple[str, tuple[list[Any], str] | None]], version: int) -> oracle.Forest:
+    """The oracle's forest of what was held at a version."""
+    now = dict(held)
+    for number in sorted(number for number in changes if number <= version):
+        name, content = changes[number]
+        if content is None:
+            del now[name]
+        else:
+            now[name] = content
+    parameters = {"n_attributes" if name == "max_features" else name: value for name, value in FOREST.items()}
+    rows = [oracle.Row(name, tuple(row), label) for name, (row, label) in now.items()]
+    return oracle.fit(rows, oracle.Parameters(seed=0, **parameters), COLUMNS, "classification")  # type: ignore[arg-type]
+
+
+def test_tags_go_while_requests_come_without_a_pause_and_the_server_stops_in_the_middle(
+    folder: Path, held: Held
+) -> None:
+    """The same row again and again resolves nothing but its own paths; the rest is the thread's."""
+    is_over = threading.Event()
+
+    def predict(server: Running) -> None:
+        with closing(Asker(server)) as asker:
+            while not is_over.is_set():
+                asker.ask("POST", "/predict", {"instances": [[0.1, 0.2, "red"]]})
+
+    def delete(server: Running, names: list[str]) -> None:
+        with closing(Asker(server)) as asker:
+            for name in names:
+                asker.ask("DELETE", f"/samples/{name}")
+
+    names = list(held)
+    with serve(folder) as server:
+        with threads([lambda: predict(server)]) as failed:
+            delete(server, names[:200])
+            try:
+                wait_for(lambda: server.get("/model")[1]["lazy_tags"] == 0, "an end of the tags")
+            finally:
+                is_over.set()
+        assert not failed
+        n_resolved = _resolved(server)
+        delete(server, names[200:260])
+        assert server.stop(signal.SIGTERM) == 0
+    assert n_resolved > 200
+    with serve(folder) as server:
+        assert server.get("/model")[1]["n_samples"] == N_SAMPLES - 260
+        assert finish(server, "/model/verify")["ok"]
+
+
+def _resolved(server: Running) -> float:
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)) as connection:
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+    (line,) = (line for line in text.splitlines() if line.startswith("oubli_resolved_tags_total "))
+    return float(line.split()[1])
