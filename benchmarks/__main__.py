@@ -14,6 +14,7 @@ from benchmarks import (
     bench_boosting,
     bench_bulk,
     bench_durability,
+    bench_erase,
     bench_http,
     bench_igbdt,
     bench_influence,
@@ -60,6 +61,7 @@ def main() -> None:
     bench_http.main(["--cache", str(options.cache), "--write-results"])
     bench_v2.main(["--environment", str(options.cache / "mlserver"), "--write-results"])
     bench_push.main(["--write-results"])
+    bench_erase.main(["--write-results"])
     bench_load.main(["--write-results"])
     if wrk.is_installed():
         bench_load_client.main(["--write-results"])

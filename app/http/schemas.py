@@ -53,8 +53,14 @@ ListFound = Annotated[
     bool,
     Field(description="Whether to say of which names something was held: in an object with `receipt` and `found`."),
 ]
+
+
+def _without_default(schema: dict[str, Any]) -> None:
+    schema.pop("default", None)
+
+
 # Of a field that is in every answer but those that earlier versions have signed.
-_LATER = Field(json_schema_extra=lambda schema: schema.pop("default", None))
+_LATER = Field(json_schema_extra=_without_default)
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 in hexadecimal.")]
 if TYPE_CHECKING:
     Kind = str

@@ -385,8 +385,8 @@ class Receipt(NamedTuple):
         KeyError
             When a field is missing.
         """
-        later = {name: content.get(name) for name in _LATER_FIELDS}
-        return cls(**{name: content[name] for name in FIRST_FIELDS}, **later)
+        cells: dict[str, Any] = {name: content[name] for name in FIRST_FIELDS}
+        return cls(**cells, **{name: content.get(name) for name in _LATER_FIELDS})
 
 
 FIELDS = Receipt._fields

@@ -242,7 +242,7 @@ class AddSamples(Command[Added]):
         retentions = {
             subject: period
             for subject, period in samples.retentions.items()
-            if (known := store.retention(subject)) is None or known.period_ms != period
+            if (before := store.retention(subject)) is None or before.period_ms != period
         }
         if not new and not retentions:
             return

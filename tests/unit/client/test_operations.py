@@ -13,6 +13,7 @@ from oubli.client import (
     JobFailedError,
     NoAnswerError,
     NotFoundError,
+    NothingHeld,
     ProblemError,
     UnexpectedAnswerError,
     WaitTimeoutError,
@@ -203,6 +204,61 @@ def test_an_ephemeral_server_is_not_waited_for() -> None:
     script = Scripted(answer(200, receipt), problem(409, "ephemeral"))
     with pytest.raises(EphemeralError):
         script.run(evidence.wait_erased(session(), "x"))
+
+
+NOTHING = {
+    "id": None,
+    "ref": None,
+    "kind": "deletion",
+    "guarantee": "exact",
+    "by": "ids",
+    "held": False,
+    "requested": 2,
+    "unlearned": 0,
+    "absent": 2,
+    "model_version": 7,
+    "durable": True,
+}
+
+
+def test_an_erasure_without_a_receipt_is_told_apart_and_not_waited_for() -> None:
+    made = Scripted(answer(200, NOTHING)).run(sample_set.delete(session(), ["a", "b"]))
+    assert isinstance(made, NothingHeld)
+    assert (made.id, made.held, made.unlearned, made.absent, made.content) == (None, False, 0, 2, NOTHING)
+    for flow in (evidence.wait_erased(session(), made), evidence.erasure(session(), made)):
+        with pytest.raises(DataError, match="no receipt"):
+            Scripted().run(flow)
+
+
+def test_a_listed_deletion_tells_the_samples_of_each_place() -> None:
+    content = {"receipt": NOTHING, "found": [{"position": 1, "samples": 3}]}
+    own, script = session(), Scripted(answer(200, content))
+    made = script.run(sample_set.delete_listing(own, subjects=["a", "b"], idempotency_key="k"))
+    assert (made.found, made.receipt.held, own.min_version) == ({1: 3}, False, 7)
+    for wrong in ({"receipt": NOTHING}, {"receipt": NOTHING, "found": [{"position": "SECRET"}]}):
+        with pytest.raises(UnexpectedAnswerError) as refused:
+            Scripted(answer(200, wrong)).run(sample_set.delete_listing(session(), ["a"]))
+        assert "SECRET" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("requested", "absent", "held"), [(2, 2, False), (2, 1, True), (1, 0, True)])
+def test_a_receipt_of_an_earlier_version_tells_whether_anything_was_held(
+    requested: int, absent: int, held: bool
+) -> None:
+    receipt = {
+        **dict.fromkeys(("id", "kind", "guarantee", "key_id", "signature", "ledger_head"), "x"),
+        **dict.fromkeys(("unlearned", "exported_snapshots", "model_version", "ledger_index"), 1),
+        **dict.fromkeys(("received_at", "unlearned_at"), "2030-01-31T12:00:00Z"),
+        "requested": requested,
+        "absent": absent,
+        "ref": None,
+        "status": "unlearned",
+        "erased_at": None,
+        "overdue": False,
+        "durable": True,
+    }
+    made = Scripted(answer(200, receipt)).run(evidence.erasure(session(), "x"))
+    assert (made.held, made.by, made.deadline, made.content) == (held, None, None, receipt)
 
 
 def test_a_server_that_is_starting_is_waited_for() -> None:

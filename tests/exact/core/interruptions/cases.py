@@ -46,6 +46,8 @@ class Case(cases.Case):
         for name in ("id 61", "id 62", "id 70"):
             model.samples_.set_subject(name, "kept" if name == "id 70" else "keen")
         model.samples_.note_additions(["id 61", "id 70"], 9, "a request")
+        for subject in ("keen", "kept", "somebody"):
+            model.samples_.set_retention(subject, 1000, 8)
         model.restrict(["id 70"], {"kept": Mark(7, True)})
         return model
 
@@ -136,6 +138,8 @@ OPERATIONS: dict[str, Callable[[Any, Case], Any]] = {
     "wipe": lambda model, case: model.wipe(),
     "subject": lambda model, case: model.samples_.set_subject("id 3", "another"),
     "no subject": lambda model, case: model.samples_.set_subject("id 3", None),
+    "retention": lambda model, case: model.samples_.set_retention("keen", 50, 9),
+    "no retention": lambda model, case: model.samples_.set_retention("keen", None, 9),
     "expiry": lambda model, case: model.samples_.set_expiry("id 5", 5),
     "no expiry": lambda model, case: model.samples_.set_expiry("id 3", None),
     "restrict": lambda model, case: model.restrict(["id 61", "id 62"], {"keen": Mark(8, False)}),

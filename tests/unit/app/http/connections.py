@@ -23,7 +23,7 @@ from tests.unit.app.support import make_service, make_settings
 _MADE_ID = re.compile(rb"(x-request-id: )[0-9a-f]{16}-[0-9a-f]+")
 # What two servers may say differently about the same request: when it was, and what follows from that and from chance.
 _TIMES = re.compile(
-    rb'"(received_at|unlearned_at|key_id|ledger_head|signature)":"[^"]+"|"id":"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"'
+    rb'"(received_at|unlearned_at|deadline|key_id|ledger_head|signature)":"[^"]+"|"id":"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"'
 )
 
 
