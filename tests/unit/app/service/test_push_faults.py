@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -160,7 +159,6 @@ def n_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
 def fail_at_each(folder: Path, monkeypatch: pytest.MonkeyPatch, numbers: range) -> set[str]:
     """Have each of some calls fail, in a history of its own; return which sorts of calls that were."""
     failed = set()
-    logging.getLogger("oubli").setLevel(logging.CRITICAL)
     for at in numbers:
         with monkeypatch.context() as patched:
             _, which = live(folder / str(at), patched, at)
