@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,6 +25,7 @@ from oubli.app.service.opendsr import Asked, Processor
 from oubli.app.storage.sqlite_journal import SqliteJournal
 from tests.histories.controller import CALLBACKS, HOOKS, SECRET, Controller
 from tests.unit.app.privacy.certificates import authority, certificate
+from tests.unit.app.privacy.receiver import answer
 from tests.unit.app.service.simulated import Time, started
 
 DOMAIN = "opendsr.processor.example"
@@ -96,7 +96,9 @@ def live(folder: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> tuple[int, s
     folder.mkdir()
     signer = read_processor(DOMAIN, *certificate(folder, authority(), DOMAIN))
     controller, time = Controller(0), Time()
-    controller.refuses = False
+    controller.refuses, refused = False, iter([True])
+    take = controller.receiver.answers
+    controller.receiver.answers = lambda request: answer(500) if next(refused, False) else take(request)
 
     async def begin() -> ModelService:
         time.n_tasks = 3  # two couriers, and the watch over deadlines
@@ -157,7 +159,6 @@ def n_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
 def fail_at_each(folder: Path, monkeypatch: pytest.MonkeyPatch, numbers: range) -> set[str]:
     """Have each of some calls fail, in a history of its own; return which sorts of calls that were."""
     failed = set()
-    logging.getLogger("oubli").setLevel(logging.CRITICAL)
     for at in numbers:
         with monkeypatch.context() as patched:
             _, which = live(folder / str(at), patched, at)
