@@ -141,8 +141,7 @@ class IdleResolver:
         if self._has_tags() and time.monotonic() - begun < _SHORT_LOAN:
             self._n_held_back = _HELD_BACK
         if thread.error is not None:
-            # Queries resolve the tags that they meet, and say what they cannot do.
-            log.error("tags could not be resolved in the background (%s)", type(thread.error).__name__)
+            _tell(thread.error)
             self.tagged.clear()
         elif not self._has_tags():
             self.tagged.clear()
@@ -155,10 +154,18 @@ class IdleResolver:
         """Resolve some tags here, if nothing else is to do; a change that waits for the disk is nothing to do."""
         if self._in_flight or self._quiet_for() < QUIET_SECONDS or self._lock.frozen:
             await asyncio.sleep(QUIET_SECONDS)
-        elif not self._slices.step(self._state.model):
+        elif not self._step():
             self.tagged.clear()
         else:
             await asyncio.sleep(0)
+
+    def _step(self) -> bool:
+        """Resolve one slice here; whether tags are left, and can be resolved."""
+        try:
+            return self._slices.step(self._state.model)
+        except Exception as error:
+            _tell(error)
+            return False
 
     def is_idle(self) -> bool:
         """Whether there has been no request for a moment, and nobody is at work on the model."""
@@ -176,6 +183,14 @@ class IdleResolver:
         n_queries, self.n_queries = self.n_queries, 0
         end = time.monotonic() + LONGEST_WAIT
         while n_queries >= MANY_QUERIES and self._has_tags() and time.monotonic() < end:
-            await self._lock.unread()
-            self._slices.step(self._state.model)
+            if self._lock.frozen:
+                return
+            self._lock.own()
+            if not self._step():
+                return
             await asyncio.sleep(0)
+
+
+def _tell(error: BaseException) -> None:
+    """Log what ended work in the background: queries resolve the tags that they meet, and say what they cannot do."""
+    log.error("tags could not be resolved in the background (%s)", type(error).__name__)

@@ -103,6 +103,12 @@ def test_memory_ends_before_the_first_write(name: str) -> None:
     assert found[Outcome.REFUSES] == 0, found
 
 
+def test_restricting_is_broken_off_at_any_line() -> None:
+    """What is half held or half attached to its subject is neither taken back nor left as if it were whole."""
+    found = lines(trials_of("forest"), random.Random(0), 40, ["restrict", "release"])
+    assert found.total() == 80
+
+
 @pytest.mark.parametrize("name", ["forest", "tree", "online", "quantised"])
 def test_a_fit_that_fails_leaves_the_old_model(name: str) -> None:
     found = allocations(trials_of(name), random.Random(1), 2, ["fit", "start", "fit_held"])

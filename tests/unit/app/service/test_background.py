@@ -69,8 +69,8 @@ def test_resolves_when_nothing_else_is_to_do():
 
 def test_changes_wait_for_tags_that_many_queries_meet(monkeypatch: pytest.MonkeyPatch):
     async def run() -> None:
-        model = Tagged()
-        idle = IdleResolver(ModelState(model, 1, 0), ModelLock(1))
+        model, turns = Tagged(), ModelLock(1)
+        idle = IdleResolver(ModelState(model, 1, 0), turns)
         idle.n_queries = MANY_QUERIES - 1
         await idle.keep_up()
         assert model.n_lazy_tags_ == 1000, "few would meet them"
@@ -82,6 +82,10 @@ def test_changes_wait_for_tags_that_many_queries_meet(monkeypatch: pytest.Monkey
         await idle.keep_up()
         assert model.n_lazy_tags_ == 1000, "no query has come since"
         idle.n_queries = MANY_QUERIES
+        with turns.reading():
+            await idle.keep_up()
+        assert model.n_lazy_tags_ == 1000, "a thread was reading"
+        idle.n_queries = MANY_QUERIES
         await idle.keep_up()
         assert model.n_lazy_tags_ == 0
         model.is_usable, model.n_lazy_tags_, idle.n_queries = False, 5, MANY_QUERIES
@@ -89,3 +93,26 @@ def test_changes_wait_for_tags_that_many_queries_meet(monkeypatch: pytest.Monkey
         assert model.n_lazy_tags_ == 5, "it refuses"
 
     asyncio.run(run())
+
+
+def test_without_memory_the_tags_are_left_and_changes_go_on(caplog: pytest.LogCaptureFixture):
+    async def run() -> None:
+        model = Tagged()
+
+        def fails(max_tags: int | None = None) -> int:
+            raise MemoryError("SECRET")
+
+        model.resolve = fails
+        idle = IdleResolver(ModelState(model, 1, 0), ModelLock(1))
+        idle.n_queries = MANY_QUERIES
+        await idle.keep_up()
+        task = asyncio.create_task(idle.run())
+        idle.tagged.set()
+        await until(lambda: not idle.tagged.is_set())
+        assert not task.done()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(run())
+    assert caplog.text.count("(MemoryError)") == 2
+    assert "SECRET" not in caplog.text
