@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oubli.core.array_types import Array, Bools, Hashes, Ints
+from oubli.core.forest.workspace import AT_HAND
 from oubli.core.jit import aligned
 from oubli.core.jit.bitwise import trailing_zeros
 from oubli.core.jit.policy import inner, kernel, pasted
@@ -26,6 +27,7 @@ from oubli.core.samples.arrays import Data
 # Looking at the words of a node must pay for itself: it takes a sixteenth of the columns as long as a drawn column.
 _LEAST_SHARE = 1 / 8
 _ONE, _SIX, _LOW = np.uint64(1), np.uint64(6), np.uint64(63)
+_ALL = np.uint64(2**64 - 1)
 
 
 class BitRows(NamedTuple):
@@ -118,3 +120,64 @@ def is_bit_column(data, attribute):
     """Whether a column is a bit column."""
     column = np.uint64(attribute)
     return (data.bit_columns[column >> _SIX] >> (column & _LOW)) & _ONE != 0
+
+
+@pasted
+def find_constants(data, scratch, start, end):
+    """Gather the bit rows of the node, and add the bit columns that are constant in it to those known to be."""
+    order = scratch.order
+    for word in range(data.words.shape[1]):
+        w = np.uint64(word)
+        if data.bit_columns[w] == 0:
+            continue
+        ones = _ALL
+        some = np.uint64(0)
+        for i in range(start, end):
+            bits = scratch.words[np.uint64(order[i]), w]
+            scratch.node_words[w, np.uint64(i - start)] = bits
+            ones &= bits
+            some |= bits
+        scratch.constants[AT_HAND, word] |= (ones | ~some) & data.bit_columns[w]
+
+
+@pasted
+def count_ones_of(scratch, counters, block, place, attribute, width, is_regression, n_samples):
+    """Count the samples with 1 in a bit column at a place of a block, which is zero; returns their number."""
+    column = np.uint64(attribute)
+    word, bit = column >> _SIX, column & _LOW
+    words = scratch.node_words
+    targets = scratch.node_targets
+    n_ones = np.int64(0)
+    total = np.int64(0)
+    if is_regression or width == 2:
+        # All bits of the mask are set where the cell is 1. The code of the second class is 1: its sum is its count.
+        for i in range(n_samples):
+            mask = -np.int64((words[word, np.uint64(i)] >> bit) & _ONE)
+            n_ones -= mask
+            total += mask & targets[i]
+        counters[block, place] = n_ones if is_regression else n_ones - total
+        counters[block, place + 1] = total
+        return n_ones
+    for i in range(n_samples):
+        is_one = np.int64((words[word, np.uint64(i)] >> bit) & _ONE)
+        counters[block, np.uint64(place + targets[i])] += is_one
+        n_ones += is_one
+    return n_ones
+
+
+@pasted
+def partition_by_bit(scratch, attribute, start, end):
+    """Find the sides by a bit column; returns the middle, with the right side in scratch.right."""
+    column = np.uint64(attribute)
+    word, bit = column >> _SIX, column & _LOW
+    order = scratch.order
+    middle = start
+    n_right = 0
+    for i in range(start, end):
+        position = order[i]
+        side = np.int64((scratch.words[np.uint64(position), word] >> bit) & _ONE)
+        order[middle] = position
+        scratch.right[n_right] = position
+        middle += 1 - side
+        n_right += side
+    return middle

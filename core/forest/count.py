@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from oubli.core.forest.bits import is_bit_column
+from oubli.core.forest.bits import count_ones_of, find_constants, is_bit_column
 from oubli.core.forest.blocks import (
     AT_HI,
     AT_LO,
@@ -27,6 +27,7 @@ from oubli.core.forest.blocks import (
     clear_block,
     counters_at,
     in_subset,
+    marks_cells,
     skip_attribute,
     totals_at,
 )
@@ -47,7 +48,6 @@ from oubli.core.jit.bitwise import count_ones, trailing_zeros
 from oubli.core.jit.policy import inner, pasted, spliced
 from oubli.core.rng import ATTRIBUTE_ORDER, MISSING_CATEGORY, bounded, combine
 
-_ALL = np.uint64(2**64 - 1)
 _DRAWN_AT_ONCE = 8
 
 
@@ -251,8 +251,8 @@ def lay_grid(parameters, scratch, blocks, block, at, key):
 
 
 @pasted
-def _find_places(parameters, scratch, blocks, block, at, width, n_samples):
-    """Write each gathered value's row of counters, times the width, to scratch.places."""
+def _find_places(parameters, scratch, blocks, block, at, n_samples):
+    """Write each gathered value's row of counters to scratch.places."""
     scale = blocks.reals[block, at + SCALE]
     phase = blocks.reals[block, at + PHASE]
     first = blocks.reals[block, at + FIRST]
@@ -260,17 +260,14 @@ def _find_places(parameters, scratch, blocks, block, at, width, n_samples):
     values = scratch.values
     places = scratch.places
     missing = np.float64(parameters.values[N_COUNTERS] - 1)
-    factor = np.float64(width)
     if scale == 0.0:
         for i in range(padded(n_samples)):
             x = np.float64(values[i])
-            number = missing if x != x else np.float64(x > lo)
-            places[i] = np.int32(number * factor)
+            places[i] = np.int32(missing if x != x else np.float64(x > lo))
         return
     for i in range(padded(n_samples)):
         x = np.float64(values[i])
-        number = missing if x != x else cell_number(x, scale, phase) - first
-        places[i] = np.int32(number * factor)
+        places[i] = np.int32(missing if x != x else cell_number(x, scale, phase) - first)
 
 
 @pasted
@@ -278,16 +275,26 @@ def _count_places(parameters, scratch, blocks, block, used, n_samples):
     """Count the samples' targets in the rows of counters found for them."""
     counters = blocks.counters
     base = np.uint64(counters_at(parameters, used))
+    width = np.uint64(parameters.values[WIDTH])
     targets = scratch.node_targets
     places = scratch.places
     if parameters.values[IS_REGRESSION] != 0:
         for i in range(n_samples):
-            place = base + np.uint64(places[i])
+            place = base + np.uint64(2) * np.uint64(places[i])
             counters[block, place] += 1
             counters[block, place + np.uint64(1)] += targets[i]
         return
     for i in range(n_samples):
-        counters[block, base + np.uint64(places[i]) + np.uint64(targets[i])] += 1
+        counters[block, base + width * np.uint64(places[i]) + np.uint64(targets[i])] += 1
+
+
+@pasted
+def _mark_cells(scratch, used, n_samples):
+    """Mark the cells of the gathered values; those beyond repeat the first."""
+    marks = np.uint64(0)
+    for i in range(padded(n_samples)):
+        marks |= np.uint64(1) << np.uint64(scratch.places[i])
+    scratch.occupied[used] = marks
 
 
 @pasted
@@ -298,9 +305,10 @@ def count_numeric(parameters, scratch, blocks, block, used, key, lo, hi, n_missi
     lay_grid(parameters, scratch, blocks, block, at, key)
     if block == 0:
         _clear_counters(parameters, blocks, used, np.int64(blocks.halves[block, 2 * at + N_CELLS]))
-    width = parameters.values[WIDTH]
-    _find_places(parameters, scratch, blocks, block, at, width, n_samples)
+    _find_places(parameters, scratch, blocks, block, at, n_samples)
     _count_places(parameters, scratch, blocks, block, used, n_samples)
+    if marks_cells(parameters, block, n_samples):
+        _mark_cells(scratch, used, n_samples)
 
 
 @inner
@@ -387,49 +395,6 @@ def count_categorical(data, parameters, scratch, blocks, block, used, key, n_sam
 
 
 @pasted
-def _find_constants(data, scratch, start, end):
-    """Gather the bit rows of the node, and add the bit columns that are constant in it to those known to be."""
-    order = scratch.order
-    for word in range(data.words.shape[1]):
-        w = np.uint64(word)
-        if data.bit_columns[w] == 0:
-            continue
-        ones = _ALL
-        some = np.uint64(0)
-        for i in range(start, end):
-            bits = scratch.words[np.uint64(order[i]), w]
-            scratch.node_words[w, np.uint64(i - start)] = bits
-            ones &= bits
-            some |= bits
-        scratch.constants[AT_HAND, word] |= (ones | ~some) & data.bit_columns[w]
-
-
-@pasted
-def _count_ones(scratch, counters, block, place, attribute, width, is_regression, n_samples):
-    """Count the samples with 1 in a bit column at a place of a block, which is zero; returns their number."""
-    column = np.uint64(attribute)
-    word, bit = column >> np.uint64(6), column & np.uint64(63)
-    words = scratch.node_words
-    targets = scratch.node_targets
-    n_ones = np.int64(0)
-    total = np.int64(0)
-    if is_regression or width == 2:
-        # All bits of the mask are set where the cell is 1. The code of the second class is 1: its sum is its count.
-        for i in range(n_samples):
-            mask = -np.int64((words[word, np.uint64(i)] >> bit) & np.uint64(1))
-            n_ones -= mask
-            total += mask & targets[i]
-        counters[block, place] = n_ones if is_regression else n_ones - total
-        counters[block, place + 1] = total
-        return n_ones
-    for i in range(n_samples):
-        is_one = np.int64((words[word, np.uint64(i)] >> bit) & np.uint64(1))
-        counters[block, np.uint64(place + targets[i])] += is_one
-        n_ones += is_one
-    return n_ones
-
-
-@pasted
 def _count_bits(parameters, scratch, blocks, block, used, attribute, key, n_samples):
     """Count a bit column that is not constant: its samples are in the first cell of the grid and in the last."""
     at = attribute_at(parameters, used)
@@ -448,7 +413,7 @@ def _count_bits(parameters, scratch, blocks, block, used, attribute, key, n_samp
     else:
         lay_grid(parameters, scratch, blocks, block, at, key)
         ones = zeros + (np.int64(blocks.halves[block, 2 * at + N_CELLS]) - 1) * width
-    n_ones = _count_ones(scratch, blocks.counters, block, ones, attribute, width, is_regression, n_samples)
+    n_ones = count_ones_of(scratch, blocks.counters, block, ones, attribute, width, is_regression, n_samples)
     blocks.halves[block, 2 * at + AT_LO] = np.int32(n_samples - n_ones)
     blocks.halves[block, 2 * at + AT_HI] = np.int32(n_ones)
     totals = totals_at(parameters)
@@ -514,7 +479,7 @@ def count_candidates(data, parameters, scratch, blocks, block, key, start, end, 
         clear_block(blocks, block)
     if count_targets(parameters, scratch, blocks, block, start, end):
         return False
-    _find_constants(data, scratch, start, end)
+    find_constants(data, scratch, start, end)
     n_features = data.cells.shape[1]
     n_samples = end - start
     order_key = combine(key, ATTRIBUTE_ORDER)

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from oubli.core.forest.bits import is_bit_column
-from oubli.core.forest.blocks import IS_COUNTED, allocate_block, available_blocks, free_block
+from oubli.core.forest.bits import is_bit_column, partition_by_bit
+from oubli.core.forest.blocks import IS_COUNTED, allocate_block, available_blocks, free_block, marks_cells
+from oubli.core.forest.cells import copy_columns, gather, is_worth_copying
 from oubli.core.forest.count import count_candidates
 from oubli.core.forest.leaves import allocate_leaf, available_leaves, available_members, count_in, free_leaf
 from oubli.core.forest.split import choose_split, goes_right, is_block_pure, is_same_split, store_split
@@ -12,6 +13,7 @@ from oubli.core.forest.state import (
     MISSING_LEFT,
     MISSING_RIGHT,
     NIL,
+    TAGGED,
     allocate_pair,
     available_pairs,
     clear_dirty,
@@ -23,12 +25,12 @@ from oubli.core.forest.state import (
 from oubli.core.forest.workspace import (
     AT_HAND,
     BLOCK_MINIMUM,
+    GATHERED,
     IS_REGRESSION,
     MAX_DEPTH,
-    MAX_FEATURES,
     MIN_SAMPLES_SPLIT,
-    OCCURRENCES,
     WIDTH,
+    WORKED,
     WORKING_BLOCK,
 )
 from oubli.core.jit.policy import inner, pasted, spliced
@@ -47,95 +49,6 @@ STOPPED = 5  # likewise, for somebody wants to have the trees
 STANDS = 2
 SPLIT = 3
 LEAF = 4
-
-
-@inner
-def gather(trees, data, parameters, scratch, node):
-    """Collect the samples below a node; returns their number."""
-    nodes = trees.nodes
-    stack = scratch.stack
-    stack[0, 0] = node
-    size = 1
-    n = 0
-    while size > 0:
-        size -= 1
-        node = stack[size, 0]
-        n_samples = np.int64(nodes[node]["n_samples"])
-        if n_samples == 0:
-            continue
-        leaf = leaf_of(nodes, node)
-        if leaf == NIL:
-            left = np.int64(nodes[node]["child"])
-            smaller = np.int64(nodes[left + 1]["n_samples"] < nodes[left]["n_samples"])
-            stack[size, 0] = left + 1 - smaller
-            stack[size + 1, 0] = left + smaller
-            size += 2
-            continue
-        start = np.int64(trees.starts[leaf])
-        for i in range(n_samples):
-            scratch.entries[n + i] = trees.members[start + i]
-        n += n_samples
-    # slot = entry // k, by a multiplication: with the half added the quotient is at least 1/(2k) away from an
-    # integer, far more than the rounding of 31 bits by 53.
-    inverse = 1.0 / np.float64(parameters.values[OCCURRENCES])
-    for i in range(n):
-        slot = np.int32((np.float64(scratch.entries[i]) + 0.5) * inverse)
-        scratch.slots[i] = slot
-        scratch.targets[i] = data.targets[np.uint64(slot)]
-        scratch.order[i] = np.int32(i)
-    for word in range(data.words.shape[1]):
-        w = np.uint64(word)
-        for i in range(n):
-            scratch.words[np.uint64(i), w] = data.words[np.uint64(scratch.slots[i]), w]
-    for word in range(scratch.constants.shape[1]):
-        scratch.constants[AT_HAND, word] = np.uint64(0)
-    scratch.work[0] += n
-    return n
-
-
-@inner
-def copy_columns(data, scratch, start, end, first):
-    """Copy the cells of scratch.order[start:end], so that growing many levels reads them close together.
-
-    first  position of the first of these samples from now on: 0 when they are all samples gathered, else the number
-           of those, so that the others keep theirs
-
-    Bit columns are left out, for they are read from the bit rows.
-    """
-    order = scratch.order
-    copied = scratch.swaps
-    n_copied = 0
-    for attribute in range(data.cells.shape[1]):
-        if not is_bit_column(data, attribute):
-            copied[n_copied] = np.int32(attribute)
-            n_copied += 1
-    for i in range(start, end):
-        to = np.uint64(i - start)
-        position = np.uint64(order[i])
-        slot = np.uint64(scratch.slots[position])
-        for j in range(n_copied):
-            attribute = np.uint64(copied[j])
-            scratch.columns[attribute, to] = data.cells[slot, attribute]
-        if first > 0:
-            to += np.uint64(first)
-            scratch.entries[to] = scratch.entries[position]
-            scratch.slots[to] = np.int32(slot)
-            scratch.targets[to] = scratch.targets[position]
-            for word in range(data.words.shape[1]):
-                scratch.words[to, np.uint64(word)] = scratch.words[position, np.uint64(word)]
-            order[i] = np.int32(to)
-
-
-@pasted
-def _is_worth_copying(data, parameters, scratch, n_samples):
-    """Whether growing all levels from these samples reads about as many cells as there are."""
-    if n_samples > scratch.columns.shape[1]:
-        return False
-    levels = 0
-    while n_samples >> levels > 1:
-        levels += 1
-    most_features = 4 * levels * parameters.values[MAX_FEATURES]
-    return levels >= 5 and data.cells.shape[1] <= most_features
 
 
 @inner
@@ -210,25 +123,6 @@ def _side(x, threshold, missing_side):
 
 
 @pasted
-def _partition_bits(trees, scratch, node, start, end):
-    """Find the sides by a bit column; returns the middle, with the right side in scratch.right."""
-    column = np.uint64(trees.nodes[node]["attribute"])
-    word = column >> np.uint64(6)
-    bit = column & np.uint64(63)
-    order = scratch.order
-    middle = start
-    n_right = 0
-    for i in range(start, end):
-        position = order[i]
-        side = np.int64((scratch.words[np.uint64(position), word] >> bit) & np.uint64(1))
-        order[middle] = position
-        scratch.right[n_right] = position
-        middle += 1 - side
-        n_right += side
-    return middle
-
-
-@pasted
 def _partition_numbers(trees, data, scratch, node, start, end, first_copied):
     """Find the sides by a number; returns the middle, with the right side in scratch.right."""
     threshold = trees.nodes[node]["threshold"]
@@ -263,7 +157,7 @@ def partition(trees, data, scratch, node, start, end, first_copied):
     """Order scratch.order[start:end] by the side of the node's split, stably; returns the middle."""
     order = scratch.order
     if is_bit_column(data, np.int64(trees.nodes[node]["attribute"])):
-        middle = _partition_bits(trees, scratch, node, start, end)
+        middle = partition_by_bit(scratch, trees.nodes[node]["attribute"], start, end)
     elif trees.nodes[node]["kind"] <= MISSING_LEFT:
         middle = _partition_numbers(trees, data, scratch, node, start, end, first_copied)
     else:
@@ -295,7 +189,7 @@ def rescore(trees, data, parameters, scratch, blocks, node, key, depth):
     n_samples = np.int64(trees.nodes[node]["n_samples"])
     if must_be_leaf(parameters, n_samples, depth) or is_block_pure(parameters, blocks, block, n_samples):
         return False
-    choose_split(data, parameters, scratch, blocks, block, key, n_samples)
+    choose_split(data, parameters, scratch, blocks, block, key, n_samples, False)
     return True
 
 
@@ -330,10 +224,11 @@ def find_split(trees, data, parameters, scratch, blocks, node, key, depth, start
             block = allocate_block(trees, blocks)
             trees.nodes[node]["block"] = np.int32(block)
         work = block if block != NIL else scratch.work[WORKING_BLOCK]
-        scratch.work[0] += end - start
+        scratch.work[WORKED] += end - start
         found = count_candidates(data, parameters, scratch, blocks, work, key, start, end, first_copied)
         if found:
-            choose_split(data, parameters, scratch, blocks, work, key, end - start)
+            is_marked = marks_cells(parameters, work, end - start)
+            choose_split(data, parameters, scratch, blocks, work, key, end - start, is_marked)
     _give_back(trees, parameters, blocks, node, found, end - start)
     return found
 
@@ -409,15 +304,18 @@ def _stands(nodes, node, was_leaf, found, choice):
 
 
 @spliced
-def examine(trees, data, parameters, scratch, blocks, tree, node, key, depth):
+def examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, start, end):
     """Choose the split of a tagged node anew. Where counters are up to date the samples are not looked at.
 
-        STANDS  it is what the node has: the tag is gone, everything below stays, tags included
-        SPLIT   it is another, in scratch.choice: the samples have been gathered, what was below is gone
-        LEAF    the node is to be a leaf, likewise
-        FULL    a pool is; nothing has changed
+    start, end   scratch.order[start:end] are the node's samples; they are gathered when start == end
 
-    One of these is returned. O(p s) with counters, else O(n p).
+        STANDS   it is what the node has: the tag is gone, everything below stays, tags included
+        SPLIT    it is another, in scratch.choice: what was below is gone
+        LEAF     the node is to be a leaf, likewise
+        FULL     a pool is; nothing has changed
+
+    Returns one of these, and where the samples are in scratch.order, (0, 0) when they have not been looked at.
+    O(p s) with counters, else O(n p).
     """
     nodes = trees.nodes
     was_leaf = leaf_of(nodes, node) != NIL
@@ -429,20 +327,36 @@ def examine(trees, data, parameters, scratch, blocks, tree, node, key, depth):
         if _stands(nodes, node, was_leaf, found, scratch.choice):
             clear_tag(trees, tree, node)
             _give_back(trees, parameters, blocks, node, found, n_samples)
-            return STANDS
+            return STANDS, np.int64(0), np.int64(0)
     if not _has_room(trees, blocks, 1) or available_members(trees) < 2 * n_samples + 2:
-        return FULL
+        return FULL, np.int64(0), np.int64(0)
     clear_tag(trees, tree, node)
-    gather(trees, data, parameters, scratch, node)
+    if start == end:
+        gather(trees, data, parameters, scratch, node)
+        start, end = np.int64(0), n_samples
     if is_chosen:
         _give_back(trees, parameters, blocks, node, found, n_samples)
     else:
-        found = find_split(trees, data, parameters, scratch, blocks, node, key, depth, 0, n_samples, NIL)
+        found = find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end, NIL)
         if _stands(nodes, node, was_leaf, found, scratch.choice):
-            return STANDS
+            return STANDS, start, end
     _release_but_block(trees, blocks, tree, node)
     clear_dirty(nodes, node)
-    return SPLIT if found else LEAF
+    return (SPLIT if found else LEAF), start, end
+
+
+@spliced
+def child_at_hand(trees, data, scratch, blocks, node, child, start, end):
+    """Find the samples of a child whose parent's are scratch.order[start:end], if they will be asked for.
+
+    Returns where they are, (0, 0) otherwise: the child has no tag, or counters.
+    """
+    if start == end or not trees.nodes[child]["flags"] & TAGGED or is_counted(trees, blocks, child):
+        return np.int64(0), np.int64(0)
+    middle = partition(trees, data, scratch, node, start, end, NIL)
+    if child == np.int64(trees.nodes[node]["child"]):
+        return start, middle
+    return middle, end
 
 
 @pasted
@@ -463,26 +377,27 @@ def make_unfinished_leaf(trees, parameters, scratch, tree, node, depth, start, e
 
 
 @spliced
-def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_levels, stop):
+def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_levels, start, end, stop):
     """Resolve the tag of a node: choose its split anew, and keep or regrow the subtree.
 
-    n_levels   ALL_LEVELS, or ONE_LEVEL: new children become leaves, tagged where they may be split
-    stop       when it is set no further node is split
-    returns    OK; FULL: with the tag still there, or with tagged leaves below; STOPPED: with tagged leaves below
+    n_levels     ALL_LEVELS, or ONE_LEVEL: new children become leaves, tagged where they may be split
+    start, end   as in `examine`
+    stop         when it is set no further node is split
 
-    In all cases every sample is in a leaf. O(n p) a level grown.
+    Returns OK; FULL: with the tag still there, or with tagged leaves below; or STOPPED: with tagged leaves below; and
+    where the samples are in scratch.order if the split stands, (0, 0) otherwise. In all cases every sample is in a
+    leaf. O(n p) a level grown.
     """
-    status = examine(trees, data, parameters, scratch, blocks, tree, node, key, depth)
+    nowhere = np.int64(0)
+    status, start, end = examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, start, end)
     if status == STANDS:
-        return OK
+        return OK, start, end
     if status == FULL:
-        return FULL
+        return FULL, nowhere, nowhere
     found = status == SPLIT
     status = OK
     top = node
-    start = np.int64(0)
-    end = np.int64(trees.nodes[top]["n_samples"])
-    n_gathered = end
+    n_gathered = scratch.work[GATHERED]
     level = depth
     size = 0
     first_copied = np.int64(NIL)
@@ -490,7 +405,7 @@ def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_l
     while True:
         if found:
             is_left = first_copied == NIL and n_levels == ALL_LEVELS
-            if is_left and _is_worth_copying(data, parameters, scratch, end - start):
+            if is_left and is_worth_copying(data, parameters, scratch, end - start):
                 first_copied = np.int64(0) if end - start == n_gathered else n_gathered
                 copied_at = size
                 copy_columns(data, scratch, start, end, first_copied)
@@ -524,27 +439,28 @@ def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_l
         trees.nodes[top]["flags"] |= DIRTY
     elif status != OK:
         mark_dirty(trees, scratch, top)
-    return status
+    return status, nowhere, nowhere
 
 
 @spliced
-def regrow_path(trees, data, parameters, scratch, blocks, tree, node, key, depth, cells, row, category_hashes):
+def regrow_path(
+    trees, data, parameters, scratch, blocks, tree, node, key, depth, start, end, cells, row, category_hashes
+):
     """Resolve the tag of a node, and grow anew only the path that a query takes below it.
 
     cells, row, category_hashes  the query, and the hash table its categorical cells index
 
-    The children beside the path become leaves, tagged where they may be split. Returns OK or FULL,
-    as `regrow` does. O(n p) for n samples at the node, if the splits are balanced.
+    The children beside the path become leaves, tagged where they may be split. Takes and returns what `regrow` does.
+    O(n p) for n samples at the node, if the splits are balanced.
     """
-    status = examine(trees, data, parameters, scratch, blocks, tree, node, key, depth)
+    nowhere = np.int64(0)
+    status, start, end = examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, start, end)
     if status == STANDS:
-        return OK
+        return OK, start, end
     if status == FULL:
-        return FULL
+        return FULL, nowhere, nowhere
     nodes = trees.nodes
     found = status == SPLIT
-    start = np.int64(0)
-    end = np.int64(nodes[node]["n_samples"])
     while found:
         middle = split_node(trees, data, scratch, node, start, end, NIL)
         nodes[node]["flags"] |= DIRTY
@@ -561,7 +477,7 @@ def regrow_path(trees, data, parameters, scratch, blocks, tree, node, key, depth
         key = combine(key, np.uint64(side))
         if not _has_room(trees, blocks, 1):
             make_unfinished_leaf(trees, parameters, scratch, tree, node, depth, start, end)
-            return FULL
+            return FULL, nowhere, nowhere
         found = find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end, NIL)
     make_leaf(trees, parameters, scratch, node, start, end)
-    return OK
+    return OK, nowhere, nowhere
