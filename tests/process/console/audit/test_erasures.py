@@ -154,6 +154,7 @@ def test_a_broken_chain_is_found(browser: Browser, world: World) -> None:
         assert states(console)["Content"] == "not checked"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
