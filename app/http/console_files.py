@@ -10,6 +10,14 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from starlette.responses import Response
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",  # may be kept, and is asked for again with its tag
+}
 _FOLDER = Path(__file__).parent / "console"
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
@@ -39,3 +47,20 @@ def read_file(path: str) -> File:
     content = file.read_bytes()
     # Weak: what is compressed on the way has other bytes.
     return File(content, _TYPES[file.suffix], f'W/"{hashlib.sha256(content).hexdigest()[:32]}"')
+
+
+def file_answer(path: str, known_tags: str) -> Response:
+    """Return the answer with a file; without its content when the browser has it already.
+
+    Parameters
+    ----------
+    path
+        One of `CONSOLE_PATHS`.
+    known_tags
+        The header `If-None-Match`.
+    """
+    file = read_file(path)
+    headers = {**HEADERS, "ETag": file.etag}
+    if file.etag in {tag.strip() for tag in known_tags.split(",")}:
+        return Response(None, 304, headers)
+    return Response(file.content, 200, headers, file.media_type)

@@ -1,4 +1,4 @@
-"""What answers while there is no application: health checks, metrics of the process, and "not ready" for the rest.
+"""What answers while there is no application: health checks, metrics, the console, and "not ready" for the rest.
 
 Training and recovery take minutes, and so may the last snapshot. Meanwhile a thread with a loop of its own serves the
 same sockets, with the same limits of connections, so that probes learn that the process is alive and Prometheus what
@@ -196,12 +196,15 @@ class _Answering:
         from starlette.responses import JSONResponse, Response
 
         from oubli.app.http.auth import first_values
+        from oubli.app.http.console_files import CONSOLE_PATHS, file_answer
         from oubli.app.http.metrics import BareExposition, encode
         from oubli.app.http.problems import ProblemError
 
         method, path, no_store = scope["method"], scope["path"], {"Cache-Control": "no-store"}
         if path in _ALIVE and method in _SAFE:
             return JSONResponse(_ALIVE[path], headers=no_store)
+        if path in CONSOLE_PATHS and method in _SAFE:  # the page says itself that the server is not ready
+            return file_answer(path, first_values(scope["headers"]).get(b"if-none-match", b"").decode("latin-1"))
         if path == "/metrics" and method in _SAFE:
             headers = first_values(scope["headers"])
             try:

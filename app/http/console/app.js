@@ -112,7 +112,7 @@ function showState(name) {
   if (live.model === null && !["live", "polling", "locked"].includes(name)) {
     const isWaiting = name !== "offline";
     const text = { starting: "The server starts: it trains or reads its model. The page goes on by itself.", offline: "The server does not answer. The page tries again by itself." }[name];
-    if (text) replace(place, state(isWaiting ? "loading" : "offline", text));
+    if (text) replace(place, h("h1", {}, "Oubli"), state(isWaiting ? "loading" : "offline", text));
   }
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 
 JOBS = ("cook", "clerk", "smith")
@@ -61,7 +62,7 @@ def write_hostile(folder: Path) -> list[str]:
     return ["--data", "hostile.csv", "--target", "label", "--id", "id", "--subject", "subject"]
 
 
-def write_csv(path: Path, names: tuple[str, ...], rows: list[tuple[object, ...]]) -> None:
+def write_csv(path: Path, names: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> None:
     """Write a table."""
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, quoting=csv.QUOTE_ALL).writerows([names, *rows])

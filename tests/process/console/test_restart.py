@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
+from oubli.app.http.sockets import bind
+from oubli.app.http.standby import Standby
+from oubli.app.settings import Settings
 from tests.process.console.people import write_people
 from tests.process.console.support import looking
-from tests.serving import free_port, serving
+from tests.serving import Running, Spawned, free_port, serving
 
 pytestmark = pytest.mark.long
 ROW = [33, "cook", True]
@@ -42,4 +45,19 @@ def test_the_page_says_so_and_goes_on_by_itself(browser: Browser, tmp_path: Path
             expect(page.locator(".now-count")).to_have_text("121")
             again.ask("POST", "/samples/batch-delete", {"ids": ["one more"]})
             expect(page.locator(".now-count")).to_have_text("120")
+        assert console.complaints == []
+
+
+def test_a_server_that_still_starts_has_the_page_and_says_so(browser: Browser, tmp_path: Path) -> None:
+    port = free_port()
+    nobody = Spawned(["true"])
+    nobody.wait()
+    with looking(browser, Running(nobody, port, tmp_path)) as console:
+        with Standby(bind("127.0.0.1", port), Settings(data_dir=tmp_path / "other")) as standby:
+            standby.start("starting")
+            console.open("predict")
+            expect(console.page.get_by_text("The server starts: it trains or reads its model.")).to_be_visible()
+            console.check_access()
+        with serving(*write_people(tmp_path), "--n-estimators", "2", cwd=tmp_path, port=port):
+            expect(console.page.locator(".predict-label")).not_to_be_empty(timeout=90_000)
         assert console.complaints == []

@@ -61,6 +61,8 @@ def test_a_wheel_brings_oubli_and_nothing_else(built: tuple[Path, Path]) -> None
     names = zipfile.ZipFile(built[0]).namelist()
     assert {name.split("/")[0].rpartition(".")[2] for name in names} == {"oubli", "dist-info"}
     assert {"oubli/py.typed", "oubli/core/__init__.py", "oubli/app/http/static/docs.html"} <= set(names)
+    console = {f"oubli/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "app/http/console").rglob("*.*")}
+    assert console == {name for name in names if "/console/" in name}
     sources = {path.relative_to(ROOT).as_posix() for room in ("app", "core") for path in (ROOT / room).rglob("*.py")}
     assert {name.removeprefix("oubli/") for name in names if name.endswith(".py")} >= sources
 

@@ -26,9 +26,14 @@ export function duration(seconds) {
   if (seconds < 1) return `${SHORT.format(seconds * 1e3)} ms`;
   if (seconds < 60) return `${SHORT.format(seconds)} s`;
   const whole = Math.round(seconds);
-  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
-  if (whole < 86400) return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
-  return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
+  if (whole < 3600) return two(whole, 60, "min", 1, "s");
+  return whole < 86400 ? two(whole, 3600, "h", 60, "min") : two(whole, 86400, "d", 3600, "h");
+}
+
+/** Two units; the second one is left out where there is none of it. */
+function two(seconds, large, name, small, rest) {
+  const left = Math.floor((seconds % large) / small);
+  return `${Math.floor(seconds / large)} ${name}${left ? ` ${left} ${rest}` : ""}`;
 }
 
 /** 0.25 -> "0.25", 1234.5 -> "1,235". */

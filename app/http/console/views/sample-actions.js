@@ -14,9 +14,9 @@ import { session } from "../lib/session.js";
 
 const PAGE = 1000;
 const UNLEARNED = {
-  exact: "The model is then the one that training without it would give.",
-  "epsilon-feasible": "The model then stays within its bounds of one that was trained without it, until a scrub makes it that one.",
-  approximate: "The model is then near one that was trained without it, until a scrub makes it that one.",
+  exact: (it) => `The model is then the one that training without ${it} would give.`,
+  "epsilon-feasible": (it) => `The model then stays within its bounds of one that was trained without ${it}, until a scrub makes it that one.`,
+  approximate: (it) => `The model is then near one that was trained without ${it}, until a scrub makes it that one.`,
 };
 
 /** Erase samples by ids, or all samples of subjects, after somebody has agreed; `onDone` gets the receipt to show. */
@@ -28,10 +28,11 @@ export async function erase(targets, { onDone }) {
   const what = isPerson ? ["All samples of ", quoted(name), counted] : ["Sample ", quoted(name)];
   const seconds = live.sections.erasures?.deadline_s;
   const { guarantee, durable } = live.model;
+  const it = isPerson ? "them" : "it";
   const steps = [
-    h("li", {}, "At once: no prediction depends on them any more. ", UNLEARNED[guarantee]),
-    durable && guarantee === "exact" && h("li", {}, seconds ? `Within ${duration(seconds)}: ` : "Soon after: ", "no file in the data directory holds them."),
-    durable && guarantee !== "exact" && h("li", {}, "After the next scrub: no file in the data directory holds them."),
+    h("li", {}, `At once: no prediction depends on ${it} any more. `, UNLEARNED[guarantee](it)),
+    durable && guarantee === "exact" && h("li", {}, seconds ? `Within ${duration(seconds)}: ` : "Soon after: ", `no file in the data directory holds ${it}.`),
+    durable && guarantee !== "exact" && h("li", {}, `After the next scrub: no file in the data directory holds ${it}.`),
     h("li", {}, "A signed receipt says what was done and when. It holds no id and no subject."),
     h("li", {}, "It cannot be undone. Files that were exported or downloaded before keep what they hold."),
   ];

@@ -26,6 +26,9 @@ export default class Samples extends View {
     if (session.can("read", "erase")) this.#addSearch();
     if (session.can("read")) {
       this.found = this.section("Held");
+      this.total = h("span");
+      this.on("model", () => this.#showTotal());
+      this.#showTotal();
       this.#browse();
     }
     if (session.can("write")) await this.#addForms();
@@ -87,7 +90,11 @@ export default class Samples extends View {
 
   #browse() {
     const read = (cursor) => api.get("/samples", { query: { limit: PAGE, cursor }, signal: this.signal });
-    this.#list(read, "No sample is held. Add one below.", [`All ${number(live.model.n_samples + live.model.n_restricted)} samples`]);
+    this.#list(read, "No sample is held. Add one below.", [this.total]);
+  }
+
+  #showTotal() {
+    this.total.textContent = `All ${number(live.model.n_samples + live.model.n_restricted)} samples`;
   }
 
   #list(read, nothing, title) {

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from oubli.app.access.key_file import FILE_NAME, create_key
 from oubli.app.errors import StartError
+from oubli.app.http.console_files import read_file
 from oubli.app.http.sockets import bind
 from oubli.app.http.standby import Standby
 from oubli.app.settings import Settings
@@ -65,6 +66,17 @@ def test_metrics_tell_the_phase_and_the_process(tmp_path: Path) -> None:
         while found["oubli_phase", "starting"]:  # a connection may have come before
             found = samples_of(ask(standby, "/metrics")[2].decode())
         assert found["oubli_phase", "stopping"] == 1
+
+
+def test_the_console_is_there_and_may_be_kept(tmp_path: Path) -> None:
+    with standing_by(tmp_path) as standby:
+        status, headers, content = ask(standby, "/")
+        assert (status, headers["Content-Type"], headers["Connection"]) == (200, "text/html; charset=utf-8", "close")
+        assert "default-src 'self'" in headers["Content-Security-Policy"]
+        assert content == read_file("/").content
+        assert ask(standby, "/", **{"If-None-Match": headers["ETag"]})[::2] == (304, b"")
+        assert ask(standby, "/console/app.js", "HEAD")[::2] == (200, b"")
+        assert ask(standby, "/console/no-such-file.js")[0] == ask(standby, "/", "POST")[0] == 503
 
 
 def test_metrics_take_a_key_where_there_are_keys_and_health_does_not(tmp_path: Path) -> None:
