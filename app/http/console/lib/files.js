@@ -45,7 +45,10 @@ export function upload(path, file, onProgress, signal) {
     request.upload.onprogress = (event) => event.lengthComputable && onProgress(event.loaded / event.total);
     request.onload = () => {
       if (request.status < 300) resolve(request.response);
-      else reject(new ApiError(request.status, request.response ?? {}));
+      else {
+        if (request.status === 401) session.lock();
+        reject(new ApiError(request.status, request.response ?? {}));
+      }
     };
     request.onerror = () => reject(new OfflineError());
     request.onabort = () => reject(new DOMException("left", "AbortError"));

@@ -45,8 +45,11 @@ export class Opened {
     this.#section.hidden = false;
     this.#section.scrollIntoView({ block: "start" });
     const answer = await this.#view.show(this.#body, (signal) => api.get(`/erasures/${encodeURIComponent(id)}`, { signal }), (receipt) => this.#render(receipt));
-    if (answer) this.#body.querySelector("h3").focus();
-    if (answer && (live.sections.ledger?.index ?? 0) <= MOST_ENTRIES) await this.#check();
+    if (!answer) return;
+    this.#body.querySelector("h3").focus();
+    const entries = live.sections.ledger?.index ?? 0;
+    if (entries <= MOST_ENTRIES) await this.#check();
+    else this.verdict.textContent = `Choose "Check" to read and check all ${number(entries)} entries of the ledger.`;
   }
 
   /** Read the receipt again that is open; show it when it is in another state. */
@@ -80,7 +83,7 @@ export class Opened {
       h("div", { class: "erasures-pair" }, definitions(factsOf(receipt)),
         h("div", { class: "stack" }, this.verdict, this.chain, this.steps,
           h("div", { class: "row" },
-            button("Check again", { onclick: () => this.#check() }),
+            button("Check", { onclick: () => this.#check() }),
             button("Report as JSON", { onclick: async () => saveJson(`oubli-erasure-${receipt.id}.json`, await report()) }),
             button("Print", { onclick: async () => printReport(await report()) })))),
     ];

@@ -26,6 +26,7 @@ export default class Erasures extends View {
   #receipts = [];
   #next = null;
   #checks = new Map(); // outcome and steps, by signature
+  #loading = null;
   #timer = 0;
 
   async enter({ receipt = null }) {
@@ -73,7 +74,7 @@ export default class Erasures extends View {
       h("form", { class: "row erasures-case", onsubmit }, field, h("button", { class: "button", type: "submit" }, "Find")));
   }
 
-  /** Read the newest receipts, as many as are shown, or the first page. */
+  /** Read the newest receipts, as many as are shown, or the first page; `#loading` ends when they are there. */
   #load(least = 1) {
     const load = async (signal) => {
       let [found, next] = [[], null];
@@ -91,18 +92,21 @@ export default class Erasures extends View {
       return this.#draw();
     };
     const nothing = this.#filter.status || this.#filter.ref ? "No receipt is like this." : "Nothing was erased yet. Each deletion will leave a receipt here.";
-    return this.show(this.list, load, render, { empty: ({ found }) => {
+    this.#loading = this.show(this.list, load, render, { empty: ({ found }) => {
       if (found.length) return null;
       this.#receipts = [];
       return nothing;
     } });
+    return this.#loading;
   }
 
   async #reload() {
     this.#timer = 0;
     const focused = this.list.contains(document.activeElement) && document.activeElement.querySelector("[data-receipt]")?.dataset.receipt;
+    const left = this.list.querySelector(".table-frame")?.scrollLeft ?? 0;
     this.opened.refresh();
     await this.#load(this.#receipts.length);
+    this.list.querySelector(".table-frame")?.scrollTo(left, 0);
     if (focused) this.list.querySelector(`[data-receipt="${CSS.escape(focused)}"]`)?.closest("button").focus();
   }
 
@@ -133,11 +137,13 @@ export default class Erasures extends View {
       this.tally);
   }
 
-  #report() {
+  async #report() {
+    await this.#loading;
     return reportOf(this.#receipts, this.#checks, this.source);
   }
 
   async #checkAll() {
+    await this.#loading;
     const counts = { ok: 0, failed: 0, unable: 0 };
     for (const one of this.#receipts) {
       let steps = [];
@@ -145,11 +151,11 @@ export default class Erasures extends View {
       if (this.signal.aborted) return;
       this.#checks.set(one.signature, { outcome, steps, at: new Date().toISOString() });
       counts[outcome] += 1;
-      this.tally.textContent = Object.entries(counts).filter(([, count]) => count)
-        .map(([name, count]) => `${number(count)} ${OUTCOMES[name].toLowerCase()}`).join(", ");
     }
+    this.tally.textContent = Object.entries(counts).filter(([, count]) => count)
+      .map(([name, count]) => `${number(count)} ${OUTCOMES[name].toLowerCase()}`).join(", ");
     if (this.#receipts.length) replace(this.list, this.#draw());
-    if (counts.failed) toast(`${number(counts.failed)} receipts are not what the server's key and ledger say.`, { kind: "failed" });
+    if (counts.failed) toast(`Receipts that are not what the server's key and ledger say: ${number(counts.failed)}.`, { kind: "failed" });
   }
 
   /** Note what was checked of a receipt, and show it in the list. */

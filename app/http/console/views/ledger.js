@@ -52,9 +52,15 @@ export default class Ledger extends View {
     clearTimeout(this.#timer);
   }
 
-  /** Return the entries after an index, at most so many. */
-  async #after(index, limit) {
-    return (await api.get("/ledger", { query: { cursor: index || null, limit }, signal: this.signal })).entries;
+  /** Return the entries after an index, at most so many; the server may have shorter pages. */
+  async #after(index, most) {
+    const found = [];
+    for (let cursor = index || null; ; ) {
+      const page = await api.get("/ledger", { query: { cursor }, signal: this.signal });
+      found.push(...page.entries);
+      cursor = page.next;
+      if (cursor === null || found.length >= most) return found.slice(0, most);
+    }
   }
 
   /** Read the newest entries. */

@@ -19,18 +19,16 @@ const CHECKED = {
   "grown-anew": "The trees were grown anew from the file's samples.",
 };
 
-export const Work = {
-  /** Fill the sections; each is left out where the key may do nothing of it. */
-  begin(view, jobs, file) {
-    if (jobs) {
-      replace(jobs,
-        work(view, "verify", "Verify", "Train a fresh model on the samples held and compare the two.", verified),
-        work(view, "scrub", "Scrub", "Erase from all files what was unlearned, without waiting for the deadline.", ({ erasures }) =>
-          h("p", { class: "good" }, erasures === 1 ? "1 erasure was finished." : `${number(erasures)} erasures were finished.`)));
-    }
-    new Snapshot(view, file);
-  },
-};
+/** Fill the section of jobs, if there is one, and that of the snapshot. */
+export function addWork(view, jobs, file) {
+  if (jobs) {
+    replace(jobs,
+      work(view, "verify", "Verify", "Train a fresh model on the samples held and compare the two.", verified),
+      work(view, "scrub", "Scrub", "Erase from all files what was unlearned, without waiting for the deadline.", ({ erasures }) =>
+        h("p", { class: "good" }, erasures === 1 ? "1 erasure was finished." : `${number(erasures)} erasures were finished.`)));
+  }
+  new Snapshot(view, file);
+}
 
 function work(view, kind, label, text, tell) {
   const place = h("div", { class: "stack" });

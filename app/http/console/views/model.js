@@ -13,7 +13,7 @@ import { live } from "../lib/live.js";
 import { session } from "../lib/session.js";
 import { View } from "../lib/view.js";
 import { Fit, withCode } from "./model-fit.js";
-import { Work } from "./model-work.js";
+import { addWork } from "./model-work.js";
 
 const MOST_BARS = 12;
 const MOST_CLASSES = 6;
@@ -38,7 +38,7 @@ export default class Model extends View {
       this.#importances(importances);
       this.#tree(tree);
     }
-    if (file) Work.begin(this, work, file);
+    if (file) addWork(this, work, file);
     await this.#parameters(parameters, fit);
   }
 
@@ -77,7 +77,7 @@ export default class Model extends View {
     const place = h("div");
     const title = h("p", { class: "muted", role: "status" });
     const note = h("p", { class: "small muted" });
-    const control = h("input", { type: "number", min: 1, value: 1, onchange: () => open(Number(control.value)) });
+    const control = h("input", { type: "number", min: 1, value: 1, onchange: () => open(Math.round(Number(control.value))) });
     let version = null;
     const ask = (path, tree, signal, levels) => api.get(`/model/trees/${tree}`, { query: { node: path || null, levels }, signal });
     const open = (shown) => this.show(place, (signal) => ask("", Math.max(0, shown - 1), signal, 2), (answer) => {

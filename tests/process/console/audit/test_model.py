@@ -58,6 +58,7 @@ def test_parameters_and_importances_are_those_of_the_server(browser: Browser, wo
         console.check_silence(*world.subjects)
 
 
+@pytest.mark.long
 def test_a_tree_opens_node_by_node(browser: Browser, world: World) -> None:
     root = world.server.get("/model/trees/1?levels=0")[1]["node"]
     with looking(browser, world.server) as console:

@@ -51,11 +51,11 @@ SIGNABLE = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=20,
 )
-BROWSER = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+BROWSER = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @BROWSER
-@given(st.lists(SIGNABLE, min_size=1, max_size=20))
+@given(st.lists(SIGNABLE, min_size=1, max_size=8))
 @example(
     [{"\ufb33": 1, "😀": 2, "é": 3, "e": 4, "": 5, "__proto__": {"a": 1}}, '\x00\x1f\x7f\u2028\\"/', -LARGEST_INTEGER]
 )
@@ -157,7 +157,7 @@ def change_nothing(draw: Callable[[int], int], receipt: dict[str, Any], entries:
 CHANGES = [change_receipt, drop_a_field, change_entry, drop_entry, swap_entries, repeat_entry, change_nothing]
 
 
-@settings(BROWSER, max_examples=150)
+@settings(BROWSER, max_examples=100)
 @given(data=st.data())
 def test_the_browser_finds_what_the_server_finds(blank: Any, told: Told, data: st.DataObject) -> None:
     receipts, keys, entries = copy.deepcopy(told)
