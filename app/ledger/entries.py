@@ -386,7 +386,8 @@ class Receipt(NamedTuple):
             When a field is missing.
         """
         cells: dict[str, Any] = {name: content[name] for name in FIRST_FIELDS}
-        return cls(**cells, **{name: content.get(name) for name in _LATER_FIELDS})
+        cells.update((name, content.get(name)) for name in _LATER_FIELDS)
+        return cls(**cells)
 
 
 FIELDS = Receipt._fields

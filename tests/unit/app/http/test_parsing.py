@@ -90,8 +90,10 @@ def test_replacements():
 
 
 def test_targets():
-    assert READER.targets(dumps({"ids": [7, "a"]})) == (["7", "a"], None, None)
-    assert READER.targets(dumps({"subjects": ["p"], "ref": UUID.upper()})) == (None, ["p"], UUID)
+    assert READER.targets(dumps({"ids": [7, "a"]})) == (["7", "a"], None, None, False)
+    asked = {"subjects": ["p"], "ref": UUID.upper(), "list_found": True}
+    assert READER.targets(dumps(asked)) == (None, ["p"], UUID, True)
+    assert places(READER.targets, dumps({**asked, "list_found": "SECRET"})) == ["/list_found"]
     assert places(READER.targets, dumps({})) == [""]
     assert places(READER.targets, dumps({"ids": ["SECRET"], "subjects": ["SECRET"]})) == [""]
     assert places(READER.targets, dumps({"ids": []})) == ["/ids"]

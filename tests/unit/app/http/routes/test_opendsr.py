@@ -30,7 +30,7 @@ from oubli.app.privacy.sender import Sender
 from oubli.app.privacy.signatures import read_processor
 from oubli.app.service.build import compose, open_directory
 from oubli.app.service.deliveries import Push
-from oubli.app.service.model_service import ModelService
+from oubli.app.service.model_service import Limits, ModelService
 from oubli.app.service.opendsr import Processor
 from tests.unit.app.privacy.certificates import authority, certificate
 from tests.unit.app.privacy.receiver import Receiver
@@ -91,7 +91,7 @@ def processor(folder: Path, port: int) -> Processor:
 
 
 @asynccontextmanager
-async def here(folder: Path) -> AsyncIterator[Here]:
+async def here(folder: Path, limits: Limits | None = None) -> AsyncIterator[Here]:
     async def resolve(host: str, port: int) -> list[str]:
         return ["127.0.0.1"]
 
@@ -100,14 +100,15 @@ async def here(folder: Path) -> AsyncIterator[Here]:
         opened = open_directory(folder / "data")
         start = opened.recover(opened.snapshots.recover()) if opened.holds_model else opened.begin(forest())
         push = Push(Sender(AddressRules(("127.0.0.1",), resolve), 5.0))
-        service = compose(start, push=push, processor=processor(folder, receiver.port), idle_resolve=False)
+        told = processor(folder, receiver.port)
+        service = compose(start, limits=limits, push=push, processor=told, idle_resolve=False)
         async with served_here(service) as client:
             yield Here(service, client, receiver)
 
 
-def run(folder: Path, script: Callable[[Here], Any]) -> None:
+def run(folder: Path, script: Callable[[Here], Any], limits: Limits | None = None) -> None:
     async def whole() -> None:
-        async with here(folder) as place:
+        async with here(folder, limits) as place:
             await script(place)
 
     asyncio.run(whole())
@@ -117,6 +118,26 @@ async def until(happens: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
         while not happens():  # noqa: ASYNC110 - as a test may
             await asyncio.sleep(0.005)
+
+
+def test_an_erasure_that_finds_nothing_may_have_no_receipt_and_is_completed(tmp_path):
+    content, found = asked("nobody"), asked("s1")
+
+    async def script(place: Here) -> None:
+        for one in ({**content, "status_callback_urls": [CALLBACK]}, found):
+            assert (await place.post(one)).status_code == 201
+        assert (await place.status(content))["request_status"] == "completed"
+        assert (await place.status(found))["request_status"] in ("in_progress", "completed")
+        await until(lambda: bool(place.receiver.requests))
+        assert place.receiver.requests[0].content["request_status"] == "completed"
+        receipts = (await place.client.get("/erasures")).json()["erasures"]
+        assert [one["ref"] for one in receipts] == [found["subject_request_id"]]
+
+    async def again(place: Here) -> None:
+        assert (await place.status(content))["request_status"] == "completed"
+
+    run(tmp_path, script, Limits(max_empty_erasures=0))
+    run(tmp_path, again)
 
 
 def test_what_is_taken(tmp_path):
