@@ -100,8 +100,8 @@ async def here(folder: Path, limits: Limits | None = None) -> AsyncIterator[Here
         opened = open_directory(folder / "data")
         start = opened.recover(opened.snapshots.recover()) if opened.holds_model else opened.begin(forest())
         push = Push(Sender(AddressRules(("127.0.0.1",), resolve), 5.0))
-        made = processor(folder, receiver.port)
-        service = compose(start, limits=limits, push=push, processor=made, idle_resolve=False)
+        told = processor(folder, receiver.port)
+        service = compose(start, limits=limits, push=push, processor=told, idle_resolve=False)
         async with served_here(service) as client:
             yield Here(service, client, receiver)
 
@@ -124,7 +124,7 @@ def test_an_erasure_that_finds_nothing_may_have_no_receipt_and_is_completed(tmp_
     content, found = asked("nobody"), asked("s1")
 
     async def script(place: Here) -> None:
-        for one in ({**content, "status_callback_urls": [place.url]}, found):
+        for one in ({**content, "status_callback_urls": [CALLBACK]}, found):
             assert (await place.post(one)).status_code == 201
         assert (await place.status(content))["request_status"] == "completed"
         assert (await place.status(found))["request_status"] in ("in_progress", "completed")
