@@ -483,8 +483,8 @@ class DeleteSamples(Erasure):
             names = {("subject", subject) for subject in targets}
             names.update(("id", name) for name in held)
         self.absent = len(targets) - len(self.counts)
-        if not held and self._is_admitted is None:  # what is planned again counts once
-            self._is_admitted = transaction.admits_empty(self._caller)
+        if not held and self._is_admitted is None:  # what is planned again counts once, and expiry is nobody's request
+            self._is_admitted = self.kind == "deletion" and transaction.admits_empty(self._caller)
         self.is_recorded = bool(held or self._is_admitted)
         self._guarantee = model.guarantee
         restricted = store.restricted
