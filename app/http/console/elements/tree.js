@@ -10,7 +10,7 @@ const ROW = 48;
 const BAR = 7;
 const FLOW = 76; // height of the root's samples
 const MARGIN = 28;
-const LETTERS = 28;
+const LETTERS = 26;
 const segments = new Intl.Segmenter();
 
 /**
@@ -118,7 +118,7 @@ export class ModelTree extends HTMLElement {
 
   #draw() {
     const places = this.#layOut();
-    const columns = Math.max(...[...places.values()].map(({ x }) => x)) + COLUMN;
+    const columns = Math.max(...[...places.values()].map(({ x }) => x)) + COLUMN + BAR;
     const rows = Math.max(...[...places.values()].map(({ y, height }) => y + height / 2)) + MARGIN;
     const width = Math.ceil(columns);
     const height = Math.ceil(rows);

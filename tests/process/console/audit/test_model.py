@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -251,3 +252,19 @@ def test_the_view_fits_a_narrow_page(browser: Browser, world: World) -> None:
         expect(nodes(console).first).to_be_visible()
         console.check_fits()
         console.check_access()
+
+
+@pytest.mark.long
+def test_a_fit_that_ends_with_its_server_is_told(browser: Browser, restarted: tuple[World, Callable[[], None]]) -> None:
+    world, restart = restarted
+    with looking(browser, world.server) as console:
+        console.open("model")
+        fit = open_form(console)
+        fit.get_by_label("n_estimators").fill("3000")
+        fit.get_by_role("button", name="Fit anew").click()
+        console.page.get_by_role("dialog").get_by_role("button", name="Fit anew").click()
+        expect(fit.get_by_role("progressbar")).to_be_visible()
+        restart()
+        expect(fit).to_contain_text(re.compile("the job is gone|the server was stopped"), timeout=60_000)
+        expect(console.page.locator(".shell-state")).to_have_text("Live", timeout=30_000)
+        assert world.server.get("/model")[1]["parameters"]["n_estimators"] == 4
