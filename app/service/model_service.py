@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from oubli.app.service.influence import InfluenceRanker
     from oubli.app.service.jobs import JobBoard, Report
     from oubli.app.service.lock import ModelLock
+    from oubli.app.service.publisher import LogPublisher
     from oubli.app.service.rebuild import Rebuilder
     from oubli.app.service.receipts import Receipts
     from oubli.app.service.retention import Retention
@@ -141,6 +142,8 @@ class ModelService:
         Everything that may hold something of a sample.
     deliveries
         Tells others of the states of receipts.
+    publisher
+        Signs the log and publishes it.
     subject_requests
         Those of OpenDSR.
     idle
@@ -184,6 +187,7 @@ class ModelService:
     uploads: Uploads
     holders: Holders
     deliveries: Deliveries
+    publisher: LogPublisher
     subject_requests: SubjectRequests
     limits: Limits
     idle_resolve: bool = True
@@ -618,9 +622,18 @@ class ModelService:
         if self.idle_resolve:
             self.threads.begin(self.idle.run(), endless=True)
         self.idle.tagged.set()
+        await self._compare_log()
         if self.phase == "starting":
             self.phase = "ready"
             self.threads.begin(self.retention.run(), endless=True)
+
+    async def _compare_log(self) -> None:
+        """Ask witnesses what they have seen of the log, before anything is changed; then begin to publish it."""
+        try:
+            await self.publisher.compare()
+        except (ServiceError, JournalError) as error:
+            log.error("the log could not be compared with its witnesses (%s)", type(error).__name__)
+        self.threads.begin(self.publisher.run(), endless=True)
 
     def _require_started(self) -> None:
         if self.phase == "starting":
