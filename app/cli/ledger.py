@@ -124,7 +124,8 @@ def fetch(
 
     if output.exists() and not force:
         raise StartError(f"{output} is there: give another name, or --force")
-    n_entries, cursor = 0, "0"
+    n_entries = 0
+    cursor: str | None = "0"
     with asking(url, api_key_file) as client:
         try:
             with output.open("wb") as file:

@@ -84,7 +84,7 @@ def check(
     *,
     policy: PolicyFile,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Id or subject that must be among the erased.")
+        str | None, typer.Option("--name", metavar="NAME", help="Id or subject that must be among the erased.")
     ] = None,
     opening: Annotated[
         str | None, typer.Option(metavar="HEX", help="Opening of that name, from `oubli proof opening`.")
@@ -122,7 +122,7 @@ def check(
 def opening(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Answer of GET /erasures/ID/opening.")],
     *,
-    name: Annotated[str, typer.Option(metavar="NAME", help="Id or subject, as the request named it.")],
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Id or subject, as the request named it.")],
     by: Annotated[NameKind, typer.Option(help="What the name is.")],
 ) -> None:
     """Print the opening of one name, to be handed to the person together with the proof."""
@@ -136,7 +136,9 @@ def opening(
 @witness_cli.command("serve")
 def serve_witness(
     *,
-    name: Annotated[str, typer.Option(metavar="NAME", help="Of the witness, best a domain: witness.example.")],
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="Of the witness, best a domain: witness.example.")
+    ],
     key: Annotated[Path, typer.Option(metavar="FILE", help="Key of the witness; made when there is none.")],
     policy: PolicyFile,
     state: Annotated[Path, typer.Option(metavar="DIR", help="Keeps the last checkpoint of each log.")],

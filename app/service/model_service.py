@@ -240,6 +240,7 @@ class ModelService:
             self.stop_error = "the last snapshot could not be written; what was acknowledged is in the journal"
         finally:
             await self.threads.settle()
+            self.publisher.close()
             self.threads.close()
             self.close()
 

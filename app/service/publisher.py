@@ -28,6 +28,7 @@ log = logging.getLogger("oubli.service")
 
 T = TypeVar("T")
 PERIOD = 1.0  # seconds between two checkpoints
+PATIENCE = 5.0  # seconds for which the start waits for witnesses
 _ATTEMPTS = 3
 
 
@@ -78,7 +79,10 @@ class LogPublisher:
         if signed is None:
             return
         try:
-            await self._cosigned(signed)
+            async with asyncio.timeout(PATIENCE):
+                await self._cosigned(signed)
+        except TimeoutError:
+            log.warning("not all witnesses have answered: the log is compared with theirs when they do")
         except RolledBackError as error:
             if self._begin_anew is None:
                 self._stop()
@@ -105,6 +109,11 @@ class LogPublisher:
                 self._stop()
             else:
                 await self._database.read(lambda database: database.publish(made))
+
+    def close(self) -> None:
+        """Close the connections to witnesses."""
+        for witness in self._witnesses:
+            witness.sender.close()
 
     async def published(self) -> Checkpoint:
         """Return the checkpoint that was published last; raises `NotLoggedError` when none was."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from oubli.verifier.errors import FailedError
+from oubli.verifier.errors import FailedError, Rule
 
 ED25519 = 1
 COSIGNATURE = 4
@@ -157,7 +157,7 @@ def signature_times(note: Note, key: VerifierKey) -> list[int]:
             message = cosigned_message(note.text, time)
             signature = signature[_TIME_BYTES:]
         if len(signature) != _SIGNATURE_BYTES or not is_valid(key.public, signature, message):
-            rule = "log-signature" if key.type == ED25519 else "quorum"
+            rule: Rule = "log-signature" if key.type == ED25519 else "quorum"
             raise FailedError(rule, f"the signature of {key.name} is not that of the checkpoint: something was changed")
         found.append(time)
     return found

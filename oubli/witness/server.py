@@ -29,6 +29,9 @@ class WitnessServer(http.server.ThreadingHTTPServer):
         super().__init__(address, _Handler)
         self.witness = witness
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of clients that have gone."""
+
     @property
     def port(self) -> int:
         """The port that it listens on."""
@@ -38,6 +41,7 @@ class WitnessServer(http.server.ThreadingHTTPServer):
 class _Handler(http.server.BaseHTTPRequestHandler):
     server: WitnessServer
     timeout = _SECONDS
+    wbufsize = -1  # head and body are sent together
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
