@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,12 @@ from oubli.app.privacy.addresses import AddressRules
 from oubli.app.privacy.sender import Sender
 from oubli.app.service.build import compose, open_directory
 from oubli.app.service.witnesses import Witness, parse_witness
-from oubli.verifier import check_checkpoint, check_proof, opening_of, read_checkpoint, read_policy
+from oubli.verifier import check_checkpoint, check_proof, check_since, opening_of, read_checkpoint, read_policy
 from oubli.verifier.merkle import check_consistency
 from oubli.verifier.notes import decode, read_key
 from oubli.witness import WitnessServer
 from tests.closing import closed_at_the_end
+from tests.imports import ROOT
 from tests.unit.app.support import JSON, forest, samples, served_here
 from tests.unit.witness.serving import witnessing
 
@@ -243,3 +246,38 @@ def test_an_unknown_entry_or_receipt_has_no_proof(tmp_path):
 def test_what_is_no_witness(text):
     with pytest.raises(ValueError, match="key of a witness"):
         parse_witness(text, plain_http=True)
+
+
+@pytest.mark.parametrize("name", ["journal-forest-classification", "ledger-2-forest-classification"])
+def test_a_directory_of_an_earlier_version_goes_on_with_a_log_over_all_its_entries(name, tmp_path):
+    with tarfile.open(ROOT / "tests" / "golden" / "directories" / f"{name}.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    notes = json.loads((tmp_path / "notes.json").read_text())
+
+    async def play() -> str:
+        async with served_here(opened(tmp_path / "data")) as client:
+            policy = await policy_of(client)
+            receipt = (await client.delete("/samples/sample-20")).json()
+            checkpoint = await until_cosigned(client, policy, receipt["ledger_index"])
+            page = (await client.get("/ledger?limit=50")).json()
+            entries = page["entries"]
+            assert entries[: len(notes["ledger"])] == notes["ledger"]
+            assert [entry["type"] for entry in entries[len(notes["ledger"]) :]][-2:] == ["log-begun", "unlearned"]
+            check_since(entries[: checkpoint.size], checkpoint, policy)
+            check_proof((await client.get(f"/erasures/{receipt['id']}/proof")).text, policy, kept=receipt)
+            # What was written before is in the log as it is, and says nothing of names.
+            for old in notes["erasures"]:
+                text = (await client.get(f"/erasures/{old['id']}/proof")).text
+                assert check_proof(text, policy).receipt["id"] == old["id"]
+                answer = await client.get(f"/erasures/{old['id']}/opening")
+                assert answer.json()["type"].endswith("no-opening")
+            # The keyed hashes in entries of that version still say who was erased lately.
+            late = {"id": "sample-5", "features": notes["samples"][0]["features"], "label": "yes"}
+            refused = await client.post("/samples", json={"samples": [late]}, headers=JSON)
+            assert refused.json()["type"].endswith("erased-lately")
+            return checkpoint.origin
+
+    first = asyncio.run(play())
+    directory = open_directory(tmp_path / "data")
+    assert directory.database.log.origin == first
+    directory.close()
