@@ -53,6 +53,7 @@ from oubli.app.ledger.file import file_errors, open_file, open_memory
 from oubli.app.ledger.keys import KeyNames, LedgerKeys
 from oubli.app.ledger.ledger import hash_sample, hash_subject
 from oubli.app.ledger.log import LogTable
+from oubli.app.ledger.openings import check_keyed
 from oubli.app.ledger.rows import IDEMPOTENCY_COLUMNS, KEYED_COLUMNS, RECEIPT_COLUMNS, Cell, checksum
 from oubli.app.ledger.signed_notes import Checkpoint, is_own
 from oubli.app.times import parse_time, to_text
@@ -235,6 +236,7 @@ class LedgerDatabase:
                 try:
                     last = self._check_adopted(entry, last)
                     if last.index > self._head.index:
+                        check_keyed(entry)
                         self._append(entry, check_entry(entry, self._head), 0, {})
                         n_new += 1
                 except (ChainError, *_MISFITS) as error:
