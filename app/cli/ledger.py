@@ -107,7 +107,7 @@ def _check_since(file: Path, since: Path, policy: Path | None) -> None:
 def fetch(
     output: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write the ledger, a page a line.")],
     *,
-    url: Annotated[str, typer.Option(metavar="URL", help="Of the server.")] = "http://127.0.0.1:8000",
+    url: Annotated[str, typer.Option("--url", metavar="URL", help="Of the server.")] = "http://127.0.0.1:8000",
     api_key_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File with a key of the scope 'read'.")
     ] = None,

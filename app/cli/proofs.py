@@ -173,7 +173,7 @@ def serve_witness(
 @witness_cli.command()
 def watch(
     *,
-    url: Annotated[str, typer.Option(metavar="URL", help="Of the server.")],
+    url: Annotated[str, typer.Option("--url", metavar="URL", help="Of the server.")],
     policy: PolicyFile,
     state: Annotated[Path, typer.Option(metavar="FILE", help="Keeps the last checkpoint.")],
     api_key_file: Annotated[

@@ -53,6 +53,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import orjson
 
+from oubli.app.ledger.codes import hmac_sha256
 from oubli.app.times import TimeError, parse_time
 
 if TYPE_CHECKING:
@@ -305,9 +306,7 @@ def _in_order(value: Any) -> Any:
 
 def keyed_hash(key: HashingKey, content: bytes) -> str:
     """Return the first half of the HMAC-SHA256 in hexadecimal."""
-    code = key.begun.copy()
-    code.update(content)
-    return code.hexdigest()[:_HASH_DIGITS]
+    return hmac_sha256(key.secret, content).hex()[:_HASH_DIGITS]
 
 
 def sign(key: SigningKey, content: bytes) -> str:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hmac
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
+from oubli.app.ledger.codes import hmac_sha256
 from oubli.app.ledger.entries import UNLEARNED, ChainError, Entry, keyed_of, original_of
 from oubli.app.ledger.tree import EMPTY_ROOT, HASH_BYTES, hash_leaf, hash_node
 
@@ -27,9 +27,7 @@ By = Literal["ids", "subjects"]
 
 def opening_of(key: HashingKey, receipt_id: str) -> bytes:
     """Return the opening of an erasure."""
-    code = key.begun.copy()
-    code.update(b"opening\0" + receipt_id.encode("ascii"))
-    return code.digest()
+    return hmac_sha256(key.secret, b"opening\0" + receipt_id.encode("ascii"))
 
 
 def leaves_of(opening: bytes, by: By, names: Iterable[str]) -> list[bytes]:
@@ -38,7 +36,7 @@ def leaves_of(opening: bytes, by: By, names: Iterable[str]) -> list[bytes]:
     leaves = []
     for text in names:
         name = start + text.encode("utf-8")
-        leaves.append(hash_leaf(hmac.digest(opening, name, "sha256") + name))
+        leaves.append(hash_leaf(hmac_sha256(opening, name) + name))
     return sorted(set(leaves))
 
 
