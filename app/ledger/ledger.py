@@ -150,7 +150,16 @@ class Ledger:
         opening = opening_of(hashing, receipt_id)
         target_leaves = leaves_of(opening, by, targets)
         is_same = by == "ids" and list(targets) == list(unlearned_ids)
-        sample_leaves = target_leaves if is_same else leaves_of(opening, "ids", unlearned_ids)
+        targets_root = samples_root = root_of(target_leaves)
+        keyed = {
+            "samples": hashes,
+            "targets": hash_targets(hashing, targets, by),
+            "target_leaves": as_text(target_leaves),
+        }
+        if not is_same:
+            sample_leaves = leaves_of(opening, "ids", unlearned_ids)
+            samples_root = root_of(sample_leaves)
+            keyed["sample_leaves"] = as_text(sample_leaves)
         entry = self._append(
             UNLEARNED,
             unlearned_at,
@@ -168,17 +177,11 @@ class Ledger:
                 "unlearned_at": self._to_text(unlearned_at),
                 "key_id": key.id,
                 "hashing_key_id": hashing.id,
-                "samples_root": root_of(sample_leaves),
-                "targets_root": root_of(target_leaves),
+                "samples_root": samples_root,
+                "targets_root": targets_root,
             },
         )
-        entry["keyed"] = {
-            "samples": hashes,
-            "targets": hash_targets(hashing, targets, by),
-            "target_leaves": as_text(target_leaves),
-        }
-        if not is_same:
-            entry["keyed"]["sample_leaves"] = as_text(sample_leaves)
+        entry["keyed"] = keyed
         entries.append(entry)
         draft = receipt_of(entry)
         signature = sign(key, draft.signed_form())

@@ -37,12 +37,14 @@ def leaves_of(opening: bytes, by: By, names: Iterable[str]) -> list[bytes]:
     for text in names:
         name = start + text.encode("utf-8")
         leaves.append(hash_leaf(hmac_sha256(opening, name) + name))
-    return sorted(set(leaves))
+    return sorted(set(leaves)) if len(leaves) > 1 else leaves
 
 
 def root_of(leaves: list[bytes]) -> str:
     """Return the root of a tree, in hexadecimal."""
-    level = leaves or [EMPTY_ROOT]
+    if not leaves:
+        return EMPTY_ROOT.hex()
+    level = leaves
     while len(level) > 1:
         # The last one of an odd number goes up as it is: the same tree as that of RFC 6962.
         pairs = [hash_node(level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)]
