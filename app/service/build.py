@@ -58,6 +58,7 @@ from oubli.core.data.schema import ColumnType
 from oubli.core.model import Model
 from oubli.core.threads import set_default
 
+WITNESS_TIMEOUT = 5.0  # seconds for one attempt
 RECOVERING = "reading the model in the data directory"  # a stage of progress
 EPHEMERAL_NOTE = (
     "--ephemeral: nothing is kept on disk. A restart reads the data again and brings deleted rows back; what was "
@@ -388,7 +389,8 @@ def witnesses_of(settings: Settings) -> list[Witness]:
     StartError
         When the key of a witness is none.
     """
-    sender = Sender(AddressRules(settings.push_networks), settings.push_timeout)
+    # A checkpoint waits for all witnesses.
+    sender = Sender(AddressRules(settings.push_networks), min(settings.push_timeout, WITNESS_TIMEOUT))
     found = []
     for text in settings.log_witnesses:
         try:

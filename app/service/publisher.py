@@ -65,7 +65,9 @@ class LogPublisher:
                 await self.publish()
             except FlushFailedError:
                 return  # nothing is changed any more
-            except StorageError:
+            except Exception as error:  # also a mistake of ours: what comes later is to be published
+                if not isinstance(error, StorageError):
+                    log.error("the log could not be published (%s): it is tried again", type(error).__name__)
                 self._database.grown.set()
             await asyncio.sleep(PERIOD)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -23,6 +24,7 @@ log = logging.getLogger("oubli.service")
 _ATTEMPTS = 3  # the first tells the size that the witness has seen
 _OK, _CONFLICT = 200, 409
 _MOST_DIGITS = 15
+_PAUSE = 30.0  # seconds for which a witness is not asked that has not answered
 
 
 class RolledBackError(Exception):
@@ -65,6 +67,7 @@ class Witness:
     sender: Sender
     size: int = field(default=0, init=False)
     failing: bool = field(default=False, init=False)
+    _ask_again_at: float = field(default=0.0, init=False)
 
     async def cosign(
         self,
@@ -88,6 +91,8 @@ class Witness:
         RolledBackError
             When the witness has seen entries that we have signed and do not have.
         """
+        if time.monotonic() < self._ask_again_at:
+            return []
         for _ in range(_ATTEMPTS):
             self.size = min(self.size, checkpoint.size)
             proof = hash_lines(await consistency(self.size, checkpoint.size))
@@ -98,6 +103,11 @@ class Witness:
                 self.size = checkpoint.size
                 self._tell(None if found else "its cosignature is not valid")
                 return found
+            if outcome.status is None:
+                # Every checkpoint would wait for the end of an attempt.
+                self._ask_again_at = time.monotonic() + _PAUSE
+                self._tell(outcome.failure)
+                return []
             told = outcome.body.strip()
             if outcome.status != _CONFLICT or not told.isdigit() or len(told) > _MOST_DIGITS:
                 break
@@ -105,7 +115,7 @@ class Witness:
             if self.size > checkpoint.size:
                 break
         await self._compare(checkpoint, holds)
-        self._tell(outcome.failure if outcome.status is None else f"it answered {outcome.status}")
+        self._tell(f"it answered {outcome.status}")
         return []
 
     async def _compare(self, checkpoint: Checkpoint, holds: Callable[[Checkpoint], Awaitable[bool]]) -> None:
