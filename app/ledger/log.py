@@ -9,13 +9,14 @@ entries that are missing begins another one, so that no two checkpoints of a log
 
 from __future__ import annotations
 
+import re
 import secrets
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from oubli.app.ledger.entries import CARRIED_OVER
+from oubli.app.ledger.entries import CARRIED_OVER, ChainError
 from oubli.app.ledger.file import damaged
 from oubli.app.ledger.rows import LOG_COLUMNS, checksum
 from oubli.app.ledger.signed_notes import Checkpoint, read_checkpoint, sign_checkpoint
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from oubli.app.ledger.key_files import SigningKey
 
 _ID_BYTES = 8
+_ORIGIN = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}/[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,10 @@ class LogTable:
         """Take in the next entry."""
         self.tree.append(hash_leaf(body))
         if "log_id" in entry:
-            self._write(_State(f"{entry['log_name']}/{entry['log_id']}"))
+            origin = f"{entry['log_name']}/{entry['log_id']}"
+            if not _ORIGIN.fullmatch(origin):
+                raise ChainError(entry["index"], "names a log as no entry does")
+            self._write(_State(origin))
         elif entry["type"] == CARRIED_OVER:
             # Entries before it are missing, so that what was signed over them cannot be signed again.
             self._write(replace(self._state, origin=None))

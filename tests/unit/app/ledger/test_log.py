@@ -13,10 +13,11 @@ import pytest
 
 from oubli.app.errors import StartError, StorageError
 from oubli.app.ledger.database import LedgerDatabase
-from oubli.app.ledger.entries import body_of
+from oubli.app.ledger.entries import EMPTY, body_of, make_entry
 from oubli.app.ledger.file import LedgerDamagedError
 from oubli.app.ledger.ledger import Ledger
 from oubli.app.ledger.tree import TILE
+from oubli.app.times import to_text
 from oubli.verifier.merkle import Frontier, hash_leaf
 from tests.closing import closed_at_the_end
 from tests.unit.app.ledger.support import START, WholeLedger, make_ledger, write_lines
@@ -205,6 +206,13 @@ def test_a_download_without_keyed_hashes_is_refused(tmp_path):
     assert other.entries() == ledger.entries()
     assert other.store.log.origin == ledger.store.log.origin
     assert other.store.log.tree.root() == ledger.store.log.tree.root()
+
+
+@pytest.mark.parametrize("fields", [{"log_name": "a b", "log_id": "0" * 16}, {"log_name": "a", "log_id": "x\n1\nAA=="}])
+def test_a_download_that_names_a_log_as_nobody_does_is_refused(fields, tmp_path):
+    entry = make_entry(EMPTY, "begin", to_text(START), fields)
+    with pytest.raises(StartError, match="names a log"):
+        make_ledger().store.adopt(write_lines(tmp_path / "ledger.jsonl", [entry]))
 
 
 def test_a_full_disk_while_signing_changes_nothing(monkeypatch):
