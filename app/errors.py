@@ -10,6 +10,7 @@
       InvalidKeyError    an idempotency key that is none
       RepeatedKeyError   an idempotency key that was used for another body
       NoReceiptError     a receipt that there is not
+      NotLoggedError     something that no checkpoint of the log holds
       NoLetterError      a dead letter that there is not
       NoRequestError     a request of OpenDSR that there is not
       RepeatedRequestError  an id of such a request that another has
@@ -128,6 +129,10 @@ class NoReceiptError(ServiceError):
     """There is no such receipt."""
 
 
+class NotLoggedError(ServiceError):
+    """No checkpoint of the log holds what is asked for."""
+
+
 class NoLetterError(ServiceError):
     """Nothing of this receipt or request was given up."""
 
@@ -231,6 +236,8 @@ class StopReason(StrEnum):
     """A change failed inside the model: only a restart can tell what it should be."""
     LEDGER_FAILED = "ledger-failed"
     """The ledger does not go on where the journal does: only a restart can tell why."""
+    LOG_ROLLED_BACK = "log-rolled-back"
+    """A witness has seen entries of the log that are not here: the data directory was restored from an older backup."""
     DISK_FULL = "disk-full"
     """There is no room on the disk; changes are taken again when there is."""
     DISK_ERRORS = "disk-errors"

@@ -186,6 +186,11 @@ class Settings(_ModelSettings):
     without them. Requests without a key of `oubli keys` count together. What erases something always gets both."""
     key_dir: Path | None = None
     """Directory of the keys that sign receipts and hash ids; by default `keys` in the data directory."""
+    log_name: str = Field(default="oubli", pattern=r"^[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?$")
+    """Name of the log of erasures where one begins, best the server's domain; it is the first part of its origin."""
+    log_witnesses: Names = ()
+    """Witnesses that cosign the log: the key of each as `name+id+base64`, a space and its URL. `push_networks`,
+    `push_plain_http` and `push_timeout` hold for them too."""
     core_dumps: bool = False
     """Let the system write a core file when the process crashes; such a file holds the samples."""
 
@@ -319,6 +324,7 @@ class Settings(_ModelSettings):
         "cors_origins",
         "trusted_proxies",
         "push_networks",
+        "log_witnesses",
         "opendsr_identities",
         "opendsr_callbacks",
         mode="before",
@@ -627,6 +633,7 @@ def flag_name(field: str) -> str:
         "id_column": "id", "subject_column": "subject", "expiry_column": "expiry", "schema_file": "schema",
         "cors_origins": "cors-origin",
         "trusted_proxies": "trusted-proxy", "push_networks": "push-network",
+        "log_witnesses": "log-witness",
         "opendsr_identities": "opendsr-identity", "opendsr_callbacks": "opendsr-callback",
     }  # fmt: skip
     return "--" + short.get(field, field).replace("_", "-")

@@ -5,6 +5,7 @@
     erase      delete samples, restrict and release subjects, say how long theirs are kept, and see what became of it;
                no sample can be read with it
     read       samples, bundles, snapshots, receipts, the ledger, influence, trees, what changes
+    audit      openings of erasures
     admin      all of these, and what concerns the model as a whole
 
 A path is written here as the application sees it, percent-decoded. What is not listed needs a key, any key: among it
@@ -12,7 +13,7 @@ are paths that lead nowhere, so that without one nobody learns which do.
 """
 
 ADMIN = "admin"
-SCOPES = ("predict", "write", "erase", "read", ADMIN)
+SCOPES = ("predict", "write", "erase", "read", "audit", ADMIN)
 ALL_SCOPES = frozenset(SCOPES)
 
 _PREDICT = frozenset({"predict"})
@@ -20,6 +21,7 @@ _WRITE = frozenset({"write"})
 _ERASE = frozenset({"erase"})
 _READ = frozenset({"read"})
 _RECEIPTS = frozenset({"erase", "read"})
+_OPENINGS = frozenset({"erase", "audit"})
 _ADMIN = frozenset({ADMIN})
 ANY_KEY: frozenset[str] = frozenset()
 
@@ -40,6 +42,8 @@ _ROUTES: dict[tuple[str, str], frozenset[str]] = {
     # Which of the two it is depends on what is asked for.
     ("POST", "/opendsr/v2/requests"): _RECEIPTS,
     ("GET", "/ledger"): _READ,
+    ("GET", "/ledger/consistency"): _READ,
+    ("GET", "/log/checkpoint"): ANY_KEY,
     ("GET", "/snapshot"): _READ,
     ("POST", "/snapshot"): _ADMIN,
     ("GET", "/snapshot/file"): _READ,
@@ -65,6 +69,8 @@ _FOLDERS: tuple[tuple[str, str, frozenset[str]], ...] = (
     ("PUT", "/samples/", _WRITE),
     ("GET", "/samples/", _READ),
     ("GET", "/erasures/", _RECEIPTS),
+    ("GET", "/ledger/", _READ),
+    ("GET", "/log/tile/", _READ),
     ("POST", "/webhooks/dead-letters/", _ADMIN),
     ("GET", "/opendsr/v2/requests/", _RECEIPTS),
     ("DELETE", "/opendsr/v2/requests/", _RECEIPTS),
@@ -92,6 +98,8 @@ def rule_for(method: str, path: str) -> frozenset[str] | None:
     found = _ROUTES.get((method, path))
     if found is not None:
         return found
+    if method == "GET" and path.startswith("/erasures/") and path.endswith("/opening"):
+        return _OPENINGS
     for of_method, folder, scopes in _FOLDERS:
         if method == of_method and path.startswith(folder):
             return scopes

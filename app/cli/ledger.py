@@ -47,6 +47,13 @@ def verify(
         Path | None,
         typer.Option(metavar="FILE", help="Answer of GET /keys to trust instead of the keys in the ledger."),
     ] = None,
+    since: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Checkpoint of the log that was kept: the ledger must go on from it."),
+    ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keys that the checkpoint is checked with (tlog-policy).")
+    ] = None,
 ) -> None:
     """Check a ledger without its server: exit 0 when all is well, 1 when not, 2 when a file cannot be read."""
     from oubli.app.ledger.downloads import read_lines, read_object
@@ -75,12 +82,62 @@ def verify(
             complain(f"the receipt is wrong: {error}")
             raise typer.Exit(WRONG) from None
         typer.echo(f"receipt signed by key {checked.key_id}, entry {checked.ledger_index}: {checked.status}")
+    if since is not None:
+        _check_since(file, since, policy)
     tell(
         "Proved: none of these entries was altered, removed, moved or put in between since the newest was made. Not "
         "proved: that none was cut off at the end (a receipt that names a later entry shows it), that whoever runs "
         "the server has not made the whole anew (compare with a hash or receipt kept elsewhere), and that the server "
         "did what it wrote."
     )
+
+
+def _check_since(file: Path, since: Path, policy: Path | None) -> None:
+    from oubli.app.cli.proofs import checking, policy_in, read_text
+    from oubli.app.ledger.downloads import read_lines
+    from oubli.verifier import check_since, read_checkpoint
+
+    with checking():
+        checkpoint = read_checkpoint(read_text(since))
+        check_since(read_lines(file), checkpoint, None if policy is None else policy_in(policy))
+    typer.echo(f"it goes on from the checkpoint of {checkpoint.size} entries of the log {checkpoint.origin}")
+
+
+@ledger_cli.command()
+def fetch(
+    output: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write the ledger, a page a line.")],
+    *,
+    url: Annotated[str, typer.Option("--url", metavar="URL", help="Of the server.")] = "http://127.0.0.1:8000",
+    api_key_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File with a key of the scope 'read'.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+) -> None:
+    """Download the ledger with the keyed hashes that belong to it, which `oubli serve --ledger` needs.
+
+    They lead whoever has the hashing key from a name to its erasures: keep the file as safe as a backup.
+    """
+    import orjson
+
+    from oubli.app.cli.remote import asking
+    from oubli.client.operations.requests import object_of, reading
+
+    if output.exists() and not force:
+        raise StartError(f"{output} is there: give another name, or --force")
+    n_entries = 0
+    cursor: str | None = "0"
+    with asking(url, api_key_file) as client:
+        try:
+            with output.open("wb") as file:
+                while cursor is not None:
+                    answer = client.transport.run(client.session.ask(reading("/ledger", cursor=cursor)))
+                    page = object_of(answer)
+                    n_entries += len(page.get("entries", []))
+                    file.write(orjson.dumps(page) + b"\n")
+                    cursor = page.get("next")
+        except OSError as error:
+            raise StartError(f"{output} cannot be written: {error.strerror}") from None
+    tell(f"Wrote {n_entries} entries to {output}.")
 
 
 @ledger_cli.command("rotate-keys")

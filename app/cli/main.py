@@ -26,6 +26,7 @@ from oubli.app.cli.keys import keys_cli
 from oubli.app.cli.ledger import ledger_cli
 from oubli.app.cli.load_test import load_test
 from oubli.app.cli.options import takes
+from oubli.app.cli.proofs import proof_cli, witness_cli
 from oubli.app.errors import StartError, StorageError
 from oubli.app.logs import configure_logging
 from oubli.app.service.kernel_cache import use_kernel_cache
@@ -47,6 +48,8 @@ cli = typer.Typer(
 
 cli.add_typer(ledger_cli)
 cli.add_typer(keys_cli)
+cli.add_typer(proof_cli)
+cli.add_typer(witness_cli)
 cli.command("load-test")(load_test)
 cli.command("erase")(erase)
 

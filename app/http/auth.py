@@ -30,7 +30,9 @@ DOCS_PATHS = frozenset(
 )
 # Whoever gets a callback of OpenDSR checks its signature with what is there.
 OPENDSR_PATHS = frozenset({"/opendsr/v2/discovery", "/opendsr/v2/certificate"})
-OPEN_PATHS = HEALTH_PATHS | DOCS_PATHS | OPENDSR_PATHS | CONSOLE_PATHS
+# Whoever checks a proof need not be known here. Receipts have random ids, and their proofs hold no names.
+PROOF_PATHS = frozenset({"/keys", "/log/checkpoint"})
+OPEN_PATHS = HEALTH_PATHS | DOCS_PATHS | OPENDSR_PATHS | CONSOLE_PATHS | PROOF_PATHS
 UPLOAD_PATH = "/snapshot/file"
 MIN_VERSION = b"min-version"
 _MOST_VERSION_DIGITS = 15
@@ -65,6 +67,11 @@ class Caller(NamedTuple):
     created_ms: int | None = None
     expires_ms: int | None = None
     revoked_ms: int | None = None
+
+
+def is_open(path: str) -> bool:
+    """Whether a path needs no key."""
+    return path in OPEN_PATHS or (path.startswith("/erasures/") and path.endswith("/proof"))
 
 
 class AccessRules:
@@ -154,7 +161,7 @@ class AccessRules:
             When it must not pass.
         """
         host = self._check_host(headers, path in HEALTH_PATHS)
-        if path not in OPEN_PATHS and self.asks_for_key:
+        if self.asks_for_key and not is_open(path):
             self._check_key(headers, needed_scopes(method, path))
         # A download is noted in the ledger, so that it is no safe method.
         if method not in _SAFE_METHODS or path == UPLOAD_PATH:
@@ -280,7 +287,7 @@ def require_version(path: str, headers: Headers, version: int) -> None:
         Also when the header is no version.
     """
     text = headers.get(MIN_VERSION)
-    if text is None or path in OPEN_PATHS:
+    if text is None or is_open(path):
         return
     if not (text.isdigit() and len(text) <= _MOST_VERSION_DIGITS):
         raise ProblemError(

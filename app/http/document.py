@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
 
 from oubli.app.access.scopes import SCOPES, needed_scopes
-from oubli.app.http.auth import OPEN_PATHS
+from oubli.app.http.auth import is_open
 from oubli.app.http.inference import describe
 from oubli.app.http.inference_schemas import InferenceRequest
 from oubli.app.http.inspection_schemas import MetricsEvent, StateEvent, WithoutRequest
@@ -128,7 +128,7 @@ def document(
                 operation["requestBody"]["content"]["application/json"]["example"] = examples[operation["operationId"]]
             operation["responses"] = dict(sorted(operation["responses"].items()))
             operation["security"] = _security(method.upper(), path, asks_for_key)
-            if path in OPEN_PATHS:
+            if is_open(path):
                 operation["responses"].pop("401", None)
                 operation["responses"].pop("403", None)
             for parameter in operation.get("parameters", ()):
@@ -169,7 +169,7 @@ def _example_tensor(told: dict[str, Any]) -> dict[str, Any]:
 
 def _security(method: str, path: str, asks_for_key: bool) -> list[dict[str, list[str]]]:
     """Return what a request may identify itself with: one of the schemes, with one of the scopes as its role."""
-    if path in OPEN_PATHS:
+    if is_open(path):
         return []
     needed = needed_scopes(method, path)
     roles = [[scope] for scope in SCOPES if scope in needed] or [[]]

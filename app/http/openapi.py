@@ -116,6 +116,14 @@ PATH: dict[str, dict[str, Any]] = {
     "letter": parameter("id", "`id` of the dead letter: that of the receipt or request.", _UUID, "path"),
     "request": parameter("id", "`subject_request_id` of the request.", _UUID, "path"),
     "job": parameter("id", "The job's id.", _UUID, "path"),
+    "index": parameter("index", "`index` of the entry.", {"type": "integer", "minimum": 1}, "path"),
+    "level": parameter("level", "Level of the tile.", {"type": "integer", "minimum": 0, "maximum": 9}, "path"),
+    "tile": parameter(
+        "number",
+        "Number of the tile in three digits each, such as `x001/x234/067`; `.p/{width}` of one that is not whole.",
+        {"type": "string"},
+        "path",
+    ),
     "export": parameter("id", "`export` in the job's result.", _UUID, "path"),
     "comparison": parameter("id", "`without` in the job's result.", _UUID, "path"),
     "tree": parameter("n", "The tree's number, from 0.", {"type": "integer", "minimum": 0}, "path"),
@@ -143,6 +151,11 @@ QUERY: dict[str, dict[str, Any]] = {
         "`next` of the page before, as it is. It is refused (422) when a restore has replaced the list meanwhile.",
         {"type": "string", "pattern": "^[A-Za-z0-9_-]{22}$"},
     ),
+    "from": {
+        **parameter("from", "Size of the log in a checkpoint that was kept.", {"type": "integer", "minimum": 0}),
+        "required": True,
+    },
+    "to": parameter("to", "Size of the later log; by default the published one.", {"type": "integer", "minimum": 0}),
     "index": parameter("cursor", "`next` of the page before.", {"type": "string", "pattern": "^[0-9]{1,15}$"}),
     "limit": parameter("limit", "Most entries on a page.", {"type": "integer", "minimum": 1, "default": DEFAULT_PAGE}),
     "format": parameter("format", "Instead of the `Accept` header.", {"type": "string", "enum": ["json", "csv"]}),
@@ -180,6 +193,7 @@ TABLES: dict[str, Any] = {
 }
 FILE: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 FILE_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": FILE}}
+TEXT: dict[str, Any] = {"text/plain": {"schema": {"type": "string"}}}
 CSV: dict[str, Any] = {"text/csv": {"schema": {"type": "string"}}}
 NEXT_CURSOR: dict[str, Any] = {
     "Next-Cursor": {"description": "With CSV: `next`; left out on the last page.", "schema": {"type": "string"}}

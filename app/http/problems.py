@@ -76,6 +76,13 @@ No sample is held under this id or subject. POST /samples adds one.
 404 no-receipt: There is no such receipt
 No erasure has this id or case number: the answer to a deletion names both.
 
+404 not-logged: The log does not hold it
+No entry of the log has this number, or no checkpoint could be signed over it yet: entries are numbered from 1 to the
+size in GET /log/checkpoint.
+
+404 no-opening: The erasure has no opening
+It is older than openings are, or the hashing key that its opening is made with was destroyed.
+
 404 no-dead-letter: There is no such dead letter
 Nothing was given up that the receipt or request of this id has to tell: GET /webhooks/dead-letters lists what was.
 
@@ -338,6 +345,9 @@ _STOPPED: dict[StopReason, str] = {
     "it makes the model anew from its snapshot and its journal.",
     StopReason.LEDGER_FAILED: "The ledger does not go on where the journal does. Restart the server: it says what is "
     "missing.",
+    StopReason.LOG_ROLLED_BACK: "A witness of the log has cosigned entries that are not here: the data directory was "
+    "restored from an older backup. Restart the server with --ledger FILE, a newer download of the ledger, or with "
+    "--accept-missing-erasures.",
     StopReason.DISK_FULL: "The disk has no room. Make room: changes are then taken again without a restart.",
     StopReason.DISK_ERRORS: "Files of the journal cannot be read or written, and no flush has failed. Check the disk: "
     "changes are taken again without a restart as soon as it works.",
@@ -369,6 +379,7 @@ def too_many_rows(what: str, given: int, limit: int) -> ProblemError:
 _SLUGS: tuple[tuple[type[Exception], str], ...] = (  # the first that fits
     (errors.BusyError, "queue-full"),
     (errors.NoReceiptError, "no-receipt"),
+    (errors.NotLoggedError, "not-logged"),
     (errors.NoRequestError, "no-request"),
     (errors.RepeatedRequestError, "request-repeated"),
     (errors.UncancellableError, "request-begun"),

@@ -42,6 +42,7 @@ from oubli.app.ledger.entries import (
     check_whole,
     erased_state,
     head_of,
+    keyed_of,
     make_entry,
     moment_of,
     original_of,
@@ -53,16 +54,21 @@ from oubli.app.ledger.entries import (
 from oubli.app.ledger.file import file_errors, open_file, open_memory
 from oubli.app.ledger.keys import KeyNames, LedgerKeys
 from oubli.app.ledger.ledger import hash_sample, hash_subject
-from oubli.app.ledger.rows import IDEMPOTENCY_COLUMNS, RECEIPT_COLUMNS, Cell, checksum
+from oubli.app.ledger.log import LogTable
+from oubli.app.ledger.openings import check_keyed
+from oubli.app.ledger.rows import IDEMPOTENCY_COLUMNS, KEYED_COLUMNS, RECEIPT_COLUMNS, Cell, checksum
+from oubli.app.ledger.signed_notes import Checkpoint, is_own
 from oubli.app.times import parse_time, to_text
 from oubli.core.errors import FileError
 
 LEDGER_NAME = "ledger.sqlite"
+LOG_NAME = "oubli"
 Relation = Literal["same or newer", "older", "forked"]
 # What a late addition could bring back; a rectified sample is held.
 _DELETIONS = ("deletion", "expiry")
 _HASHES_AT_ONCE = 500  # in one query
 _RECEIPTS = "SELECT content, targets, seq FROM receipts"
+_ENTRIES = "SELECT hash, content, hashes FROM entries LEFT JOIN keyed USING (idx)"
 _MODEL_VERSION = re.compile(rb'"model_version":([0-9]+)')
 _HASHING_KEY = re.compile(rb'"hashing_key_id":"([0-9a-f]+)"')  # in the RFC 8785 form
 
@@ -116,11 +122,15 @@ class LedgerDatabase:
         Of the file, made when there is none; None keeps it in memory.
     keys
         That sign and hash.
+    log_name
+        Of the logs that begin here.
 
     Attributes
     ----------
     deliveries
         States that somebody is to be told of.
+    log
+        The tree over the entries, and its checkpoints.
 
     Raises
     ------
@@ -128,10 +138,12 @@ class LedgerDatabase:
         When the file cannot be used, or is damaged.
     """
 
-    def __init__(self, path: Path | None, keys: LedgerKeys) -> None:
+    def __init__(self, path: Path | None, keys: LedgerKeys, *, log_name: str = LOG_NAME) -> None:
         self._connection = open_memory() if path is None else open_file(path)
         self._keys = keys
         self.deliveries = DeliveryTable(self._connection)
+        with file_errors():
+            self.log = LogTable(self._connection, log_name)
         self._applied_seq: int
         self._witnessed_ms: int
         row = self._one("SELECT idx, hash FROM entries ORDER BY idx DESC LIMIT 1")
@@ -195,6 +207,16 @@ class LedgerDatabase:
         with self._transaction():
             self._connection.execute("DELETE FROM idempotency WHERE expires_ms <= ?", (now_ms,))
 
+    def sign_checkpoint(self) -> Checkpoint | None:
+        """Sign the head of the log; None before there is one."""
+        with self._transaction():
+            return self.log.sign(self._keys.signing)
+
+    def publish(self, checkpoint: Checkpoint) -> None:
+        """Answer a checkpoint from now on."""
+        with self._transaction():
+            self.log.publish(checkpoint)
+
     def adopt(self, path: Path, check: Callable[[], None] | None = None) -> int:
         """Take in a downloaded ledger that goes on where this one ends; return how many entries were new.
 
@@ -216,6 +238,7 @@ class LedgerDatabase:
                 try:
                     last = self._check_adopted(entry, last)
                     if last.index > self._head.index:
+                        check_keyed(entry)
                         self._append(entry, check_entry(entry, self._head), 0, {})
                         n_new += 1
                 except (ChainError, *_MISFITS) as error:
@@ -270,7 +293,10 @@ class LedgerDatabase:
 
     def _carry_over(self, entry: Entry, seq: int, signatures: dict[str, str], push: Sequence[str]) -> None:
         at_ms = max(moment_of(entry), self.highest_ms() or 0)
-        carrier = make_entry(self._head, CARRIED_OVER, to_text(at_ms), {"entry": entry})
+        carried = {name: value for name, value in entry.items() if name != "keyed"}
+        carrier = make_entry(self._head, CARRIED_OVER, to_text(at_ms), {"entry": carried})
+        if "keyed" in entry:
+            carrier["keyed"] = entry["keyed"]
         self._append(carrier, body_of(carrier), seq, signatures, push)
 
     def _note_deliveries(self, notes: DeliveryNotes) -> None:
@@ -286,11 +312,17 @@ class LedgerDatabase:
         cells = (entry["index"], entry["hash"], body)
         self._connection.execute("INSERT INTO entries (idx, hash, content) VALUES (?, ?, ?)", cells)
         self._head = head_of(entry)
+        self.log.append(entry, body)
         original = original_of(entry)
         if original["type"] == UNLEARNED:
             receipt = receipt_of(original, signatures.get(str(original["index"]), ""))
             receipt = receipt if receipt.signature else signed(receipt, self._keys)
-            self._write_receipt("DO NOTHING", receipt, original["targets"], seq)
+            keyed = keyed_of(entry)
+            self._write_receipt("DO NOTHING", receipt, keyed["targets"], seq)
+            if keyed is not original:
+                kept = (entry["index"], receipt.id, orjson.dumps(keyed))
+                query = f"INSERT INTO keyed ({KEYED_COLUMNS}, checksum) VALUES (?, ?, ?, ?)"  # noqa: S608 - ours
+                self._connection.execute(query, (*kept, checksum(*kept)))
             self._push(receipt, moment_of(entry), push)
         elif original["type"] == ERASED:
             for name in original["receipts"]:
@@ -328,7 +360,7 @@ class LedgerDatabase:
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
         """Write all or nothing; what is remembered of the file goes with it."""
-        before = self._head, self._applied_seq, self._witnessed_ms
+        before, mark = (self._head, self._applied_seq, self._witnessed_ms), self.log.mark()
         with file_errors():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -336,6 +368,7 @@ class LedgerDatabase:
                 self._connection.execute("COMMIT")
             except BaseException:
                 self._head, self._applied_seq, self._witnessed_ms = before
+                self.log.rewind(mark)
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
@@ -363,6 +396,29 @@ class LedgerDatabase:
     def entries(self, after_index: int, limit: int) -> list[Entry]:
         """Return the entries after one, in order."""
         return list(self._entries("WHERE idx > ? ORDER BY idx LIMIT ?", after_index, limit))
+
+    def entries_of(self, receipt: Receipt) -> list[Entry]:
+        """Return the entry that began an erasure and, where its receipt is in the last state, the one that ended it."""
+        row = self._one("SELECT idx FROM keyed WHERE receipt = ?", receipt.id)
+        # Earlier versions kept nothing that leads from a receipt to its entry.
+        row = row or self._one("SELECT idx FROM entries WHERE instr(content, CAST(? AS BLOB)) ORDER BY idx", receipt.id)
+        found = self.entries(row[0] - 1, 1)
+        if receipt.status == "erased":
+            last = self.entries(receipt.ledger_index - 1, 1)
+            if not last or last[0]["hash"] != receipt.ledger_head:  # it was carried over
+                where = "WHERE idx > ? AND instr(content, CAST(? AS BLOB)) ORDER BY idx LIMIT 1"
+                last = list(self._entries(where, row[0], f'"hash":"{receipt.ledger_head}"'))
+            found += last
+        return found
+
+    def hashing_key_of(self, receipt: Receipt) -> str | None:
+        """Return the key that the openings of an erasure are made with; None where there are none."""
+        entry = original_of(self.entries_of(receipt)[0])
+        return str(entry["hashing_key_id"]) if "targets_root" in entry else None
+
+    def has_signed(self, checkpoint: Checkpoint) -> bool:
+        """Whether a checkpoint is of the log and one of our keys has signed it."""
+        return checkpoint.origin == self.log.origin and is_own(checkpoint.note, self._keys.all_signing)
 
     def hash_at(self, index: int) -> str | None:
         """Return the hash of an entry; None when there is none."""
@@ -491,14 +547,15 @@ class LedgerDatabase:
             The ids or subjects, as they were asked for.
         """
         mark = b'"receipt":"%b"' % receipt_id.encode("ascii")
-        for entry in map(original_of, self._entries("WHERE instr(content, ?) ORDER BY idx DESC", mark)):
+        for entry in self._entries("WHERE instr(content, ?) ORDER BY idx DESC", mark):
             for key in self._keys.hashing:
-                if key.id != entry["hashing_key_id"]:
+                if key.id != original_of(entry)["hashing_key_id"]:
                     continue
+                keyed = keyed_of(entry)
                 if by == "ids":
-                    held = set(entry["samples"])
+                    held = set(keyed["samples"])
                     return {name: 1 for name in names if hash_sample(key, name) in held}
-                counts = dict(zip(entry.get("subjects", ()), entry.get("subject_samples", ()), strict=True))
+                counts = dict(zip(keyed.get("subjects", ()), keyed.get("subject_samples", ()), strict=True))
                 hashes = {name: hash_subject(key, name) for name in names}
                 return {name: counts[known] for name, known in hashes.items() if known in counts}
         return {}
@@ -521,10 +578,10 @@ class LedgerDatabase:
         keys = {key.id: key for key in self._keys.hashing}
         kinds: dict[str, str] = {}
         used: dict[str, None] = {}  # ids of keys, in the order in which they were used
-        for entry in map(original_of, self._of_type(UNLEARNED)):
-            if entry["type"] == UNLEARNED and entry["model_version"] > model_version and entry["samples"]:
+        for entry, samples in self._unlearned():
+            if entry["model_version"] > model_version and samples:
                 used[entry["hashing_key_id"]] = None
-                for known in entry["samples"]:
+                for known in samples:
                     _count(kinds, known, entry["kind"])
         if not keys.keys() >= used.keys():
             raise FileError(
@@ -606,7 +663,7 @@ class LedgerDatabase:
                 continue
             at_ms = parse_time(original["unlearned_at"])
             if at_ms >= since_ms:
-                found.extend((known, at_ms) for known in reversed(original["samples"]))
+                found.extend((known, at_ms) for known in reversed(keyed_of(entry)["samples"]))
         found.reverse()
         return found
 
@@ -638,12 +695,22 @@ class LedgerDatabase:
     def _entries(self, rest: str, *cells: Cell) -> Iterator[Entry]:
         """Read entries one by one: there can be more of them than memory has room for."""
         with file_errors():
-            for known, body in self._connection.execute(f"SELECT hash, content FROM entries {rest}", cells):  # noqa: S608
-                yield {**orjson.loads(body), "hash": known}
+            for known, body, keyed in self._connection.execute(f"{_ENTRIES} {rest}", cells):
+                entry = {**orjson.loads(body), "hash": known}
+                if keyed is not None:
+                    entry["keyed"] = orjson.loads(keyed)
+                yield entry
 
     def _of_type(self, kind: str) -> Iterator[Entry]:
         """Return the entries of a type, and those that carry one over."""
         return self._entries("WHERE instr(content, ?) ORDER BY idx", _type_mark(kind))
+
+    def _unlearned(self) -> Iterator[tuple[Entry, list[str]]]:
+        """Return the entries of erasures, with the keyed hashes of their samples."""
+        for entry in self._of_type(UNLEARNED):
+            original = original_of(entry)
+            if original["type"] == UNLEARNED:
+                yield original, keyed_of(entry)["samples"]
 
     def _found_in_entries(self, name: bytes, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
         """Return what follows a name in entries of whatever type."""

@@ -1,4 +1,7 @@
-"""Ledgers that were downloaded: one JSON object a line, an entry or a page of `GET /ledger` as it was answered."""
+"""Ledgers that were downloaded: one JSON object a line, an entry or a page of `GET /ledger` as it was answered.
+
+Only pages have the keyed hashes of erasures beside the entries; with them the entries are returned.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,11 +27,18 @@ def read_lines(path: Path) -> Iterator[Any]:
                     continue
                 content = _parse(path, number, line)
                 if isinstance(content, dict) and isinstance(content.get("entries"), list):
-                    yield from content["entries"]
+                    yield from _entries_of(content)
                 else:
                     yield content
     except OSError as error:
         raise StartError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _entries_of(page: dict[str, Any]) -> Iterator[Any]:
+    keyed = page.get("keyed")
+    for entry in page["entries"]:
+        beside = keyed.get(str(entry.get("index"))) if isinstance(keyed, dict) and isinstance(entry, dict) else None
+        yield entry if beside is None else {**entry, "keyed": beside}
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -12,15 +12,19 @@ texts, whole numbers that every reader represents exactly, true, false, null, li
 how they are written is where implementations differ. Types of entries:
 
     signing-key   a key that signs receipts from here on, with its public half
-    unlearned     one erasure: its receipt, the counts, keyed hashes of the samples and of what was named; where
-                  subjects were named, also of each of them of whom something was held, and how many samples
+    unlearned     one erasure: its receipt, the counts, and roots over the hidden names of the samples and of what was
+                  named (see `openings`); earlier versions wrote keyed hashes of the names
     erased        the receipts whose samples are in no file any more
     restricted    subjects whose samples are kept and not learned from, as keyed hashes, and the counts
     released      the same of subjects whose samples are learned from again
     retained      the same of subjects whose samples are kept for some time only, and for how long
     carried-over  an entry of another chain, whole, after an operator went on without the entries before it
     accepted-missing-key    a key that an operator went on without
+    log-begun     a log over all entries, in a data directory of an earlier version; see `log`
     others        events, such as `restore` or `export`, with numbers and words of this program
+
+Beside an entry of the type `unlearned`, and not hashed with it, are the keyed hashes by which a restore finds its names
+again, and the leaves of its roots: `keyed`. In memory, in notes and in downloads they go with the entry.
 
 A receipt says what became of one erasure. Each state of it is signed over the RFC 8785 form of everything in it but the
 signature, `overdue` included. So a signature fits exactly what was answered, whenever that was: a receipt that becomes
@@ -50,6 +54,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import orjson
 
+from oubli.app.ledger.codes import hmac_sha256
 from oubli.app.times import TimeError, parse_time
 
 if TYPE_CHECKING:
@@ -70,6 +75,8 @@ RETAINED = "retained"
 CARRIED_OVER = "carried-over"
 ACCEPTED = "accepted-missing-erasures"
 ACCEPTED_KEY = "accepted-missing-key"
+LOG_BEGUN = "log-begun"
+_BESIDE = frozenset({"hash", "keyed"})
 EVENT_TYPE = re.compile(r"[a-z][a-z0-9-]{0,63}")
 
 Entry = dict[str, Any]
@@ -140,7 +147,7 @@ def body_of(entry: Mapping[str, Any]) -> bytes:
     CanonicalError
         When the entry holds what no entry may.
     """
-    return canonical({name: value for name, value in entry.items() if name != "hash"})
+    return canonical({name: value for name, value in entry.items() if name not in _BESIDE})
 
 
 def check_entry(entry: Any, head: Head) -> bytes:
@@ -194,6 +201,21 @@ def moment_of(entry: Mapping[str, Any]) -> int:
         return parse_time(entry["at"])
     except TimeError:
         raise ChainError(entry["index"], "has no time") from None
+
+
+def keyed_of(entry: Entry) -> Mapping[str, Any]:
+    """Return the keyed hashes of an erasure's names: of its `samples`, and one of its `targets`.
+
+    Raises
+    ------
+    ChainError
+        When they are not there.
+    """
+    original = original_of(entry)
+    found: Any = original if "targets_root" not in original else entry.get("keyed")
+    if not isinstance(found, dict) or not isinstance(found.get("targets"), str):
+        raise ChainError(entry["index"], "came without the keyed hashes that belong to it")
+    return found
 
 
 def original_of(entry: Entry) -> Entry:
@@ -287,9 +309,7 @@ def _in_order(value: Any) -> Any:
 
 def keyed_hash(key: HashingKey, content: bytes) -> str:
     """Return the first half of the HMAC-SHA256 in hexadecimal."""
-    code = key.begun.copy()
-    code.update(content)
-    return code.hexdigest()[:_HASH_DIGITS]
+    return hmac_sha256(key.secret, content).hex()[:_HASH_DIGITS]
 
 
 def sign(key: SigningKey, content: bytes) -> str:

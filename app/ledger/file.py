@@ -1,6 +1,9 @@
 """The ledger's file: an SQLite database, and what has to hold when it is opened.
 
     entries      index, hash, and the RFC 8785 form that the hash is made of; never changed, never removed
+    keyed        beside entries of erasures: keyed hashes of names, which no entry holds
+    tiles        whole tiles of the tree over the entries; see `tree`
+    log          origin of the log, the last checkpoint that was signed, and the last that was published
     receipts     each in its newest state, found by id, case number and targets
     signing_keys which were told, and in which entry
     idempotency  requests that may be repeated; they expire
@@ -24,6 +27,8 @@ from oubli.app.ledger.entries import FIRST_PREVIOUS
 from oubli.app.ledger.rows import (
     DELIVERY_COLUMNS,
     IDEMPOTENCY_COLUMNS,
+    KEYED_COLUMNS,
+    LOG_COLUMNS,
     RECEIPT_COLUMNS,
     REQUEST_COLUMNS,
     STATE_COLUMNS,
@@ -32,7 +37,7 @@ from oubli.app.ledger.rows import (
 from oubli.app.storage.directory import flush_directory, flush_file
 
 APPLICATION_ID = 0x4F75624C
-FORMAT = 2
+FORMAT = 3
 _FAILED_FLUSHES = frozenset({sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC})
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 _UUID = "length({0}) = 36 AND {0} NOT GLOB '*[^0-9a-f-]*'"
@@ -68,6 +73,29 @@ CREATE TABLE requests (
 );
 CREATE INDEX requests_by_receipt ON requests (receipt) WHERE receipt IS NOT NULL;
 """
+# Formats 1 and 2 have no such tables. Tiles have no checksum: they are compared with the entries.
+_SINCE_3 = f"""
+CREATE TABLE keyed (
+    idx INTEGER PRIMARY KEY,
+    receipt TEXT NOT NULL UNIQUE CHECK ({_UUID.format("receipt")}),
+    hashes BLOB NOT NULL CHECK ({_BYTES.format("hashes")}),
+    checksum BLOB NOT NULL CHECK ({_BYTES.format("checksum")})
+);
+CREATE TABLE tiles (
+    level INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    hashes BLOB NOT NULL CHECK ({_BYTES.format("hashes")}),
+    PRIMARY KEY (level, number)
+);
+CREATE TABLE log (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    origin TEXT,
+    signed TEXT,
+    published TEXT,
+    checksum BLOB NOT NULL CHECK ({_BYTES.format("checksum")})
+);
+INSERT INTO log VALUES (1, NULL, NULL, NULL, x'{checksum(None, None, None).hex()}');
+"""  # noqa: S608 - ours
 _SCHEMA = f"""
 CREATE TABLE entries (
     idx INTEGER PRIMARY KEY,
@@ -112,6 +140,13 @@ CREATE TABLE state (
     checksum BLOB NOT NULL CHECK ({_BYTES.format("checksum")})
 );
 """
+
+
+# Entries of erasures that say what they are about by roots alone, and have nothing beside them.
+_WITHOUT_KEYED = (
+    "SELECT 1 FROM entries LEFT JOIN keyed USING (idx) "
+    "WHERE keyed.idx IS NULL AND instr(content, CAST('\"targets_root\":' AS BLOB)) LIMIT 1"
+)
 
 
 class LedgerDamagedError(StartError):
@@ -185,7 +220,7 @@ def _create(path: Path) -> None:
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
-    connection.executescript(_SCHEMA + _SINCE_2)
+    connection.executescript(_SCHEMA + _SINCE_2 + _SINCE_3)
     connection.execute("INSERT INTO state VALUES (1, 0, 0, ?)", (checksum(0, 0),))
 
 
@@ -203,7 +238,7 @@ def _connect(path: Path) -> sqlite3.Connection:
                 f"{FORMAT}): start that version"
             )
         if application != APPLICATION_ID or not 1 <= version <= FORMAT:
-            raise _damaged("is not a ledger of Oubli")
+            raise damaged("is not a ledger of Oubli")
         # The journal can be replayed: only what `flush` has seen must survive a loss of power.
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA fullfsync=ON")  # where a plain flush stops in the disk's memory
@@ -214,7 +249,8 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("COMMIT")
         if version < FORMAT:
-            connection.executescript(f"BEGIN IMMEDIATE; {_SINCE_2} PRAGMA user_version={FORMAT}; COMMIT;")
+            missing = (_SINCE_2 if version < 2 else "") + _SINCE_3
+            connection.executescript(f"BEGIN IMMEDIATE; {missing} PRAGMA user_version={FORMAT}; COMMIT;")
     except BaseException:
         connection.close()
         raise
@@ -225,14 +261,14 @@ def _check(connection: sqlite3.Connection) -> None:
     """Check every page, every entry, every receipt."""
     with contextlib.closing(open_memory()) as sound:
         if _schema_of(connection) != _schema_of(sound):
-            raise _damaged("is damaged")
+            raise damaged("is damaged")
     if connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
-        raise _damaged("is damaged")
+        raise damaged("is damaged")
     previous, last = FIRST_PREVIOUS, 0
     for index, known, content in connection.execute("SELECT idx, hash, content FROM entries ORDER BY idx"):
         follows = b'"previous":"%b"' % previous.encode("ascii") in content
         if index != last + 1 or not follows or hashlib.sha256(content).hexdigest() != known:
-            raise _damaged(f"is damaged at entry {last + 1}")
+            raise damaged(f"is damaged at entry {last + 1}")
         previous, last = known, index
     for table, columns in (
         ("receipts", RECEIPT_COLUMNS),
@@ -240,21 +276,26 @@ def _check(connection: sqlite3.Connection) -> None:
         ("deliveries", DELIVERY_COLUMNS),
         ("requests", REQUEST_COLUMNS),
         ("state", STATE_COLUMNS),
+        ("keyed", KEYED_COLUMNS),
+        ("log", LOG_COLUMNS),
     ):
         n_rows = 0
         for *cells, known in connection.execute(f"SELECT {columns}, checksum FROM {table}"):  # noqa: S608 - ours
             n_rows += 1
             if checksum(*cells) != known:
-                raise _damaged("is damaged: a receipt or another row was changed")
-        if table == "state" and n_rows != 1:
-            raise _damaged("is damaged")
+                raise damaged("is damaged: a receipt or another row was changed")
+        if table in ("state", "log") and n_rows != 1:
+            raise damaged("is damaged")
+    if connection.execute(_WITHOUT_KEYED).fetchone() is not None:
+        raise damaged("is damaged: the keyed hashes of an erasure are missing")
 
 
 def _schema_of(connection: sqlite3.Connection) -> list[tuple[str, str]]:
     return connection.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
 
 
-def _damaged(how: str) -> LedgerDamagedError:
+def damaged(how: str) -> LedgerDamagedError:
+    """Return what is raised when the file is not what was written."""
     return LedgerDamagedError(
         f"the ledger (ledger.sqlite in the data directory) {how}: restore all files of the data directory from one "
         "backup; or, with a download of GET /ledger, remove ledger.sqlite and give the download with --ledger FILE"
@@ -269,7 +310,7 @@ def _cannot_open(path: Path, error: sqlite3.Error) -> StartError:
         return StartError(
             f"the ledger {path} cannot be opened for writing: see to its owner, its permissions and to room on the disk"
         )
-    return _damaged("is damaged")
+    return damaged("is damaged")
 
 
 def _close(connection: sqlite3.Connection | None) -> None:

@@ -10,12 +10,11 @@ They are whole or not there: written beside their place, flushed, renamed.
 
 import base64
 import hashlib
-import hmac
 import os
 import secrets
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,18 +85,12 @@ class HashingKey:
         From when to when hashes were made with it; None while they are.
     secret
         The key.
-    begun
-        Has taken in the key.
     """
 
     id: str
     created_ms: int
     retired_ms: int | None
     secret: bytes
-    begun: hmac.HMAC = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "begun", hmac.new(self.secret, digestmod="sha256"))
 
     def retired(self, at_ms: int) -> "HashingKey":
         """Return the key as one that only finds old hashes again."""

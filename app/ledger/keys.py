@@ -138,6 +138,15 @@ class LedgerKeys:
         """The key that signs."""
         return self._signing[0]
 
+    def public_keys(self) -> list[dict[str, Any]]:
+        """Return the public halves, the current one first."""
+        return [key.describe() for key in self._signing]
+
+    @property
+    def all_signing(self) -> tuple[SigningKey, ...]:
+        """The keys that sign or signed, the current one first."""
+        return tuple(self._signing)
+
     @property
     def hashing(self) -> tuple[HashingKey, ...]:
         """The keys that ids are or were hashed under, the current one first."""
@@ -149,10 +158,6 @@ class LedgerKeys:
             if key.id == key_id and key.private is not None:
                 return key
         return self.signing
-
-    def public_keys(self) -> list[dict[str, Any]]:
-        """Return the public halves, the current one first."""
-        return [key.describe() for key in self._signing]
 
     def rotate(self, kind: Literal["signing", "hashing"], not_before_ms: int = 0) -> str:
         """Make a new key current and retire the one before; return the new one's id.

@@ -39,6 +39,8 @@ from oubli.app.ledger.entries import (
     receipt_of,
     sign,
 )
+from oubli.app.ledger.openings import as_text, leaves_of, opening_of, root_of
+from oubli.app.ledger.signed_notes import log_key
 from oubli.app.times import Clock, to_text
 
 if TYPE_CHECKING:
@@ -153,16 +155,28 @@ class Ledger:
         """
         entries = self._introduction()
         key, hashing = self._signing, self._hashing[0]
-        hashes = [hash_sample(hashing, name) for name in unlearned_ids]
-        counts: dict[str, Any] = {}
+        receipt_id, hashes = _new_id(), [hash_sample(hashing, name) for name in unlearned_ids]
+        opening = opening_of(hashing, receipt_id)
+        target_leaves = leaves_of(opening, by, targets)
+        is_same = by == "ids" and list(targets) == list(unlearned_ids)
+        targets_root = samples_root = root_of(target_leaves)
+        keyed: dict[str, Any] = {
+            "samples": hashes,
+            "targets": hash_targets(hashing, targets, by),
+            "target_leaves": as_text(target_leaves),
+        }
+        if not is_same:
+            sample_leaves = leaves_of(opening, "ids", unlearned_ids)
+            samples_root = root_of(sample_leaves)
+            keyed["sample_leaves"] = as_text(sample_leaves)
         if found:
-            counts["subjects"] = [hash_subject(hashing, subject) for subject in found]
-            counts["subject_samples"] = list(found.values())
+            keyed["subjects"] = [hash_subject(hashing, subject) for subject in found]
+            keyed["subject_samples"] = list(found.values())
         entry = self._append(
             UNLEARNED,
             unlearned_at,
             {
-                "receipt": _new_id(),
+                "receipt": receipt_id,
                 "ref": None if ref is None else str(uuid.UUID(ref)),
                 "kind": kind,
                 "guarantee": guarantee,
@@ -178,11 +192,11 @@ class Ledger:
                 "deadline": to_text(unlearned_at + deadline_ms),
                 "key_id": key.id,
                 "hashing_key_id": hashing.id,
-                "samples": hashes,
-                "targets": hash_targets(hashing, targets, by),
-                **counts,
+                "samples_root": samples_root,
+                "targets_root": targets_root,
             },
         )
+        entry["keyed"] = keyed
         entries.append(entry)
         draft = receipt_of(entry)
         signature = sign(key, draft.signed_form())
@@ -297,9 +311,21 @@ class Ledger:
         """Return the keyed hashes of any other text under every key that is known, the current one first."""
         return tuple(keyed_hash(key, b"text\0" + text.encode("utf-8")) for key in self._hashing)
 
-    def public_keys(self) -> list[dict[str, Any]]:
-        """Return the public keys that receipts are checked with, the current one first."""
-        return self._keys.public_keys()
+    def opening_of(self, receipt_id: str, key_id: str) -> bytes | None:
+        """Return the opening of an erasure; None when the hashing key is gone that it was made with."""
+        key = next((key for key in self._hashing if key.id == key_id), None)
+        return None if key is None else opening_of(key, receipt_id)
+
+    def public_keys(self, origin: str | None = None) -> list[dict[str, Any]]:
+        """Return the public keys that receipts and checkpoints are checked with, the current one first.
+
+        Parameters
+        ----------
+        origin
+            Of the log; None before there is one.
+        """
+        made = (None if origin is None else log_key(origin, key.public) for key in self._keys.all_signing)
+        return [{**key, "log_key": text} for key, text in zip(self._keys.public_keys(), made, strict=True)]
 
     def _introduction(self) -> list[Entry]:
         """Return the entry that tells the signing key, if there is none yet."""
@@ -423,6 +449,11 @@ class LedgerWorker:
         Whether nobody asks anything at present.
     failed
         Called when the database and the journal do not fit together.
+
+    Attributes
+    ----------
+    grown
+        Set when there are new entries.
     """
 
     _database: LedgerDatabase
@@ -431,6 +462,7 @@ class LedgerWorker:
     _failed: Callable[[], object]
     _due: list[tuple[int, bytes]] = field(default_factory=list, init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    grown: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def write(self, records: Sequence[Record]) -> None:
         """Have the notes of records written, soon and in order."""
@@ -438,6 +470,7 @@ class LedgerWorker:
         if due:
             self._due.extend(due)
             self._wake.set()
+            self.grown.set()
 
     @property
     def n_due(self) -> int:

@@ -8,6 +8,8 @@ _CHECKSUM_BYTES = 16
 RECEIPT_COLUMNS = "id, ref, kind, status, targets, n_samples, seq, content"
 IDEMPOTENCY_COLUMNS = "key, body, expires_ms, model_version, n_samples, n_new, first_id, receipt"
 STATE_COLUMNS = "applied_seq, witnessed_ms"
+KEYED_COLUMNS = "idx, receipt, hashes"
+LOG_COLUMNS = "origin, signed, published"
 DELIVERY_COLUMNS = "target, subject, ref, state, status, reason, at_ms"
 REQUEST_COLUMNS = "id, kind, regulation, body, received_ms, callbacks, receipt, state"
 

@@ -1,11 +1,11 @@
-"""A POST to somebody else's server: one attempt, on the event loop, over a connection to an address that was checked.
+"""A request to somebody else's server: one attempt, on the event loop, over a connection to a checked address.
 
     resolve -> check -> connect to that address -> TLS for the host's name -> request -> status
 
-There is no redirect that is followed, no proxy, no cookie, and of the answer only its status is read, and how long to
-wait. A connection is kept for the next request to the same endpoint for a while: a handshake takes the loop longer than
-a request. It is made of asyncio's streams and h11, which the server has already: an HTTP client resolves names itself,
-and would have to be kept from proxies and redirects.
+There is no redirect that is followed, no proxy, no cookie. Of the answer its status is read, how long to wait, and a
+short body, which webhooks do not look at. A connection is kept for the next request to the same endpoint for a while: a
+handshake takes the loop longer than a request. It is made of asyncio's streams and h11, which the server has already:
+an HTTP client resolves names itself, and would have to be kept from proxies and redirects.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import contextlib
 import ssl
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import h11
@@ -47,11 +47,14 @@ class Outcome:
         Of the answer, when there was one.
     retry_after
         Seconds for which the receiver asks to be left alone.
+    body
+        Of the answer; empty when it was too long or did not come in time.
     """
 
     failure: Failure | None
     status: int | None = None
     retry_after: float = 0.0
+    body: bytes = b""
 
 
 class _ClosedError(Exception):
@@ -74,8 +77,8 @@ class _Connection:
         is_young = now - self._used < _KEPT and now - self._opened < _LONGEST
         return is_young and not self._reader.at_eof() and not self._writer.is_closing()
 
-    async def exchange(self, endpoint: Endpoint, headers: Headers, body: bytes) -> tuple[Outcome, bool]:
-        """Send a request and read the status; also return whether the connection can be kept.
+    async def exchange(self, method: str, endpoint: Endpoint, headers: Headers, body: bytes) -> tuple[Outcome, bool]:
+        """Send a request and read the answer; also return whether the connection can be kept.
 
         Raises
         ------
@@ -85,7 +88,7 @@ class _Connection:
             When it is not HTTP, or breaks off.
         """
         protocol = self._protocol
-        request = h11.Request(method="POST", target=endpoint.target, headers=list(headers))
+        request = h11.Request(method=method, target=endpoint.target, headers=list(headers))
         data = (protocol.send(request), protocol.send(h11.Data(data=body)), protocol.send(h11.EndOfMessage()))
         self._writer.write(b"".join(part for part in data if part))
         await self._writer.drain()
@@ -95,7 +98,7 @@ class _Connection:
         outcome = _outcome(response)
         with contextlib.suppress(TimeoutError, OSError, h11.RemoteProtocolError, _ClosedError):
             async with asyncio.timeout(_REST):
-                await self._drop_body()
+                outcome = replace(outcome, body=await self._read_body())
         if protocol.our_state is not h11.DONE or protocol.their_state is not h11.DONE:
             return outcome, False
         protocol.start_next_cycle()
@@ -120,13 +123,14 @@ class _Connection:
             else:  # h11.PAUSED: never before the answer is whole
                 raise _ClosedError
 
-    async def _drop_body(self) -> None:
-        size = 0
-        while size <= _LARGEST_BODY:
+    async def _read_body(self) -> bytes:
+        body = bytearray()
+        while len(body) <= _LARGEST_BODY:
             event = await self._event()
             if not isinstance(event, h11.Data):
-                return
-            size += len(event.data)
+                return bytes(body)
+            body += event.data
+        return b""
 
 
 class Sender:
@@ -149,27 +153,33 @@ class Sender:
         self._kept: dict[Endpoint, _Connection] = {}
 
     async def post(self, endpoint: Endpoint, headers: Headers, body: bytes) -> Outcome:
+        """Make one attempt to send JSON; see `request`. The body of the answer is not kept."""
+        outcome = await self.request("POST", endpoint, (("Content-Type", "application/json"), *headers), body)
+        return replace(outcome, body=b"")
+
+    async def request(self, method: str, endpoint: Endpoint, headers: Headers = (), body: bytes = b"") -> Outcome:
         """Make one attempt; whatever happens is told in the outcome.
 
         Parameters
         ----------
+        method
+            `GET` or `POST`.
         endpoint
             Where to.
         headers
             Besides those that every request has.
         body
-            JSON.
+            What is sent.
         """
         whole = (
             ("Host", endpoint.authority),
             ("User-Agent", f"Oubli/{VERSION}"),
-            ("Content-Type", "application/json"),
             ("Content-Length", str(len(body))),
             *headers,
         )
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._post(endpoint, whole, body)
+                return await self._request(method, endpoint, whole, body)
         except TimeoutError:
             return Outcome("timeout")
         except UnresolvedError:
@@ -188,21 +198,23 @@ class Sender:
         while self._kept:
             self._kept.popitem()[1].close()
 
-    async def _post(self, endpoint: Endpoint, headers: Headers, body: bytes) -> Outcome:
+    async def _request(self, method: str, endpoint: Endpoint, headers: Headers, body: bytes) -> Outcome:
         kept = self._kept.pop(endpoint, None)
         if kept is not None and kept.is_fresh:
             # The other side may close it at the very moment of the request: then a new one is made.
             with contextlib.suppress(_ClosedError, OSError):
-                return await self._exchange(kept, endpoint, headers, body)
+                return await self._exchange(kept, method, endpoint, headers, body)
         elif kept is not None:
             kept.close()
         connection = await self._connect(endpoint)
-        return await self._exchange(connection, endpoint, headers, body)
+        return await self._exchange(connection, method, endpoint, headers, body)
 
-    async def _exchange(self, connection: _Connection, endpoint: Endpoint, headers: Headers, body: bytes) -> Outcome:
+    async def _exchange(
+        self, connection: _Connection, method: str, endpoint: Endpoint, headers: Headers, body: bytes
+    ) -> Outcome:
         is_kept = False
         try:
-            outcome, is_kept = await connection.exchange(endpoint, headers, body)
+            outcome, is_kept = await connection.exchange(method, endpoint, headers, body)
         finally:
             if is_kept:
                 self._kept[endpoint] = connection

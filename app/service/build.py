@@ -5,14 +5,15 @@ settings --> data directory opened --> recovered, or trained, or empty --> compo
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from oubli.app.errors import JournalError, StartError, StopReason, StorageError
-from oubli.app.ledger.database import LEDGER_NAME, LedgerDatabase
+from oubli.app.ledger.database import LEDGER_NAME, LOG_NAME, LedgerDatabase
+from oubli.app.ledger.entries import ACCEPTED
 from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
 from oubli.app.ledger.ledger import Field, Ledger, LedgerWorker, Tombstones
 from oubli.app.privacy.addresses import AddressRules, parse_endpoint
@@ -37,6 +38,7 @@ from oubli.app.service.lock import ModelLock
 from oubli.app.service.model_service import Limits, ModelService
 from oubli.app.service.opendsr import Processor
 from oubli.app.service.outbox import Outbox
+from oubli.app.service.publisher import LogPublisher
 from oubli.app.service.reading import LongReader
 from oubli.app.service.rebuild import Rebuilder
 from oubli.app.service.receipts import Receipts
@@ -48,6 +50,7 @@ from oubli.app.service.subject_requests import CallbackChannel, SubjectRequests
 from oubli.app.service.training import new_estimator, take_cores, train
 from oubli.app.service.uploads import UploadPolicy, Uploads
 from oubli.app.service.without import Comparer
+from oubli.app.service.witnesses import Witness, parse_witness
 from oubli.app.service.writer import Transaction, Writer
 from oubli.app.settings import Settings
 from oubli.app.storage.directory import DataDirectory
@@ -61,6 +64,7 @@ from oubli.core.data.schema import ColumnType
 from oubli.core.model import Model
 from oubli.core.threads import set_default
 
+WITNESS_TIMEOUT = 5.0  # seconds for one attempt
 RECOVERING = "reading the model in the data directory"  # a stage of progress
 EPHEMERAL_NOTE = (
     "--ephemeral: nothing is kept on disk. A restart reads the data again and brings deleted rows back; what was "
@@ -140,6 +144,7 @@ class OpenDirectory:
             "model_version": state.version,
             "kind": model.kind,
             "hashing_key_id": self.keys.hashing[0].id,
+            **self.database.log.new_fields(),
         }
         notes = [*accepted_keys(ledger, lost), ledger.event("begin", fields)]
         records = [Record(journal.last_seq + i, state.version, b"", one) for i, one in enumerate(notes, 1)]
@@ -201,6 +206,7 @@ def open_directory(
     path: Path,
     key_dir: Path | None = None,
     *,
+    log_name: str = LOG_NAME,
     new_clock: Callable[[int | None], Clock] = Clock,
     now: Callable[[], float] = time.time,
 ) -> OpenDirectory:
@@ -212,6 +218,8 @@ def open_directory(
         Of the directory.
     key_dir
         Where the keys of the ledger are; by default in the directory.
+    log_name
+        Of a log that begins.
     new_clock, now
         Make the clock of the service, and tell the machine's time in seconds since 1970.
 
@@ -227,15 +235,17 @@ def open_directory(
         keys = LedgerKeys(key_dir or path / KEYS_NAME, complete=False)
         journal = SqliteJournal(path, now=now)
         opened.callback(journal.close)
-        database = LedgerDatabase(path / LEDGER_NAME, keys)
+        database = LedgerDatabase(path / LEDGER_NAME, keys, log_name=log_name)
         opened.pop_all()
     return OpenDirectory(Storage(directory, snapshots, journal), keys, database, snapshots, new_clock)
 
 
-def open_nothing() -> OpenDirectory:
+def open_nothing(log_name: str = LOG_NAME) -> OpenDirectory:
     """Return what stands in for a data directory where nothing is kept."""
     keys = LedgerKeys(None)
-    return OpenDirectory(Storage(None, None, MemoryJournal()), keys, LedgerDatabase(None, keys), None)
+    return OpenDirectory(
+        Storage(None, None, MemoryJournal()), keys, LedgerDatabase(None, keys, log_name=log_name), None
+    )
 
 
 # --- the service
@@ -252,6 +262,8 @@ def compose(
     n_threads: int = 1,
     push: Push | None = None,
     processor: Processor | None = None,
+    witnesses: Sequence[Witness] = (),
+    accept_missing: bool = False,
 ) -> ModelService:
     """Put the parts of a service together.
 
@@ -269,6 +281,10 @@ def compose(
         Who is told of receipts; None: nobody.
     processor
         What the settings say of OpenDSR; None: there is none.
+    witnesses
+        Who cosigns the log.
+    accept_missing
+        Whether another log is begun when witnesses have seen entries that are missing.
     """
     limits, policy = limits or Limits(), policy or CheckpointPolicy()
     opened, state, ledger, clock = start.opened, start.state, start.ledger, start.clock
@@ -309,6 +325,13 @@ def compose(
     receipts, reader = Receipts(ledger, database, deadline), LongReader(state, lock, threads)
     influence = InfluenceRanker(state, copier, lock, threads, jobs, holders)
     exporter = Exporter(state, lock, threads, jobs, holders, receipts, influence, clock)
+
+    async def begin_log(size: int) -> None:
+        fields = await database.read(lambda kept: kept.log.new_fields())
+        await threads.finish(writer.note(partial(ledger.event, ACCEPTED, {"snapshot_index": size, **fields})))
+
+    halt_log = partial(state.halt, StopReason.LOG_ROLLED_BACK)
+    publisher = LogPublisher(database, witnesses, halt_log, begin_log if accept_missing else None)
     requests = SubjectRequests(
         processor, exporter, writer, threads, ledger, database, receipts, deadline, clock, jobs, outbox
     )
@@ -346,6 +369,7 @@ def compose(
         uploads=Uploads(storage.path, holders, uploads or UploadPolicy()),
         holders=holders,
         deliveries=Deliveries(couriers, outbox, state, deadline, database, writer.note, threads, clock, push),
+        publisher=publisher,
         subject_requests=requests,
         limits=limits,
         idle_resolve=idle_resolve,
@@ -370,6 +394,26 @@ def push_of(settings: Settings) -> Push | None:
         endpoint = parse_endpoint(settings.webhook_url, plain_http=settings.push_plain_http)
         webhook = endpoint, read_secrets(settings.webhook_secret_file)
     return Push(Sender(rules, settings.push_timeout), webhook, policy=PushPolicy(settings.push_give_up_after))
+
+
+def witnesses_of(settings: Settings) -> list[Witness]:
+    """Return who cosigns the log.
+
+    Raises
+    ------
+    StartError
+        When the key of a witness is none.
+    """
+    # A checkpoint waits for all witnesses.
+    sender = Sender(AddressRules(settings.push_networks), min(settings.push_timeout, WITNESS_TIMEOUT))
+    found = []
+    for text in settings.log_witnesses:
+        try:
+            key, endpoint = parse_witness(text, plain_http=settings.push_plain_http)
+        except ValueError as error:
+            raise StartError(f"log_witnesses {error}") from None
+        found.append(Witness(key, endpoint, sender))
+    return found
 
 
 def processor_of(settings: Settings) -> Processor | None:
@@ -418,7 +462,11 @@ def build_service(
     push, processor = push_of(settings), processor_of(settings)
     if settings.ephemeral:
         warn(EPHEMERAL_NOTE)
-    opened = open_nothing() if settings.ephemeral else open_directory(settings.data_dir, settings.key_dir)
+    witnesses = witnesses_of(settings)
+    if settings.ephemeral:
+        opened = open_nothing(settings.log_name)
+    else:
+        opened = open_directory(settings.data_dir, settings.key_dir, log_name=settings.log_name)
     choice = LedgerChoice(settings.ledger, settings.accept_missing_erasures, settings.accept_missing_keys)
     try:
         if opened.snapshots is not None and opened.holds_model:
@@ -440,6 +488,8 @@ def build_service(
             n_threads=n_threads,
             push=push,
             processor=processor,
+            witnesses=witnesses,
+            accept_missing=settings.accept_missing_erasures,
         )
     except BaseException:
         opened.close()

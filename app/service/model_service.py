@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from oubli.app.service.inspection import Inspector
     from oubli.app.service.jobs import JobBoard, Report
     from oubli.app.service.lock import ModelLock
+    from oubli.app.service.publisher import LogPublisher
     from oubli.app.service.reading import LongReader
     from oubli.app.service.rebuild import Rebuilder
     from oubli.app.service.receipts import Receipts
@@ -169,6 +170,8 @@ class ModelService:
         Everything that may hold something of a sample.
     deliveries
         Tells others of the states of receipts.
+    publisher
+        Signs the log and publishes it.
     subject_requests
         Those of OpenDSR.
     idle
@@ -217,6 +220,7 @@ class ModelService:
     uploads: Uploads
     holders: Holders
     deliveries: Deliveries
+    publisher: LogPublisher
     subject_requests: SubjectRequests
     limits: Limits
     idle_resolve: bool = True
@@ -270,6 +274,7 @@ class ModelService:
             self.stop_error = "the last snapshot could not be written; what was acknowledged is in the journal"
         finally:
             await self.threads.settle()
+            self.publisher.close()
             self.threads.close()
             self.close()
 
@@ -722,6 +727,7 @@ class ModelService:
         if self.idle_resolve:
             self.threads.begin(self.idle.run(), endless=True)
         self.idle.tagged.set()
+        await self._compare_log()
         # A change needs what it is made to: it waits until the first snapshot is read back, and predictions do not.
         async with self.lock.mutation(refusable=False):
             if self.phase == "starting":
@@ -736,6 +742,14 @@ class ModelService:
             rule = str(error) if isinstance(error, StorageError) else type(error).__name__
             log.error("the first snapshot could not be checked (%s): nothing is changed until a restart", rule)
             self.state.halt(StopReason.DISK_FAILED)
+
+    async def _compare_log(self) -> None:
+        """Ask witnesses what they have seen of the log, before anything is changed; then begin to publish it."""
+        try:
+            await self.publisher.compare()
+        except (ServiceError, JournalError) as error:
+            log.error("the log could not be compared with its witnesses (%s)", type(error).__name__)
+        self.threads.begin(self.publisher.run(), endless=True)
 
     def _require_started(self) -> None:
         if self.phase == "starting":

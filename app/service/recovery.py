@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from oubli.app.errors import JournalError, StartError, StorageError
-from oubli.app.ledger.entries import ACCEPTED, ACCEPTED_KEY, SIGNING_KEY, Entry, original_of, read_notes
+from oubli.app.ledger.entries import ACCEPTED, ACCEPTED_KEY, LOG_BEGUN, SIGNING_KEY, Entry, original_of, read_notes
 from oubli.app.ledger.keys import KeyNames
 from oubli.app.ledger.ledger import Ledger
 from oubli.app.service.bodies import AddBody, decode
@@ -118,8 +118,12 @@ def recover(
     ledger = Ledger(database, keys, clock.now_ms)
     state.pending = {one.receipt_id: _inherited(one, clock) for one in database.pending()}
     if accepted:
-        _write_down(state, storage, database, [ledger.event(ACCEPTED, {"snapshot_index": facts.ledger_index})])
+        # What was signed over the missing entries cannot be signed again: another log begins.
+        fields: dict[str, Field] = {"snapshot_index": facts.ledger_index, **database.log.new_fields()}
+        _write_down(state, storage, database, [ledger.event(ACCEPTED, fields)])
     notes = _catch_up(state, storage, database, ledger, clock)
+    if database.log.origin is None:  # an earlier version has written the ledger, or entries were carried over
+        _write_down(state, storage, database, [ledger.event(LOG_BEGUN, database.log.new_fields())])
     if lost:
         _write_down(state, storage, database, accepted_keys(ledger, lost))
         notes.append(f"going on without keys that the ledger names: {', '.join(lost.files())}")

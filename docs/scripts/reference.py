@@ -43,6 +43,7 @@ TAGS = {
     "samples": "Samples",
     "subjects": "Subjects: restriction, release, bundles",
     "erasures": "Erasures, ledger and keys",
+    "log": "The log and its proofs",
     "opendsr": "OpenDSR",
     "influence": "Influence",
     "snapshots": "Snapshots",

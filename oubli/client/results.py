@@ -337,6 +337,8 @@ class PublicKey:
         `current` or `retired`.
     created_at, retired_at
         From when to when it signed.
+    log_key
+        The key as policies and witnesses of the log take it.
     """
 
     key_id: str
@@ -345,6 +347,7 @@ class PublicKey:
     status: str = "current"
     created_at: datetime | None = None
     retired_at: datetime | None = None
+    log_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

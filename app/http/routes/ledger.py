@@ -21,7 +21,8 @@ router = APIRouter(tags=["erasures"])
 async def get_ledger(request: Request) -> Response:
     """Return the ledger page by page, from its first entry on; `oubli ledger verify` checks what was downloaded.
 
-    It holds keyed hashes instead of ids, and nothing that was submitted but case numbers.
+    It holds no ids, and nothing that was submitted but case numbers. `keyed` has, by index, the keyed hashes that a
+    restore finds erased samples by: keep them with the entries, `--ledger` needs them. `oubli ledger fetch` does.
     """
     service = context_of(request).service
     query = parse_query(request.scope["query_string"], ("cursor", "limit"))
@@ -30,10 +31,14 @@ async def get_ledger(request: Request) -> Response:
     entries = await service.receipts.page(after, limit + 1)
     more = len(entries) > limit
     page = entries[:limit]
-    return json_answer({"entries": page, "next": str(page[-1]["index"]) if more else None})
+    # Beside the entries: it is not part of what is hashed.
+    keyed = {str(entry["index"]): entry.pop("keyed") for entry in page if "keyed" in entry}
+    return json_answer({"entries": page, "keyed": keyed, "next": str(page[-1]["index"]) if more else None})
 
 
 @router.get("/keys", summary="Public keys", response_model=KeysAnswer, responses=problems())
 async def get_keys(request: Request) -> Response:
     """Return the public keys that check signatures, current and retired. Keep them: they are what you trust."""
-    return json_answer({"keys": context_of(request).service.ledger.public_keys()})
+    service = context_of(request).service
+    origin = await service.database.read(lambda database: database.log.origin)
+    return json_answer({"keys": service.ledger.public_keys(origin)})

@@ -45,17 +45,22 @@ def check_receipt(receipt: Mapping[str, Any], keys: Mapping[str, Ed25519PublicKe
 
 
 def read_ledger(server: Running, limit: int = 500) -> list[dict[str, Any]]:
-    """Return all entries of the ledger, page by page."""
-    entries: list[dict[str, Any]] = []
+    """Return all entries of the ledger."""
+    return [entry for page in read_pages(server, limit) for entry in page["entries"]]
+
+
+def read_pages(server: Running, limit: int = 500) -> list[dict[str, Any]]:
+    """Return the ledger page by page, with the keyed hashes beside the entries."""
+    pages: list[dict[str, Any]] = []
     cursor: str | None = None
     while True:
         query = f"?limit={limit}" + ("" if cursor is None else f"&cursor={cursor}")
         status, page = server.get(f"/ledger{query}")
         assert status == 200, page
-        entries.extend(page["entries"])
+        pages.append(page)
         cursor = page["next"]
         if cursor is None:
-            return entries
+            return pages
 
 
 def check_chain(entries: Sequence[Mapping[str, Any]]) -> None:

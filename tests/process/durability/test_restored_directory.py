@@ -15,7 +15,7 @@ import pytest
 from tests.process.durability.asking import send
 from tests.process.durability.clients import as_json
 from tests.process.durability.clocks import Clock, add_expiring
-from tests.process.durability.evidence import check_evidence, read_ledger
+from tests.process.durability.evidence import check_evidence, read_ledger, read_pages
 from tests.process.durability.model_of_truth import Sent
 from tests.process.durability.people import Content, flags, people
 from tests.process.durability.reading import finish, fresh_digest, live_digest, read_held, read_schema
@@ -57,10 +57,10 @@ def backup(_begun: tuple[Path, int], tmp_path_factory: pytest.TempPathFactory) -
         assert send(server, "POST", "/samples", {"samples": [as_json(Sent("late", PEOPLE["p12"]))]})[0] == 201
         receipts.append(send(server, "DELETE", "/samples/late")[1])
         finish(server, "/model/scrub")
-        entries = read_ledger(server)
+        pages = read_pages(server)
         version = server.get("/model")[1]["model_version"]
         assert server.stop() == 0
-    (folder / "newer.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    (folder / "newer.jsonl").write_text("".join(json.dumps(page) + "\n" for page in pages))
     shutil.rmtree(folder / "oubli-data")
     (folder / "yesterday").rename(folder / "oubli-data")
     gone = {"p0", "p1", "p2", "p3", "p9", "p10", "p20", "p21"}

@@ -42,6 +42,7 @@ NOT_RUN = {
     "kubectl create": "needs a cluster; test_deployment.py checks the files",
     "kubectl rollout": "needs a cluster",
     "python3 -m venv /opt/oubli": "changes the machine; the wheel has tests of its own",
+    "oubli witness serve": "listens until it is stopped; the witness has tests of its own",
     "openssl rand -hex 32": "would listen on all addresses of the machine",
 }
 # Pages that start their own server. The others ask one that is started once.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,35 @@ def test_the_client_imports_neither_app_nor_core(path: Path) -> None:
         for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names])
     }
     assert {name for name in names if f"{name}.".startswith("oubli.") and not name.startswith("oubli.client")} == set()
+
+
+VERIFIER = {**modules("oubli/verifier"), **modules("oubli/witness")}
+
+
+@pytest.mark.parametrize("module", sorted(VERIFIER))
+def test_the_verifier_shares_no_module_with_what_it_checks(module: str) -> None:
+    """The witness imports the verifier; neither imports anything else of ours, nor a library besides cryptography."""
+    names = {
+        name
+        for node in ast.walk(ast.parse(VERIFIER[module].read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names])
+    }
+    may = ("oubli.verifier",) if module.startswith("oubli.verifier") else ("oubli.verifier", "oubli.witness")
+    ours = {name for name in names if name.partition(".")[0] == "oubli"}
+    assert all(name.startswith(may) for name in ours), ours
+    others = {name.partition(".")[0] for name in names - ours}
+    assert others - sys.stdlib_module_names <= {"__future__", "cryptography"}
+
+
+def test_only_the_command_line_imports_the_verifier() -> None:
+    for module, path in {**modules("app"), **modules("core"), **modules("oubli/client")}.items():
+        if not module.startswith("oubli.app.cli."):
+            assert imports(path, VERIFIER) == set(), module
+
+
+def test_the_verifier_has_no_circles() -> None:
+    assert circles(graph("oubli/verifier", "oubli/witness")) == []
 
 
 # Of the load test, the lowest first; those of one line do not import each other.

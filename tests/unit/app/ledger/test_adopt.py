@@ -111,8 +111,10 @@ def test_what_does_not_go_on_from_here_is_refused(how, outdated, tmp_path):
 def test_an_adopted_receipt_takes_no_free_text(outdated, tmp_path):
     new, old = outdated
     template = next(entry for entry in as_objects(new.entries()) if entry["type"] == "unlearned")
-    fields = {name: template[name] for name in template if name not in ("index", "previous", "type", "at", "hash")}
+    beside = ("index", "previous", "type", "at", "hash", "keyed")
+    fields = {name: template[name] for name in template if name not in beside}
     entry = make_entry(new.store.head(), "unlearned", new.entries()[-1]["at"], {**fields, "ref": "Case of Ada"})
+    entry["keyed"] = template["keyed"]
     with pytest.raises(StartError, match="not one of Oubli"):
         old.store.adopt(write_lines(tmp_path / "newer.jsonl", [*new.entries(), entry]))
 

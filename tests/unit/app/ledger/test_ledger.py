@@ -206,7 +206,7 @@ def test_notes_hold_whole_entries():
     receipt = ledger.unlearned("a", "b")
     (_, notes) = ledger.records[-1]
     entry = entries_of(notes)[-1]
-    assert entry["samples"] == [ledger.auditor.hashes_of(name)[0] for name in ("a", "b")]
+    assert entry["keyed"]["samples"] == [ledger.auditor.hashes_of(name)[0] for name in ("a", "b")]
     assert entry["receipt"] == receipt.id
     assert b'"a"' not in notes
 

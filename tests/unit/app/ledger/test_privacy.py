@@ -82,7 +82,7 @@ def test_without_the_key_the_hashes_say_nothing(tmp_path):
         ledger = make_ledger(tmp_path / name)
         ledger.unlearned(*IDS)
         entry = ledger.entries()[-1]
-        hashes.append({*entry["samples"], entry["targets"]})
+        hashes.append({*entry["keyed"]["samples"], entry["keyed"]["targets"]})
     assert len(hashes[0]) == len(hashes[1]) == len(IDS) + 1
     assert hashes[0].isdisjoint(hashes[1])
 

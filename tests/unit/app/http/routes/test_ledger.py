@@ -50,7 +50,11 @@ def service_of(kept: WholeLedger) -> SimpleNamespace:
     late: Any = Late(kept)
     receipts = Receipts(kept.auditor, file, late)
     return SimpleNamespace(
-        ledger=kept.auditor, receipts=receipts, is_durable=True, limits=SimpleNamespace(page_size_max=50)
+        ledger=kept.auditor,
+        database=file,
+        receipts=receipts,
+        is_durable=True,
+        limits=SimpleNamespace(page_size_max=50),
     )
 
 
@@ -168,7 +172,11 @@ def test_pages_of_any_size_make_up_the_ledger(client, kept):
         while True:
             page = client.get("/ledger", params={"limit": limit, **({} if cursor is None else {"cursor": cursor})})
             LedgerAnswer.model_validate_json(page.content)
-            entries += page.json()["entries"]
+            keyed = page.json()["keyed"]
+            for entry in page.json()["entries"]:
+                beside = keyed.pop(str(entry["index"]), None)
+                entries.append(entry if beside is None else {**entry, "keyed": beside})
+            assert keyed == {}
             assert 0 < len(page.json()["entries"]) <= limit
             cursor = page.json()["next"]
             if cursor is None:
@@ -178,7 +186,7 @@ def test_pages_of_any_size_make_up_the_ledger(client, kept):
 
 
 def test_an_empty_ledger(client):
-    assert client.get("/ledger").json() == {"entries": [], "next": None}
+    assert client.get("/ledger").json() == {"entries": [], "keyed": {}, "next": None}
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=51", "limit=x", "cursor=SECRET", "cursor=-1", "cursor=1e3", "x=1"])

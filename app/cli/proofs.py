@@ -1,0 +1,202 @@
+"""`oubli proof` and `oubli witness`: check what a server says with `oubli.verifier`, and be a witness of its log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oubli.app.cli.console import complain, tell
+from oubli.app.errors import StartError
+
+if TYPE_CHECKING:
+    from oubli.verifier import Policy
+
+WRONG = 1
+
+proof_cli = typer.Typer(name="proof", help="Check proofs of the log of erasures, offline.", no_args_is_help=True)
+witness_cli = typer.Typer(name="witness", help="Be a witness of logs: cosign them, or watch one.", no_args_is_help=True)
+
+PolicyFile = Annotated[Path, typer.Option("--policy", metavar="FILE", help="Keys that are trusted (tlog-policy).")]
+
+
+class NameKind(StrEnum):
+    """What a name is."""
+
+    IDS = "ids"
+    SUBJECTS = "subjects"
+
+
+@contextmanager
+def checking() -> Iterator[None]:
+    """Tell what the verifier says: exit 1 for what does not hold, 2 for what could not be checked."""
+    from oubli.verifier import FailedError, UncheckableError
+
+    try:
+        yield
+    except FailedError as error:
+        complain(f"it does not hold: {error} (rule: {error.rule})")
+        raise typer.Exit(WRONG) from None
+    except UncheckableError as error:
+        raise StartError(str(error)) from None
+
+
+def read_text(path: Path) -> str:
+    """Return the text in a file; raises `StartError`."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise StartError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise StartError(f"{path} is no text in UTF-8") from None
+
+
+def policy_in(path: Path) -> Policy:
+    """Return the policy in a file; raises `UncheckableError` or `StartError`."""
+    from oubli.verifier import read_policy
+
+    try:
+        return read_policy(path.read_bytes())
+    except OSError as error:
+        raise StartError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def hex_in(text: str, what: str) -> bytes:
+    """Return 32 bytes that are written in hexadecimal; raises `StartError`."""
+    try:
+        raw = bytes.fromhex(text)
+    except ValueError:
+        raw = b""
+    if len(raw) != 32:
+        raise StartError(f"{what} must be 64 hexadecimal digits")
+    return raw
+
+
+@proof_cli.command()
+def check(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Proof: answer of GET /erasures/ID/proof or GET /ledger/INDEX/proof.")
+    ],
+    *,
+    policy: PolicyFile,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Id or subject that must be among the erased.")
+    ] = None,
+    opening: Annotated[
+        str | None, typer.Option(metavar="HEX", help="Opening of that name, from `oubli proof opening`.")
+    ] = None,
+    receipt: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Receipt that was kept: the log must say what it says.")
+    ] = None,
+) -> None:
+    """Check a proof without its server: exit 0 when it holds, 1 when not, 2 when it could not be checked."""
+    from oubli.app.ledger.downloads import read_object
+    from oubli.verifier import check_proof
+
+    with checking():
+        checked = check_proof(
+            read_text(file),
+            policy_in(policy),
+            name=name,
+            opening=None if opening is None else hex_in(opening, "--opening"),
+            kept=None if receipt is None else read_object(receipt),
+        )
+    log = checked.checkpoint
+    typer.echo(f"log {log.origin}, {log.size} entries, cosigned by {', '.join(checked.cosigned) or 'nobody'}")
+    typer.echo(f"entry {checked.entry['index']}: {checked.entry['type']}, {checked.entry['at']}")
+    if checked.receipt is not None:
+        typer.echo(f"receipt {checked.receipt['id']}: {checked.receipt['status']}")
+    if checked.found:
+        typer.echo(f"the name is among the {' and the '.join(checked.found)} of the erasure")
+    tell(
+        "Proved: the entry is in the log that was signed, and its server cannot take it back or show others another "
+        "log without its witnesses noticing. Not proved: that the server did what it wrote, and keeps no copy."
+    )
+
+
+@proof_cli.command()
+def opening(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Answer of GET /erasures/ID/opening.")],
+    *,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Id or subject, as the request named it.")],
+    by: Annotated[NameKind, typer.Option(help="What the name is.")],
+) -> None:
+    """Print the opening of one name, to be handed to the person together with the proof."""
+    from oubli.app.ledger.downloads import read_object
+    from oubli.verifier import opening_of
+
+    secret = hex_in(str(read_object(file).get("opening")), f"'opening' in {file}")
+    typer.echo(opening_of(secret, by.value, name).hex())
+
+
+@witness_cli.command("serve")
+def serve_witness(
+    *,
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="Of the witness, best a domain: witness.example.")
+    ],
+    key: Annotated[Path, typer.Option(metavar="FILE", help="Key of the witness; made when there is none.")],
+    policy: PolicyFile,
+    state: Annotated[Path, typer.Option(metavar="DIR", help="Keeps the last checkpoint of each log.")],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8070,
+) -> None:
+    """Cosign the logs of a policy over HTTP (c2sp.org/tlog-witness), until Ctrl-C.
+
+    Behind a proxy for TLS it can be reached from elsewhere. It prints its own key, which servers and policies need.
+    """
+    from oubli.witness import Witness, WitnessServer, read_or_make_key
+
+    with checking():
+        if any(one.isspace() or one == "+" for one in name) or not name:
+            raise StartError("--name must not be empty, nor hold spaces or plus signs")
+        signer = read_or_make_key(key, name)
+        try:
+            witness = Witness(signer, policy_in(policy).logs, state)
+            server = WitnessServer((host, port), witness)
+        except OSError as error:
+            raise StartError(f"the witness cannot be started: {error.strerror}") from None
+    typer.echo(str(signer.public))
+    tell(f"Witness {name} listens on http://{host}:{server.port}")
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        tell("Stopped.")
+    finally:
+        server.server_close()
+
+
+@witness_cli.command()
+def watch(
+    *,
+    url: Annotated[str, typer.Option("--url", metavar="URL", help="Of the server.")],
+    policy: PolicyFile,
+    state: Annotated[Path, typer.Option(metavar="FILE", help="Keeps the last checkpoint.")],
+    api_key_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File with a key of the scope 'read'.")
+    ] = None,
+    every: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Look again after so long; 0: once.")] = 0,
+) -> None:
+    """Check that a server's log goes on from what was seen before: exit 1 as soon as it does not."""
+    import time
+
+    from oubli.verifier import UncheckableError
+    from oubli.witness import Watch
+
+    with checking():
+        asked = Watch(url, policy_in(policy), state, None if api_key_file is None else read_text(api_key_file).strip())
+        while True:
+            try:
+                seen = asked.look()
+                typer.echo(f"{seen.origin} {seen.size}")
+            except UncheckableError as error:
+                if not every:
+                    raise
+                complain(str(error))
+            if not every:
+                return
+            time.sleep(every)

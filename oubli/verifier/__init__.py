@@ -1,0 +1,34 @@
+"""Checks proofs of a server's log without the server: what is trusted is a policy file, and nothing else.
+
+    errors       FailedError: a proof does not hold, with the rule; UncheckableError: nothing was checked
+    merkle       trees of RFC 6962 and RFC 9162: roots, inclusion, consistency
+    notes        signed notes, keys and cosignatures of C2SP
+    policies     which logs are trusted, and how many witnesses must have cosigned
+    checkpoints  the signed head of a log
+    proofs       that an entry is in a log; that an erasure is; that a name was among those erased
+    ledgers      a downloaded ledger against a checkpoint that was kept
+
+It shares no module with the code that signs, so that a mistake there is not repeated here. It needs `cryptography` for
+Ed25519, and nothing else that Python does not bring. Formats: https://c2sp.org/signed-note, `tlog-checkpoint`,
+`tlog-cosignature`, `tlog-policy` and `tlog-proof`.
+"""
+
+from oubli.verifier.checkpoints import Checkpoint, check_checkpoint, read_checkpoint
+from oubli.verifier.errors import FailedError, UncheckableError
+from oubli.verifier.ledgers import check_since
+from oubli.verifier.policies import Policy, read_policy
+from oubli.verifier.proofs import CheckedProof, check_proof, opening_of
+
+__all__ = [
+    "CheckedProof",
+    "Checkpoint",
+    "FailedError",
+    "Policy",
+    "UncheckableError",
+    "check_checkpoint",
+    "check_proof",
+    "check_since",
+    "opening_of",
+    "read_checkpoint",
+    "read_policy",
+]

@@ -1,0 +1,417 @@
+"""`oubli proof check` and `oubli ledger verify --since` against a server that lies: each lie is found and named."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import random
+from typing import Any
+
+import orjson
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from typer.testing import CliRunner
+
+from oubli.app.cli.main import cli
+from oubli.app.errors import StartError
+from oubli.app.ledger.entries import signed
+from oubli.app.ledger.signed_notes import Checkpoint, sign_checkpoint, with_cosignatures
+from oubli.verifier.notes import COSIGNATURE, key_of
+from oubli.witness import WitnessKey
+from tests.unit.app.ledger.lying import Log, begun, extra_of, with_entry, with_extra, with_receipt
+from tests.unit.app.ledger.support import as_objects, write_lines
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Run `oubli` in an empty folder; return exit code, stdout and what was told, or raise what it raises."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result.exit_code, result.stdout, " ".join((capsys.readouterr().err + result.stderr).split())
+
+    return run
+
+
+@pytest.fixture
+def log() -> Log:
+    """A log with some erasures before and after the one that is looked at."""
+    log = begun()
+    for i in range(5):
+        log.ledger.erased(log.ledger.unlearned(f"before-{i}"))
+    return log
+
+
+@pytest.fixture
+def check(run, log, tmp_path):
+    """Check a proof against the log's policy."""
+
+    def check(proof: str, *more: object, policy: str | None = None) -> tuple[int, str, str]:
+        (tmp_path / "it.tlog-proof").write_text(proof)
+        (tmp_path / "policy").write_text(log.policy() if policy is None else policy)
+        return run("proof", "check", "it.tlog-proof", "--policy", "policy", *more)
+
+    return check
+
+
+def refused(done: tuple[int, str, str], rule: str) -> None:
+    code, out, told = done
+    assert (code, out) == (1, ""), told
+    assert f"(rule: {rule})" in told
+
+
+def new_witness(name: str) -> WitnessKey:
+    private = Ed25519PrivateKey.generate()
+    return WitnessKey(private, key_of(name, COSIGNATURE, private.public_key().public_bytes_raw()))
+
+
+def cosigned(checkpoint: Checkpoint, *witnesses: WitnessKey) -> Checkpoint:
+    lines = [witness.cosign(checkpoint.text, 1_763_700_000).rstrip("\n") for witness in witnesses]
+    return with_cosignatures(checkpoint, lines)
+
+
+# --- what holds
+
+
+def test_a_proof_of_an_erasure_holds_before_and_after_it_is_finished(check, log):
+    receipt = log.ledger.unlearned("a", "b")
+    for status in ("unlearned", "erased"):
+        log.publish()
+        code, out, told = check(log.proof(receipt))
+        assert code == 0, told
+        assert f"receipt {receipt.id}: {status}" in out
+        assert "Not proved" in told
+        log.ledger.erased(receipt)
+
+
+def test_a_name_that_was_erased_and_one_that_was_named_and_not_held(check, log):
+    ids = log.ledger.unlearned("a", targets=("a", "absent"), absent=1)
+    subject = log.ledger.unlearned("b", "c", targets=("Ada",), by="subjects")
+    log.publish()
+    for receipt, by, name, found in (
+        (ids, "ids", "a", "targets and the samples"),
+        (ids, "ids", "absent", "targets"),
+        (subject, "subjects", "Ada", "targets"),
+        (subject, "ids", "c", "samples"),
+    ):
+        more = ("--name", name, "--opening", log.opening(receipt, by, name))
+        code, out, _ = check(log.proof(receipt), *more)
+        assert (code, out.splitlines()[-1]) == (0, f"the name is among the {found} of the erasure")
+
+
+def test_openings_are_made_from_that_of_the_erasure(run, log, tmp_path):
+    receipt = log.ledger.unlearned("a")
+    secret = log.ledger.auditor.opening_of(receipt.id, log.ledger.keys.hashing[0].id)
+    (tmp_path / "opening.json").write_text(json.dumps({"receipt": receipt.id, "opening": secret.hex()}))
+    code, out, _ = run("proof", "opening", "opening.json", "--name", "a", "--by", "ids")
+    assert (code, out.strip()) == (0, log.opening(receipt, "ids", "a"))
+
+
+def test_any_entry_can_be_proved(check, log):
+    log.publish()
+    for index in range(1, log.ledger.store.head().index + 1):
+        code, out, _ = check(log.entry_proof(index))
+        assert code == 0
+        assert f"entry {index}: " in out
+
+
+def test_receipts_that_were_kept(check, log, tmp_path):
+    first = log.ledger.unlearned("a")
+    log.ledger.erased(first)
+    log.publish()
+    for kept in (first, log.ledger.now_of(first)):
+        (tmp_path / "kept.json").write_bytes(orjson.dumps({**kept.content(), "durable": True}))
+        assert check(log.proof(first), "--receipt", "kept.json")[0] == 0
+
+
+def test_the_quorum_of_a_policy(check, log):
+    receipt = log.ledger.unlearned("a")
+    one, two = new_witness("one"), new_witness("two")
+    log.ledger.store.publish(cosigned(log.publish(), one, two))
+    code, out, _ = check(log.proof(receipt), policy=log.policy(one.public, quorum="one"))
+    assert (code, "cosigned by one" in out) == (0, True)
+
+
+def test_a_retired_key_still_proves_what_it_has_signed(check, log):
+    receipt = log.ledger.unlearned("a")
+    log.ledger.rotate("signing")
+    log.publish()
+    assert check(log.proof(receipt))[0] == 0
+
+
+def test_an_erasure_that_was_carried_over(check):
+    """The operator of a ledger that was behind went on without what was missing: a new log holds it as its content."""
+    whole, behind = begun(), begun()
+    receipt = whole.ledger.unlearned("a")
+    whole.ledger.erased(receipt)
+    behind.ledger.keys = behind.ledger.auditor._keys = behind.ledger.store._keys = whole.ledger.keys
+    (_, *records) = whole.ledger.records
+    behind.ledger.store.fold_many([(seq + 10, notes) for seq, notes in records], across_gap=True)
+    assert behind.ledger.store.log.origin is None
+    assert behind.ledger.store.sign_checkpoint() is None
+    behind.ledger.auditor.head = behind.ledger.store.head()
+    behind.ledger.record(behind.ledger.auditor.event("log-begun", behind.ledger.store.log.new_fields()), fold=False)
+    behind.ledger.store.fold_many([(99, behind.ledger.records[-1][1])])
+    behind.publish()
+    code, out, told = check(behind.proof(receipt), policy=behind.policy())
+    assert code == 0, told
+    assert f"receipt {receipt.id}: erased" in out
+
+
+# --- lies
+
+
+def test_another_log_is_shown(check, log):
+    """A log that no policy names."""
+    other = begun()
+    receipt = other.ledger.unlearned("a")
+    other.publish()
+    refused(check(other.proof(receipt)), "log")
+
+
+def test_the_same_log_is_shown_in_two_ways(check, log):
+    """Both are signed: without a witness each of them holds, and with one the second does not get a cosignature."""
+    witness = new_witness("w")
+    receipt = log.ledger.unlearned("a")
+    log.ledger.store.publish(cosigned(log.publish(), witness))
+    policy = log.policy(witness.public, quorum="w")
+    proof = log.proof(receipt)
+    assert check(proof, policy=policy)[0] == 0
+    store = log.ledger.store
+    split = sign_checkpoint(store.log.origin, store.log.tree.size, bytes(32), log.ledger.keys.signing)
+    head = proof.partition("\n\n")[0]
+    refused(check(f"{head}\n\n{split.note}", policy=policy), "quorum")
+    lines = cosigned(log.ledger.store.log.signed, witness).note.splitlines()[-1]
+    refused(check(f"{head}\n\n{split.note}{lines}\n", policy=policy), "quorum")
+    refused(check(f"{head}\n\n{split.note}"), "inclusion")
+
+
+def test_too_few_witnesses(check, log):
+    receipt = log.ledger.unlearned("a")
+    log.publish()
+    refused(check(log.proof(receipt), policy=log.policy(new_witness("w").public, quorum="w")), "quorum")
+
+
+def test_a_log_that_somebody_else_signs(check, log):
+    receipt = log.ledger.unlearned("a")
+    log.publish()
+    store, thief = log.ledger.store, begun().ledger.keys.signing
+    head = log.proof(receipt).partition("\n\n")[0]
+    forged = sign_checkpoint(store.log.origin, store.log.tree.size, store.log.tree.root(), thief)
+    refused(check(f"{head}\n\n{forged.note}"), "log-signature")
+
+
+def test_an_erasure_that_is_left_out_of_the_log(check, log, tmp_path):
+    """A receipt is signed and never logged: what the log has in its place says so, and the receipt is evidence."""
+    lost = log.ledger.unlearned("a", fold=False)
+    log.ledger.auditor.rewind(log.ledger.store.head())
+    log.ledger.records.pop()
+    log.ledger.unlearned("b")
+    log.publish()
+    assert log.ledger.store.receipt(lost.id, log.ledger.is_overdue) is None
+    (tmp_path / "kept.json").write_bytes(orjson.dumps(lost.content()))
+    refused(check(log.entry_proof(lost.ledger_index), "--receipt", "kept.json"), "receipt")
+
+
+def test_the_proof_of_another_erasure(check, log, tmp_path):
+    mine, other = log.ledger.unlearned("a"), log.ledger.unlearned("b")
+    log.publish()
+    (tmp_path / "kept.json").write_bytes(orjson.dumps(mine.content()))
+    refused(check(log.proof(other), "--receipt", "kept.json"), "receipt")
+    refused(check(log.proof(other), "--name", "a", "--opening", log.opening(mine, "ids", "a")), "opening")
+
+
+def test_an_opening_of_somebody_else(check, log):
+    receipt = log.ledger.unlearned("a", "b")
+    log.publish()
+    refused(check(log.proof(receipt), "--name", "a", "--opening", log.opening(receipt, "ids", "b")), "opening")
+    refused(check(log.proof(receipt), "--name", "a", "--opening", log.opening(receipt, "subjects", "a")), "opening")
+    refused(check(log.proof(receipt), "--name", "c", "--opening", log.opening(receipt, "ids", "c")), "opening")
+
+
+def test_names_that_are_added_to_the_list_later(check, log):
+    receipt, other = log.ledger.unlearned("a"), log.ledger.unlearned("a", "b")
+    log.publish()
+    leaves = extra_of(log.proof(other))["target_leaves"]
+    refused(check(with_extra(log.proof(receipt), lambda extra: extra.update(target_leaves=leaves))), "opening")
+    raw = base64.b64decode(leaves)
+    swapped = base64.b64encode(raw[32:] + raw[:32]).decode()
+    refused(check(with_extra(log.proof(other), lambda extra: extra.update(target_leaves=swapped))), "opening")
+
+
+def test_an_older_root(check, log):
+    """A checkpoint from before the erasure is shown again."""
+    old = log.publish()
+    receipt = log.ledger.unlearned("a")
+    log.publish()
+    head = log.proof(receipt).partition("\n\n")[0]
+    refused(check(f"{head}\n\n{old.note}"), "inclusion")
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (with_entry(unlearned=0), "inclusion"),
+        (with_entry(at="2020-01-01T00:00:00.000Z"), "inclusion"),
+        (with_receipt(requested=7), "receipt"),
+        (with_receipt(ref="0f5c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f"), "receipt"),
+        (with_receipt(ledger_index=1), "receipt"),
+        (with_receipt(erased_at="2020-01-01T00:00:00.000Z"), "receipt"),
+        (with_receipt(overdue=True), "receipt"),
+        (with_receipt(status="unlearned"), "receipt"),
+        (with_receipt(signature=base64.b64encode(bytes(64)).decode()), "receipt-signature"),
+        (with_receipt(key_id="0000000000000000"), "receipt-signature"),
+        (with_receipt(more=1), "receipt-signature"),
+        (lambda extra: extra.pop("erased"), "receipt"),
+        (lambda extra: extra["erased"].update(index=0), "inclusion"),
+        (lambda extra: extra["erased"].update(entry=extra["entry"], index=extra["erased"]["index"] - 1), "inclusion"),
+        (lambda extra: extra["erased"].update(path="x"), "format"),
+        (lambda extra: extra.update(entry=extra["entry"].replace(":", ": ", 1)), "inclusion"),
+        (lambda extra: extra.update(entry=7), "format"),
+        (lambda extra: extra.update(receipt=7), "format"),
+    ],
+)
+def test_what_is_altered_is_found(change, rule, check, log):
+    receipt = log.ledger.unlearned("a")
+    log.ledger.erased(receipt)
+    log.publish()
+    proof = log.proof(receipt)
+    assert check(proof)[0] == 0
+    refused(check(with_extra(proof, change)), rule)
+
+
+def test_a_receipt_that_says_more_than_the_log(check, log):
+    """The server signs a receipt anew, with a count that the log does not have."""
+    receipt = log.ledger.unlearned("a")
+    log.publish()
+    better = signed(receipt._replace(unlearned=100), log.ledger.keys)
+    refused(check(with_extra(log.proof(receipt), with_receipt(**better.content()))), "receipt")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_proof_that_is_altered_in_one_bit_is_refused(seed, check, log):
+    receipt = log.ledger.unlearned("a", "b")
+    log.ledger.erased(receipt)
+    log.publish()
+    proof = bytearray(log.proof(receipt).encode())
+    draw = random.Random(seed)
+    place = draw.randrange(len(proof))
+    proof[place] ^= 1 << draw.randrange(7)
+    try:
+        text = proof.decode()
+    except UnicodeDecodeError:
+        return
+    try:
+        code, _, told = check(text)
+    except StartError:
+        return  # it could not be checked: exit 2
+    # What is not signed is refused too, but for what says nothing: `durable`, and the names of signatures passed over.
+    assert code == 1, (place, told)
+
+
+@pytest.mark.parametrize(
+    ("proof", "error"),
+    [("", None), ("c2sp.org/tlog-proof@v1\n\nx", "extra"), ("c2sp.org/tlog-proof@v1\nindex 0\n\nx", "extra")],
+)
+def test_what_is_no_proof(proof, error, check):
+    if error is None:
+        refused(check(proof), "format")
+    else:
+        with pytest.raises(StartError, match=error):
+            check(proof)
+
+
+def test_what_could_not_be_checked(check, run, log, tmp_path):
+    receipt = log.ledger.unlearned("a")
+    log.publish()
+    proof = log.proof(receipt)
+    for policy, error in (("quorum nobody", "line 1"), ("quorum none", "names no log")):
+        with pytest.raises(StartError, match=error):
+            check(proof, policy=policy)
+    with pytest.raises(StartError, match="--opening"):
+        check(proof, "--name", "a")
+    with pytest.raises(StartError, match="64 hexadecimal"):
+        check(proof, "--name", "a", "--opening", "x")
+    with pytest.raises(StartError, match="names"):
+        check(log.entry_proof(1), "--name", "a", "--opening", "00" * 32)
+    with pytest.raises(StartError, match="cannot be read"):
+        run("proof", "check", "nothing", "--policy", "policy")
+
+
+# --- a ledger against a checkpoint that was kept
+
+
+@pytest.fixture
+def since(run, log, tmp_path):
+    """Check a download of the ledger against a checkpoint."""
+
+    def since(entries: list[Any], checkpoint: Checkpoint) -> tuple[int, str, str]:
+        (tmp_path / "kept").write_text(checkpoint.note)
+        (tmp_path / "policy").write_text(log.policy())
+        write_lines(tmp_path / "ledger.jsonl", entries)
+        return run("ledger", "verify", "ledger.jsonl", "--since", "kept", "--policy", "policy")
+
+    return since
+
+
+def resealed(entries: list[Any]) -> list[Any]:
+    """The chain made anew over entries that were altered."""
+    from oubli.app.ledger.entries import EMPTY, head_of, make_entry
+
+    head, made = EMPTY, []
+    for entry in entries:
+        fixed = ("index", "previous", "type", "at", "hash", "keyed")
+        fields = {name: value for name, value in entry.items() if name not in fixed}
+        one = make_entry(head, entry["type"], entry["at"], fields)
+        head = head_of(one)
+        made.append(one)
+    return made
+
+
+def test_a_ledger_that_goes_on(since, log):
+    kept = log.publish()
+    for i in range(3):
+        log.ledger.unlearned(str(i))
+    code, out, told = since(log.ledger.entries(), kept)
+    assert code == 0, told
+    assert "goes on from the checkpoint" in out
+
+
+@pytest.mark.parametrize("how", ["altered", "dropped", "swapped", "inserted"])
+def test_a_ledger_that_was_made_anew_is_rewritten(how, since, log):
+    """The chain alone says nothing of it."""
+    kept = log.publish()
+    log.ledger.event("fit")
+    entries = as_objects(log.ledger.entries())
+    if how == "altered":
+        entries[4]["deadline_ms"] = 7
+    elif how == "dropped":
+        del entries[4]
+        log.ledger.event("fit")
+        entries.append(as_objects(log.ledger.entries())[-1])
+    elif how == "swapped":
+        entries[3], entries[5] = {**entries[5], "at": entries[3]["at"]}, {**entries[3], "at": entries[5]["at"]}
+    else:
+        entries.insert(3, {**entries[2], "type": "fit"})
+    refused_since(since(resealed(entries), kept), "rewritten")
+
+
+def refused_since(done: tuple[int, str, str], rule: str) -> None:
+    code, _, told = done
+    assert code == 1, told
+    assert f"(rule: {rule})" in told
+
+
+def test_a_ledger_that_was_cut_off(since, log):
+    kept = log.publish()
+    refused_since(since(log.ledger.entries()[:-1], kept), "truncated")
+
+
+def test_a_checkpoint_of_somebody_else(since, log):
+    kept = log.publish()
+    other = dataclasses.replace(kept, note=kept.note.replace(kept.origin, "elsewhere/0"))
+    refused_since(since(log.ledger.entries(), other), "log")

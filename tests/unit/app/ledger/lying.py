@@ -1,0 +1,102 @@
+"""A server's ledger with its log published, and the lies that it could tell: what a person gets from it as texts."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from oubli.app.ledger.entries import Receipt, canonical
+from oubli.app.ledger.ledger import By
+from oubli.app.ledger.proofs import NotPublished, entry_proof, erasure_proof
+from oubli.app.ledger.signed_notes import Checkpoint, log_key
+from oubli.verifier import opening_of
+from oubli.verifier.notes import VerifierKey
+from tests.unit.app.ledger.support import WholeLedger, make_ledger
+
+
+@dataclass
+class Log:
+    """A ledger whose log is published.
+
+    Attributes
+    ----------
+    ledger
+        The ledger.
+    """
+
+    ledger: WholeLedger
+
+    def publish(self) -> Checkpoint:
+        """Sign the log as it is, and publish it."""
+        signed = self.ledger.store.sign_checkpoint()
+        assert signed is not None
+        self.ledger.store.publish(signed)
+        return signed
+
+    def proof(self, receipt: Receipt) -> str:
+        """What `GET /erasures/{id}/proof` answers."""
+        found = erasure_proof(self.ledger.store, receipt.id, self.ledger.is_overdue, durable=True)
+        assert isinstance(found, str), found
+        return found
+
+    def entry_proof(self, index: int) -> str:
+        """What `GET /ledger/{index}/proof` answers."""
+        found = entry_proof(self.ledger.store, index)
+        assert isinstance(found, str), found
+        return found
+
+    def is_published(self, receipt: Receipt) -> bool:
+        found = erasure_proof(self.ledger.store, receipt.id, self.ledger.is_overdue, durable=True)
+        return not isinstance(found, NotPublished)
+
+    def opening(self, receipt: Receipt, by: By, name: str) -> str:
+        """The opening of a name, as it is handed to a person."""
+        secret = self.ledger.auditor.opening_of(receipt.id, self.ledger.keys.hashing[0].id)
+        assert secret is not None
+        return opening_of(secret, by, name).hex()
+
+    def policy(self, *witnesses: VerifierKey, quorum: str = "none") -> str:
+        """A policy that trusts the log's keys."""
+        origin = self.ledger.store.log.origin
+        assert origin is not None
+        lines = [f"log {log_key(origin, key.public)}" for key in self.ledger.keys.all_signing]
+        return "\n".join([*lines, *(f"witness {key.name} {key}" for key in witnesses), f"quorum {quorum}", ""])
+
+
+def begun(**more: Any) -> Log:
+    """A log that has begun."""
+    ledger = make_ledger(**more)
+    ledger.event("begin", **ledger.store.log.new_fields())
+    return Log(ledger)
+
+
+def extra_of(proof: str) -> dict[str, Any]:
+    """What a proof carries besides the path."""
+    line = next(line for line in proof.split("\n") if line.startswith("extra "))
+    content: dict[str, Any] = json.loads(base64.b64decode(line.removeprefix("extra ")))
+    return content
+
+
+def with_extra(proof: str, change: Callable[[dict[str, Any]], object]) -> str:
+    """A proof with another content, and everything else as it was."""
+    extra = extra_of(proof)
+    change(extra)
+    encoded = base64.b64encode(json.dumps(extra).encode()).decode()
+    return "\n".join(f"extra {encoded}" if line.startswith("extra ") else line for line in proof.split("\n"))
+
+
+def with_entry(**fields: Any) -> Callable[[dict[str, Any]], object]:
+    """A change of the entry in a proof."""
+
+    def change(extra: dict[str, Any]) -> None:
+        extra["entry"] = canonical({**json.loads(extra["entry"]), **fields}).decode()
+
+    return change
+
+
+def with_receipt(**fields: Any) -> Callable[[dict[str, Any]], object]:
+    """A change of the receipt in a proof."""
+    return lambda extra: extra["receipt"].update(fields)

@@ -1,0 +1,239 @@
+"""The log in the ledger's file: what is signed stays true across crashes, and damage is found when it is opened."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import orjson
+import pytest
+
+from oubli.app.errors import StartError, StorageError
+from oubli.app.ledger.database import LedgerDatabase
+from oubli.app.ledger.entries import EMPTY, body_of, make_entry
+from oubli.app.ledger.file import LedgerDamagedError
+from oubli.app.ledger.ledger import Ledger
+from oubli.app.ledger.tree import TILE
+from oubli.app.times import to_text
+from oubli.verifier.merkle import Frontier, hash_leaf
+from tests.closing import closed_at_the_end
+from tests.unit.app.ledger.support import START, WholeLedger, make_ledger, write_lines
+
+
+def begun(folder: Path | None = None) -> WholeLedger:
+    ledger = make_ledger(folder)
+    ledger.event("begin", **ledger.store.log.new_fields())
+    return ledger
+
+
+def grown(folder: Path, n: int) -> WholeLedger:
+    """A ledger with some entries, on the disk and closed."""
+    ledger = begun(folder)
+    ledger.unlearned("a")
+    notes = [ledger.auditor.event("fit", {}) for _ in range(n - ledger.store.head().index)]
+    ledger.records += enumerate(notes, ledger.records[-1][0] + 1)
+    ledger.store.fold_many(ledger.records)
+    return ledger
+
+
+def true_root(ledger: WholeLedger, size: int) -> bytes:
+    """The root over the entries as they are answered."""
+    return true_roots(ledger, {size})[size]
+
+
+def true_roots(ledger: WholeLedger, sizes: set[int]) -> dict[int, bytes]:
+    frontier, roots = Frontier(), {}
+    for entry in ledger.store.entries(0, max(sizes)):
+        frontier.add(hash_leaf(body_of(entry)))
+        if frontier.size in sizes:
+            roots[frontier.size] = frontier.root()
+    return roots
+
+
+def test_nothing_is_signed_before_a_log_has_begun():
+    ledger = make_ledger()
+    ledger.event("fit")
+    assert ledger.store.sign_checkpoint() is None
+    assert ledger.store.log.published is None
+
+
+@pytest.mark.parametrize("n", [5, TILE, TILE + 3])
+def test_the_same_bytes_are_signed_again_after_a_restart(n, tmp_path):
+    ledger = grown(tmp_path, n)
+    first = ledger.store.sign_checkpoint()
+    assert first.size == n
+    assert first.root == true_root(ledger, n)
+    assert ledger.store.sign_checkpoint() == first
+    ledger.reopen()
+    assert ledger.store.log.signed == first
+    assert ledger.store.sign_checkpoint() == first
+    ledger.event("fit")
+    assert ledger.store.sign_checkpoint().root == true_root(ledger, n + 1)
+
+
+def test_what_is_not_written_is_not_in_the_tree():
+    ledger = begun()
+    ledger.event("fit")
+    before = ledger.store.sign_checkpoint()
+    notes = [ledger.auditor.event("fit", {}) for _ in range(2 * TILE)]
+    records = list(enumerate(notes, ledger.records[-1][0] + 1))
+    with pytest.raises(orjson.JSONDecodeError):
+        ledger.store.fold_many([*records, (10**6, b"no notes")])
+    assert ledger.store.sign_checkpoint() == before
+    ledger.store.fold_many(records)
+    assert ledger.store.log.tree.root() == true_root(ledger, before.size + 2 * TILE)
+
+
+def test_an_older_checkpoint_is_not_published_over_a_newer_one():
+    ledger = begun()
+    old = ledger.store.sign_checkpoint()
+    ledger.event("fit")
+    new = ledger.store.sign_checkpoint()
+    ledger.store.publish(new)
+    ledger.store.publish(old)
+    assert ledger.store.log.published == new
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE tiles SET hashes = zeroblob(16320) WHERE level = 0 AND number = 1",
+        "DELETE FROM tiles WHERE number = 1",
+        "UPDATE tiles SET number = 7 WHERE number = 1",
+        "INSERT INTO tiles VALUES (0, 9, x'00')",
+        "UPDATE log SET signed = replace(signed, char(10) || '600', char(10) || '599')",
+        "UPDATE log SET origin = 'other/0'",
+        "DELETE FROM log",
+        "DELETE FROM keyed",
+        "UPDATE keyed SET hashes = x'7b7d'",
+    ],
+)
+def test_damage_is_found(damage, tmp_path):
+    ledger = grown(tmp_path, 600)
+    ledger.store.sign_checkpoint()
+    ledger.store.flush()
+    ledger.store.close()
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as connection:
+        connection.execute(damage)
+        connection.commit()
+    with pytest.raises(LedgerDamagedError):
+        LedgerDatabase(tmp_path / "ledger.sqlite", ledger.keys)
+
+
+def test_a_ledger_that_is_shorter_than_what_was_signed_is_refused(tmp_path):
+    """Whoever cuts entries off, and what was made of them, has to cut off what was signed as well."""
+    ledger = grown(tmp_path, 10)
+    ledger.store.sign_checkpoint()
+    ledger.store.flush()
+    ledger.store.close()
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as connection:
+        connection.execute("DELETE FROM entries WHERE idx > 8")
+        connection.commit()
+    with pytest.raises(StartError, match="ends before entry 10"):
+        LedgerDatabase(tmp_path / "ledger.sqlite", ledger.keys)
+
+
+def test_a_file_without_tiles_gets_them(tmp_path):
+    """As that of an earlier version, whose entries are there already."""
+    ledger = grown(tmp_path, 600)
+    root = ledger.store.log.tree.root()
+    ledger.store.flush()
+    ledger.store.close()
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as connection:
+        connection.execute("DELETE FROM tiles")
+        connection.commit()
+    for _ in range(2):
+        ledger.open()
+        assert ledger.store.log.tree.root() == root
+        assert ledger.store.log.tree.tile(0, 1, TILE) is not None
+        ledger.store.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_two_checkpoints_contradict_each_other_whatever_is_lost(seed, tmp_path):
+    """The journal keeps what was flushed. The ledger's file comes back as it was at any time before."""
+    draw = random.Random(seed)
+    (tmp_path / "live").mkdir()
+    ledger = begun(tmp_path / "live")
+    seen: dict[tuple[str, int], bytes] = {}
+    copies: list[Path] = []
+    for step in range(50):
+        what = draw.choice(["flushed", "flushed", "folded", "signed", "copied", "killed", "power lost"])
+        if what == "flushed":  # acknowledged, and not in the ledger's file yet
+            for i in range(draw.randint(1, 15)):
+                ledger.unlearned(f"{step}-{i}", fold=False)
+        elif what == "folded":
+            ledger.store.fold_many(ledger.records[: draw.randint(0, len(ledger.records))])
+        elif what == "signed":
+            made = ledger.store.sign_checkpoint()
+            assert seen.setdefault((made.origin, made.size), made.root) == made.root
+        elif what == "copied":
+            copies.append(tmp_path / str(step))
+            copies[-1].mkdir()
+            for path in (tmp_path / "live").glob("ledger.sqlite*"):
+                shutil.copy(path, copies[-1])
+        else:
+            ledger.store.close()
+            if what == "power lost" and copies:
+                for path in (tmp_path / "live").glob("ledger.sqlite*"):
+                    path.unlink()
+                for path in draw.choice(copies).iterdir():
+                    shutil.copy(path, tmp_path / "live")
+            ledger.store = closed_at_the_end(LedgerDatabase(tmp_path / "live" / "ledger.sqlite", ledger.keys))
+            ledger.store.fold_many(ledger.records)
+            ledger.auditor = Ledger(ledger.store, ledger.keys, lambda: START)
+    ledger.store.fold_many(ledger.records)
+    assert len({origin for origin, _ in seen}) == 1
+    assert len(seen) > 3
+    roots = true_roots(ledger, {size for _, size in seen})
+    for (_, size), root in seen.items():
+        assert ledger.store.log.tree.root(size) == root == roots[size]
+
+
+def test_a_download_without_keyed_hashes_is_refused(tmp_path):
+    ledger = begun()
+    ledger.unlearned("a")
+    entries = [{name: one for name, one in entry.items() if name != "keyed"} for entry in ledger.entries()]
+    other = make_ledger()
+    with pytest.raises(StartError, match="keyed hashes"):
+        other.store.adopt(write_lines(tmp_path / "ledger.jsonl", entries))
+    keyed = {str(entry["index"]): entry["keyed"] for entry in ledger.entries() if "keyed" in entry}
+    pages = [{"entries": entries, "keyed": keyed, "next": None}]
+    assert other.store.adopt(write_lines(tmp_path / "ledger.jsonl", pages)) == len(entries)
+    assert other.entries() == ledger.entries()
+    assert other.store.log.origin == ledger.store.log.origin
+    assert other.store.log.tree.root() == ledger.store.log.tree.root()
+
+
+@pytest.mark.parametrize("fields", [{"log_name": "a b", "log_id": "0" * 16}, {"log_name": "a", "log_id": "x\n1\nAA=="}])
+def test_a_download_that_names_a_log_as_nobody_does_is_refused(fields, tmp_path):
+    entry = make_entry(EMPTY, "begin", to_text(START), fields)
+    with pytest.raises(StartError, match="names a log"):
+        make_ledger().store.adopt(write_lines(tmp_path / "ledger.jsonl", [entry]))
+
+
+def test_a_full_disk_while_signing_changes_nothing(monkeypatch):
+    ledger = begun()
+    before = ledger.store.sign_checkpoint()
+    ledger.event("fit")
+
+    class Full:
+        """A connection to a file on a full disk."""
+
+        def __init__(self, connection: sqlite3.Connection) -> None:
+            self._connection = connection
+
+        def execute(self, query: str, *values: object) -> sqlite3.Cursor:
+            if query.startswith("UPDATE log"):
+                raise sqlite3.OperationalError("database or disk is full")
+            return self._connection.execute(query, *values)
+
+    monkeypatch.setattr(ledger.store.log, "_connection", Full(ledger.store.log._connection))
+    with pytest.raises(StorageError):
+        ledger.store.sign_checkpoint()
+    assert ledger.store.log.signed == before
+    monkeypatch.undo()
+    assert ledger.store.sign_checkpoint().size == before.size + 1

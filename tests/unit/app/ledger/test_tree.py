@@ -1,0 +1,114 @@
+"""The tree of the signing side: its roots, proofs and tiles against an oracle, the verifier and another library."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from oubli.app.ledger.openings import root_of
+from oubli.app.ledger.tree import HASH_BYTES, TILE, Tree, hash_leaf, hash_node
+from oubli.verifier.merkle import Frontier, check_consistency, check_inclusion
+from tests.oracles.merkle import mth, path, proof
+
+MOST = 70
+MANY = [str(i).encode() for i in range(MOST)]
+
+
+def grown(n: int, kept: dict[tuple[int, int], bytes] | None = None) -> Tree:
+    """A tree over the texts of the numbers."""
+    kept = {} if kept is None else kept
+    tree = Tree(lambda level, number, hashes: kept.update({(level, number): hashes}), lambda *place: kept[place])
+    for i in range(n):
+        tree.append(hash_leaf(str(i).encode()))
+    return tree
+
+
+def test_every_root_and_every_proof_of_small_trees_is_that_of_the_definition():
+    tree = grown(MOST)
+    for new in range(MOST + 1):
+        assert tree.root(new) == mth(MANY[:new])
+        assert root_of([hash_leaf(one) for one in MANY[:new]]) == mth(MANY[:new]).hex()
+        for old in range(new):
+            assert tree.inclusion(old, new) == path(old, MANY[:new])
+            assert tree.consistency(old, new) == proof(old, MANY[:new])
+        assert tree.consistency(new, new) == []
+
+
+def test_proofs_across_many_tiles_hold_at_every_size():
+    kept: dict[tuple[int, int], bytes] = {}
+    draw, n = random.Random(7), TILE * TILE + 3 * TILE + 5
+    sizes = sorted(
+        {n, TILE * TILE, *(TILE * draw.randint(1, n // TILE) for _ in range(20)), *draw.choices(range(n), k=99)}
+    )
+    tree, frontier, leaves, roots = grown(0, kept), Frontier(), [], {}
+    for i in range(n):
+        leaves.append(hash_leaf(str(i).encode()))
+        tree.append(leaves[-1])
+        frontier.add(leaves[-1])
+        if i + 1 in sizes:
+            roots[i + 1] = frontier.root()
+    assert sorted(kept) == [*((0, number) for number in range(n // TILE)), (1, 0)]
+    for _ in range(300):
+        old, new = sorted(draw.choices(list(roots), k=2))
+        index = draw.randrange(new)
+        check_inclusion(leaves[index], index, new, tree.inclusion(index, new), roots[new])
+        check_consistency(old, new, tree.consistency(old, new), roots[old], roots[new])
+
+
+def test_tiles_are_those_of_the_specification():
+    """c2sp.org/tlog-tiles: 70,000 entries have 273 whole tiles and one of 112, above them a whole one and one of 17."""
+    tree = grown(70_000)
+    leaves = [hash_leaf(str(i).encode()) for i in range(70_000)]
+    for number in (0, 1, 272):
+        assert tree.tile(0, number, TILE) == b"".join(leaves[number * TILE : (number + 1) * TILE])
+    assert tree.tile(0, 273, 112) == b"".join(leaves[273 * TILE :])
+    assert tree.tile(0, 3, 5) == b"".join(leaves[3 * TILE : 3 * TILE + 5])
+    assert tree.tile(0, 273, 113) is None
+    assert tree.tile(0, 274, 1) is None
+    above = tree.tile(1, 0, TILE)
+    assert above is not None
+    assert above[:HASH_BYTES] == mth([str(i).encode() for i in range(TILE)])
+    assert tree.tile(1, 1, 17) is not None
+    assert tree.tile(1, 1, 18) is None
+    top = tree.tile(2, 0, 1)
+    assert top == mth([str(i).encode() for i in range(TILE * TILE)])
+    assert tree.tile(2, 0, 2) is tree.tile(3, 0, 1) is tree.tile(0, 0, 0) is None
+    assert grown(TILE).tile(1, 0, 1) == mth([str(i).encode() for i in range(TILE)])
+
+
+@pytest.mark.parametrize("n", [0, 1, TILE - 1, TILE, TILE + 1, 3 * TILE])
+def test_a_tree_comes_back_to_a_mark(n):
+    kept: dict[tuple[int, int], bytes] = {}
+    tree = grown(n, kept)
+    mark, root = tree.mark(), tree.root()
+    for _ in range(2 * TILE):
+        tree.append(bytes(HASH_BYTES))
+    tree.rewind(mark)
+    assert (tree.size, tree.root()) == (n, root)
+    for i in range(n, n + 2 * TILE):
+        tree.append(hash_leaf(str(i).encode()))
+    assert tree.root() == grown(n + 2 * TILE).root()
+
+
+def test_a_node_is_not_a_leaf():
+    left, right = hash_leaf(b"a"), hash_leaf(b"b")
+    assert hash_leaf(left + right) != hash_node(left, right)
+
+
+def test_another_library_makes_the_same_trees():
+    """1,000 random trees: the roots and the paths of pymerkle. Its consistency proofs have a form of their own."""
+    pymerkle = pytest.importorskip("pymerkle")
+    draw = random.Random(11)
+    for _ in range(1000):
+        entries = [draw.randbytes(draw.randint(0, 12)) for _ in range(draw.randint(1, 90))]
+        other, tree = pymerkle.InmemoryTree(algorithm="sha256"), grown(0)
+        for entry in entries:
+            other.append_entry(entry)
+            tree.append(hash_leaf(entry))
+        size = len(entries)
+        index, old = draw.randrange(size), draw.randint(1, size)
+        assert tree.root() == other.get_root()
+        assert tree.root(old) == other.get_root(old)
+        included = [hash_leaf(entries[index]), *tree.inclusion(index, size)]
+        assert included == other.prove_inclusion(index + 1, size).path

@@ -1,0 +1,139 @@
+"""Trees against the published roots and an oracle by recursion; proofs that are altered are refused."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from oubli.verifier.merkle import (
+    EMPTY_ROOT,
+    Frontier,
+    ProofError,
+    check_consistency,
+    check_inclusion,
+    hash_leaf,
+    root_of,
+)
+from tests.oracles.merkle import mth, path, proof
+
+# The leaves and roots that implementations of RFC 6962 are compared by, in the tests of Certificate Transparency.
+ENTRIES = [
+    bytes.fromhex(text)
+    for text in (
+        "",
+        "00",
+        "10",
+        "2021",
+        "3031",
+        "40414243",
+        "5051525354555657",
+        "606162636465666768696a6b6c6d6e6f",
+    )
+]
+ROOTS = (
+    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d",
+    "fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125",
+    "aeb6bcfe274b70a14fb067a5e5578264db0fa9b51af5e0ba159158f329e06e77",
+    "d37ee418976dd95753c1c73862b9398fa2a2cf9b4ff0fdfe8b30cd95209614b7",
+    "4e3bbb1f7b478dcfe71fb631631519a3bca12c9aefca1612bfce4c13a86264d4",
+    "76e67dadbcdf1e10e1b74ddc608abd2f98dfb16fbce75277b5232a127f2087ef",
+    "ddb89be403809e325750d3d263cd78929c2942b7942a34b77e122c9594a74c8c",
+    "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328",
+)
+MOST = 70
+MANY = [str(i).encode() for i in range(MOST)]
+MTH = [mth(MANY[:n]) for n in range(MOST + 1)]
+
+
+@pytest.mark.parametrize("size", range(len(ROOTS)))
+def test_published_roots(size):
+    assert root_of(map(hash_leaf, ENTRIES[:size])).hex() == ROOTS[size]
+    assert mth(ENTRIES[:size]).hex() == ROOTS[size]
+
+
+def test_roots_of_every_size():
+    frontier = Frontier()
+    for size in range(MOST + 1):
+        assert (frontier.size, frontier.root()) == (size, MTH[size])
+        if size < MOST:
+            frontier.add(hash_leaf(MANY[size]))
+
+
+def test_every_inclusion():
+    for size in range(1, MOST + 1):
+        for index in range(size):
+            check_inclusion(hash_leaf(MANY[index]), index, size, path(index, MANY[:size]), MTH[size])
+
+
+def test_every_consistency():
+    for new in range(MOST + 1):
+        for old in range(new + 1):
+            check_consistency(old, new, proof(old, MANY[:new]), MTH[old], MTH[new])
+
+
+def flipped(hash_: bytes, bit: int) -> bytes:
+    changed = bytearray(hash_)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_an_inclusion_that_is_altered_in_one_bit_or_number_is_refused(seed):
+    draw = random.Random(seed)
+    size = draw.randint(2, MOST)
+    index = draw.randrange(size)
+    leaf, hashes = hash_leaf(MANY[index]), path(index, MANY[:size])
+    bit, place = draw.randrange(256), draw.randrange(len(hashes))
+    wrong = [
+        (flipped(leaf, bit), index, size, hashes, MTH[size]),
+        (leaf, (index + draw.randint(1, size - 1)) % size, size, hashes, MTH[size]),
+        (leaf, size, size, hashes, MTH[size]),
+        (leaf, -1, size, hashes, MTH[size]),
+        (leaf, index, size, [*hashes[:place], flipped(hashes[place], bit), *hashes[place + 1 :]], MTH[size]),
+        (leaf, index, size, hashes[:-1], MTH[size]),
+        (leaf, index, size, hashes[1:], MTH[size]),
+        (leaf, index, size, [*hashes, bytes(32)], MTH[size]),
+        (leaf, index, size, [bytes(32), *hashes], MTH[size]),
+        (leaf, index, size, hashes, flipped(MTH[size], bit)),
+        (leaf, index, size, hashes, MTH[size - 1]),
+    ]
+    for case in wrong:
+        with pytest.raises(ProofError):
+            check_inclusion(*case)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_consistency_that_is_altered_in_one_bit_or_number_is_refused(seed):
+    draw = random.Random(seed)
+    new = draw.randint(2, MOST)
+    old = draw.randint(1, new - 1)
+    hashes = proof(old, MANY[:new])
+    bit, place = draw.randrange(256), draw.randrange(len(hashes))
+    wrong = [
+        (old, new, [*hashes[:place], flipped(hashes[place], bit), *hashes[place + 1 :]], MTH[old], MTH[new]),
+        (old, new, hashes[:-1], MTH[old], MTH[new]),
+        (old, new, [*hashes, bytes(32)], MTH[old], MTH[new]),
+        (old, new, hashes, flipped(MTH[old], bit), MTH[new]),
+        (old, new, hashes, MTH[old], flipped(MTH[new], bit)),
+        (old, new, hashes, MTH[new], MTH[old]),
+        (old - 1 or new, new, hashes, MTH[old], MTH[new]),
+        (new, old, hashes, MTH[old], MTH[new]),
+        (old, old, hashes, MTH[old], MTH[new]),
+        (0, new, hashes, EMPTY_ROOT, MTH[new]),
+        (-1, new, hashes, MTH[old], MTH[new]),
+        (old, new, [], MTH[old], MTH[new]),
+    ]
+    for case in wrong:
+        with pytest.raises(ProofError):
+            check_consistency(*case)
+
+
+def test_a_tree_that_was_altered_does_not_go_on_from_the_one_before():
+    """What a server could send that has rewritten an entry: each of its own proofs is refused."""
+    for old in range(1, 20):
+        for changed in range(old):
+            other = [*MANY[:changed], b"other", *MANY[changed + 1 : 20]]
+            with pytest.raises(ProofError):
+                check_consistency(old, 20, proof(old, other), MTH[old], mth(other))

@@ -1,0 +1,155 @@
+"""Signed notes and policies, with the example that the specification of notes has."""
+
+from __future__ import annotations
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from oubli.verifier.checkpoints import read_checkpoint
+from oubli.verifier.errors import FailedError, UncheckableError
+from oubli.verifier.notes import COSIGNATURE, ED25519, is_signed, key_of, read_key, read_note
+from oubli.verifier.policies import read_policy
+
+# c2sp.org/signed-note
+KEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
+SIGNATURE = "Uw2QOkn8srV1yJGh2VYRlL1Tnagv1YEq6TfXppzi2ONncAlTgK7Ztg1ERYNZXsYjOBH3mFXmRKuwHjG1Yu72IneyaQM="
+NOTE = f"This is an example message.\n\n— example.com/foo {SIGNATURE}\n"
+
+
+def key(name: str, kind: int) -> str:
+    public = Ed25519PrivateKey.generate().public_key()
+    raw = public.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+    return str(key_of(name, kind, raw))
+
+
+def test_the_published_note_and_key():
+    assert str(read_key(KEY)) == KEY
+    assert is_signed(read_note(NOTE), read_key(KEY))
+
+
+def test_signatures_of_others_are_passed_over():
+    other = read_key(key("example.com/foo", ED25519))
+    assert not is_signed(read_note(NOTE), other)
+    many = NOTE + "".join(f"— other{i} AAAAAAAA\n" for i in range(20))
+    assert is_signed(read_note(many), read_key(KEY))
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        NOTE.replace("an example", "another"),
+        NOTE.replace("message.\n", "message. \n"),
+        NOTE + f"— example.com/foo {SIGNATURE[:-2]}I=\n",
+    ],
+)
+def test_a_signature_that_does_not_fit_is_refused(note):
+    with pytest.raises(FailedError) as caught:
+        is_signed(read_note(note), read_key(KEY))
+    assert caught.value.rule == "log-signature"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "text\n",
+        NOTE.rstrip("\n"),
+        NOTE.replace("\n\n", "\n"),
+        NOTE.replace("—", "-"),
+        NOTE.replace("— ", "—"),
+        NOTE.replace("example.com/foo", "a b"),
+        NOTE.replace("example.com/foo", "a+b"),
+        NOTE.replace(SIGNATURE, "not base64"),
+        NOTE.replace(SIGNATURE, "AAAA"),
+        NOTE.replace("This", "Th\tis"),
+        NOTE.replace("This", "Th\r\nis"),
+        NOTE.replace("This", "Th\ud800is"),
+        NOTE + "\n",
+        NOTE + "".join(f"— other{i} AAAAAAAA\n" for i in range(80)),
+    ],
+)
+def test_what_is_no_note(text):
+    with pytest.raises(FailedError) as caught:
+        read_note(text)
+    assert caught.value.rule == "format"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "a", "a+b", KEY[:-1], KEY.replace("530d903a", "530d903b"), KEY.replace("/foo", "/bar"), KEY.replace("+", "")],
+)
+def test_what_is_no_key(text):
+    with pytest.raises(ValueError):  # noqa: PT011 - the text is that of whoever asks
+        read_key(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["a\n1\n", "a\n01\nAA==\n", "a\n-1\nAA==\n", "a\n1\nAA==\n", "a\n\nAA==\n", "a\n1\n!\n"]
+)
+def test_what_is_no_checkpoint(text):
+    with pytest.raises(FailedError) as caught:
+        read_checkpoint(f"{text}\n— other AAAAAAAA\n")
+    assert caught.value.rule == "format"
+
+
+def policy(*lines: str) -> bytes:
+    return "\n".join(lines).encode()
+
+
+def test_the_example_of_two_levels_of_groups():
+    names = ("X1", "X2", "X3", "Y1", "Y2", "Y3")
+    found = read_policy(
+        policy(
+            "# of the specification",
+            "",
+            f"log {key('log', ED25519)}  https://log.example/",
+            *(f"witness {name} \t {key(name, COSIGNATURE)}" for name in names),
+            "  group X-witnesses 2 X1 X2 X3",
+            "group Y-witnesses any Y1 Y2 Y3",
+            "group X-and-Y all X-witnesses Y-witnesses",
+            "quorum X-and-Y",
+        )
+    )
+    assert (len(found.logs), list(found.witnesses)) == (1, list(names))
+    assert found.is_met({"X1", "X3", "Y2"})
+    assert found.is_met(set(names))
+    assert not found.is_met({"X1", "Y1", "Y2", "Y3"})
+    assert not found.is_met({"X1", "X2", "X3"})
+    assert not found.is_met(set())
+
+
+def test_a_quorum_of_one_and_of_none():
+    one = read_policy(policy(f"witness w {key('w', COSIGNATURE)} https://w.example", "quorum w"))
+    assert (one.is_met({"w"}), one.is_met(set()), one.urls) == (True, False, {"w": "https://w.example"})
+    assert read_policy(b"quorum none").is_met(set())
+
+
+LOG, WITNESS = key("log", ED25519), key("w", COSIGNATURE)
+
+
+@pytest.mark.parametrize(
+    ("lines", "rule"),
+    [
+        ((), "no line 'quorum'"),
+        (("quorum none", "quorum none"), "more than one"),
+        (("quorum w",), "no line before"),
+        ((f"log {WITNESS}", "quorum none"), "type"),
+        ((f"witness w {LOG}", "quorum none"), "type"),
+        (("log nonsense", "quorum none"), "name\\+id"),
+        ((f"log {LOG}", f"log {LOG}", "quorum none"), "before"),
+        ((f"witness none {WITNESS}", "quorum none"), "taken"),
+        ((f"witness w {WITNESS}", "group w any w", "quorum w"), "taken"),
+        ((f"witness w {WITNESS}", "group g 2 w", "quorum g"), "number"),
+        ((f"witness w {WITNESS}", "group g 0 w", "quorum g"), "number"),
+        ((f"witness w {WITNESS}", "group g 01 w", "quorum g"), "number"),
+        ((f"witness w {WITNESS}", "group g any w w", "quorum g"), "already"),
+        ((f"witness w {WITNESS}", "group g any none", "quorum g"), "no line before"),
+        ((f"witness w {WITNESS}", "group g any", "quorum w"), "none of"),
+        (("trust everybody",), "none of"),
+        (("quorum none\r",), "control"),
+    ],
+)
+def test_what_is_no_policy(lines, rule):
+    with pytest.raises(UncheckableError, match=rule):
+        read_policy(policy(*lines))
