@@ -97,11 +97,11 @@ def test_forests_without_counters_are_those_with_them(task: str) -> None:
     assert made[1].verify().ok
 
 
-@pytest.mark.parametrize("n_thresholds", [4, 30, 50, 51, 60])
+@pytest.mark.parametrize("n_thresholds", [4, 51, 52])
 @pytest.mark.parametrize("task", ["two classes", "classes", "regression"])
 def test_grids_of_many_cells(n_thresholds: int, task: str) -> None:
     """Compared with the oracle, which knows of no marks: a word has room for so many cells, or it has not."""
-    for seed in range(1 if config.DISABLE_JIT else 3):
+    for seed in range(1 if config.DISABLE_JIT else 2):
         rng = random.Random(10 * n_thresholds + seed)
         spread = rng.choice([2, 9, 1000])
         rows = [
@@ -126,7 +126,7 @@ def test_grids_of_many_cells(n_thresholds: int, task: str) -> None:
             },
             rows=tuple((row, rng.choice(labels)) for row in rows),
             queries=tuple(rows[:8]),
-            tuning={"counters_from": [2, MANY, 30][seed]},
+            tuning={"counters_from": [2, MANY][seed]},
         )
         operations = [("fit", 50)] + [
             (rng.choice(("add", "delete", "predict", "resolve", "predict frozen", "verify")), rng.randint(1, 4))
