@@ -67,10 +67,11 @@ def out_of_bag(model: Model, most: int) -> Score | None:
     answers, known = found
     slots, answers = slots[known], answers[known]
     if model.task is Task.CLASSIFICATION:
-        labels, predicted = store.class_codes[slots], order[answers.argmax(axis=1)] if len(slots) else slots
+        codes = order[answers.argmax(axis=1)] if len(slots) else slots
+        given = Answers(store.class_codes[slots].tolist(), codes.tolist())
     else:
-        labels, predicted = store.y[slots], answers
-    return score_of(model.task, [Answers(labels.tolist(), predicted.tolist())], OUT_OF_BAG)
+        given = Answers(store.y[slots].tolist(), answers.tolist())
+    return score_of(model.task, [given], OUT_OF_BAG)
 
 
 def take_samples(store: SampleStore, most: int) -> SampleStore:

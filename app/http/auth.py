@@ -218,20 +218,34 @@ class AccessRules:
             self._check_key(headers, needed)
 
     def caller(self, headers: Headers) -> Caller:
-        """Return who sends a request that may pass."""
+        """Return who sends a request.
+
+        Raises
+        ------
+        ProblemError
+            When that takes a key, and none is sent that opens anything.
+        """
         if not self.asks_for_key:
             return Caller(None, None, ALL_SCOPES)
-        key = self.access_keys.find(_given_key(headers))
-        return self._owner if key is None else _caller_of(key)
+        given = _given_key(headers)
+        if self._is_owners(given):
+            return self._owner
+        key = self.access_keys.find(given)
+        if key is None:
+            raise ProblemError("key-needed")
+        return _caller_of(key)
 
     def callers(self) -> list[Caller]:
         """Return all keys that there are, the one that allows everything first."""
         return [*([] if self._key is None else [self._owner]), *map(_caller_of, self.access_keys.all())]
 
+    def _is_owners(self, given: bytes) -> bool:
+        # Digests have one length, so that the comparison tells nothing about the key's.
+        return self._key is not None and hmac.compare_digest(_hashed(given), self._key)
+
     def _check_key(self, headers: Headers, needed: frozenset[str]) -> None:
         given = _given_key(headers)
-        # Digests have one length, so that the comparison tells nothing about the key's.
-        if self._key is not None and hmac.compare_digest(_hashed(given), self._key):
+        if self._is_owners(given):
             return
         granted = self.access_keys.grants(given)
         if granted is None:

@@ -17,7 +17,7 @@ class _Forest(Model):
     kind = "forest"
     guarantee = "exact"
     influence_methods = ("leave-one-out",)
-    small_parameters = ({"n_estimators": 2, "random_state": 0},)
+    small_parameters = ({"n_estimators": 4, "random_state": 0},)  # so many that a sample is not in all trees
 
     @staticmethod
     def engine_type(settings: ForestSettings) -> type[ForestEngine]:

@@ -27,6 +27,7 @@ def fit(
     *,
     kind: str | None = None,
     parameters: Mapping[str, Any] | None = None,
+    score: bool = True,
     idempotency_key: str | None = None,
 ) -> Flow[Job]:
     """Begin to fit anew on the samples held; what is left out stays as it is. `wait` waits for the job.
@@ -37,6 +38,8 @@ def fit(
         Of the new model, such as `"forest"` or `"incremental-boosting"`.
     parameters : dict, optional
         As `Model.parameters` lists them.
+    score : bool
+        Whether the job's result has the model's score before and after.
     idempotency_key : str, optional
         As for `add`.
 
@@ -47,6 +50,8 @@ def fit(
     content: dict[str, Any] = {} if kind is None else {"kind": kind}
     if parameters is not None:
         content["parameters"] = dict(parameters)
+    if not score:
+        content["score"] = False
     return read(Job, (yield from session.ask(posting("/model/fit", content, key=idempotency_key, takes_key=True))))
 
 

@@ -184,3 +184,24 @@ def test_questions_are_in_words() -> None:
     assert seen["booleanright"] == "new is false"
     assert seen["categoryNone"] in {f'place is "{one}"' for one in "uvwxyz"}
     assert seen["categoriesright"].startswith('place is "')
+
+
+def test_importances_are_what_the_drawn_trees_gain() -> None:
+    model = fitted(DynamicForestClassifier, 3, n_estimators=6, max_depth=6)
+    names = [column.name for column in COLUMNS]
+    expected = np.zeros(3)
+
+    def unmixed(counts: list[int]) -> float:
+        return sum(count * count for count in counts) / sum(counts)
+
+    for tree in range(6):
+        gains, waiting = np.zeros(3), [look_at_tree(model, tree, "", 6)["node"]]  # type: ignore[index]
+        while waiting:
+            node = waiting.pop()
+            if node["left"] is not None:
+                children = [node["left"], node["right"]]
+                gain = sum(unmixed(child["counts"]) for child in children) - unmixed(node["counts"])
+                gains[names.index(node["split"]["feature"])] += gain
+                waiting += children
+        expected += gains / gains.sum() if gains.sum() else gains
+    assert model.feature_importances_ == pytest.approx(expected / expected.sum())

@@ -282,3 +282,39 @@ except ImportError as error:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "pip install 'oubli-server[client]'" in done.stdout
+
+
+def test_looking_at_the_model_says_what_the_library_says() -> None:
+    model = forest()
+    with served(make_service()) as http, Client(BASE, http_client=http) as client:
+        shares = client.importances()
+        assert list(shares) == NAMES
+        assert list(shares.values()) == pytest.approx(model.feature_importances_)
+        node = client.tree(1, node="l", levels=0)["node"]
+        assert (node["path"], node["left"]) == ("l", None)
+        assert [one["name"] for one in client.columns()] == NAMES
+        access = client.access()
+        assert (access.asks_for_key, access.keys) == (False, [])
+        assert "read" in access.scopes
+        with pytest.raises(NotFoundError):
+            client.tree(7)
+
+
+def test_predictions_without_somebody_are_those_of_a_model_that_was_never_told(monkeypatch) -> None:
+    model = forest()
+    model.delete([f"c{i}" for i in range(60) if i % 5 == 2])
+    expected = model.predict_proba(FRAME[NAMES])
+    with served(make_service()) as http, Client(BASE, http_client=http) as client:
+        for long in (120.0, 0.0):  # at once, and as a job
+            monkeypatch.setattr("oubli.app.service.without._LONG", long)
+            told: list[float] = []
+            found = client.predict_without(FRAME, subjects="s2", progress=told.append)
+            assert (found.removed, found.absent, found.n_samples) == (12, 0, 48)
+            assert found.after is not None
+            np.testing.assert_array_equal(found.after.probabilities, expected)
+            assert list(found.before.to_frame().index) == ["p", "q"]
+            assert bool(told) == (long == 0.0)
+        nobody = client.predict_without(rows(1), ids=["x", "y"])
+        assert (nobody.removed, nobody.absent) == (0, 2)
+        everybody = client.predict_without(rows(1), subjects=[f"s{i}" for i in range(5)])
+        assert everybody.after is None

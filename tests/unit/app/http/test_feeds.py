@@ -1,4 +1,4 @@
-"""Feeds: one look for all who listen, none for nobody; who does not read is dropped, and streams end with the server."""
+"""Feeds: one look for all who listen, none for nobody; who does not read is dropped, streams end with the server."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def test_wrong_queries_are_refused(client: TestClient, method: str, query: str, 
 
 def test_every_get_answers_head_with_the_same_head(client: TestClient) -> None:
     for path, operations in client.app.openapi()["paths"].items():  # type: ignore[attr-defined]
-        if "get" not in operations:
+        if "get" not in operations or path in ("/events", "/metrics/events"):  # they go on for ever
             continue
         for name in ("c1", quote("a/b", safe="")) if path == "/samples/{id}" else ("c1",):
             address = path.replace("{id}", name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -128,6 +129,35 @@ def test_streams_keep_no_idle_work_back_and_end_with_the_server(host: Hosted) ->
         host.service.drain()
         state.until("bye")
         metrics.until("bye")
+
+
+def test_snapshots_and_restores_are_shown_while_they_go_on(host: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, storage = threading.Event(), host.service.storage
+    for name in ("write", "write_instead"):
+        work = getattr(storage, name)
+
+        def held(*arguments: Any, work: Any = work, **options: Any) -> Any:
+            assert gate.wait(60)
+            return work(*arguments, **options)
+
+        monkeypatch.setattr(type(storage), name, lambda self, *a, held=held, **o: held(*a, **o))
+    newest = host.service.newest_snapshot
+    assert newest is not None
+    file = newest.path.read_bytes()
+    with listening(host, "/events") as stream:
+        assert stream.next()[2]["work"] == []
+        for method, path, body, kind in (
+            ("POST", "/snapshot", None, "snapshot"),
+            ("PUT", "/snapshot/file", file, "restore"),
+        ):
+            gate.clear()
+            asked = threading.Thread(target=host.ask_bytes, args=(method, path, body))
+            asked.start()
+            shown = stream.until("work", lambda work: work and work[0]["progress"] >= 0.4)
+            assert [one["kind"] for one in shown] == [kind]
+            gate.set()
+            asked.join()
+            stream.until("work", lambda work: work == [])
 
 
 def test_metrics_come_with_rates(host: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:

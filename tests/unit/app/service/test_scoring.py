@@ -1,0 +1,107 @@
+"""Fits are scored before and after, their progress is told, and what cannot be scored stays a fit."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+import oubli.app.service.scoring
+from oubli.app.service.jobs import JobBoard
+from oubli.core.scoring import FOLDS, answer_fold, out_of_bag, score_of, take_samples
+from tests.unit.app.support import NUMBERS, forest, make_service, rows, served
+
+
+def fit(client: TestClient, **content: Any) -> dict[str, Any]:
+    job = client.post("/model/fit", json=content).json()
+    while job["status"] in ("queued", "running"):
+        time.sleep(0.01)
+        job = client.get(f"/jobs/{job['id']}").json()
+    return dict(job)
+
+
+@pytest.mark.parametrize("schema", [None, NUMBERS])
+def test_a_fit_is_scored_out_of_bag_and_in_folds(schema: Any) -> None:
+    def new() -> Any:
+        model = forest(200, n_estimators=9) if schema is None else forest(200, schema, n_estimators=9)
+        return type(model)(**{**model.get_params(), "occurrence": 0.5}).fit_held(model.samples_)
+
+    model = new()
+    before = out_of_bag(model, 1000)
+    with served(make_service(new())) as client:
+        job = fit(client, parameters={"occurrence": 1.0, "n_estimators": 4})
+        assert job["status"] == "succeeded", job
+        score = job["result"]["score"]
+        assert score["metric"] == ("accuracy" if schema is None else "r2")
+        assert before is not None
+        assert score["before"] == before._asdict()
+        samples = take_samples(model.samples_, 1000)
+        parameters = {**model.get_params(), "occurrence": 1.0, "n_estimators": 4, "random_state": model.seed_}
+        answers = [answer_fold(lambda: type(model)(**parameters), samples, number) for number in range(FOLDS)]
+        assert score["after"] == score_of(model.task, answers, "5-fold")._asdict()
+        assert client.get("/model").json()["parameters"]["n_estimators"] == 4
+        assert not client.app.state.context.service.holders._holds  # type: ignore[attr-defined]
+
+
+def test_another_kind_is_scored_on_the_same_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[float] = []
+    advance = JobBoard._advance
+
+    def listen(self: JobBoard, entry: Any, share: float) -> None:
+        told.append(share)
+        advance(self, entry, share)
+
+    monkeypatch.setattr(JobBoard, "_advance", listen)
+    with served(make_service(forest(100, n_estimators=30))) as client:
+        job = fit(client, kind="incremental-boosting", parameters={"n_estimators": 20})
+        score = job["result"]["score"]
+        assert {score[name]["method"] for name in ("before", "after")} == {"out-of-bag", "5-fold"}
+        assert {score[name]["n_samples"] for name in ("before", "after")} == {100}
+    assert told == sorted(told)
+    assert len([share for share in told if share < 0.75]) > 10, "the trees are not told"
+    assert len([share for share in told if share > 0.8]) >= FOLDS - 1
+
+
+def test_few_samples_have_no_score() -> None:
+    with served(make_service(forest(7))) as client:
+        score = fit(client, parameters={"n_estimators": 3})["result"]["score"]
+        assert (score["before"]["value"], score["after"]["value"]) == (None, None)
+    with served(make_service(forest(0))) as client:
+        assert fit(client)["result"]["score"]["after"]["n_samples"] == 0
+
+
+def test_a_score_can_be_left_out() -> None:
+    with served(make_service()) as client:
+        assert "score" not in fit(client, score=False)["result"]
+        refused = client.post("/model/fit", json={"score": "no"})
+        assert refused.json()["errors"][0]["pointer"] == "/score"
+
+
+def test_a_fit_that_cannot_be_scored_has_succeeded_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*arguments: Any) -> Any:
+        raise MemoryError("SEKRET")
+
+    monkeypatch.setattr(oubli.app.service.scoring, "answer_fold", fail)
+    with served(make_service()) as client:
+        job = fit(client, parameters={"occurrence": 1.0})
+        assert (job["status"], job["result"]["score"]["after"]) == ("succeeded", None)
+        assert job["result"]["model_version"] == 2
+        assert client.post("/predict", json={"instances": rows(1)}).json()["model_version"] == 2
+        assert not client.app.state.context.service.holders._holds  # type: ignore[attr-defined]
+    assert "SEKRET" not in caplog.text
+
+
+def test_verify_tells_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[float] = []
+    monkeypatch.setattr(JobBoard, "_advance", lambda self, entry, share: told.append(share))
+    with served(make_service(forest(60, n_estimators=30))) as client:
+        job = client.post("/model/verify").json()
+        while job["status"] in ("queued", "running"):
+            time.sleep(0.01)
+            job = client.get(f"/jobs/{job['id']}").json()
+        assert job["result"]["ok"]
+    assert len(told) > 10
