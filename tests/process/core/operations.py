@@ -11,7 +11,10 @@ import numpy as np
 
 from oubli.core import load
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.drawing import look_at_tree
 from oubli.core.registry import KINDS
+from oubli.core.samples.summary import summarise
+from oubli.core.scoring import out_of_bag
 from oubli.core.threads import sharing_all
 
 N_SAMPLES = 32
@@ -148,6 +151,8 @@ def _of(case: Case, columns: str, n_classes: int) -> Iterator[tuple[str, Callabl
     yield "shrink", lambda: model.delete(held(20, None))
     yield "resolve", lambda: (model.resolve(2), model.resolve())
     yield "check", lambda: (model.digest(), model.verify(), model.feature_importances_, model.nbytes_)
+    yield "look", lambda: [look_at_tree(model, tree, "", 3) for tree in range(3)]
+    yield "score", lambda: (_score(model), summarise(model.samples_))
     yield "wipe", lambda: (model.wipe(), model.query(rows[:1], frozen=True))
     yield "scrub", lambda: (model.scrub(), model.query(rows[:1]))
     yield "takes long", lambda: model.takes_long(model.samples_.prepare(rows[:1], y[:1], None), held(2), 3, 0.05)
@@ -159,6 +164,14 @@ def _of(case: Case, columns: str, n_classes: int) -> Iterator[tuple[str, Callabl
         yield "save and load", lambda: (model.save(path), _use(load(path), rows, y))
     yield "delete all", lambda: (model.delete(held(0, None)), model.digest(), model.verify())
     yield "add again", lambda: (model.add(rows[:1], y[:1]), model.add(rows[:9], y[:9]), model.query(rows[:2]))
+
+
+def _score(model: Any) -> None:
+    if model.kind == "forest":  # in which no sample is in all trees
+        model = type(model)(**{**model.get_params(), "n_estimators": 4, "occurrence": 0.5}).fit_held(
+            model.samples_.copy()
+        )
+    assert (out_of_bag(model, 50) is not None) == (model.kind == "forest")
 
 
 def _use(model: Any, rows: list[Any], y: list[Any]) -> None:
