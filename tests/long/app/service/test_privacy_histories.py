@@ -21,7 +21,7 @@ _KINDS = ("forest", "forest", "forest", "incremental-boosting", "forest", "fores
 _NEEDED = (
     *("restricted samples", "released samples", "erased while restricted", "expired while restricted"),
     *("restored restricted", "rectified: (True, True)", "rectified: (True, False)", "rectified: (False, True)"),
-    *("refused: RestrictedError", "refused: OwnerlessError", "refused: ErasedLatelyError", "searches of files"),
+    *("refused: RestrictedError", "refused: ErasedLatelyError", "searches of files"),
     *("kill", "stop", "restore", "fit", "export", "digests", "request_erasure", "bundles", "redelivered", "all told"),
     *("told: overdue", "told: cancelled", "refused: 410", "refused: 500"),
 )
