@@ -13,6 +13,7 @@ const AROUND = 2 * Math.PI * RADIUS;
 
 /** When a receipt's samples have to be erased from all files; null where nobody has said how long it may take. */
 export function deadlineOf(receipt) {
+  if (receipt.deadline) return receipt.deadline; // of earlier versions it does not say
   const seconds = live.sections.erasures?.deadline_s;
   return seconds === undefined ? null : new Date(Date.parse(receipt.unlearned_at) + 1000 * seconds).toISOString();
 }
@@ -53,6 +54,7 @@ customElements.define("erasure-ring", ErasureRing);
 
 /** Say what became of a deletion, and go on saying it until everything is erased. */
 export function receipt(made) {
+  if (made.id === null) return h("p", {}, "Nothing was held: nothing was erased, and there is no receipt.");
   const node = document.createElement("receipt-card");
   node.receipt = made;
   return node;

@@ -13,6 +13,8 @@ const FIELDS_OF_RECEIPT = [
   "unlearned_at",
 ];
 
+const LATER_FIELDS = ["by", "held", "deadline"]; // entries of earlier versions have none of them
+
 /** Something does not hold; the text names the rule. */
 export class CheckError extends Error {}
 
@@ -133,6 +135,7 @@ async function originalOf(entry) {
 function unlearnedState(entry) {
   return {
     ...Object.fromEntries(FIELDS_OF_RECEIPT.map((field) => [field, entry[field]])),
+    ...Object.fromEntries(LATER_FIELDS.filter((field) => field in entry).map((field) => [field, entry[field]])),
     id: entry.receipt,
     status: "unlearned",
     erased_at: null,

@@ -11,6 +11,7 @@ const FIELDS = [
   "model_version", "received_at", "unlearned_at", "erased_at", "overdue", "key_id", "ledger_index", "ledger_head",
   "signature",
 ];
+const LATER = ["by", "held", "deadline"]; // receipts of earlier versions have none of them
 const BESIDE = "durable"; // what an answer says besides the receipt
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 
@@ -88,7 +89,8 @@ export async function checkReceipt(receipt, source, show) {
 function checkForm(known) {
   const { receipt } = known;
   const names = Object.keys(receipt).filter((name) => name !== BESIDE);
-  if (names.length !== FIELDS.length || !FIELDS.every((name) => names.includes(name))) {
+  const fields = "by" in receipt ? [...FIELDS, ...LATER] : FIELDS;
+  if (names.length !== fields.length || !fields.every((name) => names.includes(name))) {
     throw new CheckError("It does not have the fields of a receipt.");
   }
   const texts = ["id", "key_id", "ledger_head", "signature"];
