@@ -17,7 +17,7 @@ import orjson
 
 from oubli.app.errors import StartError, StorageError
 from oubli.app.ledger.deliveries import DeliveryTable
-from oubli.app.ledger.downloads import read_lines
+from oubli.app.ledger.downloads import check_keyed, read_lines
 from oubli.app.ledger.entries import (
     ACCEPTED,
     ACCEPTED_KEY,
@@ -55,7 +55,6 @@ from oubli.app.ledger.file import file_errors, open_file, open_memory
 from oubli.app.ledger.keys import KeyNames, LedgerKeys
 from oubli.app.ledger.ledger import hash_sample, hash_subject
 from oubli.app.ledger.log import LogTable
-from oubli.app.ledger.openings import check_keyed
 from oubli.app.ledger.rows import IDEMPOTENCY_COLUMNS, KEYED_COLUMNS, RECEIPT_COLUMNS, Cell, checksum
 from oubli.app.ledger.signed_notes import Checkpoint, is_own
 from oubli.app.times import parse_time, to_text

@@ -11,13 +11,12 @@ Whoever has the opening of one name can find its leaf, and no other. Without one
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from oubli.app.ledger.codes import hmac_sha256
-from oubli.app.ledger.entries import UNLEARNED, By, ChainError, Entry, keyed_of, original_of
-from oubli.app.ledger.tree import EMPTY_ROOT, HASH_BYTES, hash_leaf, hash_node
+from oubli.app.ledger.entries import By
+from oubli.app.ledger.tree import EMPTY_ROOT, hash_leaf, hash_node
 
 if TYPE_CHECKING:
     from oubli.app.ledger.key_files import HashingKey
@@ -48,38 +47,6 @@ def root_of(leaves: list[bytes]) -> str:
         pairs = [hash_node(level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)]
         level = [*pairs, *level[2 * len(pairs) :]]
     return level[0].hex()
-
-
-def check_keyed(entry: Entry) -> None:
-    """Check what came beside an entry of an erasure: keyed hashes of its names, and the leaves of its roots.
-
-    Raises
-    ------
-    ChainError
-        When it is not there, or not what belongs to the entry.
-    """
-    original = original_of(entry)
-    if original["type"] != UNLEARNED or "targets_root" not in original:
-        return
-    keyed = keyed_of(entry)
-    samples, targets = keyed.get("samples"), keyed.get("target_leaves")
-    lists = {"targets_root": targets, "samples_root": keyed.get("sample_leaves", targets)}
-    subjects, counts = keyed.get("subjects", []), keyed.get("subject_samples", [])
-    is_sound = isinstance(samples, list) and all(type(one) is str for one in samples)
-    is_sound &= isinstance(subjects, list) and isinstance(counts, list) and len(subjects) == len(counts)
-    if not is_sound or any(_root_in(text) != original[name] for name, text in lists.items()):
-        raise ChainError(entry["index"], "came with keyed hashes that do not belong to it")
-
-
-def _root_in(text: object) -> str | None:
-    """Return the root of leaves that are written as one text; None when they are not."""
-    try:
-        raw = base64.b64decode(text, validate=True) if isinstance(text, str) else b"?"
-    except binascii.Error:
-        return None
-    if len(raw) % HASH_BYTES:
-        return None
-    return root_of([raw[start : start + HASH_BYTES] for start in range(0, len(raw), HASH_BYTES)])
 
 
 def as_text(leaves: list[bytes]) -> str:

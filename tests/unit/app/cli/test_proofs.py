@@ -292,7 +292,7 @@ def test_a_receipt_that_says_more_than_the_log(check, log):
     refused(check(with_extra(log.proof(receipt), with_receipt(**better.content()))), "receipt")
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(20))
 def test_a_proof_that_is_altered_in_one_bit_is_refused(seed, check, log):
     receipt = log.ledger.unlearned("a", "b")
     log.ledger.erased(receipt)
