@@ -62,8 +62,10 @@ async function showView({ isMove = true } = {}) {
     loadOthers();
   } catch (error) {
     if (isAbort(error)) return;
-    replace(place, state("error", `The view cannot be shown. ${explain(error)}`, { action: { label: "Try again", onclick: () => showView() } }));
+    const again = { label: "Try again", onclick: () => showView() };
+    replace(place, h("h1", {}, view.title), state("error", `The view cannot be shown. ${explain(error)}`, { action: again }));
     if (!(error instanceof OfflineError)) throw error;
+    shown.name = null; // tried again when access is known anew
   }
 }
 
@@ -78,8 +80,8 @@ async function loadView(view) {
 
 /** Load the other views as soon as there is nothing else to do. */
 function loadOthers() {
-  const wait = window.requestIdleCallback ?? setTimeout;
-  wait(() => Promise.all(allowed().map(loadView)).catch(() => {})); // whoever goes there is told
+  const wait = window.requestIdleCallback ?? ((load) => setTimeout(load));
+  wait(() => Promise.all(allowed().map(loadView)).catch(() => {}), { timeout: 1000 }); // whoever goes there is told
 }
 
 /** Load a sheet of styles once, and wait for it. */
@@ -94,13 +96,14 @@ function addStyles(name) {
 const access = () => [...session.scopes].sort().join(" ") + session.key;
 
 function showAccess() {
+  if (shown.name !== null && shown.access === access()) return;
   replace(document.querySelector(".shell-tools"), tools());
   if (session.scopes.size === 0) {
-    shown.name = null;
+    Object.assign(shown, { name: null, access: null });
     replace(document.querySelector(".shell-views"));
     replace(document.querySelector(".shell-banners"));
     replace(place, gate());
-  } else if (shown.name === null || shown.access !== access()) {
+  } else {
     showView({ isMove: false });
   }
 }

@@ -35,7 +35,7 @@ def buttons(console: Console) -> set[str]:
     return {text for text in console.page.get_by_role("main").get_by_role("button").all_inner_texts() if text}
 
 
-def test_without_a_key_nothing_is_shown_and_a_wrong_one_is_refused(console: Console) -> None:
+def test_without_a_key_nothing_is_shown_and_a_wrong_one_is_refused(console: Console, server: Running) -> None:
     console.open("samples")
     page = console.page
     expect(page.get_by_role("heading", name="A key is needed")).to_be_visible()
@@ -51,6 +51,10 @@ def test_without_a_key_nothing_is_shown_and_a_wrong_one_is_refused(console: Cons
     console.hand.press(page.get_by_role("button", name="Forget the key"))
     expect(page.get_by_role("heading", name="A key is needed")).to_be_visible()
     assert "person" not in page.content()
+    console.open("now")
+    console.enter_key(make_key(server, "predict"))
+    expect(console.section("Model")).to_contain_text("forest")
+    assert "Digest" not in page.content(), "that was for the key before"
     page.reload()
     expect(page.get_by_role("heading", name="A key is needed")).to_be_visible()
 

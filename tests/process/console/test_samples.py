@@ -77,6 +77,25 @@ def test_find_see_rectify_and_forget_a_sample(console: Console, server: Running)
     console.check_silence("ada lovelace", "ada%20lovelace")
 
 
+def test_what_fails_in_a_dialog_is_told_there_and_can_be_tried_again(console: Console, server: Running) -> None:
+    [sample_id] = add(server, "grace", 1)
+    console.open("samples")
+    found = find(console, "Person (subject)", "grace")
+    console.hand.press(found.get_by_role("button", name=sample_id, exact=True))
+    sheet = console.page.get_by_role("dialog", name="Sample", exact=True)
+    console.page.route("**/samples/batch-delete", lambda route: route.abort())
+    console.hand.press(sheet.get_by_role("button", name="Forget this sample"))
+    agree(console, "Forget this sample?", "Forget the sample")
+    message = sheet.get_by_role("status").filter(has_text="The server does not answer.")
+    expect(message).to_be_visible()
+    console.check_access()
+    console.hand.press(message.get_by_role("button", name="Close the message"))
+    console.page.unroute("**/samples/batch-delete")
+    console.hand.press(sheet.get_by_role("button", name="Forget this sample"))
+    agree(console, "Forget this sample?", "Forget the sample")
+    expect(sheet.locator("receipt-card")).to_contain_text("1 sample (exact)")
+
+
 def test_forget_a_person_and_change_ones_mind(console: Console, server: Running) -> None:
     subject = f"bob {console.hand.uses_keys}"
     add(server, subject, 3)

@@ -18,7 +18,7 @@ export function gate() {
   const onsubmit = (event) => {
     event.preventDefault();
     session.use(control.value.trim());
-    live.restart();
+    live.forget();
   };
   queueMicrotask(() => control.focus());
   return h("form", { class: "gate", onsubmit }, h("h1", {}, "A key is needed"),
@@ -36,7 +36,7 @@ export function tools() {
 function forgetKey() {
   session.use("");
   session.lock();
-  live.restart();
+  live.forget();
 }
 
 function themeSwitch() {

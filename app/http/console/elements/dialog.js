@@ -8,7 +8,7 @@ export function sheet({ title, body, foot = null, onclose = () => {} }) {
   const id = uid("dialog");
   const close = button("Close", { onclick: () => dialog.close(), kind: "plain" });
   const dialog = h("dialog", { "aria-labelledby": id },
-    h("div", { class: "stack" }, h("div", { class: "dialog-head" }, h("h2", { id }, title), close), body, foot && h("div", { class: "dialog-foot" }, foot)));
+    h("div", { class: "stack" }, h("div", { class: "dialog-head" }, h("h2", { id }, title), close), body, foot && h("div", { class: "dialog-foot" }, foot)), h("div", { class: "toasts", role: "status" }));
   dialog.addEventListener("close", () => {
     dialog.remove();
     onclose(dialog.returnValue);

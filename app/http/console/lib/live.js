@@ -27,7 +27,14 @@ class Live extends EventTarget {
     this.restart();
   }
 
-  /** Begin again: with another key, or at once after a pause. */
+  /** Forget what was told, and begin again with another key. */
+  forget() {
+    Object.assign(this, { model: null, sections: {} });
+    this.#eventId = null;
+    this.restart();
+  }
+
+  /** Begin again at once. */
   restart() {
     this.#run.abort(new DOMException("again", "AbortError"));
     this.#run = new AbortController();
@@ -81,7 +88,8 @@ class Live extends EventTarget {
       try {
         if (!(await this.#enter(signal))) return; // a key begins anew
         failures = 0;
-        await withSlot((hasSlot) => this.#listen(hasSlot, signal));
+        if (session.can("read")) await withSlot((hasSlot) => this.#listen(hasSlot, signal));
+        else await this.#poll(() => this.refresh(), signal);
       } catch (error) {
         if (isAbort(error)) throw error;
         failures += 1;
@@ -108,19 +116,19 @@ class Live extends EventTarget {
     }
   }
 
-  /** Hear of changes until the server stops, or for a while. */
+  /** Hear of changes until the server stops, or ask for them for a while. */
   async #listen(hasSlot, signal) {
-    const reads = session.can("read");
-    this.#become(hasSlot && reads ? "live" : "polling");
-    if (hasSlot && reads) {
-      const headers = this.#eventId ? { "Last-Event-ID": this.#eventId } : {};
-      await readEvents("/events", (event) => this.#take(event), { signal, headers });
-      this.#become("reconnecting");
-      return;
-    }
+    if (!hasSlot) return this.#poll(() => readEvents("/events", (event) => this.#take(event) ?? true, { signal }), signal);
+    this.#become("live");
+    const headers = this.#eventId ? { "Last-Event-ID": this.#eventId } : {};
+    await readEvents("/events", (event) => this.#take(event), { signal, headers });
+    return this.#become("reconnecting");
+  }
+
+  async #poll(ask, signal) {
+    this.#become("polling");
     for (let n = 0; n < POLLS; n += 1) {
-      if (reads) await readEvents("/events", (event) => this.#take(event) ?? true, { signal });
-      else await this.refresh();
+      await ask();
       await pause(POLL, signal);
     }
   }

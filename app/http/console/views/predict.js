@@ -17,13 +17,13 @@ import { openSample } from "./sample-sheet.js";
 const TYPING = 120; // milliseconds until the model is asked
 const MOST_CLASSES = 12;
 const TOP = 8;
-let origin = null; // the sample that the row began with, as long as the page is open
 
 export default class Predict extends View {
   static heading = "Predict";
   static styles = "predict.css";
   #timer = 0;
   #cursor = null;
+  #origin = null; // the sample that the row began with
 
   async enter() {
     this.answer = h("div", { class: "predict-answer", "aria-live": "polite", "aria-atomic": "true" });
@@ -61,16 +61,16 @@ export default class Predict extends View {
   #render({ columns, sample }) {
     this.form = rowForm(columns, { onchange: () => this.#changed() });
     this.form.set(sample?.features ?? {});
-    this.origin = h("p", { class: "small muted" });
+    this.originLine = h("p", { class: "small muted" });
     this.#showOrigin(sample);
     const next = session.can("read") && button("Another row", { onclick: () => this.#takeNext() });
     queueMicrotask(() => this.#changed()); // as soon as the form is in the page
-    return [h("div", { class: "row" }, next, this.origin), this.form.node];
+    return [h("div", { class: "row" }, next, this.originLine), this.form.node];
   }
 
   #showOrigin(sample) {
-    origin = sample;
-    replace(this.origin, sample ? ["The row is that of sample ", quoted(sample.id), "."] : session.can("read") ? "No sample is held to begin with." : "Fill in what is known.");
+    this.#origin = sample;
+    replace(this.originLine, sample ? ["The row is that of sample ", quoted(sample.id), "."] : session.can("read") ? "No sample is held to begin with." : "Fill in what is known.");
   }
 
   async #takeNext() {
@@ -161,6 +161,7 @@ export default class Predict extends View {
       replace(this.without, state("empty", `A ${live.model.guarantee} model cannot tell what it would say without somebody: only an exact one can.`));
       return;
     }
+    const origin = this.#origin;
     const whose = h("select", {}, h("option", { value: "subjects" }, "Person (subject)"), h("option", { value: "ids" }, "Sample (id)"));
     whose.value = origin && !origin.subject ? "ids" : "subjects";
     const name = h("input", { autocomplete: "off", spellcheck: "false", maxlength: "256", value: origin ? origin.subject ?? origin.id : "" });

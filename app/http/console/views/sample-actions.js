@@ -81,7 +81,7 @@ export async function exportSubject(subject) {
     }
     save(await answer.blob(), `export.${extension}`);
     dialog.close();
-    toast("The export is in your downloads. The ledger notes that it was made.");
+    toast("The export is in your downloads.");
   };
   replace(body, h("p", {}, "All samples of ", quoted(subject), ", since when and from which request they are held, and the receipts. As CSV it has the samples alone."),
     h("div", { class: "row" }, button("Save as JSON", { kind: "primary", onclick: make("application/json", "json") }), button("Save as CSV", { onclick: make("text/csv", "csv") })));
