@@ -5,6 +5,9 @@ import { Chain } from "./chain.js";
 
 const ENTRIES = 1000;
 
+/** What a check of a receipt is remembered by: all of its content, so that none is taken for another. */
+export const contentOf = (receipt) => JSON.stringify(receipt);
+
 /** The server's ledger and keys, for `checkReceipt`. What was checked is not read again, unless something was wrong. */
 export class Source {
   #chain = new Chain();

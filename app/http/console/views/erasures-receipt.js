@@ -9,6 +9,7 @@ import { h, replace } from "../lib/dom.js";
 import { saveJson } from "../lib/files.js";
 import { capital, duration, number } from "../lib/format.js";
 import { live } from "../lib/live.js";
+import { contentOf } from "../lib/receipts.js";
 import { checkReceipt } from "../lib/verify.js";
 import { printReport, reportOf } from "./erasures-report.js";
 
@@ -57,7 +58,7 @@ export class Opened {
     if (this.#receipt === null) return;
     const before = this.#receipt;
     const now = await api.get(`/erasures/${before.id}`, { signal: this.#view.signal }).catch(() => before);
-    if (now.signature === before.signature || this.#receipt !== before) return;
+    if (contentOf(now) === contentOf(before) || this.#receipt !== before) return;
     replace(this.#body, this.#render(now));
     await this.#check();
   }
@@ -74,7 +75,7 @@ export class Opened {
     this.steps = h("ol", { class: "erasures-steps" });
     this.chain = h("div");
     this.verdict = h("p", { class: "erasures-verdict", role: "status" });
-    const known = this.#checks.get(receipt.signature);
+    const known = this.#checks.get(contentOf(receipt));
     if (known) this.#draw(known.steps, known.outcome);
     const report = () => reportOf([receipt], this.#checks, this.#source);
     return [

@@ -2,6 +2,7 @@
 
 import { h } from "../lib/dom.js";
 import { number } from "../lib/format.js";
+import { contentOf } from "../lib/receipts.js";
 import { definitions } from "../elements/table.js";
 
 export const OUTCOMES = { ok: "Right", failed: "Wrong", unable: "Could not be checked" };
@@ -22,7 +23,7 @@ export async function reportOf(receipts, checks, source) {
     made_at: new Date().toISOString(),
     notes: NOTES,
     keys: (await source.keys()).filter(({ key_id: id }) => named.has(id)),
-    receipts: receipts.map((receipt) => ({ receipt, check: checks.get(receipt.signature) ?? null })),
+    receipts: receipts.map((receipt) => ({ receipt, check: checks.get(contentOf(receipt)) ?? null })),
   };
 }
 

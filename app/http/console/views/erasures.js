@@ -9,7 +9,7 @@ import { api } from "../lib/api.js";
 import { h, replace } from "../lib/dom.js";
 import { saveJson } from "../lib/files.js";
 import { capital, duration, number, short } from "../lib/format.js";
-import { Source } from "../lib/receipts.js";
+import { contentOf, Source } from "../lib/receipts.js";
 import { checkReceipt } from "../lib/verify.js";
 import { View } from "../lib/view.js";
 import { Opened } from "./erasures-receipt.js";
@@ -25,7 +25,7 @@ export default class Erasures extends View {
   #filter = { status: null, ref: null };
   #receipts = [];
   #next = null;
-  #checks = new Map(); // outcome and steps, by signature
+  #checks = new Map(); // outcome and steps, by `contentOf`
   #loading = null;
   #timer = 0;
 
@@ -40,8 +40,12 @@ export default class Erasures extends View {
     const later = () => {
       this.#timer ||= setTimeout(() => this.#reload(), RELOAD);
     };
+    let version = null;
     this.on("erasures", later);
-    this.on("model", later);
+    this.on("model", ({ model_version: now }) => {
+      if (version !== null && version !== now) later();
+      version = now;
+    });
     if (receipt) this.opened.open(receipt);
     await this.#load();
   }
@@ -119,7 +123,7 @@ export default class Erasures extends View {
       { label: "Unlearned", cell: (one) => time(one.unlearned_at) },
       { label: "Erased after", numeric: true, cell: (one) => (one.erased_at ? duration((Date.parse(one.erased_at) - Date.parse(one.unlearned_at)) / 1000) : "–") },
       { label: "Case", cell: (one) => (one.ref ? h("code", { title: one.ref }, short(one.ref, 8)) : "–") },
-      { label: "Checked", cell: (one) => outcomeOf(this.#checks.get(one.signature)) },
+      { label: "Checked", cell: (one) => outcomeOf(this.#checks.get(contentOf(one))) },
     ];
     const count = this.#receipts.length;
     const more = this.#next && button("Show older", { onclick: () => this.#load(count + 1) });
@@ -149,7 +153,7 @@ export default class Erasures extends View {
       let steps = [];
       const outcome = await checkReceipt(one, this.source, (now) => (steps = now));
       if (this.signal.aborted) return;
-      this.#checks.set(one.signature, { outcome, steps, at: new Date().toISOString() });
+      this.#checks.set(contentOf(one), { outcome, steps, at: new Date().toISOString() });
       counts[outcome] += 1;
     }
     this.tally.textContent = Object.entries(counts).filter(([, count]) => count)
@@ -160,8 +164,9 @@ export default class Erasures extends View {
 
   /** Note what was checked of a receipt, and show it in the list. */
   note(receipt, check) {
-    this.#checks.set(receipt.signature, check);
-    if (this.#receipts.some(({ signature }) => signature === receipt.signature)) replace(this.list, this.#draw());
+    const content = contentOf(receipt);
+    this.#checks.set(content, check);
+    if (this.#receipts.some((one) => contentOf(one) === content)) replace(this.list, this.#draw());
   }
 }
 

@@ -138,6 +138,23 @@ def test_a_changed_receipt_is_found_among_all(browser: Browser, world: World) ->
 
 
 @pytest.mark.long
+def test_a_check_counts_for_nothing_but_what_was_checked(browser: Browser, world: World) -> None:
+    def change(answer: Any) -> None:
+        answer["erasures"][0]["unlearned"] += 1
+
+    with looking(browser, world.server) as console:
+        changed(console.page, "/erasures?*", change)
+        console.open("erasures")
+        open_newest(console)  # as the server has it
+        expect(verdict(console)).to_contain_text(RIGHT)
+        rows = console.section("Receipts").locator("tbody tr")
+        expect(rows.first).not_to_contain_text("Right")
+        console.page.get_by_role("button", name="Check all that are listed").click()
+        expect(rows.nth(1)).to_contain_text("Right")
+        expect(rows.first).to_contain_text("Wrong")
+
+
+@pytest.mark.long
 def test_a_broken_chain_is_found(browser: Browser, world: World) -> None:
     def change(page: Any) -> None:
         page["entries"][2]["at"] = page["entries"][3]["at"]
