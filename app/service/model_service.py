@@ -728,12 +728,18 @@ class ModelService:
             self.threads.begin(self.idle.run(), endless=True)
         self.idle.tagged.set()
         await self._compare_log()
+        if not self.storage.is_unchecked:
+            self._begin_to_serve()
+            return
         # A change needs what it is made to: it waits until the first snapshot is read back, and predictions do not.
         async with self.lock.mutation(refusable=False):
-            if self.phase == "starting":
-                self.phase = "ready"
-                self.threads.begin(self.retention.run(), endless=True)
+            self._begin_to_serve()
             await self._check_first_snapshot()
+
+    def _begin_to_serve(self) -> None:
+        if self.phase == "starting":
+            self.phase = "ready"
+            self.threads.begin(self.retention.run(), endless=True)
 
     async def _check_first_snapshot(self) -> None:
         try:

@@ -141,12 +141,17 @@ class SnapshotStore:
     ----------
     directory
         An open data directory.
+
+    Attributes
+    ----------
+    is_unchecked
+        Whether the newest one has not been read back yet.
     """
 
     def __init__(self, directory: DataDirectory) -> None:
         self._directory = directory
         self._newest: Snapshot | None = None
-        self._is_unchecked = False
+        self.is_unchecked = False
 
     @property
     def newest(self) -> Snapshot:
@@ -254,19 +259,17 @@ class SnapshotStore:
         with storage_errors(), self._directory.temporary() as temporary:
             model.save(temporary, extra=extra)
             self._newest = self._publish(temporary, number, check=not check_later)
-        self._is_unchecked = check_later
+        self.is_unchecked = check_later
         return self._newest
 
     def check(self) -> None:
-        """Read the newest snapshot back if that was put off; one that is damaged is removed.
+        """Read the newest snapshot back; one that is damaged is removed.
 
         Raises
         ------
         StorageError
             When it is damaged, or cannot be read.
         """
-        if not self._is_unchecked:
-            return
         path = self.newest.path
         with storage_errors():
             try:
@@ -274,7 +277,7 @@ class SnapshotStore:
             except StorageError:
                 self.take_back(_number(path) - 1, None)
                 raise
-        self._is_unchecked = False
+        self.is_unchecked = False
 
     def write_again(self) -> None:
         """Write the newest snapshot a second time, as a generation of its own.

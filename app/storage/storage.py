@@ -75,10 +75,14 @@ class Storage:
             store.write_again()
         return snapshot
 
+    @property
+    def is_unchecked(self) -> bool:
+        """Whether the newest snapshot has not been read back yet."""
+        return self._snapshots is not None and self._snapshots.is_unchecked
+
     def check(self) -> None:
-        """Read the newest snapshot back if that was put off; see `SnapshotStore.check`."""
-        if self._snapshots is not None:
-            self._snapshots.check()
+        """Read the newest snapshot back; see `SnapshotStore.check`."""
+        self.snapshots.check()
 
     def write_instead(self, model: Model, facts: Facts) -> Callable[[], None]:
         """Write both generations of another model than the live one; return what takes them back.
