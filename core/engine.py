@@ -169,13 +169,13 @@ class Engine(ABC):
         """Share of each feature in what all splits gain, float64[d]; without tags."""
 
     @property
-    @abstractmethod
     def n_drawn_trees(self) -> int:
-        """Trees that predictions read, and that can be looked at."""
+        """Trees that predictions read, and that can be looked at; none where a kind has no trees."""
+        return 0
 
-    @abstractmethod
     def look(self, tree: int, problem: Problem) -> TreeLook:
         """One of them, to be looked at; without tags."""
+        raise IndexError(tree)
 
     def predict_unseen(self, problem: Problem, slots: Slots, class_order: Ints) -> tuple[Reals, Bools] | None:
         """Predict samples held by the trees that have not learned them; without tags, and writes nothing.

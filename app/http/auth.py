@@ -224,8 +224,8 @@ class AccessRules:
         if self.asks_for_key:
             self._check_key(headers, needed)
 
-    def caller(self, headers: Headers) -> Caller:
-        """Return who sends a request.
+    def caller(self, headers: Iterable[tuple[bytes, bytes]]) -> Caller:
+        """Return who sends a request with these headers.
 
         Raises
         ------
@@ -234,7 +234,7 @@ class AccessRules:
         """
         if not self.asks_for_key:
             return Caller(None, None, ALL_SCOPES)
-        given = _key_in(headers)
+        given = _key_in(first_values(headers))
         if self._is_owners(given):
             return self._owner
         key = self.access_keys.find(given)

@@ -12,8 +12,7 @@ import orjson
 from oubli.app.datasets.blocks import Blocks, StreamError, TextBlocks
 from oubli.app.http.csv_text import columns_beside, label_column
 from oubli.app.http.formats import Format
-from oubli.app.http.parsing import NOT_ADDED
-from oubli.app.http.problems import ProblemError, invalid, pointer
+from oubli.app.http.problems import NOT_ADDED, ProblemError, invalid, pointer
 from oubli.app.service.results import NewSamples
 from oubli.core.data.schema import Column, ColumnType
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
-from oubli.app.http.auth import AccessRules, first_values
 from oubli.app.http.problems import ProblemError
 
 if TYPE_CHECKING:
+    from oubli.app.http.auth import AccessRules
     from oubli.app.http.bulk import Bulk
     from oubli.app.http.feeds import Feed
     from oubli.app.http.metrics import RequestMetrics
@@ -66,7 +66,7 @@ def context_of(request: Request) -> Context:
 def caller_of(request: Request) -> str:
     """Return the id of the key that a request came with; empty when it has none of its own."""
     rules: AccessRules = request.app.state.rules
-    return rules.caller(first_values(request.scope["headers"])).id or ""
+    return rules.caller(request.scope["headers"]).id or ""
 
 
 @dataclass(frozen=True, slots=True)

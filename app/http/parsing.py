@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes
 
 import orjson
 
-from oubli.app.http.problems import ProblemError, invalid, pointer, too_many_rows
+from oubli.app.http.problems import NOT_ADDED, ProblemError, invalid, pointer, too_many_rows
 from oubli.app.service.results import KEEP, Keep, NewSamples, Replacement, Row
 from oubli.app.times import LONGEST_PERIOD, TimeError, parse_future
 from oubli.core.data.schema import Schema
@@ -24,7 +24,6 @@ METHODS = ("leaf-influence", "leaf-refit", "leave-one-out")
 MOST_NAMED = 1000  # samples in an answer about influence
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SAMPLE_KEYS = {"id", "subject", "features", "label", "expires_at", "restricted_at", "readd", "retention"}
-NOT_ADDED = "does not come with a sample: leave out a sample that is restricted where it comes from"
 MOST_COMPARED = 100  # instances
 
 

@@ -20,6 +20,7 @@ from oubli.core.errors import CapacityError, EmptyModelError, FileError, InputEr
 
 log = logging.getLogger("oubli.http")
 
+NOT_ADDED = "does not come with a sample: leave out a sample that is restricted where it comes from"
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:oubli:problem:"
 RETRY_SECONDS = 1

@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from oubli.app.ledger.codes import hmac_sha256
-from oubli.app.ledger.entries import By
 from oubli.app.ledger.tree import EMPTY_ROOT, hash_leaf, hash_node
 
 if TYPE_CHECKING:
+    from oubli.app.ledger.entries import By
     from oubli.app.ledger.key_files import HashingKey
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from oubli.app.access.scopes import ADMIN, SCOPES
-from oubli.app.http.auth import AccessRules, Caller, first_values
+from oubli.app.http.auth import AccessRules, Caller
 from oubli.app.http.context import context_of
 from oubli.app.http.inspection_schemas import AccessAnswer
 from oubli.app.http.openapi import problems
@@ -25,7 +25,7 @@ router = APIRouter(tags=["health"])
 async def get_access(request: Request) -> Response:
     """Return the scopes of the caller's key. With the scope `admin` also names, scopes and expiry of all keys."""
     rules: AccessRules = request.app.state.rules
-    caller = rules.caller(first_values(request.scope["headers"]))
+    caller = rules.caller(request.scope["headers"])
     content = _content(caller) | {"asks_for_key": rules.asks_for_key}
     if ADMIN in caller.scopes:
         content["keys"] = [_key_content(one, context_of(request).service.clock.latest_ms()) for one in rules.callers()]

@@ -73,6 +73,9 @@ def test_a_restore_during_a_fit_wins(tmp_path, held_up):
             snapshot = (await client.get("/snapshot/file")).content
             await client.post("/samples", json=samples(3), headers=JSON)
             job = await begin_fit(client, n_estimators=3)
+            job_path = f"/jobs/{job['id']}"
+            while not (await client.get(job_path)).json()["progress"]:  # noqa: ASYNC110 - it has its samples then
+                await asyncio.sleep(0.005)
             restored = await client.put("/snapshot/file", content=snapshot)
             assert restored.status_code == 200
             for i in range(40):

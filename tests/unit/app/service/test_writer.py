@@ -225,6 +225,8 @@ def test_an_erasure_that_is_gone_after_a_full_disk_keeps_nobody_waiting(service)
         writer._give_way = broken_afterwards
         deleting = asyncio.create_task(service.delete(ids=["c1"]))
         await asyncio.sleep(0)
+        while writer._waiting:  # noqa: ASYNC110 - until it is on its way to the disk alone
+            await asyncio.sleep(0)
         adding = asyncio.create_task(service.add(new_samples(1)))
         with pytest.raises(ZeroDivisionError):
             await deleting

@@ -59,7 +59,7 @@ def test_the_form_on_disk() -> None:
     add = AddBody(["a", "7"], [[1.5, None], [2, "x"]], ["yes", "no"], ["s", None], None, 8, 1700000000000, "r-1")
     assert orjson.dumps(add) == (
         b'{"do":"add","ids":["a","7"],"rows":[[1.5,null],[2,"x"]],"labels":["yes","no"],'
-        b'"subjects":["s",null],"expires":null,"next_id":8,"at":1700000000000,"request":"r-1"}'
+        b'"subjects":["s",null],"expires":null,"next_id":8,"at":1700000000000,"request":"r-1","retentions":null}'
     )
     assert orjson.dumps(RestrictBody(["s"], 1700000000000, True)) == (
         b'{"do":"restrict","subjects":["s"],"at":1700000000000,"keep":true}'

@@ -374,7 +374,7 @@ def test_restriction_and_release_while_a_model_is_fitted(monkeypatch: pytest.Mon
     with served() as client:
         restrict(client, "s0", "s1")
         job = client.post("/model/fit", json={"kind": kind}).json()
-        while client.get(f"/jobs/{job['id']}").json()["progress"] < 0.05:
+        while client.get(f"/jobs/{job['id']}").json()["progress"] == 0:
             time.sleep(0.01)
         restrict(client, "s2")
         release(client, "s0")
