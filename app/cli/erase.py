@@ -69,7 +69,7 @@ def erase(
 
     Interrupted, or killed, it goes on when the same command is started again: nothing is erased or written to the
     ledger twice. Report and journal identify people: only you may read them, and you should remove them when they have
-    served. Needs the extra `oubli-server[client]`. Exits with 0 when every name was answered, 2 when something is
+    served. Needs the extra `client`. Exits with 0 when every name was answered, 2 when something is
     wrong, 130 when it was interrupted.
     """
     from oubli.app.cli.erasure_report import Report, Task

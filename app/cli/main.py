@@ -206,7 +206,7 @@ def predict(
 ) -> None:
     """Predict every row of a data file, and write CSV with a probability for each class.
 
-    With --url a running server predicts, which needs the extra `oubli-server[client]`: the file is sent piece by piece
+    With --url a running server predicts, which needs the extra `client`: the file is sent piece by piece
     and may be of any size. Each row then names the version of the model that predicted it.
     """
     if output is not None:
@@ -322,7 +322,7 @@ def snapshot(
         typer.Option(metavar="FILE", envvar="OUBLI_API_KEY_FILE", help="File that holds the server's key."),
     ] = None,
 ) -> None:
-    """Let a running server write a snapshot now; --output downloads it. Needs the extra `oubli-server[client]`."""
+    """Let a running server write a snapshot now; --output downloads it. Needs the extra `client`."""
     from oubli.app.cli.remote import asking
 
     if output is not None:
