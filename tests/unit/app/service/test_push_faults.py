@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import oubli.app.privacy.sender
 from oubli.app.errors import JournalFullError, ServiceError, StorageError
 from oubli.app.ledger import ledger as ledger_module
 from oubli.app.ledger.database import LedgerDatabase
@@ -54,6 +55,7 @@ class Faults:
         self.failed: str | None = None
         self.is_on = False
         self._at = at
+        monkeypatch.setattr(oubli.app.privacy.sender, "_KEPT", 0.0)  # each attempt asks for addresses
         for owner, name, error in STEPS:
             monkeypatch.setattr(owner, name, self._counted(owner, name, error))
 
