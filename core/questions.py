@@ -49,7 +49,7 @@ class Questions:
             case "categories":
                 listed = ", ".join(map(_quoted, content["categories"][:3])) or "a category that no sample has"
                 more = content["n_categories"] - 3
-                others = f" or one of {more} others" if more > 0 else ""
+                others = f" or {more} other{'s' if more > 1 else ''}" if more > 0 else ""
                 return f"{name} is {listed}{others}{' or missing' if content['missing'] == 'left' else ''}"
         missing = " or missing" if content["missing"] == "left" else ""
         if content["type"] == "boolean":

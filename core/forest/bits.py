@@ -144,7 +144,7 @@ def find_constants(data, scratch, start, end):
 def count_ones_of(scratch, counters, block, place, attribute, width, is_regression, n_samples):
     """Count the samples with 1 in a bit column at a place of a block, which is zero; returns their number."""
     column = np.uint64(attribute)
-    word, bit = column >> _SIX, column & _LOW
+    word, bit = column >> np.uint64(6), column & np.uint64(63)
     words = scratch.node_words
     targets = scratch.node_targets
     n_ones = np.int64(0)
@@ -152,32 +152,14 @@ def count_ones_of(scratch, counters, block, place, attribute, width, is_regressi
     if is_regression or width == 2:
         # All bits of the mask are set where the cell is 1. The code of the second class is 1: its sum is its count.
         for i in range(n_samples):
-            mask = -np.int64((words[word, np.uint64(i)] >> bit) & _ONE)
+            mask = -np.int64((words[word, np.uint64(i)] >> bit) & np.uint64(1))
             n_ones -= mask
             total += mask & targets[i]
         counters[block, place] = n_ones if is_regression else n_ones - total
         counters[block, place + 1] = total
         return n_ones
     for i in range(n_samples):
-        is_one = np.int64((words[word, np.uint64(i)] >> bit) & _ONE)
+        is_one = np.int64((words[word, np.uint64(i)] >> bit) & np.uint64(1))
         counters[block, np.uint64(place + targets[i])] += is_one
         n_ones += is_one
     return n_ones
-
-
-@pasted
-def partition_by_bit(scratch, attribute, start, end):
-    """Find the sides by a bit column; returns the middle, with the right side in scratch.right."""
-    column = np.uint64(attribute)
-    word, bit = column >> _SIX, column & _LOW
-    order = scratch.order
-    middle = start
-    n_right = 0
-    for i in range(start, end):
-        position = order[i]
-        side = np.int64((scratch.words[np.uint64(position), word] >> bit) & _ONE)
-        order[middle] = position
-        scratch.right[n_right] = position
-        middle += 1 - side
-        n_right += side
-    return middle

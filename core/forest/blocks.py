@@ -38,8 +38,6 @@ from oubli.core.forest.workspace import (
     CATEGORIES_STRIDE,
     COUNTERS_AT,
     COUNTERS_STRIDE,
-    FEW_SAMPLES,
-    N_COUNTERS,
     SKIPPED_AT,
     TOTALS_AT,
     Parameters,
@@ -302,9 +300,3 @@ def size_at(counters, block, place, width, is_regression):
     for c in range(width):
         total += np.int64(counters[block, place + c])
     return total
-
-
-@pasted
-def marks_cells(parameters, block, n_samples):
-    """Whether scratch.occupied says which cells have samples, once so many have been counted into a block."""
-    return block == 0 and n_samples <= FEW_SAMPLES and parameters.values[N_COUNTERS] <= 64

@@ -4,7 +4,7 @@ import numpy as np
 
 from oubli.core.forest.bits import is_bit_column
 from oubli.core.forest.state import NIL, leaf_of
-from oubli.core.forest.workspace import AT_HAND, GATHERED, MAX_FEATURES, OCCURRENCES, WORKED
+from oubli.core.forest.workspace import AT_HAND, MAX_FEATURES, OCCURRENCES
 from oubli.core.jit.policy import inner, pasted
 
 
@@ -48,8 +48,7 @@ def gather(trees, data, parameters, scratch, node):
             scratch.words[np.uint64(i), w] = data.words[np.uint64(scratch.slots[i]), w]
     for word in range(scratch.constants.shape[1]):
         scratch.constants[AT_HAND, word] = np.uint64(0)
-    scratch.work[WORKED] += n
-    scratch.work[GATHERED] = n
+    scratch.work[0] += n
     return n
 
 
@@ -57,8 +56,8 @@ def gather(trees, data, parameters, scratch, node):
 def copy_columns(data, scratch, start, end, first):
     """Copy the cells of scratch.order[start:end], so that growing many levels reads them close together.
 
-    first  position of the first of these samples from now on: 0 when they are all samples gathered, in their order,
-           else the number of those, so that the others keep theirs
+    first  position of the first of these samples from now on: 0 when they are all samples gathered, else the number
+           of those, so that the others keep theirs
 
     Bit columns are left out, for they are read from the bit rows.
     """

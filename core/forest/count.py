@@ -27,7 +27,6 @@ from oubli.core.forest.blocks import (
     clear_block,
     counters_at,
     in_subset,
-    marks_cells,
     skip_attribute,
     totals_at,
 )
@@ -251,8 +250,8 @@ def lay_grid(parameters, scratch, blocks, block, at, key):
 
 
 @pasted
-def _find_places(parameters, scratch, blocks, block, at, n_samples):
-    """Write each gathered value's row of counters to scratch.places."""
+def _find_places(parameters, scratch, blocks, block, at, width, n_samples):
+    """Write each gathered value's row of counters, times the width, to scratch.places."""
     scale = blocks.reals[block, at + SCALE]
     phase = blocks.reals[block, at + PHASE]
     first = blocks.reals[block, at + FIRST]
@@ -260,14 +259,17 @@ def _find_places(parameters, scratch, blocks, block, at, n_samples):
     values = scratch.values
     places = scratch.places
     missing = np.float64(parameters.values[N_COUNTERS] - 1)
+    factor = np.float64(width)
     if scale == 0.0:
         for i in range(padded(n_samples)):
             x = np.float64(values[i])
-            places[i] = np.int32(missing if x != x else np.float64(x > lo))
+            number = missing if x != x else np.float64(x > lo)
+            places[i] = np.int32(number * factor)
         return
     for i in range(padded(n_samples)):
         x = np.float64(values[i])
-        places[i] = np.int32(missing if x != x else cell_number(x, scale, phase) - first)
+        number = missing if x != x else cell_number(x, scale, phase) - first
+        places[i] = np.int32(number * factor)
 
 
 @pasted
@@ -275,26 +277,16 @@ def _count_places(parameters, scratch, blocks, block, used, n_samples):
     """Count the samples' targets in the rows of counters found for them."""
     counters = blocks.counters
     base = np.uint64(counters_at(parameters, used))
-    width = np.uint64(parameters.values[WIDTH])
     targets = scratch.node_targets
     places = scratch.places
     if parameters.values[IS_REGRESSION] != 0:
         for i in range(n_samples):
-            place = base + np.uint64(2) * np.uint64(places[i])
+            place = base + np.uint64(places[i])
             counters[block, place] += 1
             counters[block, place + np.uint64(1)] += targets[i]
         return
     for i in range(n_samples):
-        counters[block, base + width * np.uint64(places[i]) + np.uint64(targets[i])] += 1
-
-
-@pasted
-def _mark_cells(scratch, used, n_samples):
-    """Mark the cells of the gathered values; those beyond repeat the first."""
-    marks = np.uint64(0)
-    for i in range(padded(n_samples)):
-        marks |= np.uint64(1) << np.uint64(scratch.places[i])
-    scratch.occupied[used] = marks
+        counters[block, base + np.uint64(places[i]) + np.uint64(targets[i])] += 1
 
 
 @pasted
@@ -305,10 +297,9 @@ def count_numeric(parameters, scratch, blocks, block, used, key, lo, hi, n_missi
     lay_grid(parameters, scratch, blocks, block, at, key)
     if block == 0:
         _clear_counters(parameters, blocks, used, np.int64(blocks.halves[block, 2 * at + N_CELLS]))
-    _find_places(parameters, scratch, blocks, block, at, n_samples)
+    width = parameters.values[WIDTH]
+    _find_places(parameters, scratch, blocks, block, at, width, n_samples)
     _count_places(parameters, scratch, blocks, block, used, n_samples)
-    if marks_cells(parameters, block, n_samples):
-        _mark_cells(scratch, used, n_samples)
 
 
 @inner

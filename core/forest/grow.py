@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from oubli.core.forest.bits import is_bit_column, partition_by_bit
-from oubli.core.forest.blocks import IS_COUNTED, allocate_block, available_blocks, free_block, marks_cells
+from oubli.core.forest.bits import is_bit_column
+from oubli.core.forest.blocks import IS_COUNTED, allocate_block, available_blocks, free_block
 from oubli.core.forest.cells import copy_columns, gather, is_worth_copying
 from oubli.core.forest.count import count_candidates
 from oubli.core.forest.leaves import allocate_leaf, available_leaves, available_members, count_in, free_leaf
@@ -13,7 +13,6 @@ from oubli.core.forest.state import (
     MISSING_LEFT,
     MISSING_RIGHT,
     NIL,
-    TAGGED,
     allocate_pair,
     available_pairs,
     clear_dirty,
@@ -25,12 +24,10 @@ from oubli.core.forest.state import (
 from oubli.core.forest.workspace import (
     AT_HAND,
     BLOCK_MINIMUM,
-    GATHERED,
     IS_REGRESSION,
     MAX_DEPTH,
     MIN_SAMPLES_SPLIT,
     WIDTH,
-    WORKED,
     WORKING_BLOCK,
 )
 from oubli.core.jit.policy import inner, pasted, spliced
@@ -123,6 +120,25 @@ def _side(x, threshold, missing_side):
 
 
 @pasted
+def _partition_bits(trees, scratch, node, start, end):
+    """Find the sides by a bit column; returns the middle, with the right side in scratch.right."""
+    column = np.uint64(trees.nodes[node]["attribute"])
+    word = column >> np.uint64(6)
+    bit = column & np.uint64(63)
+    order = scratch.order
+    middle = start
+    n_right = 0
+    for i in range(start, end):
+        position = order[i]
+        side = np.int64((scratch.words[np.uint64(position), word] >> bit) & np.uint64(1))
+        order[middle] = position
+        scratch.right[n_right] = position
+        middle += 1 - side
+        n_right += side
+    return middle
+
+
+@pasted
 def _partition_numbers(trees, data, scratch, node, start, end, first_copied):
     """Find the sides by a number; returns the middle, with the right side in scratch.right."""
     threshold = trees.nodes[node]["threshold"]
@@ -157,7 +173,7 @@ def partition(trees, data, scratch, node, start, end, first_copied):
     """Order scratch.order[start:end] by the side of the node's split, stably; returns the middle."""
     order = scratch.order
     if is_bit_column(data, np.int64(trees.nodes[node]["attribute"])):
-        middle = partition_by_bit(scratch, trees.nodes[node]["attribute"], start, end)
+        middle = _partition_bits(trees, scratch, node, start, end)
     elif trees.nodes[node]["kind"] <= MISSING_LEFT:
         middle = _partition_numbers(trees, data, scratch, node, start, end, first_copied)
     else:
@@ -189,7 +205,7 @@ def rescore(trees, data, parameters, scratch, blocks, node, key, depth):
     n_samples = np.int64(trees.nodes[node]["n_samples"])
     if must_be_leaf(parameters, n_samples, depth) or is_block_pure(parameters, blocks, block, n_samples):
         return False
-    choose_split(data, parameters, scratch, blocks, block, key, n_samples, False)
+    choose_split(data, parameters, scratch, blocks, block, key, n_samples)
     return True
 
 
@@ -224,11 +240,10 @@ def find_split(trees, data, parameters, scratch, blocks, node, key, depth, start
             block = allocate_block(trees, blocks)
             trees.nodes[node]["block"] = np.int32(block)
         work = block if block != NIL else scratch.work[WORKING_BLOCK]
-        scratch.work[WORKED] += end - start
+        scratch.work[0] += end - start
         found = count_candidates(data, parameters, scratch, blocks, work, key, start, end, first_copied)
         if found:
-            is_marked = marks_cells(parameters, work, end - start)
-            choose_split(data, parameters, scratch, blocks, work, key, end - start, is_marked)
+            choose_split(data, parameters, scratch, blocks, work, key, end - start)
     _give_back(trees, parameters, blocks, node, found, end - start)
     return found
 
@@ -304,18 +319,15 @@ def _stands(nodes, node, was_leaf, found, choice):
 
 
 @spliced
-def examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, start, end):
+def examine(trees, data, parameters, scratch, blocks, tree, node, key, depth):
     """Choose the split of a tagged node anew. Where counters are up to date the samples are not looked at.
 
-    start, end   scratch.order[start:end] are the node's samples; they are gathered when start == end
+        STANDS  it is what the node has: the tag is gone, everything below stays, tags included
+        SPLIT   it is another, in scratch.choice: the samples have been gathered, what was below is gone
+        LEAF    the node is to be a leaf, likewise
+        FULL    a pool is; nothing has changed
 
-        STANDS   it is what the node has: the tag is gone, everything below stays, tags included
-        SPLIT    it is another, in scratch.choice: what was below is gone
-        LEAF     the node is to be a leaf, likewise
-        FULL     a pool is; nothing has changed
-
-    Returns one of these, and where the samples are in scratch.order, (0, 0) when they have not been looked at.
-    O(p s) with counters, else O(n p).
+    One of these is returned. O(p s) with counters, else O(n p).
     """
     nodes = trees.nodes
     was_leaf = leaf_of(nodes, node) != NIL
@@ -327,36 +339,20 @@ def examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, st
         if _stands(nodes, node, was_leaf, found, scratch.choice):
             clear_tag(trees, tree, node)
             _give_back(trees, parameters, blocks, node, found, n_samples)
-            return STANDS, np.int64(0), np.int64(0)
+            return STANDS
     if not _has_room(trees, blocks, 1) or available_members(trees) < 2 * n_samples + 2:
-        return FULL, np.int64(0), np.int64(0)
+        return FULL
     clear_tag(trees, tree, node)
-    if start == end:
-        gather(trees, data, parameters, scratch, node)
-        start, end = np.int64(0), n_samples
+    gather(trees, data, parameters, scratch, node)
     if is_chosen:
         _give_back(trees, parameters, blocks, node, found, n_samples)
     else:
-        found = find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end, NIL)
+        found = find_split(trees, data, parameters, scratch, blocks, node, key, depth, 0, n_samples, NIL)
         if _stands(nodes, node, was_leaf, found, scratch.choice):
-            return STANDS, start, end
+            return STANDS
     _release_but_block(trees, blocks, tree, node)
     clear_dirty(nodes, node)
-    return (SPLIT if found else LEAF), start, end
-
-
-@spliced
-def child_at_hand(trees, data, scratch, blocks, node, child, start, end):
-    """Find the samples of a child whose parent's are scratch.order[start:end], if they will be asked for.
-
-    Returns where they are, (0, 0) otherwise: the child has no tag, or counters.
-    """
-    if start == end or not trees.nodes[child]["flags"] & TAGGED or is_counted(trees, blocks, child):
-        return np.int64(0), np.int64(0)
-    middle = partition(trees, data, scratch, node, start, end, NIL)
-    if child == np.int64(trees.nodes[node]["child"]):
-        return start, middle
-    return middle, end
+    return SPLIT if found else LEAF
 
 
 @pasted
@@ -377,27 +373,26 @@ def make_unfinished_leaf(trees, parameters, scratch, tree, node, depth, start, e
 
 
 @spliced
-def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_levels, start, end, stop):
+def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_levels, stop):
     """Resolve the tag of a node: choose its split anew, and keep or regrow the subtree.
 
-    n_levels     ALL_LEVELS, or ONE_LEVEL: new children become leaves, tagged where they may be split
-    start, end   as in `examine`
-    stop         when it is set no further node is split
+    n_levels   ALL_LEVELS, or ONE_LEVEL: new children become leaves, tagged where they may be split
+    stop       when it is set no further node is split
+    returns    OK; FULL: with the tag still there, or with tagged leaves below; STOPPED: with tagged leaves below
 
-    Returns OK; FULL: with the tag still there, or with tagged leaves below; or STOPPED: with tagged leaves below; and
-    where the samples are in scratch.order if the split stands, (0, 0) otherwise. In all cases every sample is in a
-    leaf. O(n p) a level grown.
+    In all cases every sample is in a leaf. O(n p) a level grown.
     """
-    nowhere = np.int64(0)
-    status, start, end = examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, start, end)
+    status = examine(trees, data, parameters, scratch, blocks, tree, node, key, depth)
     if status == STANDS:
-        return OK, start, end
+        return OK
     if status == FULL:
-        return FULL, nowhere, nowhere
+        return FULL
     found = status == SPLIT
     status = OK
     top = node
-    n_gathered = scratch.work[GATHERED]
+    start = np.int64(0)
+    end = np.int64(trees.nodes[top]["n_samples"])
+    n_gathered = end
     level = depth
     size = 0
     first_copied = np.int64(NIL)
@@ -439,28 +434,27 @@ def regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_l
         trees.nodes[top]["flags"] |= DIRTY
     elif status != OK:
         mark_dirty(trees, scratch, top)
-    return status, nowhere, nowhere
+    return status
 
 
 @spliced
-def regrow_path(
-    trees, data, parameters, scratch, blocks, tree, node, key, depth, start, end, cells, row, category_hashes
-):
+def regrow_path(trees, data, parameters, scratch, blocks, tree, node, key, depth, cells, row, category_hashes):
     """Resolve the tag of a node, and grow anew only the path that a query takes below it.
 
     cells, row, category_hashes  the query, and the hash table its categorical cells index
 
-    The children beside the path become leaves, tagged where they may be split. Takes and returns what `regrow` does.
-    O(n p) for n samples at the node, if the splits are balanced.
+    The children beside the path become leaves, tagged where they may be split. Returns OK or FULL,
+    as `regrow` does. O(n p) for n samples at the node, if the splits are balanced.
     """
-    nowhere = np.int64(0)
-    status, start, end = examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, start, end)
+    status = examine(trees, data, parameters, scratch, blocks, tree, node, key, depth)
     if status == STANDS:
-        return OK, start, end
+        return OK
     if status == FULL:
-        return FULL, nowhere, nowhere
+        return FULL
     nodes = trees.nodes
     found = status == SPLIT
+    start = np.int64(0)
+    end = np.int64(nodes[node]["n_samples"])
     while found:
         middle = split_node(trees, data, scratch, node, start, end, NIL)
         nodes[node]["flags"] |= DIRTY
@@ -477,7 +471,7 @@ def regrow_path(
         key = combine(key, np.uint64(side))
         if not _has_room(trees, blocks, 1):
             make_unfinished_leaf(trees, parameters, scratch, tree, node, depth, start, end)
-            return FULL, nowhere, nowhere
+            return FULL
         found = find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end, NIL)
     make_leaf(trees, parameters, scratch, node, start, end)
-    return OK, nowhere, nowhere
+    return OK

@@ -10,7 +10,6 @@ order, divided by their number by the caller: the same for one row, a batch and 
 
 import numpy as np
 
-from oubli.core.forest.blocks import marks_cells
 from oubli.core.forest.cells import gather
 from oubli.core.forest.count import count_candidates
 from oubli.core.forest.grow import is_counted, must_be_leaf, rescore
@@ -135,7 +134,7 @@ def _add_leaf_below_tag(trees, data, parameters, scratch, blocks, node, key, dep
     while not must_be_leaf(parameters, end, depth):
         if not count_candidates(data, parameters, scratch, blocks, 0, key, 0, end, NIL):
             break
-        choose_split(data, parameters, scratch, blocks, 0, key, end, marks_cells(parameters, 0, end))
+        choose_split(data, parameters, scratch, blocks, 0, key, end)
         store_split(scratch.node, 0, scratch.choice)
         side = goes_right(scratch.node, 0, cells, row, category_hashes)
         end = _keep_side(data, scratch, end, side)

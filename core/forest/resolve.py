@@ -6,10 +6,9 @@ paths, and grows nothing beside them, as in the paper's LZY; `resolve_trees` res
 
 import numpy as np
 
-from oubli.core.forest.grow import ALL_LEVELS, FULL, OK, ONE_LEVEL, STOPPED, child_at_hand, regrow, regrow_path
+from oubli.core.forest.grow import ALL_LEVELS, FULL, OK, ONE_LEVEL, STOPPED, regrow, regrow_path
 from oubli.core.forest.split import goes_right
 from oubli.core.forest.state import DIRTY, NIL, TAGGED, clear_dirty, leaf_of
-from oubli.core.forest.workspace import WORKED
 from oubli.core.jit.policy import inner, kernel, spliced
 from oubli.core.jit.prefetch import prefetch_to_read
 from oubli.core.jit.signals import is_set
@@ -53,28 +52,16 @@ def _resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags, max_
     keys[0] = tree_key(parameters.seed_key[0], tree)
     size = 1
     n_resolved = 0
-    # scratch.order[first:last] are the samples of the node `known`.
-    known = np.int64(NIL)
-    first = np.int64(0)
-    last = np.int64(0)
     while size > 0 and trees.tree_tags[tree] > 0:
         size -= 1
         node = pending[size, 0]
         depth = pending[size, 1]
         key = keys[size]
-        start = np.int64(0)
-        end = np.int64(0)
         if nodes[node]["flags"] & TAGGED:
-            if n_resolved == max_tags or scratch.work[WORKED] >= max_work or is_set(stop):
+            if n_resolved == max_tags or scratch.work[0] >= max_work or is_set(stop):
                 return OK, n_resolved
-            if node == known:
-                start = first
-                end = last
-            known = np.int64(NIL)
             n_levels = ALL_LEVELS if nodes[node]["n_samples"] <= whole_below else ONE_LEVEL
-            status, start, end = regrow(
-                trees, data, parameters, scratch, blocks, tree, node, key, depth, n_levels, start, end, stop
-            )
+            status = regrow(trees, data, parameters, scratch, blocks, tree, node, key, depth, n_levels, stop)
             if status == FULL:
                 return FULL, n_resolved
             n_resolved += 1
@@ -84,13 +71,6 @@ def _resolve_tree(trees, data, parameters, scratch, blocks, tree, max_tags, max_
             continue
         left = np.int64(nodes[node]["child"])
         size = _put_off_children(trees, pending, size, node)
-        if end > start:
-            # One child has a tag in most cases. The other, if it has tags below, overwrites the working space.
-            top = pending[size - 1, 0]
-            known = top if nodes[top]["flags"] & TAGGED else pending[size - 2, 0]
-            first, last = child_at_hand(trees, data, scratch, blocks, node, known, start, end)
-            if first == last:
-                known = np.int64(NIL)
         for position in range(size - 2, size):
             pending[position, 1] = depth + 1
             keys[position] = combine(key, np.uint64(pending[position, 0] - left))
@@ -138,23 +118,17 @@ def resolve_path(trees, data, parameters, scratch, blocks, tree, cells, row, cat
     node = np.int64(tree)
     depth = 0
     key = tree_key(parameters.seed_key[0], tree)
-    # scratch.order[start:end] are the node's samples; none where they are not at hand.
-    start = np.int64(0)
-    end = np.int64(0)
     while True:
         if nodes[node]["flags"] & TAGGED:
-            status, start, end = regrow_path(
-                trees, data, parameters, scratch, blocks, tree, node, key, depth, start, end,
-                cells, row, category_hashes,
-            )  # fmt: skip
+            status = regrow_path(
+                trees, data, parameters, scratch, blocks, tree, node, key, depth, cells, row, category_hashes
+            )
             if status == FULL:
                 return FULL
         if leaf_of(nodes, node) != NIL:
             return OK
         side = goes_right(nodes, node, cells, row, category_hashes)
-        child = np.int64(nodes[node]["child"]) + side
-        start, end = child_at_hand(trees, data, scratch, blocks, node, child, start, end)
-        node = child
+        node = np.int64(nodes[node]["child"]) + side
         key = combine(key, np.uint64(side))
         depth += 1
 

@@ -28,19 +28,18 @@ from oubli.core.forest.scores import GINI, split_score, squared_error, two_class
 from oubli.core.forest.state import MISSING_LEFT, MISSING_RIGHT, NIL, ONE_VS_REST, SUBSET
 from oubli.core.forest.workspace import (
     AMOUNT,
+    CANDIDATE,
     CRITERION,
     IS_REGRESSION,
     N_COUNTERS,
     N_LISTED,
     N_THRESHOLDS,
     SIZE,
+    USED,
     WIDTH,
 )
-from oubli.core.jit.bitwise import trailing_zeros
 from oubli.core.jit.policy import inner, kernel, pasted
 from oubli.core.rng import combine
-
-_LOWER = 2**32 - 1
 
 
 @pasted
@@ -78,16 +77,17 @@ def _is_scored_at_once(parameters):
 @pasted
 def _list_candidate(parameters, scratch, n_listed, used, candidate, n_left, n_samples):
     """List the candidate whose left side is in scratch.left, with its score or with what that is made of."""
-    scratch.listed[n_listed] = (used << 32) | candidate
-    if not _is_scored_at_once(parameters):
+    listed = scratch.listed
+    listed[USED, n_listed] = np.int32(used)
+    listed[CANDIDATE, n_listed] = np.int32(candidate)
+    if _is_scored_at_once(parameters):
+        amount = scratch.left[1] if parameters.values[IS_REGRESSION] != 0 else scratch.left[0]
+        scratch.lefts[AMOUNT, n_listed] = np.float64(amount)
+        scratch.lefts[SIZE, n_listed] = np.float64(n_left)
+    else:
         scratch.scores[n_listed] = split_score(
             parameters.values[CRITERION], scratch.left, scratch.totals, n_left, n_samples
         )
-    elif parameters.values[IS_REGRESSION] != 0:
-        scratch.lefts[AMOUNT, n_listed] = np.float64(scratch.left[1])
-        scratch.lefts[SIZE, n_listed] = np.float64(n_left)
-    else:
-        scratch.pairs[n_listed] = scratch.left[0] | (scratch.left[1] << 32)
     return n_listed + 1
 
 
@@ -107,67 +107,36 @@ def _list_categorical(parameters, scratch, blocks, block, used, n_listed, n_samp
 
 
 @pasted
-def _list_cells(parameters, scratch, blocks, block, used, n_cells, n_listed):
+def _list_pairs(parameters, scratch, blocks, block, used, n_cells, n_listed):
     """List a numeric attribute's candidates, nothing missing, where they are scored at once: the usual case.
 
-    A candidate with an empty cell repeats the partition of the one before it, which wins the tie.
+    A candidate with an empty cell repeats the partition of the one before it, which wins the tie: it is overwritten.
     """
-    listed = scratch.listed
-    longs = blocks.longs
-    place = np.uint64(counters_at(parameters, used))
-    if parameters.values[IS_REGRESSION] != 0:
-        lefts = scratch.lefts
-        amount = np.int64(0)
-        size = np.int64(0)
-        for j in range(n_cells - 1):
-            size += longs[block, place]
-            amount += longs[block, place + np.uint64(1)]
-            lefts[AMOUNT, n_listed + j] = np.float64(amount)
-            lefts[SIZE, n_listed + j] = np.float64(size)
-            place += np.uint64(2)
-    else:
-        # Both counters are added up at once, as the halves of a long.
-        pairs = scratch.pairs
-        place >>= np.uint64(1)
-        pair = np.int64(0)
-        for j in range(n_cells - 1):
-            pair += longs[block, place]
-            pairs[n_listed + j] = pair
-            place += np.uint64(1)
-    for j in range(n_cells - 1):
-        listed[n_listed + j] = (used << 32) | j
-    return n_listed + n_cells - 1
-
-
-@pasted
-def _list_marked_cells(parameters, scratch, blocks, block, used, n_listed):
-    """`_list_cells` where the cells that have samples are marked: the others are left out."""
     is_regression = parameters.values[IS_REGRESSION] != 0
-    longs = blocks.longs
-    first = np.uint64(counters_at(parameters, used))
-    rest = scratch.occupied[used]
+    place = np.uint64(counters_at(parameters, used))
+    counters = blocks.counters
+    listed = scratch.listed
+    lefts = scratch.lefts
     amount = np.int64(0)
     size = np.int64(0)
-    while True:
-        cell = trailing_zeros(rest)
-        rest &= rest - np.uint64(1)
-        if rest == 0:  # the last cell
-            return n_listed
-        if is_regression:
-            place = first + np.uint64(2 * cell)
-            size += longs[block, place]
-            amount += longs[block, place + np.uint64(1)]
-            scratch.lefts[AMOUNT, n_listed] = np.float64(amount)
-            scratch.lefts[SIZE, n_listed] = np.float64(size)
-        else:
-            amount += longs[block, (first >> np.uint64(1)) + np.uint64(cell)]
-            scratch.pairs[n_listed] = amount
-        scratch.listed[n_listed] = (used << 32) | cell
-        n_listed += 1
+    for j in range(n_cells - 1):
+        first = np.int64(counters[block, place])
+        second = np.int64(counters[block, place + np.uint64(1)])
+        in_cell = first if is_regression else first + second
+        amount += second if is_regression else first
+        size += in_cell
+        to = np.uint64(n_listed)
+        lefts[AMOUNT, to] = np.float64(amount)
+        lefts[SIZE, to] = np.float64(size)
+        listed[USED, to] = np.int32(used)
+        listed[CANDIDATE, to] = np.int32(j)
+        n_listed += np.int64(in_cell > 0)
+        place += np.uint64(2)
+    return n_listed
 
 
 @inner
-def _list_one_by_one(parameters, scratch, blocks, block, used, key, n_cells, n_missing, n_listed, n_samples, is_marked):
+def _list_one_by_one(parameters, scratch, blocks, block, used, key, n_cells, n_missing, n_listed, n_samples):
     """List a numeric attribute's candidates one by one: some values are missing, or there are many classes."""
     at = attribute_at(parameters, used)
     attribute = np.int64(blocks.halves[block, 2 * at + ATTRIBUTE])
@@ -185,10 +154,7 @@ def _list_one_by_one(parameters, scratch, blocks, block, used, key, n_cells, n_m
     for c in range(left.shape[0]):
         left[c] = 0
     n_below = np.int64(0)
-    skips_unmarked = is_marked and n_missing == 0
     for j in range(n_cells - 1):
-        if skips_unmarked and (scratch.occupied[used] >> np.uint64(j)) & np.uint64(1) == 0:
-            continue
         in_cell = size_at(blocks.counters, block, place + j * width, width, is_regression)
         # Without missing values an empty cell repeats the partition of the candidate before it,
         # which wins the tie.
@@ -211,21 +177,16 @@ def _list_one_by_one(parameters, scratch, blocks, block, used, key, n_cells, n_m
 
 
 @pasted
-def _list_numeric(data, parameters, scratch, blocks, block, used, key, n_listed, n_samples, is_marked):
+def _list_numeric(data, parameters, scratch, blocks, block, used, key, n_listed, n_samples):
     """List a numeric attribute's candidates. Of a bit column, all cells but the ends being empty, that is the first."""
     at = attribute_at(parameters, used)
     n_missing = np.int64(blocks.halves[block, 2 * at + MISSING])
     n_cells = np.int64(blocks.halves[block, 2 * at + N_CELLS])
     if is_bit_column(data, np.int64(blocks.halves[block, 2 * at + ATTRIBUTE])):
         n_cells = np.int64(2)
-        is_marked = False
     if n_missing == 0 and _is_scored_at_once(parameters):
-        if is_marked:
-            return _list_marked_cells(parameters, scratch, blocks, block, used, n_listed)
-        return _list_cells(parameters, scratch, blocks, block, used, n_cells, n_listed)
-    return _list_one_by_one(
-        parameters, scratch, blocks, block, used, key, n_cells, n_missing, n_listed, n_samples, is_marked
-    )
+        return _list_pairs(parameters, scratch, blocks, block, used, n_cells, n_listed)
+    return _list_one_by_one(parameters, scratch, blocks, block, used, key, n_cells, n_missing, n_listed, n_samples)
 
 
 @pasted
@@ -235,7 +196,6 @@ def _score_listed(parameters, scratch, n_listed, n_samples):
     Such scores are not negative: their bits are in their order, and a maximum of integers is vectorised.
     """
     lefts = scratch.lefts
-    pairs = scratch.pairs
     scores = scratch.scores
     n = np.float64(n_samples)
     if parameters.values[IS_REGRESSION] != 0:
@@ -245,8 +205,7 @@ def _score_listed(parameters, scratch, n_listed, n_samples):
     else:
         total = np.float64(scratch.totals[0])
         for j in range(n_listed):
-            in_first = pairs[j] & _LOWER
-            scores[j] = two_class_gini(np.float64(in_first), np.float64(in_first + (pairs[j] >> 32)), total, n)
+            scores[j] = two_class_gini(lefts[AMOUNT, j], lefts[SIZE, j], total, n)
     bits = scratch.score_bits
     highest = np.int64(0)
     for j in range(n_listed):
@@ -268,9 +227,9 @@ def _take_best(parameters, scratch, blocks, block, n_listed, n_samples):
         highest = bits[best]
     for j in range(n_listed):
         if bits[j] == highest:
-            used = scratch.listed[j] >> 32
+            used = np.int64(scratch.listed[USED, j])
             attribute = np.int64(blocks.halves[block, 2 * attribute_at(parameters, used) + ATTRIBUTE])
-            _consider(scratch.choice, scratch.scores[j], attribute, scratch.listed[j] & _LOWER, used)
+            _consider(scratch.choice, scratch.scores[j], attribute, scratch.listed[CANDIDATE, j], used)
 
 
 @pasted
@@ -329,10 +288,8 @@ def is_block_pure(parameters, blocks, block, n_samples):
 
 
 @inner
-def choose_split(data, parameters, scratch, blocks, block, key, n_samples, is_marked):
+def choose_split(data, parameters, scratch, blocks, block, key, n_samples):
     """Score a counted block's candidates and write the best to `scratch.choice`.
-
-    is_marked   whether scratch.occupied says which cells have samples: they have just been counted, see `marks_cells`
 
     O(p s width). The first candidate of every attribute has samples on both sides, so there is
     always a best one when the block has an attribute.
@@ -346,9 +303,7 @@ def choose_split(data, parameters, scratch, blocks, block, key, n_samples, is_ma
         if data.categorical[attribute]:
             n_listed = _list_categorical(parameters, scratch, blocks, block, used, n_listed, n_samples)
         else:
-            n_listed = _list_numeric(
-                data, parameters, scratch, blocks, block, used, key, n_listed, n_samples, is_marked
-            )
+            n_listed = _list_numeric(data, parameters, scratch, blocks, block, used, key, n_listed, n_samples)
         if n_listed >= N_LISTED or (used == n_attributes - 1 and n_listed > 0):
             _take_best(parameters, scratch, blocks, block, n_listed, n_samples)
             n_listed = np.int64(0)

@@ -40,8 +40,9 @@ NODES = 0
 OWNERS = 1
 ENDS = 2
 
-# Candidates are scored as soon as so many are listed; the rows of `Scratch.lefts`.
+# Candidates are scored as soon as so many are listed; the rows of `Scratch.listed` and of `Scratch.lefts`.
 N_LISTED = 256
+USED, CANDIDATE = 0, 1
 AMOUNT, SIZE = 0, 1
 
 # Cells are copied of so many samples at least, and for so many cells at the most.
@@ -52,14 +53,9 @@ MAX_COPIED_CELLS = 2**25
 # there are most, run through vector registers too.
 PADDING = 32
 
-# Nodes with at most so many samples leave most cells of a grid empty: those that are not are marked by the bits of a
-# word, and only they are looked at.
-FEW_SAMPLES = 64
-
 # Slots of `Scratch.work`.
 WORKED = 0  # samples looked at, a level counting anew
 WORKING_BLOCK = 1  # where candidates of a node without a block of its own are counted
-GATHERED = 2  # samples gathered last, as many positions are in use
 
 AT_HAND = STACK_SIZE  # row of `Scratch.constants` for the node at hand; the others belong to the stack
 
@@ -91,8 +87,7 @@ class Scratch(NamedTuple):
     end_bits: Array  # int32/64[1] the same memory
     number: Reals  # float64[1] whose bits are looked at
     number_bits: Ints  # int64[1] the same memory
-    places: npt.NDArray[np.int32]  # int32[m] row of counters of each gathered value
-    occupied: Hashes  # uint64[d] of each numeric attribute: the cells with samples, a bit each; see `marks_cells`
+    places: npt.NDArray[np.int32]  # int32[m] counter of each gathered value
     category_places: npt.NDArray[np.int32]  # int32[n_codes + 1] NIL between calls
     category_codes: npt.NDArray[np.int32]  # int32[n_codes + 1] codes of the categories at hand
     category_keys: Hashes  # uint64[n_codes + 1] their hashes
@@ -106,15 +101,14 @@ class Scratch(NamedTuple):
     differing: Hashes  # uint64[d / 64] columns in which two samples differ, a bit each
     totals: Ints  # int64[width] the node's statistics
     left: Ints  # int64[width] left side of a candidate
-    listed: Ints  # int64[N_LISTED + cells] candidates: the attribute's place in the upper half, the number in the lower
-    pairs: Ints  # int64[N_LISTED + cells] two classes, their left sides: the second class likewise, and the first
-    lefts: Reals  # float64[2, N_LISTED + cells] regression, their left sides: sum of targets; samples
+    listed: npt.NDArray[np.int32]  # int32[2, N_LISTED + cells] candidates: the attribute's place, the number
+    lefts: Reals  # float64[2, N_LISTED + cells] their left sides: samples of the first class or sum of targets; samples
     scores: Reals  # float64[N_LISTED + cells] and their scores
     score_bits: Ints  # int64[N_LISTED + cells] the same memory
     leaf: Ints  # int64[1, width] statistics of a leaf that is in no tree
     choice: Any  # SPLIT_DTYPE[1] the split found last
     node: Any  # NODE_DTYPE[1] a node that is in no tree
-    work: Ints  # int64[3] see above
+    work: Ints  # int64[2] see above
     stack: Ints  # int64[STACK_SIZE, 4] node, start, end, depth
     keys: Hashes  # uint64[STACK_SIZE] their keys
     pending: Ints  # int64[STACK_SIZE, 2] node, depth; for walks around `stack`'s
@@ -166,8 +160,8 @@ def empty_scratch(
     n_copied = min(n_rows, MAX_COPIED_CELLS // n_features)
     # No power of two lies between two columns: they would evict each other from the cache.
     n_places = (n_copied | 63) + 18 if n_copied >= LEAST_COPIED else 0
-    # Where not all samples gathered are copied, those that are get positions of their own.
-    n_positions = n_rows + n_places
+    # Where not all samples are copied at once, those of a subtree that are get positions of their own.
+    n_positions = n_rows + (n_places if n_copied < n_rows else 0)
     n_padded = n_rows + PADDING
     n_listed = N_LISTED + n_cells
     scores = np.zeros(n_listed)
@@ -195,7 +189,6 @@ def empty_scratch(
         number=number,
         number_bits=number.view(np.int64),
         places=np.zeros(n_padded, np.int32),
-        occupied=np.zeros(n_features, np.uint64),
         category_places=np.full(n_codes + 1, -1, np.int32),
         category_codes=np.zeros(n_codes + 1, np.int32),
         category_keys=np.zeros(n_codes + 1, np.uint64),
@@ -209,15 +202,14 @@ def empty_scratch(
         differing=np.zeros(-(-n_features // 64), np.uint64),
         totals=np.zeros(width, np.int64),
         left=np.zeros(width, np.int64),
-        listed=np.zeros(n_listed, np.int64),
-        pairs=np.zeros(n_listed, np.int64),
+        listed=np.zeros((2, n_listed), np.int32),
         lefts=np.zeros((2, n_listed)),
         scores=scores,
         score_bits=scores.view(np.int64),
         leaf=np.zeros((1, width), np.int64),
         choice=np.zeros(1, SPLIT_DTYPE),
         node=np.zeros(1, node_dtype),
-        work=np.zeros(3, np.int64),
+        work=np.zeros(2, np.int64),
         stack=np.zeros((STACK_SIZE, 4), np.int64),
         keys=np.zeros(STACK_SIZE, np.uint64),
         pending=np.zeros((STACK_SIZE, 2), np.int64),

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oubli.core.forest.blocks import marks_cells
 from oubli.core.forest.cells import gather
 from oubli.core.forest.count import count_candidates
 from oubli.core.forest.grow import is_counted, must_be_leaf
@@ -85,7 +84,7 @@ def _choose_anew(data, parameters, scratch, work, key, n_samples):
     """Choose the split of scratch.order[:n_samples] into scratch.choice; False: they are a leaf."""
     if not count_candidates(data, parameters, scratch, work, 0, key, 0, n_samples, NIL):
         return False
-    choose_split(data, parameters, scratch, work, 0, key, n_samples, marks_cells(parameters, 0, n_samples))
+    choose_split(data, parameters, scratch, work, 0, key, n_samples)
     return True
 
 
@@ -108,7 +107,7 @@ def _stands(trees, data, parameters, scratch, blocks, work, node, key, depth, sl
         if _take_out_of_block(data, parameters, scratch, work, slot, key, n_others):
             if is_block_pure(parameters, work, 0, n_others):
                 return False
-            choose_split(data, parameters, scratch, work, 0, key, n_others, False)
+            choose_split(data, parameters, scratch, work, 0, key, n_others)
             return is_same_split(trees.nodes, node, scratch.choice)
     _gather_others(trees, data, parameters, scratch, node, slot)
     found = _choose_anew(data, parameters, scratch, work, key, n_others)
