@@ -131,10 +131,12 @@ def create_app(settings: Settings, service: ModelService, observer: Observer | N
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         service.start()
-        yield
-        await service.stop()
-        if tracing is not None:
-            await asyncio.to_thread(tracing.close)
+        try:
+            yield
+        finally:
+            await service.stop()
+            if tracing is not None:
+                await asyncio.to_thread(tracing.close)
 
     app = FastAPI(
         title="Oubli",

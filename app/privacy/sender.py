@@ -214,11 +214,11 @@ class Sender:
     ) -> Outcome:
         is_kept = False
         try:
-            outcome, is_kept = await connection.exchange(method, endpoint, headers, body)
+            outcome, can_be_kept = await connection.exchange(method, endpoint, headers, body)
+            # Of requests that were under way at the same time, the first to end leaves its connection.
+            is_kept = can_be_kept and self._kept.setdefault(endpoint, connection) is connection
         finally:
-            if is_kept:
-                self._kept[endpoint] = connection
-            else:
+            if not is_kept:
                 connection.close()
         return outcome
 

@@ -78,6 +78,24 @@ def test_a_receiver_that_hangs(said):
     assert posted(Receiver(lambda request: said), sender(SHORT)) == Outcome("timeout")
 
 
+def test_one_connection_is_kept_of_requests_at_the_same_time():
+    receiver = Receiver()
+
+    async def attempts() -> int:
+        async with receiver.listening():
+            endpoint = parse_endpoint(f"http://privacy.example:{receiver.port}/hooks", plain_http=True)
+            sends = sender()
+            await asyncio.gather(*(sends.post(endpoint, [], b"{}") for _ in range(3)))
+            await asyncio.sleep(0.05)
+            n_open = sum(not writer.is_closing() for writer in receiver._writers)
+            await sends.post(endpoint, [], b"{}")
+            sends.close()
+            return n_open
+
+    assert asyncio.run(attempts()) == 1
+    assert receiver.n_connections == 3
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_no_redirect_is_followed(status):
     receiver = Receiver(lambda request: answer(status, f"Location: http://127.0.0.1:{receiver.port}/other"))
