@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -57,6 +58,16 @@ class Threads:
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
         """Await work that runs to its end even if whoever asked for it is gone: a thread cannot be called back."""
         return await asyncio.shield(self.begin(work))
+
+    async def uncut(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await work of a thread; a caller that is cancelled meanwhile goes on when the thread has ended."""
+        task = self.begin(work)
+        try:
+            return await asyncio.shield(task)
+        finally:
+            while not task.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([task])
 
     def begin(self, work: Coroutine[Any, Any, T], *, endless: bool = False) -> asyncio.Task[T]:
         """Start work in the background; endless work is cancelled by `close`, other work awaited."""

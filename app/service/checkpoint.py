@@ -194,10 +194,12 @@ class Checkpointer:
                     await erasures.write_journal(partial(storage.journal.rotate, facts.seq + 1))
                 tell(_COPIED)
                 twice = erase or bool(finished)
-                snapshot = await self._threads.save(partial(storage.write, copy, facts, twice=twice))
-                tell(_WRITTEN)
-                await self._threads.save(partial(let_go_of, copy))
-                del copy
+                try:
+                    snapshot = await self._threads.save(partial(storage.write, copy, facts, twice=twice))
+                    tell(_WRITTEN)
+                finally:
+                    await self._threads.save(partial(let_go_of, copy))
+                    del copy
                 await erasures.remove_older_files()
                 await erasures.finish(finished, period)
                 self._lasted = time.monotonic() - started

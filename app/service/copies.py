@@ -46,6 +46,8 @@ class ModelCopier:
     async def cleaned(self, read: Callable[[Model], T]) -> T:
         """Rid the live model of tags and of what it keeps of samples that have left.
 
+        It goes on to its end even if whoever asks is gone: the thread reads the model until then.
+
         Parameters
         ----------
         read
@@ -57,7 +59,7 @@ class ModelCopier:
             await asyncio.sleep(0)
             await self._lock.exclusive()
         with self._lock.reading():
-            found = await self._threads.save(partial(read, state.model))
+            found = await self._threads.uncut(self._threads.save(partial(read, state.model)))
         state.period += 1
         return found
 

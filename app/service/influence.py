@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from oubli.app.errors import SupersededError
 from oubli.app.service.compiling import is_influence_prepared, prepare_influence
 from oubli.app.service.influence_methods import method_for, ranking_content, scores_content, seconds_for
+from oubli.app.service.memory import let_go_of
 from oubli.core.errors import EmptyModelError
 
 if TYPE_CHECKING:
@@ -166,8 +167,12 @@ class InfluenceRanker:
             async with self._lock.mutation():
                 copy = await self._copier.copied()
                 version = state.version
-            found = await self._threads.ask(partial(_ask, copy, copy, question, method, progress))
-            return _content(found, question, copy.n_samples_) | {"model_version": version}
+            n_samples = copy.n_samples_
+            try:
+                found = await self._threads.ask(partial(_ask, copy, copy, question, method, progress))
+            finally:
+                await self._threads.ask(partial(let_go_of, copy))
+            return _content(found, question, n_samples) | {"model_version": version}
         async with self._lock.long_read():
             await self._lock.pass_turnstile()
             model, version = state.model, state.version

@@ -11,6 +11,7 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -325,19 +326,19 @@ def _read_forest(forest: Any, X: Any, slots: Ints) -> Iterator[Reals]:
 
 
 def _unlearn_forest(forest: Any, X: Any, slots: Ints) -> Iterator[Reals]:
-    copied = forest.copy()
-    engine, data = copied.engine_, copied.engine_.data(copied.problem())
-    cells, category_hashes = copied.samples_.encode_queries(X)
-    moves = _scale_moves(forest, slots)
-    for i, slot in enumerate(slots):
-        if moves[i]:
-            yield _answer_of_copy(forest, X, int(slot))[np.newaxis]
-            continue
-        one = np.array([slot])
-        engine.update(data, one, DELETE)
-        sums, n_planted = engine.sum_leaves(data, cells, category_hashes, frozen=False)
-        engine.update(data, one, ADD)
-        yield _forest_answers(forest, sums[np.newaxis], np.array([n_planted]))
+    with _copy_of(forest) as copied:
+        engine, data = copied.engine_, copied.engine_.data(copied.problem())
+        cells, category_hashes = copied.samples_.encode_queries(X)
+        moves = _scale_moves(forest, slots)
+        for i, slot in enumerate(slots):
+            if moves[i]:
+                yield _answer_of_copy(forest, X, int(slot))[np.newaxis]
+                continue
+            one = np.array([slot])
+            engine.update(data, one, DELETE)
+            sums, n_planted = engine.sum_leaves(data, cells, category_hashes, frozen=False)
+            engine.update(data, one, ADD)
+            yield _forest_answers(forest, sums[np.newaxis], np.array([n_planted]))
 
 
 def _forest_answers(forest: Any, sums: Reals, n_planted: Ints) -> Reals:
@@ -369,30 +370,40 @@ def _scale_moves(forest: Any, slots: Ints) -> Bools:
 
 
 def _unlearn(model: Any, X: Any, slots: Ints) -> Iterator[Reals]:
-    copied = model.copy()
-    problem = copied.problem()
-    for slot in slots:
-        one = np.array([slot])
-        if problem.changes_classes(one):
-            yield _answer_of_copy(model, X, int(slot))[np.newaxis]
-            continue
-        copied.engine_.delete(problem, one)
-        answers = copied.query(X)
-        copied.engine_.add(problem, one)
-        yield (answers.labels if answers.probabilities is None else answers.probabilities)[np.newaxis]
+    with _copy_of(model) as copied:
+        problem = copied.problem()
+        for slot in slots:
+            one = np.array([slot])
+            if problem.changes_classes(one):
+                yield _answer_of_copy(model, X, int(slot))[np.newaxis]
+                continue
+            copied.engine_.delete(problem, one)
+            answers = copied.query(X)
+            copied.engine_.add(problem, one)
+            yield (answers.labels if answers.probabilities is None else answers.probabilities)[np.newaxis]
 
 
 # -- both -------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def _copy_of(model: Any) -> Iterator[Any]:
+    """A copy for the length of the block, which is overwritten then: freed memory holds nothing of samples."""
+    copied = model.copy()
+    try:
+        yield copied
+    finally:
+        copied.shred()
+
+
 def _answer_of_copy(model: Any, X: Any, slot: int) -> Reals:
     """What a copy answers that unlearns the sample in the public way; classes that are gone have a probability of 0."""
-    copied = model.copy()
-    copied.delete([model.samples_.id_of(slot)])
-    answers = copied.query(X)
-    if answers.probabilities is None:
-        return np.asarray(answers.labels, np.float64)
-    codes, order = copied.class_order(), model.class_order()
+    with _copy_of(model) as copied:
+        copied.delete([model.samples_.id_of(slot)])
+        answers = copied.query(X)
+        if answers.probabilities is None:
+            return np.asarray(answers.labels, np.float64)
+        codes, order = copied.class_order(), model.class_order()
     result = np.zeros((len(answers.probabilities), len(order)))
     result[:, [int(np.flatnonzero(order == code)[0]) for code in codes]] = answers.probabilities
     return result

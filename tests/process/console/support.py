@@ -177,3 +177,21 @@ def screenshot(console: Console, name: str) -> None:
     folder = os.environ.get("OUBLI_PICTURES")
     if folder:
         console.page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+
+
+def find(console: Console, kind: str, name: str) -> Locator:
+    """Find by subject or id, and return what is found."""
+    section = console.section("Find")
+    console.hand.choose(section.get_by_label("Whose"), kind)
+    console.hand.fill(section.get_by_label("Subject or id"), name)
+    console.hand.press(section.get_by_role("button", name="Find"))
+    return console.section("Held")
+
+
+def agree(console: Console, title: str, action: str) -> None:
+    """Read what will happen, and agree."""
+    dialog = console.page.get_by_role("dialog", name=title)
+    expect(dialog).to_be_visible()
+    console.check_access()
+    console.hand.press(dialog.get_by_role("button", name=action))
+    expect(dialog).to_have_count(0)

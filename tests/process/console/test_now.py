@@ -10,9 +10,11 @@ from playwright.sync_api import Browser, expect
 
 from tests.process.console.people import write_people
 from tests.process.console.support import Console, looking
+from tests.process.durability.faults import fill, small_file_system, why_no_mounts
 from tests.serving import Running, serving
 
 ROW = [33, "cook", True]
+needs_mounts = pytest.mark.skipif(why_no_mounts() is not None, reason=str(why_no_mounts()))
 
 
 def test_it_says_what_the_server_says_and_goes_on_by_itself(browser: Browser, server: Running) -> None:
@@ -66,6 +68,25 @@ def test_paused_expiry_is_told_with_what_to_do_about_it(browser: Browser, tmp_pa
         console.hand.press(banner.get_by_role("button", name="Let expiry go on"))
         expect(banner).to_have_count(0)
         expect(console.page.locator(".now-count")).to_have_text("120")
+
+
+@needs_mounts
+@pytest.mark.long
+def test_stopped_changes_are_told_with_what_to_do_about_it(browser: Browser, tmp_path: Path) -> None:
+    with small_file_system(tmp_path / "small", "24m") as small:
+        flags = [*write_people(tmp_path), "--n-estimators", "5", "--data-dir", str(small / "data")]
+        with serving(*flags, cwd=tmp_path) as server, looking(browser, server) as console:
+            console.open()
+            banner = console.page.get_by_role("alert").filter(has_text="No samples can be added or erased")
+            expect(console.page.locator(".now-count")).to_have_text("120")
+            expect(banner).to_have_count(0)
+            filler = fill(small)
+            while server.ask("POST", "/samples", {"samples": [{"features": ROW, "label": "yes"}] * 50})[0] == 201:
+                pass
+            expect(banner).to_contain_text("Make room: changes go on by themselves then.", timeout=20_000)
+            console.check_access()
+            filler.unlink()
+            expect(banner).to_have_count(0, timeout=60_000)
 
 
 @pytest.mark.long

@@ -7,9 +7,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import expect
 
-from tests.process.console.support import Console
+from tests.process.console.support import Console, agree, find
 from tests.serving import Running
 
 pytestmark = pytest.mark.long
@@ -25,24 +25,6 @@ def add(server: Running, subject: str, n: int = 2) -> list[str]:
 def held(server: Running, subject: str) -> list[dict[str, object]]:
     status, page = server.ask("POST", "/samples/search", {"subject": subject})
     return page["samples"] if status == 200 else []
-
-
-def find(console: Console, kind: str, name: str) -> Locator:
-    """Find by subject or id, and return what is found."""
-    section = console.section("Find")
-    console.hand.choose(section.get_by_label("Whose"), kind)
-    console.hand.fill(section.get_by_label("Subject or id"), name)
-    console.hand.press(section.get_by_role("button", name="Find"))
-    return console.section("Held")
-
-
-def agree(console: Console, title: str, action: str) -> None:
-    """Read what will happen, and agree."""
-    dialog = console.page.get_by_role("dialog", name=title)
-    expect(dialog).to_be_visible()
-    console.check_access()
-    console.hand.press(dialog.get_by_role("button", name=action))
-    expect(dialog).to_have_count(0)
 
 
 def test_find_see_rectify_and_forget_a_sample(console: Console, server: Running) -> None:

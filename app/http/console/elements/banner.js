@@ -11,6 +11,7 @@ const STOPPED = {
   "disk-failed": "A write to the disk has failed. Check the disk, then restart the server: only then it can tell what the disk holds.",
   "model-unusable": "A change has failed inside the model. Restart the server: it is built again from its files.",
   "ledger-failed": "The ledger does not go on where the journal does. Restart the server and read its log.",
+  "log-rolled-back": "A witness has seen entries of the ledger that are not here: the data directory was restored from an older backup. Start with --ledger FILE, or with --accept-missing-erasures.",
   "disk-full": "The disk is full. Make room: changes go on by themselves then.",
   "disk-errors": "The disk cannot be read or written. Check it: changes go on by themselves when it works.",
   "no-descriptors": "The process may not open more files. Raise the limit, or close connections: changes go on by themselves then.",

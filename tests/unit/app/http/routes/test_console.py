@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import oubli.app.http
+from oubli.app.errors import StopReason
 from oubli.app.http.console_files import CONSOLE_PATHS, read_file
 from tests.unit.app.support import served
 
@@ -50,6 +51,11 @@ def test_the_page_and_its_files_need_no_key_and_may_be_kept_until_they_change(ke
         for path in ("/console", "/console/", "/console/index.html", "/console/../app.py", "/console/%2e%2e/app.py"):
             assert client.get(path).status_code == 401, path
             assert client.get(path, headers={"X-API-Key": "0123456789abcdef-key"}).status_code == 404, path
+
+
+def test_the_banner_knows_every_reason_for_which_changes_are_stopped() -> None:
+    banner = read_file("/console/elements/banner.js").decode()
+    assert set(re.findall(r'^  "([a-z-]+)":', banner, re.MULTILINE)) == {str(reason) for reason in StopReason}
 
 
 def test_pages_of_other_origins_get_nothing_that_changes_something() -> None:
