@@ -23,7 +23,7 @@ from oubli.app.logs import place_of
 
 log = logging.getLogger("oubli.http")
 
-TICK = 0.25  # seconds between two looks
+TICK = 0.5  # seconds between two looks: each costs a write for everybody who listens
 HEARTBEAT = 15.0  # seconds without an event after which a comment is sent
 MOST_WAITING = 64  # pieces that a listener may leave lying
 COMMENT = b":\n\n"
