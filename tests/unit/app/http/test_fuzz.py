@@ -42,12 +42,9 @@ class Seen:
 
 def waits_for_body(connection: Connection) -> bool:
     protocol = connection.protocol
-    if protocol._reading != BODY or not protocol._has_cycle or protocol.cycle.response_complete:
-        return False
-    if protocol.cycle.response_started and not protocol.cycle.chunked_encoding:
-        return False  # it is being answered without the body: what waits only looks whether the client has gone
+    is_its_turn = protocol._reading == BODY and protocol._has_cycle and not protocol.cycle.response_complete
     # Or it works in a thread, and answers without the body.
-    return bool(protocol.cycle.message_event._waiters)
+    return bool(is_its_turn and protocol.cycle.message_event._waiters)
 
 
 async def settle(host: Host, connection: Connection) -> None:
