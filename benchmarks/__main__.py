@@ -24,6 +24,7 @@ from benchmarks import (
     bench_operations,
     bench_paper,
     bench_push,
+    bench_sets,
     bench_tags,
     bench_threads,
     bench_tree,
@@ -64,6 +65,7 @@ def main() -> None:
     bench_v2.main(["--environment", str(options.cache / "mlserver"), "--write-results"])
     bench_push.main(["--write-results"])
     bench_erase.main(["--write-results"])
+    bench_sets.main(["--write-results"])
     bench_console.main(["--write-results"])
     bench_load.main(["--write-results"])
     bench_tags.main(["--write-results"])

@@ -2,7 +2,7 @@
 
 import base64
 import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,14 +11,16 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from oubli.app.http.csv_text import BESIDE, ORIGIN, columns_beside, csv_line, label_column
+from oubli.app.http.csv_text import BESIDE, NONCE, ORIGIN, columns_beside, csv_line, label_column
 from oubli.app.http.problems import invalid
 from oubli.app.ledger.entries import Receipt
+from oubli.app.ledger.set_tree import DEPTH
+from oubli.app.service.held_values import values_as_held
 from oubli.app.service.jobs import Job
 from oubli.app.service.results import Added, Bundle, Deleted, NothingHeld, Page, Predicted, Restricted
+from oubli.app.service.sample_set import NameProof
 from oubli.app.times import to_text
-from oubli.core.data.schema import LabelType, Schema
-from oubli.core.data.values import shortest
+from oubli.core.data.schema import Schema
 from oubli.core.model import QueryResult
 from oubli.core.samples.store import HeldSample
 
@@ -134,15 +136,42 @@ def _beside(sample: HeldSample) -> tuple[str | None, ...]:
     return sample.id, sample.subject, _time(sample.expires_ms), _time(sample.restricted_ms)
 
 
-def values_as_held(sample: HeldSample, schema: Schema) -> tuple[list[Any], Any]:
-    """Return features and label with every number in the shortest form that reads back as the one held."""
-    columns = zip(sample.features, schema.columns, strict=True)
-    features = [shortest(cell, column.dtype) if type(cell) is float else cell for cell, column in columns]
-    label = sample.label
-    # Among scalars 1, 1.0 and true are three labels: there a float stays one.
-    if schema.label_type is LabelType.NUMBER and type(label) is float:
-        label = shortest(label, "float64")
-    return features, label
+def absence_content(found: NameProof, commitment: str) -> dict[str, Any]:
+    """Return a proof that a name is not in the set; `oubli proof check` reads it.
+
+    Parameters
+    ----------
+    found
+        The proof.
+    commitment
+        To the key that positions are made with.
+    """
+    state, proof = found.state, found.proof
+    depths = sorted(proof.siblings)
+    return {
+        "format": "oubli-absence-proof@v1",
+        "by": found.by,
+        "name": found.name,
+        "model_version": state.model_version,
+        "n_samples": state.n_samples,
+        "root": state.root.hex(),
+        "positions_key": commitment,
+        "position": _bits_text(found.position),
+        "end": proof.end,
+        "last": None if proof.last is None else _base64(proof.last),
+        "depths": _bits_text(sum(1 << DEPTH - 1 - depth for depth in depths)),
+        "siblings": _base64(b"".join(proof.siblings[depth] for depth in depths)),
+        # The entry of the log that tells of this state.
+        "state": None,
+    }
+
+
+def _bits_text(bits: int) -> str:
+    return f"{bits:0{DEPTH // 4}x}"
+
+
+def _base64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode("ascii")
 
 
 def job_content(job: Job) -> dict[str, Any]:
@@ -165,19 +194,32 @@ def wants_csv(request: Request, chosen: str | None) -> bool:
 def page_answer(page: Page, schema: Schema, *, csv: bool) -> Response:
     """Return a page of samples. In CSV the cursor of the next page is in the header `Next-Cursor`."""
     cursor = None if page.next_slot is None else write_cursor(page.epoch, page.next_slot)
+    nonces = None if page.nonces is None else [None if one is None else one.hex() for one in page.nonces]
     if csv:
-        return csv_answer(page.samples, schema, cursor)
+        return csv_answer(page.samples, schema, cursor, nonces)
     samples = [sample_content(sample, schema) for sample in page.samples]
-    return json_answer({"samples": samples, "next": cursor, "model_version": page.model_version})
+    content = {"samples": samples, "next": cursor, "model_version": page.model_version}
+    if nonces is not None and page.positions_key is not None:
+        for sample, nonce in zip(samples, nonces, strict=True):
+            sample["nonce"] = nonce
+        content["positions_key"] = page.positions_key.hex()
+    return json_answer(content)
 
 
-def csv_answer(samples: Iterable[HeldSample], schema: Schema, cursor: str | None = None) -> Response:
+def csv_answer(
+    samples: Sequence[HeldSample],
+    schema: Schema,
+    cursor: str | None = None,
+    nonces: Sequence[str | None] | None = None,
+) -> Response:
     """Return samples as CSV: what is beside them, features, label. A missing value is empty, empty text is ``""``."""
     beside = columns_beside(schema)
-    lines = [csv_line([*(beside[name] for name in BESIDE), *schema.names, label_column(schema)])]
-    for sample in samples:
+    names = BESIDE if nonces is None else (*BESIDE, NONCE)
+    lines = [csv_line([*(beside[name] for name in names), *schema.names, label_column(schema)])]
+    for row, sample in enumerate(samples):
         features, label = values_as_held(sample, schema)
-        lines.append(csv_line([*_beside(sample), *features, label]))
+        opening = () if nonces is None else (nonces[row],)
+        lines.append(csv_line([*_beside(sample), *opening, *features, label]))
     headers = NO_STORE if cursor is None else {**NO_STORE, "Next-Cursor": cursor}
     return Response("".join(lines), 200, headers, media_type="text/csv")
 

@@ -29,6 +29,8 @@ KINDS: dict[str, str] = {
     "comparisons": "What such jobs have found. Forgotten.",
     "score": "The samples that a fit is scored on, and the models fitted on parts of them. Waited for, and ended.",
     "verify": "The copy of the model that is compared with a fresh fit. Waited for; its result has digests only.",
+    "set": "The tree over the samples held, with a hash of each, and the names of samples that have changed since it "
+    "was brought up to date: that is done at once.",
     "fit": "The samples that another model is fitted on, and the changes to be made on it. Waited for, and until it "
     "has ended an erasure that came meanwhile is not begun to be finished.",
     "uploads": "Files that are being uploaded or restored; an older one holds what was erased since. Ended.",

@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence, Sized
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from oubli.app.service.rebuild import Rebuilder
     from oubli.app.service.receipts import Receipts
     from oubli.app.service.retention import Retention
+    from oubli.app.service.sample_set import SampleSet
     from oubli.app.service.scoring import Scorer
     from oubli.app.service.state import ModelState
     from oubli.app.service.subject_requests import SubjectRequests
@@ -172,6 +173,8 @@ class ModelService:
         Tells others of the states of receipts.
     publisher
         Signs the log and publishes it.
+    sample_set
+        The tree over the samples held, and what it proves.
     subject_requests
         Those of OpenDSR.
     idle
@@ -221,6 +224,7 @@ class ModelService:
     holders: Holders
     deliveries: Deliveries
     publisher: LogPublisher
+    sample_set: SampleSet
     subject_requests: SubjectRequests
     limits: Limits
     idle_resolve: bool = True
@@ -369,7 +373,7 @@ class ModelService:
             raise NotHeldError
         return Page(held, None, self.state.epoch, self.state.version)
 
-    def page(self, *, subject: str | None, after: tuple[int, int] | None, limit: int) -> Page:
+    def page(self, *, subject: str | None, after: tuple[int, int] | None, limit: int, openings: bool = False) -> Page:
         """Return a page of the samples held, or of one subject's, in the order of their slots.
 
         A sample keeps its slot as long as it is held, so that one that stays is on exactly one page whatever else comes
@@ -384,6 +388,8 @@ class ModelService:
             Epoch and slot where the page before ended; None for the first page.
         limit
             Most samples on the page.
+        openings
+            Whether the page has what hashes of samples are made with.
 
         Raises
         ------
@@ -417,7 +423,11 @@ class ModelService:
             else restricted.get(restricted.samples.id_of(slot - _RESTRICTED_FROM))
             for slot in chosen
         ]
-        return Page(samples, chosen[-1] if more else None, self.state.epoch, self.state.version)
+        page = Page(samples, chosen[-1] if more else None, self.state.epoch, self.state.version)
+        if not openings:
+            return page
+        nonces = [store.nonces.get(slot) if slot < _RESTRICTED_FROM else None for slot in chosen]
+        return replace(page, nonces=nonces, positions_key=self.sample_set.key.secret)
 
     def describe(self) -> dict[str, Any]:
         """Return what is known of the model as a whole; `ModelAnswer` documents the fields."""
@@ -727,6 +737,7 @@ class ModelService:
         if self.idle_resolve:
             self.threads.begin(self.idle.run(), endless=True)
         self.idle.tagged.set()
+        self.threads.begin(self.sample_set.run(), endless=True)
         await self._compare_log()
         if not self.storage.is_unchecked:
             self._begin_to_serve()

@@ -19,6 +19,7 @@ from oubli.app.service.compiling import prepare_kernels, prepare_model_file
 from oubli.app.service.copies import facts_of
 from oubli.app.service.fitting import another_estimator, refit
 from oubli.app.service.memory import let_go_of
+from oubli.app.service.nonces import give_nonces
 from oubli.app.service.restoration import drop_gone, dropped_fields, ids_of, subjects_of
 from oubli.app.service.state import new_epoch
 from oubli.app.storage.snapshots import Snapshot, describe, read_notes
@@ -123,6 +124,7 @@ class Rebuilder:
                 kept = await self._database.read(lambda database: database.retained_since(subjects, loaded.since))
                 now, now_ms = self._state.model.samples_, self._clock.now_ms()
                 dropped = await self._threads.save(partial(drop_gone, model, gone, now_ms, words, now, kept))
+                await self._threads.save(partial(give_nonces, model.samples_))  # a file of an earlier version has none
                 report(0.7)
             state, old, store = self._state, self._state.model.samples_, model.samples_
             n_lost = sum(store.holding(name) is None for name in ids_of(old))

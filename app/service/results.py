@@ -86,12 +86,18 @@ class Added(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some of the samples held, in the order of their slots; `next_slot` continues, None when there are no more."""
+    """Some of the samples held, in the order of their slots; `next_slot` continues, None when there are no more.
+
+    `nonces` and `positions_key` are what hashes of the samples and their places in the set tree are made with; None
+    when nobody has asked for them, and of samples that are in no set.
+    """
 
     samples: list[HeldSample]
     next_slot: int | None
     epoch: int
     model_version: int
+    nonces: list[bytes | None] | None = None
+    positions_key: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,11 @@ Rule = Literal[
     "opening",
     "truncated",
     "rewritten",
+    "name",
+    "absence",
+    "position",
+    "state",
+    "set",
 ]
 """What a proof must keep to; `docs/how-to/proofs.md` explains each."""
 

@@ -19,6 +19,7 @@ ROUTES = {
     "/samples": {"get", "post", "put", "delete"},
     "/samples/search": {"post"},
     "/samples/batch-delete": {"post"},
+    "/samples/absence-proofs": {"post"},
     "/samples/{id}": {"get", "put", "delete"},
     "/subjects/restrict": {"post"},
     "/subjects/release": {"post"},
