@@ -65,13 +65,13 @@ def test_one_that_is_rectified_needs_another():
 def test_they_stay_with_restricted_samples():
     model = model_with()
     store, before = model.samples_, model.samples_.nonce("c3")
-    model.restrict(["c3"], {"s3": Mark(7, True)})
+    model.restrict(["c3", "c8"], {"s3": Mark(7, True)})
     assert store.restricted.samples.nonce("c3") == before
-    assert len(store.nonces.slots()) == 11
-    model.release(["c3"])
+    assert len(store.nonces.slots()) == 10
+    model.release(["c3", "c8"])
     assert store.nonce("c3") == before
     assert not len(store.restricted.samples.nonces.slots())
-    model.restrict(["c3"], {"s3": Mark(7, True)})
+    model.restrict(["c3", "c8"], {"s3": Mark(7, True)})
     store.restricted.replace("c3", [1, "a", True], "no")
     assert store.restricted.samples.nonce("c3") is None
     model.check_invariants()
@@ -79,7 +79,7 @@ def test_they_stay_with_restricted_samples():
 
 def test_they_are_in_copies_pickles_and_files(tmp_path: Path):
     model = model_with()
-    model.restrict(["c3"], {"s3": Mark(7, True)})
+    model.restrict(["c3", "c8"], {"s3": Mark(7, True)})
     path = tmp_path / "model"
     model.save(path)
     for other in (model.copy(), copy.deepcopy(model), oubli.load(path)):
