@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks import (
     bench_accuracy,
+    bench_audit,
     bench_boosting,
     bench_bulk,
     bench_console,
@@ -76,6 +77,7 @@ def main() -> None:
     bench_paper.main(cached)
     bench_tree.main(cached)
     bench_threads.main(cached)
+    bench_audit.main(cached)
     bench_boosting.main(cached)
     bench_igbdt.main(cached)
     bench_influence.main(cached)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -82,7 +82,8 @@ def check(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="Proof: answer of GET /erasures/ID/proof, GET /ledger/INDEX/proof or POST /samples/absence-proofs.",
+            help="Proof: answer of GET /erasures/ID/proof, GET /ledger/INDEX/proof or POST /samples/absence-proofs; or "
+            "the receipt of a prediction: an object of `instances` and `answer`.",
         ),
     ],
     *,
@@ -109,6 +110,10 @@ def check(
     from oubli.verifier import check_proof, is_absence_proof
 
     text = read_text(file)
+    if text.lstrip().startswith("{") and "answer" in read_object(file):
+        with checking():
+            _check_prediction(read_object(file), policy_in(policy))
+        return
     if is_absence_proof(text):
         if opening is not None or receipt is not None:
             raise StartError("--opening and --receipt are for proofs of erasures, and this is one of absence")
@@ -134,6 +139,18 @@ def check(
     tell(
         "Proved: the entry is in the log that was signed, and its server cannot take it back or show others another "
         "log without its witnesses noticing. Not proved: that the server did what it wrote, and keeps no copy."
+    )
+
+
+def _check_prediction(content: dict[str, Any], policy: Policy) -> None:
+    from oubli.verifier import check_prediction
+
+    checked = check_prediction(content, policy)
+    typer.echo(f"{len(checked.instances)} predictions by version {checked.model_version}")
+    typer.echo(f"set root {checked.set_root}")
+    tell(
+        "Proved: the server has signed that the model of this version, made of samples with this root, has answered "
+        "so. Whether it has is found by an audit of that version: oubli audit --receipts."
     )
 
 

@@ -68,6 +68,11 @@ class Reader:
         content = self._object(body, {"instances"})
         return self._list(content, "instances", "instances")
 
+    def prediction(self, body: bytes) -> tuple[list[Any], bool]:
+        """Return the same of a body that may ask for a receipt, and whether it does."""
+        content = self._object(body, {"instances", "receipt"})
+        return self._list(content, "instances", "instances"), _flag(content, "receipt")
+
     def rows(self, instances: list[Any]) -> list[Row]:
         """Return the cells of instances in feature order."""
         n_features = len(self._names)

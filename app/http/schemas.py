@@ -107,6 +107,20 @@ class PredictRequest(Shape):
     """Rows to predict for."""
 
     instances: Annotated[list[Features], Field(min_length=1)]
+    receipt: bool = False
+    """Whether to sign the answer."""
+
+
+class PredictionReceipt(Shape):
+    """Which model has answered, signed; see `oubli.verifier.predictions` for what is signed."""
+
+    nonce: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+    """Mixed with what is signed, so that nobody else can test guesses."""
+    set_root: Hash
+    """Over the samples that the model was a function of; a state of its version has the same."""
+    key_id: str
+    signature: str
+    """Ed25519, in base64."""
 
 
 class PredictAnswer(Shape):
@@ -117,6 +131,8 @@ class PredictAnswer(Shape):
     """The classes held, in the order of the probabilities; it can shrink and grow."""
     probabilities: list[list[float]] | None = None
     model_version: Version
+    receipt: PredictionReceipt | None = None
+    """Left out when it was not asked for."""
 
 
 class InfluenceRequest(Shape):
@@ -664,7 +680,8 @@ class JobAnswer(Shape):
     result: dict[str, Any] | None = None
     """When it has succeeded. Of `verify`: `ok` with the digests compared, and of online boosting how far its answers
     are from a fresh fit's; of `fit`: the new `model_version`, and the `score` before and after; of `influence`: the id
-    of the ranking; of `export`: that of the bundle; of `without`: that of the comparison."""
+    of the ranking; of `export`: that of the bundle; of `without`: that of the comparison. Digests, distance and score
+    are null once a sample was erased that they depend on."""
     error: str | None = None
     """When it has failed."""
 

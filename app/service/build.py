@@ -29,6 +29,7 @@ from oubli.app.service.deliveries import Channel, Courier, Deliveries, Push, Pus
 from oubli.app.service.empty_erasures import EmptyErasures
 from oubli.app.service.erasures import Deadline, Erasures
 from oubli.app.service.export import Exporter
+from oubli.app.service.fingerprints import Fingerprints
 from oubli.app.service.holders import Holders
 from oubli.app.service.idempotency import IdempotencyKeys
 from oubli.app.service.influence import InfluenceRanker
@@ -39,6 +40,7 @@ from oubli.app.service.model_service import Limits, ModelService
 from oubli.app.service.nonces import give_nonces
 from oubli.app.service.opendsr import Processor
 from oubli.app.service.outbox import Outbox
+from oubli.app.service.prediction_receipts import PredictionSigner
 from oubli.app.service.publisher import LogPublisher
 from oubli.app.service.reading import LongReader
 from oubli.app.service.rebuild import Rebuilder
@@ -48,6 +50,7 @@ from oubli.app.service.retention import Retention
 from oubli.app.service.sample_set import SampleSet
 from oubli.app.service.scoring import Scorer
 from oubli.app.service.state import ModelState, new_epoch
+from oubli.app.service.state_entries import StateEntries
 from oubli.app.service.subject_requests import CallbackChannel, SubjectRequests
 from oubli.app.service.training import new_estimator, take_cores, train
 from oubli.app.service.uploads import UploadPolicy, Uploads
@@ -325,13 +328,19 @@ def compose(
         sample_set.touched,
     )
     copier = ModelCopier(state, lock, threads)
-    erasures = Erasures(state, storage, writer, ledger, database, threads, clock, deadline, holders, outbox)
+    key = opened.keys.positions.secret
+    states = StateEntries(
+        state, sample_set, key, storage, writer, ledger, database, lock, threads, copier, holders
+    )  # fmt: skip
+    erasures = Erasures(state, storage, writer, ledger, database, threads, clock, deadline, holders, outbox, states)
+    fingerprints = Fingerprints(holders)
     rebuilder = Rebuilder(
-        state, storage, writer, erasures, ledger, database, lock, threads, copier, holders, clock, activities
-    )
+        state, storage, writer, erasures, ledger, database, lock, threads, copier, holders, clock, activities, states,
+        fingerprints,
+    )  # fmt: skip
     checkpointer = Checkpointer(
-        state, storage, writer, ledger, database, lock, threads, copier, erasures, rebuilder.rebuild, policy, clock,
-        activities,
+        state, storage, writer, ledger, database, lock, threads, copier, erasures, rebuilder.rebuild, states, policy,
+        clock, activities,
     )  # fmt: skip
     receipts, reader = Receipts(ledger, database, deadline), LongReader(state, lock, threads)
     influence = InfluenceRanker(state, copier, lock, threads, jobs, holders)
@@ -374,7 +383,7 @@ def compose(
         comparer=Comparer(state, copier, lock, threads, jobs, holders),
         inspector=Inspector(reader, threads),
         reader=reader,
-        scorer=Scorer(state, reader, threads, holders),
+        scorer=Scorer(state, reader, threads, holders, fingerprints),
         activities=activities,
         exporter=exporter,
         uploads=Uploads(storage.path, holders, uploads or UploadPolicy()),
@@ -383,6 +392,8 @@ def compose(
         publisher=publisher,
         sample_set=sample_set,
         subject_requests=requests,
+        states=states,
+        prediction_signer=PredictionSigner(sample_set, ledger, lock, threads),
         limits=limits,
         idle_resolve=idle_resolve,
         warm_up=warm_up,

@@ -62,7 +62,7 @@ from oubli.core.threads import set_default
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from oubli.app.ledger.entries import By, IdempotencyRecord, Receipt
+    from oubli.app.ledger.entries import By, Entry, IdempotencyRecord, Receipt
     from oubli.app.ledger.ledger import Ledger, LedgerWorker
     from oubli.app.service.activities import Activities
     from oubli.app.service.background import IdleResolver
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from oubli.app.service.inspection import Inspector
     from oubli.app.service.jobs import JobBoard, Report
     from oubli.app.service.lock import ModelLock
+    from oubli.app.service.prediction_receipts import PredictionSigner
     from oubli.app.service.publisher import LogPublisher
     from oubli.app.service.reading import LongReader
     from oubli.app.service.rebuild import Rebuilder
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from oubli.app.service.sample_set import SampleSet
     from oubli.app.service.scoring import Scorer
     from oubli.app.service.state import ModelState
+    from oubli.app.service.state_entries import StateEntries
     from oubli.app.service.subject_requests import SubjectRequests
     from oubli.app.service.uploads import Uploads
     from oubli.app.service.without import Comparer
@@ -177,6 +179,10 @@ class ModelService:
         The tree over the samples held, and what it proves.
     subject_requests
         Those of OpenDSR.
+    states
+        Tells in the ledger what the model was at a version.
+    prediction_signer
+        Signs predictions.
     idle
         Told of requests, so that idle work stops.
     limits
@@ -226,6 +232,8 @@ class ModelService:
     publisher: LogPublisher
     sample_set: SampleSet
     subject_requests: SubjectRequests
+    states: StateEntries
+    prediction_signer: PredictionSigner
     limits: Limits
     idle_resolve: bool = True
     warm_up: Callable[[], object] | None = None
@@ -488,7 +496,7 @@ class ModelService:
             journal_oldest_at=journal.oldest_at,
             commits=self.writer.commits.copy(),
             snapshot_at=None if newest is None else newest.created_at.timestamp(),
-            snapshot_lag=0 if newest is None else state.seq - newest.facts.seq,
+            snapshot_lag=0 if newest is None or self.storage.is_current(state.seq) else state.seq - newest.facts.seq,
             ledger_lag=self.database.n_due,
             pending_erasures=len(state.pending),
             overdue_erasures=deadline.n_overdue(),
@@ -659,6 +667,17 @@ class ModelService:
         """
         self._require_changeable()
         await self.writer.note(partial(self.ledger.event, "expiry-confirmed", {}), self.retention.confirm)
+
+    async def tell_state(self) -> tuple[Entry, bool]:
+        """Return the ledger's entry of what the model is now, and whether it is a new one.
+
+        Raises
+        ------
+        SupersededError
+            When samples were erased meanwhile.
+        """
+        self._require_changeable()
+        return await self.threads.finish(self.states.write_now())
 
     # --- jobs
 

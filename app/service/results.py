@@ -75,6 +75,25 @@ class Predicted(NamedTuple):
     model_version: int
 
 
+class PredictionReceipt(NamedTuple):
+    """The signed receipt of predictions.
+
+    Attributes
+    ----------
+    nonce
+        Hashed with what is signed.
+    set_root
+        Over the samples that the model was a function of.
+    key_id, signature
+        Of the key, and Ed25519 in base64.
+    """
+
+    nonce: str
+    set_root: str
+    key_id: str
+    signature: str
+
+
 class Added(NamedTuple):
     """Ids in the order of the request; `n_new` of them were not held before."""
 

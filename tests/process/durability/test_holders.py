@@ -362,9 +362,76 @@ def verify(scene: Scene) -> tuple[str, Check]:
     scene.gate.set()
 
     def check() -> None:
-        assert scene.wait_for_job(job)["status"] == "succeeded"
+        ended = scene.wait_for_job(job)
+        assert ended["status"] == "succeeded"
+        assert (ended["result"]["live_digest"], ended["result"]["fresh_digest"]) == (None, None)
 
     return receipt, check
+
+
+def states(scene: Scene) -> tuple[str, Check]:
+    """A state is asked for: the copy whose digest is made is waited for, and nothing is written of that version."""
+    digest = DynamicForestClassifier.digest
+
+    def slow(model: Any) -> str:
+        if model is not scene.host.service.state.model and threading.current_thread().name.startswith("oubli-builder"):
+            assert scene.gate.wait(60)
+        return digest(model)
+
+    scene.host.ask("POST", "/samples", {"samples": [{"id": "more", "features": [1, "a", True], "label": "no"}]})
+    scene.monkeypatch.setattr(DynamicForestClassifier, "digest", slow)
+    answers: list[tuple[int, Any]] = []
+    asking = threading.Thread(target=lambda: answers.append(scene.host.ask("POST", "/model/states")))
+    asking.start()
+    wait_until(lambda: any(hold.kind == "states" for hold in set(scene.host.service.holders._holds)))
+    receipt = scene.unlearn()
+    assert scene.host.ask("POST", "/snapshot")[0] == 201
+    assert scene.receipt(receipt)["status"] == "unlearned"
+    scene.gate.set()
+
+    def check() -> None:
+        asking.join(60)
+        assert [status for status, _ in answers] == [503]
+
+    return receipt, check
+
+
+def fingerprints(scene: Scene) -> tuple[str, Check]:
+    """Jobs have ended before whose results hold digests and scores."""
+    verified = scene.wait_for_job(scene.begin_job("/model/verify"))
+    fitted = scene.wait_for_job(scene.begin_job("/model/fit", {"parameters": {"n_estimators": 4}}))
+    digest = verified["result"]["live_digest"]
+    assert digest in texts_of(scene), "the search is blind"
+    assert fitted["result"]["score"] is not None
+
+    def check() -> None:
+        assert scene.job(verified["id"])["result"]["live_digest"] is None
+        assert scene.job(fitted["id"])["result"]["score"] is None
+        assert digest not in texts_of(scene)
+
+    return scene.unlearn(), check
+
+
+def events(scene: Scene) -> tuple[str, Check]:
+    """Somebody has listened, and does not any more."""
+    client = scene.host.connect()
+    client.sendall(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    assert client.recv(12) == b"HTTP/1.1 200"
+    wait_until(lambda: "digest" in str(scene.host.app.state.feeds.state._source._told))
+    digest = scene.host.ask("GET", "/snapshot")[1]["digest"]
+    assert digest in texts_of(scene), "the search is blind"
+    client.close()
+    wait_until(lambda: not scene.host.app.state.feeds.state.is_running)
+
+    def check() -> None:
+        assert digest not in texts_of(scene)
+
+    return scene.unlearn(), check
+
+
+def texts_of(scene: Scene) -> str:
+    """All text that can be reached from the server."""
+    return "\0".join(texts(scene.host.everything))
 
 
 def fit(scene: Scene) -> tuple[str, Check]:
@@ -470,7 +537,7 @@ def score(scene: Scene) -> tuple[str, Check]:
     def check() -> None:
         ended = scene.wait_for_job(job)
         assert ended["status"] == "succeeded"
-        assert ended["result"]["score"]["after"] is None
+        assert ended["result"]["score"] is None
 
     return scene.unlearn(), check
 
@@ -775,6 +842,9 @@ SITUATIONS: dict[str, tuple[Callable[[Scene], tuple[str, Check]], ...]] = {
     "influence": (influence_running, influence_queued),
     "set": (set_behind,),
     "verify": (verify,),
+    "states": (states,),
+    "fingerprints": (fingerprints,),
+    "events": (events,),
     "without": (without, without_ended_after),
     "comparisons": (comparisons,),
     "score": (score,),

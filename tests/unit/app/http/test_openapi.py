@@ -46,6 +46,8 @@ ROUTES = {
     "/log/tile/{level}/{number}": {"get"},
     "/keys": {"get"},
     "/model": {"get"},
+    "/model/states": {"get", "post"},
+    "/model/states/{index}": {"get"},
     "/model/verify": {"post"},
     "/model/scrub": {"post"},
     "/model/fit": {"post"},
