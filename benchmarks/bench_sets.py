@@ -18,7 +18,7 @@ import orjson
 
 from benchmarks.results import Row, at_most, table, write_report
 from benchmarks.serving.servers import run_here
-from oubli.app.http.responses import absence_content
+from oubli.app.http.absence import absence_content
 from oubli.app.ledger.set_leaves import commitment_of, position_of
 from oubli.app.service.sample_leaves import Batch, Building, Leaves
 from oubli.app.service.sample_set import NameProof, SetRoot

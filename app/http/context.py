@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
-from oubli.app.http.auth import first_values
 from oubli.app.http.problems import ProblemError
 
 if TYPE_CHECKING:
@@ -68,12 +67,6 @@ def caller_of(request: Request) -> str:
     """Return the id of the key that a request came with; empty when it has none of its own."""
     rules: AccessRules = request.app.state.rules
     return rules.caller(request.scope["headers"]).id or ""
-
-
-def require_scope(request: Request, scopes: frozenset[str]) -> None:
-    """Refuse a key that may not ask for what a request asks for: the route alone does not tell."""
-    rules: AccessRules = request.app.state.rules
-    rules.require_scope(first_values(request.scope["headers"]), scopes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,9 @@ from starlette.responses import Response
 from oubli.app.http.csv_text import BESIDE, NONCE, ORIGIN, columns_beside, csv_line, label_column
 from oubli.app.http.problems import invalid
 from oubli.app.ledger.entries import Receipt
-from oubli.app.ledger.set_tree import DEPTH
 from oubli.app.service.held_values import values_as_held
 from oubli.app.service.jobs import Job
 from oubli.app.service.results import Added, Bundle, Deleted, NothingHeld, Page, Predicted, Restricted
-from oubli.app.service.sample_set import NameProof
 from oubli.app.times import to_text
 from oubli.core.data.schema import Schema
 from oubli.core.model import QueryResult
@@ -134,44 +132,6 @@ def bundle_csv(bundle: Bundle, schema: Schema) -> str:
 def _beside(sample: HeldSample) -> tuple[str | None, ...]:
     """Return what is in the columns besides features and label."""
     return sample.id, sample.subject, _time(sample.expires_ms), _time(sample.restricted_ms)
-
-
-def absence_content(found: NameProof, commitment: str) -> dict[str, Any]:
-    """Return a proof that a name is not in the set; `oubli proof check` reads it.
-
-    Parameters
-    ----------
-    found
-        The proof.
-    commitment
-        To the key that positions are made with.
-    """
-    state, proof = found.state, found.proof
-    depths = sorted(proof.siblings)
-    return {
-        "format": "oubli-absence-proof@v1",
-        "by": found.by,
-        "name": found.name,
-        "model_version": state.model_version,
-        "n_samples": state.n_samples,
-        "root": state.root.hex(),
-        "positions_key": commitment,
-        "position": _bits_text(found.position),
-        "end": proof.end,
-        "last": None if proof.last is None else _base64(proof.last),
-        "depths": _bits_text(sum(1 << DEPTH - 1 - depth for depth in depths)),
-        "siblings": _base64(b"".join(proof.siblings[depth] for depth in depths)),
-        # The entry of the log that tells of this state.
-        "state": None,
-    }
-
-
-def _bits_text(bits: int) -> str:
-    return f"{bits:0{DEPTH // 4}x}"
-
-
-def _base64(raw: bytes) -> str:
-    return base64.b64encode(raw).decode("ascii")
 
 
 def job_content(job: Job) -> dict[str, Any]:

@@ -6,7 +6,9 @@ from fastapi import APIRouter, Request, Response
 from starlette.convertors import Convertor, register_url_convertor
 
 from oubli.app.access.scopes import AUDIT
-from oubli.app.http.context import Context, bulk_of, caller_of, context_of, require_scope
+from oubli.app.http.absence import absence_content
+from oubli.app.http.auth import first_values
+from oubli.app.http.context import Context, bulk_of, caller_of, context_of
 from oubli.app.http.formats import Format, formats_of
 from oubli.app.http.openapi import (
     CSV,
@@ -33,7 +35,6 @@ from oubli.app.http.parsing import (
 )
 from oubli.app.http.problems import invalid
 from oubli.app.http.responses import (
-    absence_content,
     addition_content,
     csv_answer,
     deletion_content,
@@ -221,7 +222,7 @@ async def list_samples(request: Request) -> Response:
     cursor, limit, chosen, wanted = (one_value(query, name) for name in ("cursor", "limit", "format", "openings"))
     openings = parse_flag(wanted, "/openings")
     if openings:
-        require_scope(request, AUDIT)
+        request.app.state.rules.require_scope(first_values(request.scope["headers"]), AUDIT)
         if sample_id is not None:
             raise invalid("/openings", "is for lists: leave out 'id'")
     if sample_id is None:

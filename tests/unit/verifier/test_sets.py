@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oubli.app.http.responses import absence_content
+from oubli.app.http.absence import absence_content
 from oubli.app.ledger.set_leaves import commitment_of, position_of
 from oubli.app.ledger.set_tree import SetTree
 from oubli.app.service.sample_set import NameProof, SetRoot

@@ -151,7 +151,9 @@ def test_parameters_are_described(page):
         return {(p["in"], p["name"]) for p in dict(operations(page))[operation]["parameters"] if "$ref" not in p}
 
     assert names("delete /samples") == {("query", "id"), ("query", "subject"), ("query", "ref")}
-    assert names("get /samples") == {("query", name) for name in ("id", "subject", "cursor", "limit", "format")}
+    assert names("get /samples") == {
+        ("query", name) for name in ("id", "subject", "cursor", "limit", "format", "openings")
+    }
     assert names("put /samples/{id}") == {("path", "id"), ("query", "ref"), ("header", "Idempotency-Key")}
 
 
