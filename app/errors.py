@@ -153,6 +153,20 @@ class NotHeldError(ServiceError):
     """The sample or subject asked for is not held."""
 
 
+class StillHeldError(ServiceError):
+    """What is to be proved absent is held.
+
+    Attributes
+    ----------
+    is_restricted
+        Whether it is kept and not learned from.
+    """
+
+    def __init__(self, *, is_restricted: bool) -> None:
+        super().__init__("it is held")
+        self.is_restricted = is_restricted
+
+
 class NoSnapshotError(ServiceError):
     """No snapshot was written yet."""
 

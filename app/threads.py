@@ -31,6 +31,8 @@ class Threads:
         For what fits a model: snapshots and erasures must not wait for that.
     audit
         For the ledger's database.
+    hash
+        For the tree over the samples held.
     read
         For long predictions, which only read the model.
     ask
@@ -48,6 +50,7 @@ class Threads:
         self.save = self._thread("saver")
         self.build = self._thread("builder")
         self.audit = self._thread("auditor")
+        self.hash = self._thread("hasher")
         self.read = self._thread("reader")
         self.ask = self._thread("asker")
         self.look = self._thread("looker")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks import (
     bench_accuracy,
+    bench_audit,
     bench_boosting,
     bench_bulk,
     bench_console,
@@ -24,6 +25,7 @@ from benchmarks import (
     bench_operations,
     bench_paper,
     bench_push,
+    bench_sets,
     bench_tags,
     bench_threads,
     bench_tree,
@@ -64,6 +66,7 @@ def main() -> None:
     bench_v2.main(["--environment", str(options.cache / "mlserver"), "--write-results"])
     bench_push.main(["--write-results"])
     bench_erase.main(["--write-results"])
+    bench_sets.main(["--write-results"])
     bench_console.main(["--write-results"])
     bench_load.main(["--write-results"])
     bench_tags.main(["--write-results"])
@@ -74,6 +77,7 @@ def main() -> None:
     bench_paper.main(cached)
     bench_tree.main(cached)
     bench_threads.main(cached)
+    bench_audit.main(cached)
     bench_boosting.main(cached)
     bench_igbdt.main(cached)
     bench_influence.main(cached)

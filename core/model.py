@@ -252,7 +252,7 @@ class Model(Keepable):
         """
         self.check_is_fitted()
         store = self.samples_
-        belongings = store.belongings(sample_id)
+        belongings = store.belongings(sample_id)._replace(nonce=None)  # it belongs to the content that goes
         row = x if getattr(x, "ndim", 1) == 2 else [x]
         prepared = store.prepare(row, [y], [sample_id], allow_held=True)
         if prepared.n != 1:

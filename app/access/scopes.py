@@ -5,7 +5,7 @@
     erase      delete samples, restrict and release subjects, say how long theirs are kept, and see what became of it;
                no sample can be read with it
     read       samples, bundles, snapshots, receipts, the ledger, influence, trees, what changes
-    audit      openings of erasures
+    audit      samples, and the openings of samples and of erasures; states of the model
     admin      all of these, and what concerns the model as a whole
 
 A path is written here as the application sees it, percent-decoded. What is not listed needs a key, any key: among it
@@ -22,6 +22,10 @@ _ERASE = frozenset({"erase"})
 _READ = frozenset({"read"})
 _RECEIPTS = frozenset({"erase", "read"})
 _OPENINGS = frozenset({"erase", "audit"})
+# Who may ask whether a name is held.
+_ABSENCE = frozenset({"erase", "read", "audit"})
+_SAMPLES = frozenset({"read", "audit"})
+AUDIT = frozenset({"audit"})
 _ADMIN = frozenset({ADMIN})
 ANY_KEY: frozenset[str] = frozenset()
 
@@ -30,9 +34,11 @@ _ROUTES: dict[tuple[str, str], frozenset[str]] = {
     ("POST", "/samples"): _WRITE,
     ("POST", "/samples/search"): _READ,
     ("POST", "/samples/batch-delete"): _ERASE,
+    ("POST", "/samples/absence-proofs"): _ABSENCE,
     ("DELETE", "/samples"): _ERASE,
     ("PUT", "/samples"): _WRITE,
-    ("GET", "/samples"): _READ,
+    # With openings it is `audit` alone.
+    ("GET", "/samples"): _SAMPLES,
     ("POST", "/subjects/restrict"): _ERASE,
     ("POST", "/subjects/release"): _ERASE,
     ("POST", "/subjects/retain"): _ERASE,
@@ -57,6 +63,8 @@ _ROUTES: dict[tuple[str, str], frozenset[str]] = {
     ("GET", "/metrics/events"): ANY_KEY,
     ("GET", "/access"): ANY_KEY,
     ("POST", "/expiry/confirm"): _ADMIN,
+    ("GET", "/model/states"): AUDIT,
+    ("POST", "/model/states"): AUDIT,
     ("GET", "/model"): ANY_KEY,
     ("GET", "/keys"): ANY_KEY,
     ("GET", "/openapi.json"): ANY_KEY,
@@ -77,6 +85,7 @@ _FOLDERS: tuple[tuple[str, str, frozenset[str]], ...] = (
     ("GET", "/influence/", _READ),
     ("GET", "/predict/without/", _READ),
     ("GET", "/model/trees/", _READ),
+    ("GET", "/model/states/", AUDIT),
     ("GET", "/exports/", _READ),
     ("POST", "/model/", _ADMIN),
     ("GET", "/jobs/", ANY_KEY),

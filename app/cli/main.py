@@ -20,6 +20,7 @@ from typing import IO, Annotated, Any
 
 import typer
 
+from oubli.app.cli.audit import audit
 from oubli.app.cli.console import Bars, complain, log_messages, tell, warn
 from oubli.app.cli.erase import erase
 from oubli.app.cli.keys import keys_cli
@@ -52,6 +53,7 @@ cli.add_typer(proof_cli)
 cli.add_typer(witness_cli)
 cli.command("load-test")(load_test)
 cli.command("erase")(erase)
+cli.command("audit")(audit)
 
 _MODEL_SETTINGS = (*GROUPS["Settings file"], *GROUPS["Data"], *GROUPS["Model"], *GROUPS["Cores"])
 _ALL_SETTINGS = tuple(field for group in GROUPS.values() for field in group)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -79,12 +79,18 @@ def hex_in(text: str, what: str) -> bytes:
 @proof_cli.command()
 def check(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Proof: answer of GET /erasures/ID/proof or GET /ledger/INDEX/proof.")
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="Proof: answer of GET /erasures/ID/proof, GET /ledger/INDEX/proof or POST /samples/absence-proofs; or "
+            "the receipt of a prediction: an object of `instances` and `answer`.",
+        ),
     ],
     *,
     policy: PolicyFile,
     name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="Id or subject that must be among the erased.")
+        str | None,
+        typer.Option("--name", metavar="NAME", help="Id or subject that must be among the erased, or absent."),
     ] = None,
     opening: Annotated[
         str | None, typer.Option(metavar="HEX", help="Opening of that name, from `oubli proof opening`.")
@@ -92,14 +98,32 @@ def check(
     receipt: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Receipt that was kept: the log must say what it says.")
     ] = None,
+    root: Annotated[
+        str | None, typer.Option(metavar="HEX", help="Of a proof of absence: root of a set that is trusted.")
+    ] = None,
+    positions_key: Annotated[
+        str | None, typer.Option(metavar="HEX", help="Of a proof of absence: the server's key of positions.")
+    ] = None,
 ) -> None:
     """Check a proof without its server: exit 0 when it holds, 1 when not, 2 when it could not be checked."""
     from oubli.app.ledger.downloads import read_object
-    from oubli.verifier import check_proof
+    from oubli.verifier import check_proof, is_absence_proof
 
+    text = read_text(file)
+    if text.lstrip().startswith("{") and "answer" in read_object(file):
+        with checking():
+            _check_prediction(read_object(file), policy_in(policy))
+        return
+    if is_absence_proof(text):
+        if opening is not None or receipt is not None:
+            raise StartError("--opening and --receipt are for proofs of erasures, and this is one of absence")
+        _check_absence(text, policy, name, root, positions_key)
+        return
+    if root is not None or positions_key is not None:
+        raise StartError("--root and --positions-key are for proofs of absence, and this is none")
     with checking():
         checked = check_proof(
-            read_text(file),
+            text,
             policy_in(policy),
             name=name,
             opening=None if opening is None else hex_in(opening, "--opening"),
@@ -115,6 +139,40 @@ def check(
     tell(
         "Proved: the entry is in the log that was signed, and its server cannot take it back or show others another "
         "log without its witnesses noticing. Not proved: that the server did what it wrote, and keeps no copy."
+    )
+
+
+def _check_prediction(content: dict[str, Any], policy: Policy) -> None:
+    from oubli.verifier import check_prediction
+
+    checked = check_prediction(content, policy)
+    typer.echo(f"{len(checked.instances)} predictions by version {checked.model_version}")
+    typer.echo(f"set root {checked.set_root}")
+    tell(
+        "Proved: the server has signed that the model of this version, made of samples with this root, has answered "
+        "so. Whether it has is found by an audit of that version: oubli audit --receipts."
+    )
+
+
+def _check_absence(text: str, policy: Path, name: str | None, root: str | None, positions_key: str | None) -> None:
+    from oubli.verifier import check_absence
+
+    with checking():
+        checked = check_absence(
+            text,
+            policy_in(policy),
+            name=name,
+            root=None if root is None else hex_in(root, "--root"),
+            positions_key=None if positions_key is None else hex_in(positions_key, "--positions-key"),
+        )
+    typer.echo(f"set {checked.root.hex()}: {checked.n_samples} samples, model version {checked.model_version}")
+    kind = "id" if checked.by == "ids" else "subject"
+    told = "in a state that you trust" if checked.entry is None else f"in the state that entry {checked.entry} tells of"
+    typer.echo(f"the {kind} is not in the set, {told}")
+    how = "" if positions_key is not None else ", as far as the server gives each name its own position"
+    tell(
+        f"Proved: no sample under this {kind} is among those that the server says the model has learned{how}. Not "
+        "proved: that the model has learned these and no others (an audit shows that), and that no copy is kept."
     )
 
 

@@ -53,6 +53,7 @@ from oubli.app.http.routes import (
     predict,
     samples,
     snapshots,
+    states,
     subjects,
     without,
 )
@@ -92,6 +93,7 @@ _ROUTES = (
     ledger,
     log,
     snapshots,
+    states,
     model,
     inspection,
     model_jobs,

@@ -9,6 +9,8 @@ BESIDE = ("id", "subject", "expires_at", "restricted_at")
 """Columns of a sample besides its features and its label."""
 ORIGIN = ("added_at", "request_id")
 """Further columns of a sample in a bundle."""
+NONCE = "nonce"
+"""A further column in a list with openings."""
 
 
 def csv_line(cells: Iterable[Any]) -> str:
@@ -44,4 +46,4 @@ def label_column(schema: Schema) -> str:
 def columns_beside(schema: Schema) -> dict[str, str]:
     """Return what the columns of a sample are called besides its features and its label."""
     taken = [*schema.names, label_column(schema)]
-    return {name: free_name(name, taken) for name in (*BESIDE, *ORIGIN, "readd", "retention")}
+    return {name: free_name(name, taken) for name in (*BESIDE, *ORIGIN, NONCE, "readd", "retention")}

@@ -16,6 +16,7 @@ from oubli.app.http.inference_schemas import InferenceRequest
 from oubli.app.http.inspection_schemas import MetricsEvent, StateEvent, WithoutRequest
 from oubli.app.http.openapi import DEFAULT_PAGE, REF
 from oubli.app.http.schemas import (
+    AbsenceRequest,
     AddRequest,
     BatchDeleteRequest,
     ExportRequest,
@@ -52,6 +53,7 @@ _COLLECTED: tuple[Any, ...] = (
     ReplaceRequest,
     RestrictRequest,
     RetainRequest,
+    AbsenceRequest,
     SearchRequest,
     WithoutRequest,
     StateEvent,

@@ -32,6 +32,12 @@ class StateEvents:
         self._n_told = 0
         self._deadline = NextDeadline(service)
         self._told: dict[str, Any] = {}
+        service.holders.register("events", self._forget)
+
+    def _forget(self, period: int) -> None:
+        """Forget the snapshot that was told last: while nobody listens it may be one from before an erasure."""
+        del period
+        self._told.pop("snapshot", None)
 
     def look(self) -> bytes:
         """Return an event for each section that has changed."""

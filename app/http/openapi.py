@@ -108,7 +108,7 @@ PATH: dict[str, dict[str, Any]] = {
     "sample": parameter(
         "id",
         "The sample's id, percent-encoded; any text, slashes included. The names of other routes of this folder "
-        "(`search`, `batch-delete`) are no ids here: write `/samples?id=search`.",
+        "(`search`, `batch-delete`, `absence-proofs`) are no ids here: write `/samples?id=search`.",
         _TEXT,
         "path",
     ),
@@ -159,6 +159,9 @@ QUERY: dict[str, dict[str, Any]] = {
     "index": parameter("cursor", "`next` of the page before.", {"type": "string", "pattern": "^[0-9]{1,15}$"}),
     "limit": parameter("limit", "Most entries on a page.", {"type": "integer", "minimum": 1, "default": DEFAULT_PAGE}),
     "format": parameter("format", "Instead of the `Accept` header.", {"type": "string", "enum": ["json", "csv"]}),
+    "openings": parameter(
+        "openings", "Whether to list nonces, too; takes the scope `audit`.", {"type": "boolean", "default": False}
+    ),
     "ids": parameter("id", "Samples to delete; may be repeated. Either this or `subject`.", _TEXTS),
     "subjects": parameter("subject", "Subjects to delete; may be repeated. Either this or `id`.", _TEXTS),
     "ref": parameter("ref", "The caller's case number.", _UUID),

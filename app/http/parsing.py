@@ -14,6 +14,7 @@ from urllib.parse import unquote_to_bytes
 import orjson
 
 from oubli.app.http.problems import NOT_ADDED, ProblemError, invalid, pointer, too_many_rows
+from oubli.app.ledger.entries import By
 from oubli.app.service.results import KEEP, Keep, NewSamples, Replacement, Row
 from oubli.app.times import LONGEST_PERIOD, TimeError, parse_future
 from oubli.core.data.schema import Schema
@@ -66,6 +67,11 @@ class Reader:
         """Return the instances of a `/predict` body as they were sent; `rows` puts them in order."""
         content = self._object(body, {"instances"})
         return self._list(content, "instances", "instances")
+
+    def prediction(self, body: bytes) -> tuple[list[Any], bool]:
+        """Return the same of a body that may ask for a receipt, and whether it does."""
+        content = self._object(body, {"instances", "receipt"})
+        return self._list(content, "instances", "instances"), _flag(content, "receipt")
 
     def rows(self, instances: list[Any]) -> list[Row]:
         """Return the cells of instances in feature order."""
@@ -174,6 +180,14 @@ class Reader:
         if "subject" not in content:
             raise invalid("/subject", "is missing: name whose samples to return")
         return parse_name(content["subject"], "/subject"), _flag(content, "influence")
+
+    def absent_name(self, body: bytes) -> tuple[By, str]:
+        """Return what is to be proved absent."""
+        content = self._object(body, {"id", "subject"})
+        if len(content) != 1:
+            raise invalid("", "must name either an 'id' or a 'subject'")
+        (key, name), *_ = content.items()
+        return "ids" if key == "id" else "subjects", parse_name(name, pointer(key))
 
     def search(self, body: bytes, most: int) -> tuple[list[str] | None, str, Any, Any]:
         """Return what a search is for: ids, at most so many; or None, subject, and cursor and limit as sent."""
@@ -398,6 +412,13 @@ def parse_number_cursor(text: str | None) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 16):
         raise invalid("/cursor", "is no cursor of this server: pass on 'next' of the page before as it is")
     return int(text)
+
+
+def parse_flag(value: str | None, place: str) -> bool:
+    """Return a parameter that is true or false; false when it is left out."""
+    if value not in (None, "true", "false"):
+        raise invalid(place, "must be 'true' or 'false'")
+    return value == "true"
 
 
 def parse_limit(value: Any, default: int, most: int) -> int:

@@ -131,6 +131,9 @@ No comparison is kept under this id: samples were erased meanwhile, or it was fo
 The model has no such tree, or the tree no such node, at present: trees change with the samples. Begin at the root of
 tree 0; the answer says how many trees there are.
 
+409 still-held: The sample or subject is held
+Nothing can be proved absent that is in the model: delete it first.
+
 409 not-exact: The model is not exact
 A model of this kind that has unlearned samples is not the model that was never told of them. Fit a kind that is exact:
 'forest' or 'incremental-boosting'.
@@ -421,6 +424,11 @@ def to_problem(error: Exception) -> ProblemError | None:
             rule = "is restricted"
             places = [*((row, "id") for row in ids), *((row, "subject") for row in subjects)]
             return ProblemError("restricted", errors=[(pointer("samples", *place), rule) for place in sorted(places)])
+        case errors.StillHeldError(is_restricted=True):
+            rule = "It is restricted: the model has not learned it, and the server keeps it. Delete it first."
+            return ProblemError("still-held", rule)
+        case errors.StillHeldError():
+            return ProblemError("still-held")
         case errors.OwnerlessError():
             rule = "must be a subject, or left out: the sample is restricted, and could not be released without one"
             return ProblemError("restricted", errors=[("/subject", rule)])

@@ -2,7 +2,7 @@
 
 import base64
 import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,14 +11,14 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from oubli.app.http.csv_text import BESIDE, ORIGIN, columns_beside, csv_line, label_column
+from oubli.app.http.csv_text import BESIDE, NONCE, ORIGIN, columns_beside, csv_line, label_column
 from oubli.app.http.problems import invalid
 from oubli.app.ledger.entries import Receipt
+from oubli.app.service.held_values import values_as_held
 from oubli.app.service.jobs import Job
 from oubli.app.service.results import Added, Bundle, Deleted, NothingHeld, Page, Predicted, Restricted
 from oubli.app.times import to_text
-from oubli.core.data.schema import LabelType, Schema
-from oubli.core.data.values import shortest
+from oubli.core.data.schema import Schema
 from oubli.core.model import QueryResult
 from oubli.core.samples.store import HeldSample
 
@@ -134,17 +134,6 @@ def _beside(sample: HeldSample) -> tuple[str | None, ...]:
     return sample.id, sample.subject, _time(sample.expires_ms), _time(sample.restricted_ms)
 
 
-def values_as_held(sample: HeldSample, schema: Schema) -> tuple[list[Any], Any]:
-    """Return features and label with every number in the shortest form that reads back as the one held."""
-    columns = zip(sample.features, schema.columns, strict=True)
-    features = [shortest(cell, column.dtype) if type(cell) is float else cell for cell, column in columns]
-    label = sample.label
-    # Among scalars 1, 1.0 and true are three labels: there a float stays one.
-    if schema.label_type is LabelType.NUMBER and type(label) is float:
-        label = shortest(label, "float64")
-    return features, label
-
-
 def job_content(job: Job) -> dict[str, Any]:
     """Return a job as an object; without result and error while there are none."""
     content = {"id": job.id, "kind": job.kind, "status": job.status, "progress": job.progress}
@@ -165,19 +154,32 @@ def wants_csv(request: Request, chosen: str | None) -> bool:
 def page_answer(page: Page, schema: Schema, *, csv: bool) -> Response:
     """Return a page of samples. In CSV the cursor of the next page is in the header `Next-Cursor`."""
     cursor = None if page.next_slot is None else write_cursor(page.epoch, page.next_slot)
+    nonces = None if page.nonces is None else [None if one is None else one.hex() for one in page.nonces]
     if csv:
-        return csv_answer(page.samples, schema, cursor)
+        return csv_answer(page.samples, schema, cursor, nonces)
     samples = [sample_content(sample, schema) for sample in page.samples]
-    return json_answer({"samples": samples, "next": cursor, "model_version": page.model_version})
+    content = {"samples": samples, "next": cursor, "model_version": page.model_version}
+    if nonces is not None and page.positions_key is not None:
+        for sample, nonce in zip(samples, nonces, strict=True):
+            sample["nonce"] = nonce
+        content["positions_key"] = page.positions_key.hex()
+    return json_answer(content)
 
 
-def csv_answer(samples: Iterable[HeldSample], schema: Schema, cursor: str | None = None) -> Response:
+def csv_answer(
+    samples: Sequence[HeldSample],
+    schema: Schema,
+    cursor: str | None = None,
+    nonces: Sequence[str | None] | None = None,
+) -> Response:
     """Return samples as CSV: what is beside them, features, label. A missing value is empty, empty text is ``""``."""
     beside = columns_beside(schema)
-    lines = [csv_line([*(beside[name] for name in BESIDE), *schema.names, label_column(schema)])]
-    for sample in samples:
+    names = BESIDE if nonces is None else (*BESIDE, NONCE)
+    lines = [csv_line([*(beside[name] for name in names), *schema.names, label_column(schema)])]
+    for row, sample in enumerate(samples):
         features, label = values_as_held(sample, schema)
-        lines.append(csv_line([*_beside(sample), *features, label]))
+        opening = () if nonces is None else (nonces[row],)
+        lines.append(csv_line([*_beside(sample), *opening, *features, label]))
     headers = NO_STORE if cursor is None else {**NO_STORE, "Next-Cursor": cursor}
     return Response("".join(lines), 200, headers, media_type="text/csv")
 

@@ -61,6 +61,7 @@ def _without_default(schema: dict[str, Any]) -> None:
 
 # Of a field that is in every answer but those that earlier versions have signed.
 _LATER = Field(json_schema_extra=_without_default)
+Place = Annotated[str, Field(pattern="^[0-9a-f]{12}$", description="48 bits in hexadecimal.")]
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 in hexadecimal.")]
 if TYPE_CHECKING:
     Kind = str
@@ -106,6 +107,20 @@ class PredictRequest(Shape):
     """Rows to predict for."""
 
     instances: Annotated[list[Features], Field(min_length=1)]
+    receipt: bool = False
+    """Whether to sign the answer."""
+
+
+class PredictionReceipt(Shape):
+    """Which model has answered, signed; see `oubli.verifier.predictions` for what is signed."""
+
+    nonce: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+    """Mixed with what is signed, so that nobody else can test guesses."""
+    set_root: Hash
+    """Over the samples that the model was a function of; a state of its version has the same."""
+    key_id: str
+    signature: str
+    """Ed25519, in base64."""
 
 
 class PredictAnswer(Shape):
@@ -116,6 +131,8 @@ class PredictAnswer(Shape):
     """The classes held, in the order of the probabilities; it can shrink and grow."""
     probabilities: list[list[float]] | None = None
     model_version: Version
+    receipt: PredictionReceipt | None = None
+    """Left out when it was not asked for."""
 
 
 class InfluenceRequest(Shape):
@@ -321,6 +338,65 @@ class SamplesAnswer(Shape):
     model_version: Version
 
 
+class OpenedSample(HeldSample):
+    """A sample with what its hash is made with."""
+
+    nonce: Annotated[str, Field(pattern="^[0-9a-f]{32}$")] | None
+    """Null of a sample that is restricted: it is in no set."""
+
+
+class OpenedSamplesAnswer(Shape):
+    """A page of samples with their openings."""
+
+    samples: list[OpenedSample]
+    next: NextCursor
+    model_version: Version
+    positions_key: Hash
+    """Says where names are in the set tree. Do not hand it on."""
+
+
+SamplesList = TypeAliasType("SamplesList", SamplesAnswer | OpenedSamplesAnswer)
+
+
+class AbsentIdRequest(Shape):
+    """An id that is to be proved absent."""
+
+    id: Name
+
+
+class AbsentSubjectRequest(Shape):
+    """A subject that is to be proved absent."""
+
+    subject: Name
+
+
+class AbsenceProof(Shape):
+    """A way through the tree over all samples, up to where it leaves the tree."""
+
+    format: Literal["oubli-absence-proof@v1"]
+    by: Literal["ids", "subjects"]
+    name: str
+    model_version: Version
+    """Of the state of the model that it is about."""
+    n_samples: int
+    root: Hash
+    """Of the tree."""
+    positions_key: Hash
+    """Hash of the key that says where names are; the same for all names."""
+    position: Place
+    """Of the name, 48 bits: the way from the root down."""
+    end: Annotated[int, Field(ge=0, lt=48)]
+    """The depth at which the way leaves the tree."""
+    last: str | None
+    """Hash, base64, of the other child there; null when the set is empty."""
+    depths: Place
+    """A bit for each depth that has another child on the way."""
+    siblings: str
+    """Hashes of these, base64."""
+    state: str | None
+    """Proof that the log tells of this state; null where it does not."""
+
+
 class SearchIdsRequest(Shape):
     """Samples to list; as many as a page may have."""
 
@@ -471,6 +547,7 @@ class ExportAnswer(Shape):
     """Null when it was not asked for, or no sample is learned from."""
 
 
+AbsenceRequest = TypeAliasType("AbsenceRequest", AbsentIdRequest | AbsentSubjectRequest)
 SearchRequest = TypeAliasType("SearchRequest", SearchIdsRequest | SearchSubjectRequest)
 BatchDeleteRequest = TypeAliasType("BatchDeleteRequest", DeleteIdsRequest | DeleteSubjectsRequest)
 
@@ -603,7 +680,8 @@ class JobAnswer(Shape):
     result: dict[str, Any] | None = None
     """When it has succeeded. Of `verify`: `ok` with the digests compared, and of online boosting how far its answers
     are from a fresh fit's; of `fit`: the new `model_version`, and the `score` before and after; of `influence`: the id
-    of the ranking; of `export`: that of the bundle; of `without`: that of the comparison."""
+    of the ranking; of `export`: that of the bundle; of `without`: that of the comparison. Digests, distance and score
+    are null once a sample was erased that they depend on."""
     error: str | None = None
     """When it has failed."""
 

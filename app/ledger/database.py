@@ -28,6 +28,7 @@ from oubli.app.ledger.entries import (
     RESTRICTED,
     RETAINED,
     SIGNING_KEY,
+    STATE,
     UNLEARNED,
     By,
     ChainError,
@@ -57,6 +58,7 @@ from oubli.app.ledger.ledger import hash_sample, hash_subject
 from oubli.app.ledger.log import LogTable
 from oubli.app.ledger.rows import IDEMPOTENCY_COLUMNS, KEYED_COLUMNS, RECEIPT_COLUMNS, Cell, checksum
 from oubli.app.ledger.signed_notes import Checkpoint, is_own
+from oubli.app.ledger.states import Opening, StateTable
 from oubli.app.times import parse_time, to_text
 from oubli.core.errors import FileError
 
@@ -130,6 +132,8 @@ class LedgerDatabase:
         States that somebody is to be told of.
     log
         The tree over the entries, and its checkpoints.
+    states
+        What belongs to the entries of states of the model.
 
     Raises
     ------
@@ -141,6 +145,7 @@ class LedgerDatabase:
         self._connection = open_memory() if path is None else open_file(path)
         self._keys = keys
         self.deliveries = DeliveryTable(self._connection)
+        self.states = StateTable(self._connection)
         with file_errors():
             self.log = LogTable(self._connection, log_name)
         self._applied_seq: int
@@ -205,6 +210,11 @@ class LedgerDatabase:
         """Forget repeated requests whose time is over."""
         with self._transaction():
             self._connection.execute("DELETE FROM idempotency WHERE expires_ms <= ?", (now_ms,))
+
+    def forget_states(self, before: int) -> None:
+        """Forget salt and digest of the states of versions before one."""
+        with self._transaction():
+            self.states.forget_before(before)
 
     def sign_checkpoint(self) -> Checkpoint | None:
         """Sign the head of the log; None before there is one."""
@@ -292,7 +302,7 @@ class LedgerDatabase:
 
     def _carry_over(self, entry: Entry, seq: int, signatures: dict[str, str], push: Sequence[str]) -> None:
         at_ms = max(moment_of(entry), self.highest_ms() or 0)
-        carried = {name: value for name, value in entry.items() if name != "keyed"}
+        carried = {name: value for name, value in entry.items() if name not in ("keyed", "opening")}
         carrier = make_entry(self._head, CARRIED_OVER, to_text(at_ms), {"entry": carried})
         if "keyed" in entry:
             carrier["keyed"] = entry["keyed"]
@@ -324,6 +334,7 @@ class LedgerDatabase:
                 self._connection.execute(query, (*kept, checksum(*kept)))
             self._push(receipt, moment_of(entry), push)
         elif original["type"] == ERASED:
+            version = 0
             for name in original["receipts"]:
                 found = self._connection.execute(f"{_RECEIPTS} WHERE id = ? AND status = 'unlearned'", (name,))
                 for receipt, targets, seq_then in map(_read_receipt, found.fetchall()):
@@ -331,9 +342,13 @@ class LedgerDatabase:
                     change = "DO UPDATE SET status = excluded.status, content = excluded.content, "
                     self._write_receipt(f"{change}checksum = excluded.checksum", now, targets, seq_then)
                     self._push(now, moment_of(entry), push)
+                    version = max(version, now.model_version)
+            self.states.forget_before(version)
         elif original["type"] == SIGNING_KEY:
             query = "INSERT INTO signing_keys (id, idx) VALUES (?, ?) ON CONFLICT (id) DO NOTHING"
             self._connection.execute(query, (original["key_id"], entry["index"]))
+        elif entry["type"] == STATE:
+            self.states.add(entry["index"], entry, entry.get("opening"))
 
     def _push(self, receipt: Receipt, at_ms: int, targets: Sequence[str]) -> None:
         """Have a state of a receipt told, and that of the request that it was made for."""
@@ -409,6 +424,27 @@ class LedgerDatabase:
                 last = list(self._entries(where, row[0], f'"hash":"{receipt.ledger_head}"'))
             found += last
         return found
+
+    def states_page(self, after: int, limit: int) -> list[Entry]:
+        """Return the entries of states of the model after one, in order."""
+        with file_errors():
+            found = self.states.page(after, limit)
+        return [self._entry_at(index) for index in found]
+
+    def state_at(self, index: int) -> tuple[Entry, Opening] | None:
+        """Return the entry of a state of the model with what belongs to it; None when it is not that of a state."""
+        with file_errors():
+            opening = self.states.opening(index)
+        return None if opening is None else (self._entry_at(index), opening)
+
+    def states_of(self, model_version: int) -> list[tuple[Entry, Opening]]:
+        """Return all states of a version of the model, the newest first."""
+        with file_errors():
+            found = self.states.of_version(model_version)
+        return [state for state in map(self.state_at, found) if state is not None]
+
+    def _entry_at(self, index: int) -> Entry:
+        return self.entries(index - 1, 1)[0]
 
     def hashing_key_of(self, receipt: Receipt) -> str | None:
         """Return the key that the openings of an erasure are made with; None where there are none."""

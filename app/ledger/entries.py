@@ -21,10 +21,12 @@ how they are written is where implementations differ. Types of entries:
     carried-over  an entry of another chain, whole, after an operator went on without the entries before it
     accepted-missing-key    a key that an operator went on without
     log-begun     a log over all entries, in a data directory of an earlier version; see `log`
+    state         what the model was at a version: the root of its samples, what it is made by; see `states`
     others        events, such as `restore` or `export`, with numbers and words of this program
 
 Beside an entry of the type `unlearned`, and not hashed with it, are the keyed hashes by which a restore finds its names
-again, and the leaves of its roots: `keyed`. In memory, in notes and in downloads they go with the entry.
+again, and the leaves of its roots: `keyed`. In memory, in notes and in downloads they go with the entry. Beside one of
+the type `state` is its `opening`, which goes with it in memory and in notes only.
 
 A receipt says what became of one erasure. Each state of it is signed over the RFC 8785 form of everything in it but the
 signature, `overdue` included. So a signature fits exactly what was answered, whenever that was: a receipt that becomes
@@ -76,7 +78,8 @@ CARRIED_OVER = "carried-over"
 ACCEPTED = "accepted-missing-erasures"
 ACCEPTED_KEY = "accepted-missing-key"
 LOG_BEGUN = "log-begun"
-_BESIDE = frozenset({"hash", "keyed"})
+STATE = "state"
+_BESIDE = frozenset({"hash", "keyed", "opening"})
 EVENT_TYPE = re.compile(r"[a-z][a-z0-9-]{0,63}")
 
 Entry = dict[str, Any]

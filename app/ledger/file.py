@@ -10,6 +10,7 @@
     deliveries   states that somebody is to be told of, in the order in which they were reached
     requests     those of OpenDSR, without what identifies the person
     state        number of the last journal record that was taken in, and the highest time that was told
+    model_states beside entries of states of the model: salt and digest until an erasure is finished, and the schema
 
 Constraints refuse what is no hash, UUID or number. Each row has a checksum or a hash: at the opening all are compared,
 so that a flipped bit is found before anything is answered.
@@ -29,6 +30,7 @@ from oubli.app.ledger.rows import (
     IDEMPOTENCY_COLUMNS,
     KEYED_COLUMNS,
     LOG_COLUMNS,
+    MODEL_STATE_COLUMNS,
     RECEIPT_COLUMNS,
     REQUEST_COLUMNS,
     STATE_COLUMNS,
@@ -37,7 +39,7 @@ from oubli.app.ledger.rows import (
 from oubli.app.storage.directory import flush_directory, flush_file
 
 APPLICATION_ID = 0x4F75624C
-FORMAT = 3
+FORMAT = 4
 _FAILED_FLUSHES = frozenset({sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC})
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 _UUID = "length({0}) = 36 AND {0} NOT GLOB '*[^0-9a-f-]*'"
@@ -96,6 +98,18 @@ CREATE TABLE log (
 );
 INSERT INTO log VALUES (1, NULL, NULL, NULL, x'{checksum(None, None, None).hex()}');
 """  # noqa: S608 - ours
+# Formats 1 to 3 have no such table.
+_SINCE_4 = f"""
+CREATE TABLE model_states (
+    idx INTEGER PRIMARY KEY,
+    model_version INTEGER NOT NULL CHECK ({_NUMBER.format("model_version")}),
+    salt TEXT CHECK (salt IS NULL OR {_HASH.format("salt")}),
+    digest TEXT CHECK (digest IS NULL OR {_HASH.format("digest")}),
+    schema TEXT,
+    checksum BLOB NOT NULL CHECK ({_BYTES.format("checksum")})
+);
+CREATE INDEX model_states_by_version ON model_states (model_version);
+"""
 _SCHEMA = f"""
 CREATE TABLE entries (
     idx INTEGER PRIMARY KEY,
@@ -220,7 +234,7 @@ def _create(path: Path) -> None:
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
-    connection.executescript(_SCHEMA + _SINCE_2 + _SINCE_3)
+    connection.executescript(_SCHEMA + _SINCE_2 + _SINCE_3 + _SINCE_4)
     connection.execute("INSERT INTO state VALUES (1, 0, 0, ?)", (checksum(0, 0),))
 
 
@@ -249,7 +263,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("COMMIT")
         if version < FORMAT:
-            missing = (_SINCE_2 if version < 2 else "") + _SINCE_3
+            missing = "".join((_SINCE_2, _SINCE_3, _SINCE_4)[version - 1 :])
             connection.executescript(f"BEGIN IMMEDIATE; {missing} PRAGMA user_version={FORMAT}; COMMIT;")
     except BaseException:
         connection.close()
@@ -278,6 +292,7 @@ def _check(connection: sqlite3.Connection) -> None:
         ("state", STATE_COLUMNS),
         ("keyed", KEYED_COLUMNS),
         ("log", LOG_COLUMNS),
+        ("model_states", MODEL_STATE_COLUMNS),
     ):
         n_rows = 0
         for *cells, known in connection.execute(f"SELECT {columns}, checksum FROM {table}"):  # noqa: S608 - ours

@@ -3,6 +3,7 @@
     signing-<id>.pem    PKCS #8 while it signs; once retired, the public half alone
     hashing-<id>.key    64 hexadecimal digits
     hashing-<id>.gone   says that this key was destroyed on purpose, and when
+    positions-<id>.key  64 hexadecimal digits
 
 A key's id comes from the key itself, so that a file with another key's name is noticed. Files are for their owner only.
 They are whole or not there: written beside their place, flushed, renamed.
@@ -28,7 +29,8 @@ from oubli.app.times import TimeError, parse_time, to_text
 
 SIGNING = "signing"
 HASHING = "hashing"
-_SUFFIXES = {SIGNING: ".pem", HASHING: ".key"}
+POSITIONS = "positions"
+_SUFFIXES = {SIGNING: ".pem", HASHING: ".key", POSITIONS: ".key"}
 _GONE = ".gone"
 _ID_BYTES = 8
 _SECRET_BYTES = 32
@@ -97,6 +99,11 @@ class HashingKey:
         return replace(self, retired_ms=at_ms)
 
 
+@dataclass(frozen=True, slots=True)
+class PositionsKey(HashingKey):
+    """A key that says where names are in the set tree."""
+
+
 Key = SigningKey | HashingKey
 
 
@@ -110,7 +117,13 @@ def new_signing_key(created_ms: int) -> SigningKey:
 def new_hashing_key(created_ms: int) -> HashingKey:
     """Make a key that ids are hashed under."""
     secret = secrets.token_bytes(_SECRET_BYTES)
-    return HashingKey(_hashing_key_id(secret), created_ms, None, secret)
+    return HashingKey(_secret_key_id(HASHING, secret), created_ms, None, secret)
+
+
+def new_positions_key(created_ms: int) -> PositionsKey:
+    """Make a key of the set tree."""
+    secret = secrets.token_bytes(_SECRET_BYTES)
+    return PositionsKey(_secret_key_id(POSITIONS, secret), created_ms, None, secret)
 
 
 def signing_key_id(public: bytes) -> str:
@@ -129,7 +142,7 @@ def is_signed(public: bytes, signature: str, content: bytes) -> bool:
 
 def path_of(directory: Path, key: Key) -> Path:
     """Return where a key is kept."""
-    kind = SIGNING if isinstance(key, SigningKey) else HASHING
+    kind = SIGNING if isinstance(key, SigningKey) else POSITIONS if isinstance(key, PositionsKey) else HASHING
     return directory / f"{kind}-{key.id}{_SUFFIXES[kind]}"
 
 
@@ -242,11 +255,12 @@ def _parse(text: str, kind: str) -> Key:
     times = dict(line.split(": ", 1) for line in head.splitlines())
     created = parse_time(times["Created"])
     retired = parse_time(times["Retired"]) if "Retired" in times else None
-    if kind == HASHING:
+    if kind != SIGNING:
         secret = bytes.fromhex(body.strip())
         if len(secret) != _SECRET_BYTES:
             raise ValueError
-        return HashingKey(_hashing_key_id(secret), created, retired, secret)
+        key_type = HashingKey if kind == HASHING else PositionsKey
+        return key_type(_secret_key_id(kind, secret), created, retired, secret)
     pem = body.encode("ascii")
     private: Any = None
     if "PRIVATE KEY" in body:
@@ -260,5 +274,5 @@ def _parse(text: str, kind: str) -> Key:
     return SigningKey(signing_key_id(raw), created, retired, raw, private)
 
 
-def _hashing_key_id(secret: bytes) -> str:
-    return hashlib.sha256(b"oubli hashing key\0" + secret).digest()[:_ID_BYTES].hex()
+def _secret_key_id(kind: str, secret: bytes) -> str:
+    return hashlib.sha256(f"oubli {kind} key\0".encode("ascii") + secret).digest()[:_ID_BYTES].hex()

@@ -5,6 +5,9 @@ current, until it is rotated. Signing keys that were retired keep their public h
 with. Hashing keys that were retired are kept whole: without them nobody can tell whose hashes the ledger holds, so that
 a restore could not drop what was erased. One is destroyed only when no snapshot of its time is left.
 
+A third key says where names are in the set tree. Nothing that is kept depends on it: when it is not there, another is
+made, and the tree is another one then.
+
 A server reads its keys when it starts. They are rotated and destroyed while none runs.
 """
 
@@ -17,14 +20,17 @@ from typing import Any, Literal, TypeVar
 from oubli.app.errors import StartError
 from oubli.app.ledger.key_files import (
     HASHING,
+    POSITIONS,
     SIGNING,
     HashingKey,
+    PositionsKey,
     SigningKey,
     destroy_key,
     destroyed_in,
     file_names,
     files_of,
     new_hashing_key,
+    new_positions_key,
     new_signing_key,
     read_key,
     write_key,
@@ -32,7 +38,7 @@ from oubli.app.ledger.key_files import (
 from oubli.app.storage.directory import make_directory
 
 KEYS_NAME = "keys"  # of their directory in a data directory
-K = TypeVar("K", SigningKey, HashingKey)
+K = TypeVar("K", SigningKey, HashingKey, PositionsKey)
 _MOST_LISTED = 10  # files in a message
 
 
@@ -88,6 +94,7 @@ class LedgerKeys:
         self._now_ms = now_ms
         self._signing = self._read(SIGNING, SigningKey)
         self._hashing = self._read(HASHING, HashingKey)
+        self._positions = self._read(POSITIONS, PositionsKey)
         if complete:
             self.complete()
 
@@ -106,6 +113,7 @@ class LedgerKeys:
                 raise self._unusable(error) from None
         self._signing = self._usable(self._signing, new_signing_key)
         self._hashing = self._usable(self._hashing, new_hashing_key)
+        self._positions = self._usable(self._positions, new_positions_key)
 
     def require(self, named: KeyNames) -> None:
         """Refuse to go on when keys are missing that a ledger names.
@@ -151,6 +159,11 @@ class LedgerKeys:
     def hashing(self) -> tuple[HashingKey, ...]:
         """The keys that ids are or were hashed under, the current one first."""
         return tuple(self._hashing)
+
+    @property
+    def positions(self) -> PositionsKey:
+        """The key that says where names are in the set tree."""
+        return self._positions[0]
 
     def signer(self, key_id: str) -> SigningKey:
         """Return the key with this id if it can sign, else the current one."""

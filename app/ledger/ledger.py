@@ -29,6 +29,7 @@ from oubli.app.ledger.entries import (
     RESTRICTED,
     RETAINED,
     SIGNING_KEY,
+    STATE,
     UNLEARNED,
     By,
     Receipt,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from oubli.app.ledger.entries import Entry, Head, ReceiptKind
     from oubli.app.ledger.key_files import HashingKey
     from oubli.app.ledger.keys import LedgerKeys
+    from oubli.app.ledger.states import Opening
     from oubli.app.storage.journal import Record
     from oubli.app.threads import Threads
 
@@ -62,7 +64,7 @@ _RETRY = 1.0  # seconds
 _WAIT = 0.02  # seconds between two looks whether nobody asks anything
 _MOST = 2000  # records that may wait
 _RESERVED = frozenset({"index", "previous", "type", "at", "hash"})
-_RESERVED_TYPES = frozenset({SIGNING_KEY, UNLEARNED, ERASED, RESTRICTED, RELEASED, RETAINED, CARRIED_OVER})
+_RESERVED_TYPES = frozenset({SIGNING_KEY, UNLEARNED, ERASED, RESTRICTED, RELEASED, RETAINED, CARRIED_OVER, STATE})
 
 
 class Unlearned(NamedTuple):
@@ -264,6 +266,13 @@ class Ledger:
         entry = self._append(kind, at_ms, {**fields, "hashing_key_id": hashing.id, "subjects": known})
         return entry, entry_notes([*entries, entry])
 
+    def model_state(self, fields: Mapping[str, Field], opening: Opening) -> tuple[Entry, Notes]:
+        """Make the entry of a state of the model; return it with its notes. See `states`."""
+        entries = self._introduction()
+        entry = self._append(STATE, self._now_ms(), fields)
+        entry["opening"] = opening._asdict()
+        return entry, entry_notes([*entries, entry])
+
     def event(self, kind: str, fields: Mapping[str, Field]) -> Notes:
         """Make the entry of something else that happened.
 
@@ -315,6 +324,10 @@ class Ledger:
         """Return the opening of an erasure; None when the hashing key is gone that it was made with."""
         key = next((key for key in self._hashing if key.id == key_id), None)
         return None if key is None else opening_of(key, receipt_id)
+
+    def sign(self, content: bytes) -> tuple[str, str]:
+        """Return the id of the current signing key, and its signature of something that is not in the ledger."""
+        return self._signing.id, sign(self._signing, content)
 
     def public_keys(self, origin: str | None = None) -> list[dict[str, Any]]:
         """Return the public keys that receipts and checkpoints are checked with, the current one first.

@@ -10,6 +10,7 @@ IDEMPOTENCY_COLUMNS = "key, body, expires_ms, model_version, n_samples, n_new, f
 STATE_COLUMNS = "applied_seq, witnessed_ms"
 KEYED_COLUMNS = "idx, receipt, hashes"
 LOG_COLUMNS = "origin, signed, published"
+MODEL_STATE_COLUMNS = "idx, model_version, salt, digest, schema"
 DELIVERY_COLUMNS = "target, subject, ref, state, status, reason, at_ms"
 REQUEST_COLUMNS = "id, kind, regulation, body, received_ms, callbacks, receipt, state"
 

@@ -1,10 +1,11 @@
 """What the journal keeps of a mutation, as JSON, and how it is applied again to a model from a snapshot.
 
     {"do": "add", "ids": [..], "rows": [[..]], "labels": [..], "subjects": [..] or null, "expires": [..] or null,
-     "next_id": n, "at": t, "request": ".." or null, "retentions": {"subject": ms} or null}
-                                          earlier versions have written none of the last three
+     "next_id": n, "at": t, "request": ".." or null, "retentions": {"subject": ms} or null, "nonces": base64}
+                                          earlier versions have written none of the last four
     {"do": "delete", "ids": [..]}
-    {"do": "replace", "id": .., "row": [..], "label": .., "subject": .. or null, "expires": .. or null}
+    {"do": "replace", "id": .., "row": [..], "label": .., "subject": .. or null, "expires": .. or null, "nonce": base64}
+                                          earlier versions have written no nonce
     {"do": "restrict", "subjects": [..], "at": t, "keep": true or false}
     {"do": "release", "subjects": [..]}
     {"do": "retain", "subjects": [..], "period": ms or null, "at": t}
@@ -21,6 +22,7 @@ from typing import Any
 import orjson
 
 from oubli.app.service.fitting import another_estimator, refit
+from oubli.app.service.nonces import note_nonces
 from oubli.core.model import Model
 from oubli.core.samples.restricted import Mark
 from oubli.core.samples.store import SampleStore
@@ -46,6 +48,8 @@ class AddBody:
         What names the request; None when nothing does.
     retentions
         How long samples of subjects are kept from now on, in milliseconds; None when nothing is said.
+    nonces
+        16 bytes for each sample, in base64; None when they are to be drawn.
     """
 
     do: str = field(default="add", init=False)
@@ -58,6 +62,7 @@ class AddBody:
     at: int = 0
     request: str | None = None
     retentions: Mapping[str, int] | None = None
+    nonces: str | None = None
 
     def redo(self, model: Model, exports: int) -> Model:
         """Add the samples to a model from a snapshot; `exports` snapshots were handed out before."""
@@ -86,6 +91,8 @@ class AddBody:
             store.note_additions([name for name in self.ids if store.contains(name)], self.at, self.request)
         for subject, period_ms in (self.retentions or {}).items():
             store.set_retention(subject, period_ms, self.at)
+        if self.nonces is not None:
+            note_nonces(store, self.ids, self.nonces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +119,7 @@ class ReplaceBody:
     label: Any
     subject: str | None
     expires: int | None
+    nonce: str | None = None
 
     def redo(self, model: Model, exports: int) -> Model:
         """Replace the content in a model from a snapshot; `exports` snapshots were handed out before."""
@@ -148,6 +156,8 @@ class ReplaceBody:
             store.set_origins([self.id], exports)
         store.set_subject(self.id, self.subject)
         store.set_expiry(self.id, self.expires)
+        if self.nonce is not None:
+            note_nonces(store, [self.id], self.nonce)
 
 
 @dataclass(frozen=True, slots=True)

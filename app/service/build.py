@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from oubli.app.errors import JournalError, StartError, StopReason, StorageError
+from oubli.app.errors import FlushFailedError, JournalError, StartError, StopReason, StorageError
 from oubli.app.ledger.database import LEDGER_NAME, LOG_NAME, LedgerDatabase
 from oubli.app.ledger.entries import ACCEPTED
 from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
@@ -29,6 +29,7 @@ from oubli.app.service.deliveries import Channel, Courier, Deliveries, Push, Pus
 from oubli.app.service.empty_erasures import EmptyErasures
 from oubli.app.service.erasures import Deadline, Erasures
 from oubli.app.service.export import Exporter
+from oubli.app.service.fingerprints import Fingerprints
 from oubli.app.service.holders import Holders
 from oubli.app.service.idempotency import IdempotencyKeys
 from oubli.app.service.influence import InfluenceRanker
@@ -36,16 +37,20 @@ from oubli.app.service.inspection import Inspector
 from oubli.app.service.jobs import JobBoard
 from oubli.app.service.lock import ModelLock
 from oubli.app.service.model_service import Limits, ModelService
+from oubli.app.service.nonces import give_nonces
 from oubli.app.service.opendsr import Processor
 from oubli.app.service.outbox import Outbox
+from oubli.app.service.prediction_receipts import PredictionSigner
 from oubli.app.service.publisher import LogPublisher
 from oubli.app.service.reading import LongReader
 from oubli.app.service.rebuild import Rebuilder
 from oubli.app.service.receipts import Receipts
 from oubli.app.service.recovery import LedgerChoice, accepted_keys, fold_journal, recover, require_keys
 from oubli.app.service.retention import Retention
+from oubli.app.service.sample_set import SampleSet
 from oubli.app.service.scoring import Scorer
 from oubli.app.service.state import ModelState, new_epoch
+from oubli.app.service.state_entries import StateEntries
 from oubli.app.service.subject_requests import CallbackChannel, SubjectRequests
 from oubli.app.service.training import new_estimator, take_cores, train
 from oubli.app.service.uploads import UploadPolicy, Uploads
@@ -140,6 +145,7 @@ class OpenDirectory:
         state = ModelState(model, 1, new_epoch(), seq=journal.last_seq + 1)
         ledger = Ledger(self.database, self.keys, clock.now_ms)
         model.resolve()
+        give_nonces(model.samples_)
         fields: dict[str, Field] = {
             "model_version": state.version,
             "kind": model.kind,
@@ -164,11 +170,17 @@ class OpenDirectory:
         state, ledger, n_records, notes = recover(recovered, self.storage, self.database, self.keys, clock, choice)
         clock.witness(self.database.highest_ms() or 0)  # the journal may have held later entries
         self.notes += notes
-        if recovered.regrown:
-            # The next start need not grow them again, nor rely on files whose trees are not sound.
+        if give_nonces(state.model.samples_) or recovered.regrown:
+            # The next start is to find the same nonces. It need not grow trees again, nor rely on files whose trees are
+            # not sound.
             state.model.resolve()
             self.database.flush()
-            self.storage.write(state.model, facts_of(state, self.storage, ledger))
+            try:
+                self.storage.write(state.model, facts_of(state, self.storage, ledger))
+            except StorageError as error:
+                if recovered.regrown or isinstance(error, FlushFailedError):
+                    raise
+                self.notes.append("the samples have nonces that are not on the disk yet: a restart draws others")
         return Start(self, state, ledger, clock, n_records)
 
     def close(self) -> None:
@@ -301,6 +313,7 @@ def compose(
     retention_ms = None if limits.retention is None else round(limits.retention * 1000)
     deadline = Deadline(state, clock.steady_ms, policy.erasure_deadline)
     empty = EmptyErasures(limits.max_empty_erasures, clock.steady_ms)
+    sample_set = SampleSet(state, opened.keys.positions, threads, holders, idle.is_idle)
     writer = Writer(
         state,
         storage.journal,
@@ -312,15 +325,22 @@ def compose(
         clock.now_ms,
         idle.tagged.set,
         idle.keep_up,
+        sample_set.touched,
     )
     copier = ModelCopier(state, lock, threads)
-    erasures = Erasures(state, storage, writer, ledger, database, threads, clock, deadline, holders, outbox)
+    key = opened.keys.positions.secret
+    states = StateEntries(
+        state, sample_set, key, storage, writer, ledger, database, lock, threads, copier, holders
+    )  # fmt: skip
+    erasures = Erasures(state, storage, writer, ledger, database, threads, clock, deadline, holders, outbox, states)
+    fingerprints = Fingerprints(holders)
     rebuilder = Rebuilder(
-        state, storage, writer, erasures, ledger, database, lock, threads, copier, holders, clock, activities
-    )
+        state, storage, writer, erasures, ledger, database, lock, threads, copier, holders, clock, activities, states,
+        fingerprints,
+    )  # fmt: skip
     checkpointer = Checkpointer(
-        state, storage, writer, ledger, database, lock, threads, copier, erasures, rebuilder.rebuild, policy, clock,
-        activities,
+        state, storage, writer, ledger, database, lock, threads, copier, erasures, rebuilder.rebuild, states, policy,
+        clock, activities,
     )  # fmt: skip
     receipts, reader = Receipts(ledger, database, deadline), LongReader(state, lock, threads)
     influence = InfluenceRanker(state, copier, lock, threads, jobs, holders)
@@ -363,14 +383,17 @@ def compose(
         comparer=Comparer(state, copier, lock, threads, jobs, holders),
         inspector=Inspector(reader, threads),
         reader=reader,
-        scorer=Scorer(state, reader, threads, holders),
+        scorer=Scorer(state, reader, threads, holders, fingerprints),
         activities=activities,
         exporter=exporter,
         uploads=Uploads(storage.path, holders, uploads or UploadPolicy()),
         holders=holders,
         deliveries=Deliveries(couriers, outbox, state, deadline, database, writer.note, threads, clock, push),
         publisher=publisher,
+        sample_set=sample_set,
         subject_requests=requests,
+        states=states,
+        prediction_signer=PredictionSigner(sample_set, ledger, lock, threads),
         limits=limits,
         idle_resolve=idle_resolve,
         warm_up=warm_up,

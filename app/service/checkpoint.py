@@ -5,6 +5,7 @@
                                    journal goes on in a new segment
     mutations go on                copy written, flushed, read back            in a thread
                                    when something was erased: written twice
+                                   the ledger is told what was written
                                    ledger flushed, older files removed
                                    receipts say `erased`
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from oubli.app.service.jobs import Report
     from oubli.app.service.lock import ModelLock
     from oubli.app.service.state import ModelState
+    from oubli.app.service.state_entries import StateEntries
     from oubli.app.service.writer import Writer
     from oubli.app.storage.snapshots import Snapshot
     from oubli.app.storage.storage import Storage
@@ -98,6 +100,8 @@ class Checkpointer:
         Finishes what waits for a snapshot.
     scrub
         Rids a model that is not exact of traces; returns the receipts of which there are none left.
+    states
+        Tells in the ledger what is written.
     policy
         When things are done.
     clock
@@ -122,6 +126,7 @@ class Checkpointer:
     _copier: ModelCopier
     _erasures: Erasures
     _scrub: Callable[[Report], Awaitable[list[str]]]
+    _states: StateEntries
     _policy: CheckpointPolicy
     _clock: Clock
     _activities: Activities
@@ -184,13 +189,17 @@ class Checkpointer:
                 started = time.monotonic()
                 traceless = await self._scrubbed(erase, lambda share: tell(_SCRUBBED * share))
                 tell(_SCRUBBED)
+                await self._states.catch_up()
                 async with self._lock.mutation(refusable=False):
                     if state.failed:
                         raise UnavailableError("failed")
+                    captured = await self._states.capture_beside()
                     copy = await self._copier.copied()
                     facts = facts_of(state, storage, self._ledger)
                     finished = erasures.finishable(traceless)
                     period = erasures.last_period(finished)
+                    if finished:
+                        self._states.close_before(state.version)
                     await erasures.write_journal(partial(storage.journal.rotate, facts.seq + 1))
                 tell(_COPIED)
                 twice = erase or bool(finished)
@@ -200,6 +209,7 @@ class Checkpointer:
                 finally:
                     await self._threads.save(partial(let_go_of, copy))
                     del copy
+                await self._states.write_beside(captured, snapshot.digest)
                 await erasures.remove_older_files()
                 await erasures.finish(finished, period)
                 self._lasted = time.monotonic() - started

@@ -33,6 +33,7 @@ from oubli.app.service.bodies import (
     RetainBody,
     delete,
 )
+from oubli.app.service.nonces import new_nonces
 from oubli.app.service.results import (
     Added,
     Keep,
@@ -247,7 +248,7 @@ class AddSamples(Command[Added]):
         if not new and not retentions:
             return
         model.require_room(transaction.n_more + len(new))
-        self.names.update(("id", name) for name in model.leaving(len(new)))
+        self.names |= names_leaving(model, len(new))
         if held:
             samples, prepared = samples.take(new), prepared.take(new)
         new_ids = [ids[row] for row in new]
@@ -265,6 +266,7 @@ class AddSamples(Command[Added]):
             transaction.now_ms(),
             self.request_id or None,
             retentions or None,
+            new_nonces(len(new_ids)) if new_ids else None,
         )
         self.adds = prepared if new else None
         generated = (int(name) for name, given in zip(ids, given_ids, strict=True) if given is None)
@@ -410,9 +412,9 @@ class ReplaceSample(Erasure):
         elif was and not is_next:
             model.require_room(transaction.n_more + 1)
             self.adds = model.samples_.prepare([asked.row], [asked.label], [name], allow_held=True)
-            self.names.update(("id", other) for other in model.leaving(1))
+            self.names |= names_leaving(model, 1)
         if relearned or subject != old_subject or expires != old_expiry:
-            self.body = ReplaceBody(name, asked.row, asked.label, subject, expires)
+            self.body = ReplaceBody(name, asked.row, asked.label, subject, expires, new_nonces(1))
             self.gone = [name]
         else:
             self.body, self.gone = None, ()
@@ -678,7 +680,7 @@ class ReleaseSubjects(Restriction):
             model.require_room(transaction.n_more + len(held))
             samples = [restricted.get(name) for name in held]
             self.adds = store.prepare([s.features for s in samples], [s.label for s in samples], held, allow_held=True)
-            self.names.update(("id", name) for name in model.leaving(len(held)))
+            self.names |= names_leaving(model, len(held))
         if known:
             self.body = ReleaseBody(known)
 
@@ -815,6 +817,15 @@ def apply_held(model: Model, commands: Sequence[Command[Any]]) -> None:
                 delete(model, gone)
         elif gone or command.is_restriction or isinstance(command, AddSamples):
             command.apply(model, [command])
+
+
+def names_leaving(model: Model, n_new: int) -> set[tuple[str, str]]:
+    """Return the ids that leave by themselves when so many samples are added, and their subjects."""
+    ids = model.leaving(n_new)
+    if not ids:
+        return set()
+    subjects = {subject for name in ids if (subject := model.samples_.subject(name)) is not None}
+    return {("id", name) for name in ids} | {("subject", subject) for subject in subjects}
 
 
 def held_of(store: SampleStore, subject: str) -> list[str]:

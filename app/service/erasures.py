@@ -17,13 +17,14 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from oubli.app.errors import FlushFailedError, JournalError, StopReason
+from oubli.app.errors import FlushFailedError, JournalError, StopReason, StorageError
 
 if TYPE_CHECKING:
     from oubli.app.ledger.ledger import Ledger, LedgerWorker
     from oubli.app.service.holders import Holders
     from oubli.app.service.outbox import Outbox
     from oubli.app.service.state import ModelState
+    from oubli.app.service.state_entries import StateEntries
     from oubli.app.service.writer import Writer
     from oubli.app.storage.storage import Storage
     from oubli.app.threads import Threads
@@ -118,6 +119,8 @@ class Erasures:
         What else may hold something of a sample.
     outbox
         Knows who is told.
+    states
+        Forgets the digests of what was.
 
     Attributes
     ----------
@@ -138,6 +141,7 @@ class Erasures:
     deadline: Deadline
     _holders: Holders
     _outbox: Outbox
+    _states: StateEntries
     retry_at: float | None = field(default=None, init=False)
     n_erased: int = field(default=0, init=False)
     _finishing: set[str] = field(default_factory=set, init=False)  # receipts that only wait for `holders`
@@ -221,8 +225,9 @@ class Erasures:
     async def _finish_later(self, receipts: list[str], period: int) -> None:
         try:
             await self._holders.rid(period, min(_MOST_PATIENCE, self.deadline.seconds / 4))
-            await self._note_finished(receipts)
-        except JournalError as error:
+            with self.halting():
+                await self._note_finished(receipts)
+        except (JournalError, StorageError) as error:
             self.retry_at = time.monotonic() + RETRY
             log.error("erasures could not be noted as finished (%s): it is tried again", type(error).__name__)
         finally:
@@ -230,6 +235,7 @@ class Erasures:
 
     async def _note_finished(self, receipts: list[str]) -> None:
         """Say that erasures are finished."""
+        await self._states.forget()  # from the file, before anybody is told that it is gone
 
         def notes() -> bytes:
             overdue = [name for name in receipts if self.deadline.is_overdue(name)]

@@ -28,7 +28,13 @@ KINDS: dict[str, str] = {
     "instances given. Waited for; when that takes long its answer is dropped.",
     "comparisons": "What such jobs have found. Forgotten.",
     "score": "The samples that a fit is scored on, and the models fitted on parts of them. Waited for, and ended.",
-    "verify": "The copy of the model that is compared with a fresh fit. Waited for; its result has digests only.",
+    "verify": "The copy of the model that is compared with a fresh fit. Waited for.",
+    "states": "The copy of the model whose digest is asked for. Waited for.",
+    "fingerprints": "Digests, scores and distances in the results of jobs: whoever has all other samples can test "
+    "guesses against them. Forgotten.",
+    "events": "The digest of the snapshot that listeners were told of last. Forgotten.",
+    "set": "The tree over the samples held, with a hash of each, and the names of samples that have changed since it "
+    "was brought up to date: that is done at once.",
     "fit": "The samples that another model is fitted on, and the changes to be made on it. Waited for, and until it "
     "has ended an erasure that came meanwhile is not begun to be finished.",
     "uploads": "Files that are being uploaded or restored; an older one holds what was erased since. Ended.",

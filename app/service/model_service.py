@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence, Sized
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +62,7 @@ from oubli.core.threads import set_default
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from oubli.app.ledger.entries import By, IdempotencyRecord, Receipt
+    from oubli.app.ledger.entries import By, Entry, IdempotencyRecord, Receipt
     from oubli.app.ledger.ledger import Ledger, LedgerWorker
     from oubli.app.service.activities import Activities
     from oubli.app.service.background import IdleResolver
@@ -76,13 +76,16 @@ if TYPE_CHECKING:
     from oubli.app.service.inspection import Inspector
     from oubli.app.service.jobs import JobBoard, Report
     from oubli.app.service.lock import ModelLock
+    from oubli.app.service.prediction_receipts import PredictionSigner
     from oubli.app.service.publisher import LogPublisher
     from oubli.app.service.reading import LongReader
     from oubli.app.service.rebuild import Rebuilder
     from oubli.app.service.receipts import Receipts
     from oubli.app.service.retention import Retention
+    from oubli.app.service.sample_set import SampleSet
     from oubli.app.service.scoring import Scorer
     from oubli.app.service.state import ModelState
+    from oubli.app.service.state_entries import StateEntries
     from oubli.app.service.subject_requests import SubjectRequests
     from oubli.app.service.uploads import Uploads
     from oubli.app.service.without import Comparer
@@ -172,8 +175,14 @@ class ModelService:
         Tells others of the states of receipts.
     publisher
         Signs the log and publishes it.
+    sample_set
+        The tree over the samples held, and what it proves.
     subject_requests
         Those of OpenDSR.
+    states
+        Tells in the ledger what the model was at a version.
+    prediction_signer
+        Signs predictions.
     idle
         Told of requests, so that idle work stops.
     limits
@@ -221,7 +230,10 @@ class ModelService:
     holders: Holders
     deliveries: Deliveries
     publisher: LogPublisher
+    sample_set: SampleSet
     subject_requests: SubjectRequests
+    states: StateEntries
+    prediction_signer: PredictionSigner
     limits: Limits
     idle_resolve: bool = True
     warm_up: Callable[[], object] | None = None
@@ -369,7 +381,7 @@ class ModelService:
             raise NotHeldError
         return Page(held, None, self.state.epoch, self.state.version)
 
-    def page(self, *, subject: str | None, after: tuple[int, int] | None, limit: int) -> Page:
+    def page(self, *, subject: str | None, after: tuple[int, int] | None, limit: int, openings: bool = False) -> Page:
         """Return a page of the samples held, or of one subject's, in the order of their slots.
 
         A sample keeps its slot as long as it is held, so that one that stays is on exactly one page whatever else comes
@@ -384,6 +396,8 @@ class ModelService:
             Epoch and slot where the page before ended; None for the first page.
         limit
             Most samples on the page.
+        openings
+            Whether the page has what hashes of samples are made with.
 
         Raises
         ------
@@ -417,7 +431,11 @@ class ModelService:
             else restricted.get(restricted.samples.id_of(slot - _RESTRICTED_FROM))
             for slot in chosen
         ]
-        return Page(samples, chosen[-1] if more else None, self.state.epoch, self.state.version)
+        page = Page(samples, chosen[-1] if more else None, self.state.epoch, self.state.version)
+        if not openings:
+            return page
+        nonces = [store.nonces.get(slot) if slot < _RESTRICTED_FROM else None for slot in chosen]
+        return replace(page, nonces=nonces, positions_key=self.sample_set.key.secret)
 
     def describe(self) -> dict[str, Any]:
         """Return what is known of the model as a whole; `ModelAnswer` documents the fields."""
@@ -478,7 +496,7 @@ class ModelService:
             journal_oldest_at=journal.oldest_at,
             commits=self.writer.commits.copy(),
             snapshot_at=None if newest is None else newest.created_at.timestamp(),
-            snapshot_lag=0 if newest is None else state.seq - newest.facts.seq,
+            snapshot_lag=0 if newest is None or self.storage.is_current(state.seq) else state.seq - newest.facts.seq,
             ledger_lag=self.database.n_due,
             pending_erasures=len(state.pending),
             overdue_erasures=deadline.n_overdue(),
@@ -650,6 +668,17 @@ class ModelService:
         self._require_changeable()
         await self.writer.note(partial(self.ledger.event, "expiry-confirmed", {}), self.retention.confirm)
 
+    async def tell_state(self) -> tuple[Entry, bool]:
+        """Return the ledger's entry of what the model is now, and whether it is a new one.
+
+        Raises
+        ------
+        SupersededError
+            When samples were erased meanwhile.
+        """
+        self._require_changeable()
+        return await self.threads.finish(self.states.write_now())
+
     # --- jobs
 
     def verify_job(self) -> Job:
@@ -727,6 +756,7 @@ class ModelService:
         if self.idle_resolve:
             self.threads.begin(self.idle.run(), endless=True)
         self.idle.tagged.set()
+        self.threads.begin(self.sample_set.run(), endless=True)
         await self._compare_log()
         if not self.storage.is_unchecked:
             self._begin_to_serve()

@@ -19,6 +19,7 @@ from oubli.app.service.compiling import prepare_kernels, prepare_model_file
 from oubli.app.service.copies import facts_of
 from oubli.app.service.fitting import another_estimator, refit
 from oubli.app.service.memory import let_go_of
+from oubli.app.service.nonces import give_nonces
 from oubli.app.service.restoration import drop_gone, dropped_fields, ids_of, subjects_of
 from oubli.app.service.state import new_epoch
 from oubli.app.storage.snapshots import Snapshot, describe, read_notes
@@ -32,18 +33,19 @@ if TYPE_CHECKING:
     from oubli.app.service.activities import Activities
     from oubli.app.service.copies import ModelCopier
     from oubli.app.service.erasures import Erasures
+    from oubli.app.service.fingerprints import Fingerprints
     from oubli.app.service.holders import Hold, Holders
     from oubli.app.service.idempotency import IdempotencyKey
     from oubli.app.service.jobs import Report
     from oubli.app.service.lock import ModelLock
     from oubli.app.service.state import ModelState
+    from oubli.app.service.state_entries import Captured, StateEntries
     from oubli.app.service.writer import Writer
     from oubli.app.storage.storage import Storage
     from oubli.app.threads import Threads
     from oubli.app.times import Clock
     from oubli.core.model import Model
     from oubli.core.samples.store import SampleStore
-    from oubli.core.verification import Verification
 
 _LONGEST_CHECK = 5.0  # seconds of a restore for comparing with a fresh fit; changes wait meanwhile
 _FEW_CHANGES = 32  # are made on the event loop, while nobody else changes anything
@@ -71,6 +73,10 @@ class Rebuilder:
         Tells the time.
     activities
         Told of restores.
+    states
+        Tells in the ledger what a model was found to be.
+    fingerprints
+        Told of digests in results.
     """
 
     _state: ModelState
@@ -85,6 +91,8 @@ class Rebuilder:
     _holders: Holders
     _clock: Clock
     _activities: Activities
+    _states: StateEntries
+    _fingerprints: Fingerprints
     _one_fit: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def restore(self, path: Path) -> dict[str, Any]:
@@ -123,6 +131,7 @@ class Rebuilder:
                 kept = await self._database.read(lambda database: database.retained_since(subjects, loaded.since))
                 now, now_ms = self._state.model.samples_, self._clock.now_ms()
                 dropped = await self._threads.save(partial(drop_gone, model, gone, now_ms, words, now, kept))
+                await self._threads.save(partial(give_nonces, model.samples_))  # a file of an earlier version has none
                 report(0.7)
             state, old, store = self._state, self._state.model.samples_, model.samples_
             n_lost = sum(store.holding(name) is None for name in ids_of(old))
@@ -195,9 +204,12 @@ class Rebuilder:
             raise UnavailableError("failed") from None
         await self._copier.let_go(old)
         if not storage.is_ephemeral:
+            if finished:
+                self._states.close_before(state.version)
             with erasures.halting():
                 await erasures.remove_older_files()
             self._threads.begin(erasures.finish(finished, period))
+            self._threads.begin(self._states.write_now())
 
     async def fit(
         self, kind: str, parameters: dict[str, Any], report: Report, *, key: IdempotencyKey | None = None
@@ -292,29 +304,35 @@ class Rebuilder:
 
     async def verify(self, report: Report) -> dict[str, Any]:
         """Compare the live model with a fresh fit on the samples held."""
+        await self._states.catch_up()
         async with self._lock.mutation(refusable=False):
+            captured = await self._states.capture_beside()
             copy = await self._copier.copied()
-            version, n_samples = self._state.version, copy.n_samples_
+            about = {"model_version": self._state.version, "n_samples": copy.n_samples_}
             hold = self._holders.hold("verify")
         report(0.1)
         # A thread cannot be called back, so that it holds the copy also when the job is cancelled.
-        result = await self._threads.finish(self._verified(copy, hold, _within(report, 0.1, 0.95)))
-        distance = {} if result.distance_to_fresh is None else {"distance_to_fresh": result.distance_to_fresh}
-        return {
-            **distance,
-            "ok": result.ok,
-            "live_digest": result.live_digest,
-            "fresh_digest": result.fresh_digest,
-            "model_version": version,
-            "n_samples": n_samples,
-        }
+        return await self._threads.finish(self._verified(copy, captured, about, hold, _within(report, 0.1, 0.95)))
 
-    async def _verified(self, copy: Model, hold: Hold, progress: Callable[[int, int], None]) -> Verification:
+    async def _verified(
+        self,
+        copy: Model,
+        captured: Captured | None,
+        about: dict[str, Any],
+        hold: Hold,
+        progress: Callable[[int, int], None],
+    ) -> dict[str, Any]:
         with hold:
             try:
-                return await self._threads.build(partial(copy.verify, progress))
+                found = await self._threads.build(partial(copy.verify, progress))
             finally:
                 await self._threads.build(partial(let_go_of, copy))
+            result = {"ok": found.ok, "live_digest": found.live_digest, "fresh_digest": found.fresh_digest, **about}
+            if found.distance_to_fresh is not None:
+                result["distance_to_fresh"] = found.distance_to_fresh
+            self._fingerprints.keep(hold.period, result, ("live_digest", "fresh_digest", "distance_to_fresh"))
+            await self._states.write_beside(captured, found.live_digest)
+            return result
 
     def _load(self, path: Path) -> _Loaded:
         taken = describe(path, read_notes(path))

@@ -75,6 +75,25 @@ class Predicted(NamedTuple):
     model_version: int
 
 
+class PredictionReceipt(NamedTuple):
+    """The signed receipt of predictions.
+
+    Attributes
+    ----------
+    nonce
+        Hashed with what is signed.
+    set_root
+        Over the samples that the model was a function of.
+    key_id, signature
+        Of the key, and Ed25519 in base64.
+    """
+
+    nonce: str
+    set_root: str
+    key_id: str
+    signature: str
+
+
 class Added(NamedTuple):
     """Ids in the order of the request; `n_new` of them were not held before."""
 
@@ -86,12 +105,18 @@ class Added(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some of the samples held, in the order of their slots; `next_slot` continues, None when there are no more."""
+    """Some of the samples held, in the order of their slots; `next_slot` continues, None when there are no more.
+
+    `nonces` and `positions_key` are what hashes of the samples and their places in the set tree are made with; None
+    when nobody has asked for them, and of samples that are in no set.
+    """
 
     samples: list[HeldSample]
     next_slot: int | None
     epoch: int
     model_version: int
+    nonces: list[bytes | None] | None = None
+    positions_key: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from oubli.app.service.fitting import estimator_of
 from oubli.core.scoring import FOLDED, FOLDS, Answers, Score, answer_fold, metric_of, out_of_bag, score_of, take_samples
 
 if TYPE_CHECKING:
+    from oubli.app.service.fingerprints import Fingerprints
     from oubli.app.service.holders import Hold, Holders
     from oubli.app.service.jobs import Report
     from oubli.app.service.reading import LongReader
@@ -49,15 +50,19 @@ class Scorer:
         Where models are fitted that only answer for a fold.
     holders
         Told of the samples that these are fitted on.
+    fingerprints
+        Told of scores in results.
     """
 
     _state: ModelState
     _reader: LongReader
     _threads: Threads
     _holders: Holders
+    _fingerprints: Fingerprints
 
     async def around(self, fit: Callable[[Report], Awaitable[dict[str, Any]]], report: Report) -> dict[str, Any]:
         """Make a fit, and return its result with the scores before and after it."""
+        period = self._holders.period
         before = await self._recipe()
         result = await fit(lambda share: report(_FITTED * share))
         after = await self._recipe()
@@ -78,7 +83,9 @@ class Scorer:
                 log.warning("the model could not be scored (%s)", type(error).__name__)
         named = zip(("before", "after"), scores, strict=True)
         score = {name: None if one is None else one._asdict() for name, one in named}
-        return {**result, "score": {"metric": metric_of(self._state.model.task), **score}}
+        result = {**result, "score": {"metric": metric_of(self._state.model.task), **score}}
+        self._fingerprints.keep(period, result, ("score",))
+        return result
 
     async def _recipe(self) -> _Recipe:
         def look(model: Model) -> _Recipe:

@@ -346,6 +346,9 @@ class Writer:
         Called after each transaction that changed the model.
     keep_up
         Awaited before each transaction; see `IdleResolver`.
+    touched
+        Called with the ids and subjects of each command that has changed samples, with None for another model; see
+        `SampleSet`.
 
     Attributes
     ----------
@@ -363,6 +366,7 @@ class Writer:
     _now_ms: Callable[[], int]
     _changed: Callable[[], object]
     _keep_up: Callable[[], Awaitable[None]]
+    _touched: Callable[[set[tuple[str, str]] | None], object]
     costs: dict[type[Command[Any]], Cost] = field(init=False)
     commits: Histogram = field(default_factory=Histogram, init=False)
     _waiting: deque[Command[Any]] = field(default_factory=deque, init=False)
@@ -519,6 +523,7 @@ class Writer:
             raise
         if swap is not None:
             swap.swap(state)
+            self._touched(None)
         self._committed([record], changes)
 
     async def _append(self, records: Sequence[Record], *, reserve: bool) -> None:
@@ -681,6 +686,8 @@ class Writer:
     def _answer(self, transaction: Transaction) -> None:
         """Answer what is on the disk and in the model."""
         self._committed(transaction.records, transaction.n_changes)
+        for command in transaction.changing:
+            self._touched(command.names)
         for followed in self._followers:
             followed.extend(transaction.changing)
         if not self._followers:

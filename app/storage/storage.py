@@ -35,6 +35,7 @@ class Storage:
         self._snapshots = snapshots
         self.journal = journal
         self.lineage = secrets.token_hex(16)
+        self._follower: tuple[int, int] | None = None
 
     @property
     def is_ephemeral(self) -> bool:
@@ -48,7 +49,15 @@ class Storage:
 
     def is_current(self, seq: int) -> bool:
         """Whether the newest snapshot has taken in all records of the journal."""
-        return self._snapshots is None or self._snapshots.newest_seq() == seq
+        if self._snapshots is None:
+            return True
+        newest = self._snapshots.newest_seq()
+        return newest is not None and (newest == seq or (newest, seq) == self._follower)
+
+    def follow(self, seq: int) -> None:
+        """Note that a record says nothing but what the newest snapshot is, so that none is written for it."""
+        if self._snapshots is not None and self._snapshots.newest_seq() == seq - 1:
+            self._follower = seq - 1, seq
 
     def write(self, model: Model, facts: Facts, *, twice: bool = False, check_later: bool = False) -> Snapshot:
         """Write a snapshot of a model without lazy tags that nobody changes meanwhile.

@@ -62,6 +62,8 @@ class Belongings(NamedTuple):
         Where it comes from.
     retention : Retention or None
         How long samples of the subject are kept.
+    nonce : bytes or None
+        What a hash of the sample begins with; of this content alone.
     """
 
     subject: str | None
@@ -69,6 +71,7 @@ class Belongings(NamedTuple):
     origin: int
     addition: Addition | None
     retention: Retention | None = None
+    nonce: bytes | None = None
 
 
 class AdditionIndex:

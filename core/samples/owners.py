@@ -25,6 +25,7 @@ from oubli.core.data.values import NEVER, normalise_id
 from oubli.core.errors import InputError
 from oubli.core.samples.additions import Addition, AdditionIndex, Belongings, Retention
 from oubli.core.samples.lazy import MadeOf
+from oubli.core.samples.nonces import NONCE_BYTES, NonceIndex
 from oubli.core.samples.slots import SlotTable
 from oubli.core.slices import cut, integers, lists
 
@@ -87,6 +88,11 @@ class SubjectIndex:
     def get(self, slot: int) -> str | None:
         """Return the subject of the sample in a slot."""
         return self._index.by_slot.get(slot)
+
+    @property
+    def n_subjects(self) -> int:
+        """How many different subjects there are."""
+        return len(self._index.slots)
 
     def slots(self, subject: str) -> list[int]:
         """Return the slots of a subject's samples."""
@@ -284,6 +290,7 @@ class OwnedSlots(SlotTable):
     limits : ExpiryIndex
         When samples of these subjects have to go.
     additions : AdditionIndex
+    nonces : NonceIndex
     changes : Changes
         Critical sections around all that changes the samples, and what a model makes of them.
     """
@@ -295,6 +302,7 @@ class OwnedSlots(SlotTable):
         self.periods: dict[str, Retention] = {}
         self.limits = ExpiryIndex()
         self.additions = AdditionIndex()
+        self.nonces = NonceIndex()
         self.changes = Changes()
 
     # Subjects -------------------------------------------------------------------------------------
@@ -482,6 +490,40 @@ class OwnedSlots(SlotTable):
         """
         return self.additions.get(self._slot(sample_id))
 
+    def note_nonces(self, ids: Iterable[object], nonces: bytes) -> None:
+        """Keep 16 bytes with each sample, in place of those that it had.
+
+        Parameters
+        ----------
+        ids : of the samples.
+        nonces : all of them, one behind the other.
+
+        Raises
+        ------
+        UnknownIdError, DuplicateIdError
+            When an id is not held, or named twice.
+        InputError
+            When there is not one for each.
+        """
+        self.changes.check()
+        slots = self.find(ids)
+        if len(nonces) != NONCE_BYTES * len(slots):
+            raise InputError(f"must be {NONCE_BYTES} bytes for each sample", field="nonces")
+        if len(slots):
+            self.nonces.reserve(int(slots.max()) + 1)
+            with self.changes:
+                self.nonces.note(slots, nonces)
+
+    def nonce(self, sample_id: object) -> bytes | None:
+        """Return the nonce of a sample; None when it has none.
+
+        Raises
+        ------
+        UnknownIdError
+            When the id is not held.
+        """
+        return self.nonces.get(self._slot(sample_id))
+
     def belongings(self, sample_id: object) -> Belongings:
         """Return what is kept beside a sample.
 
@@ -498,6 +540,7 @@ class OwnedSlots(SlotTable):
             int(self.origins[slot]),
             self.additions.get(slot),
             None if subject is None else self.periods.get(subject),
+            self.nonces.get(slot),
         )
 
     def attach(self, slot: int, belongings: Belongings) -> None:
@@ -508,6 +551,8 @@ class OwnedSlots(SlotTable):
         self.origins[slot] = belongings.origin
         if belongings.addition is not None:
             self.additions.note([slot], belongings.addition)
+        if belongings.nonce is not None:
+            self.nonces.note([slot], belongings.nonce)
         if belongings.subject is not None:
             if belongings.retention is not None:
                 self.periods[belongings.subject] = belongings.retention

@@ -173,7 +173,7 @@ class RestrictedSamples:
         """
         self._changes.check()
         samples = self.samples
-        belongings, slots = samples.belongings(sample_id), samples.find([sample_id])
+        belongings, slots = samples.belongings(sample_id)._replace(nonce=None), samples.find([sample_id])
         prepared = samples.prepare([row], [label], [sample_id], allow_held=True)
         samples.reserve(prepared)
         with self._changes:

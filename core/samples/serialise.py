@@ -13,6 +13,7 @@
     samples.requests   uint8[], samples.request_offsets int64[r + 1]; older files have none of the five
     samples.retained   uint8[], samples.retained_offsets int64[p + 1], samples.retentions int64[p],
     samples.retained_since int64[p]: subjects with a retention period; a file without one has none of the four
+    samples.nonce_slots int64[k], samples.nonces uint8[16 k], of the samples that have one; else a file has neither
     class_table.*      see ClassTable.state
     categories.*       see CategoryTable.state
     restricted.*       the same of the samples that are restricted, and of each of their subjects:
@@ -36,6 +37,7 @@ from oubli.core.errors import FileError, ensure
 from oubli.core.samples.categories import CategoryTable, pack_texts, unpack_texts
 from oubli.core.samples.hashing import hash_texts
 from oubli.core.samples.labels import ClassTable
+from oubli.core.samples.nonces import NONCE_BYTES
 from oubli.core.samples.restricted import Mark
 from oubli.core.samples.slots import MAX_SLOTS
 from oubli.core.slices import cut
@@ -67,6 +69,8 @@ _KEYS = {
     "samples.retained_offsets": "i",
     "samples.retentions": "i",
     "samples.retained_since": "i",
+    "samples.nonce_slots": "i",
+    "samples.nonces": "u",
     "class_table.codes": "i",
     "class_table.values": "u",
     "categories.codes": "i",
@@ -88,6 +92,7 @@ _LATER_KEYS: tuple[dict[str, Array], ...] = (
         "samples.retained_offsets": np.zeros(1, np.int64),
         **dict.fromkeys(("samples.retentions", "samples.retained_since"), _NOTHING),
     },
+    {"samples.nonce_slots": _NOTHING, "samples.nonces": np.zeros(0, np.uint8)},
 )
 RESTRICTED = "restricted."
 _MARK_KEYS = {
@@ -137,6 +142,7 @@ def dump(store: "SampleStore") -> Arrays:
         **store.classes.state(),
         **store.categories.state(),
         **_dump_periods(store),
+        **_dump_nonces(store),
         **_dump_restricted(store),
     }
 
@@ -153,6 +159,14 @@ def _dump_periods(store: "SampleStore") -> Arrays:
         "samples.retentions": np.array([period.period_ms for period in periods], np.int64),
         "samples.retained_since": np.array([period.since_ms for period in periods], np.int64),
     }
+
+
+def _dump_nonces(store: "SampleStore") -> Arrays:
+    """Return the nonces of samples, when there are any."""
+    slots = store.nonces.slots()
+    if not len(slots):
+        return {}
+    return {"samples.nonce_slots": slots, "samples.nonces": store.nonces.rows[slots].reshape(-1)}
 
 
 def _dump_restricted(store: "SampleStore") -> Arrays:
@@ -211,6 +225,7 @@ def store_bytes(schema: "Schema", arrays: Mapping[str, Array]) -> int:
     classes = arrays["class_table.codes"]
     n_slots, n_codes, n_classes = (int(array.max(initial=-1)) + 1 for array in (slots, codes, classes))
     slot_bytes = schema.n_features * schema.cell_dtype.itemsize + _SLOT_BYTES
+    slot_bytes += NONCE_BYTES * ("samples.nonces" in arrays)
     texts = arrays["samples.ids"].nbytes + _TEXT_BYTES * len(slots)
     restricted = _restricted_parts(arrays)
     others = store_bytes(schema, restricted) if restricted else 0
@@ -258,6 +273,7 @@ def fill(store: "SampleStore", arrays: Mapping[str, Array]) -> None:
     _attach_numbers(store, parts)
     _attach_additions(store, parts)
     _attach_periods(store, parts)
+    _attach_nonces(store, parts)
     restricted = _restricted_parts(arrays)
     if restricted:
         _fill_restricted(store, names, arrays, restricted)
@@ -420,6 +436,16 @@ def _attach_periods(store: "SampleStore", parts: Arrays) -> None:
         store.set_retention(subject, period_ms, since_ms)
 
 
+def _attach_nonces(store: "SampleStore", parts: Arrays) -> None:
+    """Take over the nonces of samples."""
+    slots, nonces = parts["samples.nonce_slots"], parts["samples.nonces"]
+    sound = len(nonces) == NONCE_BYTES * len(slots) and nonces.dtype == np.uint8 and _are_distinct(slots)
+    if not sound or not np.isin(slots, parts["samples.slots"]).all():
+        raise FileError(f"the nonces do not fit the samples: {_REMEDY}")
+    if len(slots):
+        store.nonces.note(slots, nonces.tobytes())
+
+
 def check(store: "SampleStore") -> None:
     """Walk all of a store; AssertionError names what is broken."""
     capacity, top = store.capacity, store.top
@@ -453,6 +479,7 @@ def check(store: "SampleStore") -> None:
     store.classes.check_invariants(store.class_codes[held] if classification else np.zeros(0, np.int64))
     store.expiries.check_invariants(store.held)
     store.additions.check_invariants(store.held)
+    store.nonces.check_invariants(store.held)
     store.check_limits()
     store.restricted.check_invariants(store)
     store.subjects.check_invariants(set(held.tolist()))

@@ -4,6 +4,7 @@
     encoding.py    X -> cells           targets.py    y -> canonical labels
     categories.py  values <-> codes     labels.py     classes <-> codes
     owners.py      whom samples belong to, when they have to go    additions.py   when they came
+    nonces.py      random bytes for hashes of samples
     restricted.py  samples that are kept and not learned from
     serialise.py   to arrays and back, and the check of every invariant
 
@@ -74,7 +75,7 @@ class SampleStore(OwnedSlots):
     categories : CategoryTable
     restricted : RestrictedSamples
         Samples that are kept beside these and are not learned from; nothing else here counts or shows them.
-    subjects, expiries, additions, changes : see `OwnedSlots`
+    subjects, expiries, additions, nonces, changes : see `OwnedSlots`
 
     The arrays are replaced when the store grows; take them anew after every `commit`.
     """
@@ -99,8 +100,8 @@ class SampleStore(OwnedSlots):
     @property
     def nbytes(self) -> int:
         """Bytes in memory: exact for arrays, an estimate for texts."""
-        moments = self.expiries.nbytes + self.limits.nbytes + self.additions.nbytes
-        tables = self.classes.nbytes + self.categories.nbytes + moments
+        beside = self.expiries.nbytes + self.limits.nbytes + self.additions.nbytes + self.nonces.nbytes
+        tables = self.classes.nbytes + self.categories.nbytes + beside
         containers = self._containers_nbytes()
         texts = len(self) + _SUBJECT_TEXTS * len(self.subjects) + len(self.categories)
         arrays = sum(array.nbytes for array in self._arrays())
@@ -426,6 +427,8 @@ class SampleStore(OwnedSlots):
             self.expiries.forget([slot])
         if self.additions:
             self.additions.forget([slot])
+        if self.nonces:
+            self.nonces.forget([slot])
         del self.slot_of[name]
         self.id_at[slot] = None
         self.free.append(slot)
@@ -450,6 +453,8 @@ class SampleStore(OwnedSlots):
             self.expiries.forget(slots)
         if self.additions:
             self.additions.forget(slots)
+        if self.nonces:
+            self.nonces.forget(slots)
         if departures.kept is not None:
             self.slot_of, self.id_at = departures.kept
         else:
@@ -497,6 +502,7 @@ class SampleStore(OwnedSlots):
         other.periods = dict(self.periods)
         other.limits = self.limits.copy()
         other.additions = self.additions.copy()
+        other.nonces = self.nonces.copy()
         other.restricted = self.restricted.copy(other.changes)
         other.is_fresh_copy = True
         self._copy_slots_to(other)
@@ -504,8 +510,8 @@ class SampleStore(OwnedSlots):
 
     def shred(self) -> None:
         """Overwrite the arrays that hold samples: the store is about to be let go of, and nobody reads it any more."""
-        moments = (self.expiries.moments, self.limits.moments, self.additions.moments)
-        aligned.shred((*self._arrays(), self.categories.hashes, *moments))
+        beside = (self.expiries.moments, self.limits.moments, self.additions.moments, self.nonces.rows)
+        aligned.shred((*self._arrays(), self.categories.hashes, *beside))
         self.restricted.shred()
 
     def build_index(self) -> None:

@@ -1,15 +1,33 @@
-"""JSON in the one form of RFC 8785, for what ledgers and receipts hold: no fractions, and keys of objects in ASCII."""
+"""JSON in the one form of RFC 8785."""
 
 import json
+import math
 from typing import Any
 
 
 def canonical(value: Any) -> bytes:
-    """Return the one form of a value; `ValueError` when it holds what no entry and no receipt holds."""
+    """Return the one form of what ledgers and receipts hold: no fractions, and keys of objects in ASCII.
+
+    Raises
+    ------
+    ValueError
+        When it holds something else.
+    """
     try:
         _check(value)
         return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
     except (TypeError, RecursionError):
+        raise ValueError from None
+
+
+def canonical_sample(value: Any) -> bytes:
+    """Return the one form of any JSON, fractions included; `ValueError` when it is none.
+
+    Whole numbers are written with all their digits, however large they are.
+    """
+    try:
+        return _text(value).encode("utf-8")
+    except RecursionError:
         raise ValueError from None
 
 
@@ -24,3 +42,38 @@ def _check(value: Any) -> None:
             _check(one)
     elif isinstance(value, float):
         raise ValueError
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        names = sorted(value, key=lambda name: name.encode("utf-16-be"))
+        return "{" + ",".join(f"{json.dumps(name, ensure_ascii=False)}:{_text(value[name])}" for name in names) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_text, value)) + "]"
+    if isinstance(value, float):
+        return _number(value)
+    if value is None or isinstance(value, str | int):
+        return json.dumps(value, ensure_ascii=False)
+    raise ValueError
+
+
+def _number(value: float) -> str:
+    """Return a number as ECMAScript's Number::toString does."""
+    if not math.isfinite(value):
+        raise ValueError
+    if value == 0:
+        return "0"
+    mantissa, _, power = repr(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    point = len(digits) - len(fraction) + int(power or 0)  # how many digits are before it
+    digits = digits.rstrip("0")
+    if len(digits) <= point <= 21:
+        text = digits + "0" * (point - len(digits))
+    elif 0 < point <= 21:
+        text = digits[:point] + "." + digits[point:]
+    elif -6 < point <= 0:
+        text = "0." + "0" * -point + digits
+    else:
+        text = digits[0] + ("." + digits[1:] if len(digits) > 1 else "") + f"e{point - 1:+d}"
+    return ("-" if value < 0 else "") + text

@@ -15,8 +15,20 @@ Rule = Literal[
     "opening",
     "truncated",
     "rewritten",
+    "state",
+    "positions-key",
+    "salted-digest",
+    "version",
+    "set-root",
+    "digest",
+    "prediction-signature",
+    "prediction",
+    "name",
+    "absence",
+    "position",
+    "set",
 ]
-"""What a proof must keep to; `docs/how-to/proofs.md` explains each."""
+"""What a proof must keep to; `docs/how-to/proofs.md` and `docs/how-to/audit.md` explain each."""
 
 
 class FailedError(Exception):

@@ -123,9 +123,9 @@ def check_proof(
     if "receipt" in parts.extra:
         receipt = _check_receipt(parts, entry, policy)
     if kept is not None:
-        _check_kept(kept, _original(entry), receipt, policy)
+        _check_kept(kept, original_of(entry), receipt, policy)
     found: tuple[str, ...] = ()
-    erasure = _original(entry)
+    erasure = original_of(entry)
     if "targets_root" in erasure and "target_leaves" in parts.extra:
         found = _check_names(parts.extra, erasure, name, opening)
     elif name is not None:
@@ -197,14 +197,14 @@ def _check_receipt(parts: _Parts, entry: dict[str, Any], policy: Policy) -> dict
     receipt = parts.extra["receipt"]
     if not isinstance(receipt, dict):
         raise FailedError("format", "the receipt is no object")
-    last = _original(entry)
+    last = original_of(entry)
     _check_against(receipt, last)
     if receipt.get("status") == "erased":
         finished = parts.extra.get("erased")
         if not isinstance(finished, dict) or type(finished.get("index")) is not int:
             raise FailedError("receipt", "the receipt says that it is erased, and no entry is given that says so")
         path = _read_path(finished.get("path"))
-        last = _original(_check_entry(finished.get("entry"), finished["index"], path, parts.checkpoint))
+        last = original_of(_check_entry(finished.get("entry"), finished["index"], path, parts.checkpoint))
         _check_finished(receipt, last)
     if (receipt.get("ledger_index"), receipt.get("ledger_head")) != (last["index"], _hash_of(last)):
         raise FailedError("receipt", "the receipt names another entry than the one in the log")
@@ -248,13 +248,7 @@ def _check_kept(kept: Mapping[str, Any], entry: dict[str, Any], receipt: dict[st
 
 def _check_signature(receipt: Mapping[str, Any], policy: Policy) -> None:
     """Check that a key of a log has signed a receipt."""
-    keys = {hashlib.sha256(key.public).digest()[:_KEY_ID_BYTES].hex(): key.public for key in policy.logs}
-    public = keys.get(str(receipt.get("key_id")))
-    if public is None:
-        raise FailedError(
-            "receipt-signature",
-            "the receipt is signed by a key that is not in the policy: add a line 'log KEY' for it if you trust it",
-        )
+    public = public_key(policy, str(receipt.get("key_id")))
     content = {name: value for name, value in receipt.items() if name != "signature" and name not in _BESIDE}
     try:
         signed = is_valid(public, decode(str(receipt.get("signature"))), canonical(content))
@@ -264,7 +258,24 @@ def _check_signature(receipt: Mapping[str, Any], policy: Policy) -> None:
         raise FailedError("receipt-signature", "the signature of the receipt is not that of its content")
 
 
-def _original(entry: dict[str, Any]) -> dict[str, Any]:
+def public_key(policy: Policy, key_id: str) -> bytes:
+    """Return the key of a log that a receipt names.
+
+    Raises
+    ------
+    FailedError
+        When the policy does not trust it.
+    """
+    keys = {hashlib.sha256(key.public).digest()[:_KEY_ID_BYTES].hex(): key.public for key in policy.logs}
+    if key_id not in keys:
+        raise FailedError(
+            "receipt-signature",
+            "the receipt is signed by a key that is not in the policy: add a line 'log KEY' for it if you trust it",
+        )
+    return keys[key_id]
+
+
+def original_of(entry: dict[str, Any]) -> dict[str, Any]:
     """Return the entry that was carried over after an operator went on without those before it, or the entry itself."""
     if entry.get("type") != "carried-over":
         return entry

@@ -1,11 +1,15 @@
 """`POST /predict`."""
 
+from functools import partial
+
+import numpy as np
 from fastapi import APIRouter, Request, Response
 
 from oubli.app.http.context import bulk_of, context_of
 from oubli.app.http.formats import Format, formats_of
 from oubli.app.http.openapi import TABLES, problems, table_body
 from oubli.app.http.parsing import explain
+from oubli.app.http.problems import invalid
 from oubli.app.http.responses import json_answer, prediction_content
 from oubli.app.http.schemas import PredictAnswer, PredictRequest
 from oubli.core.errors import InputError
@@ -41,18 +45,32 @@ async def predict(request: Request) -> Response:
     the format of the answer; JSON is the default. A body in one of these formats may be of any size: it is answered
     while it comes in, batch by batch, and each row names the version of the model that predicted it. So read the
     answer while you send. An error after the first batch is the last record of the answer, which is then cut off.
+
+    With `receipt` the answer has a signature over it, the rows, the version, and the root over the samples that the
+    model was a function of: keep both, and an audit of that version can say whether that model has answered.
     """
     context = context_of(request)
     given, wanted = formats_of(request.headers)
     if given is not Format.JSON:
         return await bulk_of(request).predict(request, given, wanted)
-    reader = context.reader()
-    instances = reader.instances(await request.body())
-    rows = reader.rows(instances)
+    reader, service = context.reader(), context.service
+    instances, with_receipt = reader.prediction(await request.body())
+    if with_receipt and wanted is not Format.JSON:
+        raise invalid("/receipt", "is given in JSON answers only: leave it out, or accept JSON")
+    rows, root = reader.rows(instances), ""
     try:
-        predicted = await context.service.predict(rows)
+        if with_receipt:
+            predicted, root = await service.prediction_signer.predict(partial(service.predict, rows))
+        else:
+            predicted = await service.predict(rows)
     except InputError as error:
         raise explain(error, lambda row: ("instances", row), instances, reader.schema) from None
     if wanted is not Format.JSON:
         return await bulk_of(request).predictions_as(wanted, predicted)
-    return json_answer(prediction_content(predicted))
+    content = prediction_content(predicted)
+    if with_receipt:
+        answer = {name: part.tolist() if isinstance(part, np.ndarray) else part for name, part in content.items()}
+        version = answer.pop("model_version")
+        receipt = await service.prediction_signer.sign(version, root, instances, answer)
+        content["receipt"] = receipt._asdict()
+    return json_answer(content)

@@ -5,6 +5,9 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from starlette.convertors import Convertor, register_url_convertor
 
+from oubli.app.access.scopes import AUDIT
+from oubli.app.http.absence import absence_content
+from oubli.app.http.auth import first_values
 from oubli.app.http.context import Context, bulk_of, caller_of, context_of
 from oubli.app.http.formats import Format, formats_of
 from oubli.app.http.openapi import (
@@ -20,7 +23,16 @@ from oubli.app.http.openapi import (
     problems,
     table_body,
 )
-from oubli.app.http.parsing import explain, one_value, parse_id, parse_limit, parse_names, parse_query, parse_ref
+from oubli.app.http.parsing import (
+    explain,
+    one_value,
+    parse_flag,
+    parse_id,
+    parse_limit,
+    parse_names,
+    parse_query,
+    parse_ref,
+)
 from oubli.app.http.problems import invalid
 from oubli.app.http.responses import (
     addition_content,
@@ -34,6 +46,8 @@ from oubli.app.http.responses import (
     wants_csv,
 )
 from oubli.app.http.schemas import (
+    AbsenceProof,
+    AbsenceRequest,
     AddAnswer,
     AddRequest,
     BatchDeleteRequest,
@@ -43,19 +57,21 @@ from oubli.app.http.schemas import (
     ReplaceRequest,
     SampleAnswer,
     SamplesAnswer,
+    SamplesList,
     SearchRequest,
 )
+from oubli.app.ledger.set_leaves import commitment_of
 from oubli.app.service.results import Page
 from oubli.core.errors import InputError
 
 # Routes of the folder of samples: none of the names is an id in a path.
-_SEARCH, _BATCH_DELETE = "/samples/search", "/samples/batch-delete"
+_SEARCH, _BATCH_DELETE, _ABSENCE = "/samples/search", "/samples/batch-delete", "/samples/absence-proofs"
 
 
 class IdConvertor(Convertor[str]):
     """The rest of a path but for the names of routes, line breaks included; Starlette's own `path` stops at them."""
 
-    regex = r"(?!(?:search|batch-delete)\Z)(?s:.+)"
+    regex = r"(?!(?:search|batch-delete|absence-proofs)\Z)(?s:.+)"
 
     def convert(self, value: str) -> str:
         """Return the text as it is; `sample_id` reads the raw path, in which broken UTF-8 can be told."""
@@ -168,21 +184,49 @@ async def batch_delete_samples(request: Request) -> Response:
     return json_answer(content if lists else content["receipt"])
 
 
+@router.post(
+    _ABSENCE,
+    summary="Proof that a sample or subject is not in the model",
+    response_model=AbsenceProof,
+    responses=problems("broken-json", "body-too-large", "invalid-input", "still-held", "superseded"),
+    openapi_extra=body(AbsenceRequest),
+)
+async def prove_absence(request: Request) -> Response:
+    """Prove that no sample that the model has learned has this id, or is of this subject.
+
+    The proof leads from where the name would be to the root of a tree over all samples held. It names no other sample.
+    `oubli proof check` checks it without the server.
+    """
+    context = context_of(request)
+    sample_set = context.service.sample_set
+    found = await sample_set.prove_absence(*context.reader().absent_name(await request.body()))
+    return json_answer(absence_content(found, commitment_of(sample_set.key.secret)))
+
+
 @router.get(
     "/samples",
     summary="List samples",
-    response_model=SamplesAnswer,
+    response_model=SamplesList,
     responses={200: {"content": CSV, "headers": NEXT_CURSOR}, **problems("not-held", "invalid-input")},
-    openapi_extra={"parameters": [QUERY[name] for name in ("id", "subject", "cursor", "limit", "format")]},
+    openapi_extra={"parameters": [QUERY[name] for name in ("id", "subject", "cursor", "limit", "format", "openings")]},
 )
 async def list_samples(request: Request) -> Response:
-    """List the samples held, or those of one subject, page by page; or the one with an id."""
+    """List the samples held, or those of one subject, page by page; or the one with an id.
+
+    With `openings` each sample has its nonce, and the answer the key of positions: from all pages the root of the set
+    can be computed. That takes the scope `audit`.
+    """
     context = context_of(request)
-    query = parse_query(request.scope["query_string"], ("id", "subject", "cursor", "limit", "format"))
+    query = parse_query(request.scope["query_string"], ("id", "subject", "cursor", "limit", "format", "openings"))
     sample_id, subject = (_name_of(query, name) for name in ("id", "subject"))
-    cursor, limit, chosen = (one_value(query, name) for name in ("cursor", "limit", "format"))
+    cursor, limit, chosen, wanted = (one_value(query, name) for name in ("cursor", "limit", "format", "openings"))
+    openings = parse_flag(wanted, "/openings")
+    if openings:
+        request.app.state.rules.require_scope(first_values(request.scope["headers"]), AUDIT)
+        if sample_id is not None:
+            raise invalid("/openings", "is for lists: leave out 'id'")
     if sample_id is None:
-        return _list(context, request, subject, cursor, limit, chosen)
+        return _list(context, request, subject, cursor, limit, chosen, openings=openings)
     if subject is not None or cursor is not None:
         raise invalid("/id", "names one sample: leave out 'subject' and 'cursor'")
     parse_limit(limit, DEFAULT_PAGE, context.service.limits.page_size_max)
@@ -300,12 +344,17 @@ async def _replace(request: Request, sample_id: str, ref: str | None) -> Respons
 
 
 def _list(
-    context: Context, request: Request, subject: str | None, cursor: Any, limit: Any, chosen: str | None
+    context: Context,
+    request: Request,
+    subject: str | None,
+    cursor: Any,
+    limit: Any,
+    chosen: str | None,
+    *,
+    openings: bool = False,
 ) -> Response:
-    most = context.service.limits.page_size_max
-    page = context.service.page(
-        subject=subject, after=read_cursor(cursor), limit=parse_limit(limit, DEFAULT_PAGE, most)
-    )
+    most = parse_limit(limit, DEFAULT_PAGE, context.service.limits.page_size_max)
+    page = context.service.page(subject=subject, after=read_cursor(cursor), limit=most, openings=openings)
     return page_answer(page, context.service.state.model.schema_, csv=wants_csv(request, chosen))
 
 

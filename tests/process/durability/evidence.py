@@ -14,6 +14,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from tests.process.durability.asking import send
 from tests.serving import Running
 
 _FIRST_PREVIOUS = "0" * 64
@@ -90,3 +91,16 @@ def check_evidence(server: Running, receipts: Sequence[Mapping[str, Any]]) -> No
         lasting = ("id", "ref", "kind", "guarantee", "requested", "unlearned", "absent", "model_version", "received_at")
         assert {name: now[name] for name in lasting} == {name: given[name] for name in lasting}
         assert given["id"] in listed, "a receipt is not in the ledger"
+
+
+def check_states(server: Running, digest: str) -> None:
+    """Check that the state of a model with this digest is told, and that what is beside states is what they hash."""
+    status, told = send(server, "POST", "/model/states", {})
+    assert status in (200, 201), told
+    answers = [server.get(f"/model/states/{one['index']}")[1] for one in server.get("/model/states")[1]["states"]]
+    (now,) = (one for one in answers if one["state"]["index"] == told["index"])
+    assert now["digest"] == digest
+    for one in answers:
+        if one["salt"] is not None:
+            salted = hashlib.sha256(bytes.fromhex(one["salt"] + one["digest"])).hexdigest()
+            assert salted == one["state"]["digest_hash"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import hashlib
 import http.client
 import json
 import re
@@ -26,6 +28,7 @@ import zstandard
 import oubli.app.service.export
 import oubli.app.service.influence
 import oubli.app.service.rebuild
+import oubli.app.service.sample_leaves
 import oubli.app.service.scoring
 import oubli.app.service.without
 from oubli.app.datasets.arrow_writer import ArrowWriter
@@ -41,8 +44,10 @@ from oubli.app.service.model_service import ModelService
 from oubli.app.service.opendsr import Processor
 from oubli.app.service.state import ModelState
 from oubli.core import DynamicForestClassifier
+from oubli.verifier.sets import hash_of_sample
 from tests.process.durability.canaries import Canary, canary, files_with, forms, remains, traces
 from tests.process.durability.listener import listening
+from tests.reach import array_bytes, texts
 from tests.unit.app.hosted import Hosted, hosted, wait_until
 from tests.unit.app.privacy.certificates import authority, certificate
 from tests.unit.app.support import forest, make_service
@@ -273,6 +278,72 @@ def bundles_queued(scene: Scene) -> tuple[str, Check]:
     return scene.unlearn(), check
 
 
+def set_behind(scene: Scene) -> tuple[str, Check]:
+    """The tree over the samples is being changed by others, and has yet to take in that the canary has left."""
+    sample_set = scene.host.service.sample_set
+    take_in, hold_up = oubli.app.service.sample_leaves.Leaves.take_in, threading.Event()
+
+    def slow(leaves: Any, batch: Any) -> None:
+        if batch.ids and not hold_up.wait(0):
+            hold_up.set()
+            assert scene.gate.wait(60)
+        take_in(leaves, batch)
+
+    leaf = _leaf_of(scene)
+    assert leaf in _in_tree(sample_set), "the search is blind"
+    scene.monkeypatch.setattr(oubli.app.service.sample_leaves.Leaves, "take_in", slow)
+    others = {"samples": [{"id": f"o{i}", "features": [i, "a", True], "label": "yes"} for i in range(40)]}
+    assert scene.host.ask("POST", "/samples", others)[0] == 201
+    wait_until(hold_up.is_set)
+    receipt = scene.unlearn()
+    assert scene.host.ask("POST", "/snapshot")[0] == 201
+    time.sleep(0.3)
+    assert scene.receipt(receipt)["status"] == "unlearned"
+    assert leaf in _in_tree(sample_set)
+    scene.gate.set()
+
+    def check() -> None:
+        assert leaf not in _in_tree(sample_set)
+        assert not sample_set._ids | sample_set._subjects
+
+    return receipt, check
+
+
+def _opened(scene: Scene) -> dict[str, Any]:
+    """The canary with its nonce."""
+    status, page = scene.host.ask("GET", f"/samples?openings=true&subject={quote(BIRD.subject)}")
+    assert status == 200
+    (sample,) = page["samples"]
+    return dict(sample)
+
+
+def _leaf_of(scene: Scene) -> bytes:
+    """The hash of the canary, once it is in the tree."""
+    assert scene.host.ask("POST", "/samples/absence-proofs", {"id": NEVER.id})[0] == 200
+    return hash_of_sample(_opened(scene))
+
+
+def hashes_of(scene: Scene) -> list[bytes]:
+    """The nonce of the canary in all its forms, and the hashes that it is in."""
+    one = _leaf_of(scene)
+    of_subject = hashlib.sha256(one).digest()
+    nonce = bytes.fromhex(_opened(scene)["nonce"])
+    leaves = [hashlib.sha256(b"\0" + content).digest() for content in (one, of_subject)]
+    return [nonce, base64.b64encode(nonce), nonce.hex().encode(), one, of_subject, *leaves]
+
+
+def hashes_left(scene: Scene, hashes: list[bytes]) -> list[bytes]:
+    """Those of them that files or memory hold."""
+    everything = scene.host.everything
+    places = [array_bytes(everything), "\0".join(texts(everything)).encode("utf-8", "replace")]
+    places += [path.read_bytes() for path in scene.directory.rglob("*") if path.is_file()]
+    return [one for one in hashes if any(one in place for place in places)]
+
+
+def _in_tree(sample_set: Any) -> bytes:
+    return bytes(sample_set._leaves.tree._contents)
+
+
 def verify(scene: Scene) -> tuple[str, Check]:
     """A copy is verified: it is waited for, and the deadline passes."""
     compare = DynamicForestClassifier.verify
@@ -291,9 +362,76 @@ def verify(scene: Scene) -> tuple[str, Check]:
     scene.gate.set()
 
     def check() -> None:
-        assert scene.wait_for_job(job)["status"] == "succeeded"
+        ended = scene.wait_for_job(job)
+        assert ended["status"] == "succeeded"
+        assert (ended["result"]["live_digest"], ended["result"]["fresh_digest"]) == (None, None)
 
     return receipt, check
+
+
+def states(scene: Scene) -> tuple[str, Check]:
+    """A state is asked for: the copy whose digest is made is waited for, and nothing is written of that version."""
+    digest = DynamicForestClassifier.digest
+
+    def slow(model: Any) -> str:
+        if model is not scene.host.service.state.model and threading.current_thread().name.startswith("oubli-builder"):
+            assert scene.gate.wait(60)
+        return digest(model)
+
+    scene.host.ask("POST", "/samples", {"samples": [{"id": "more", "features": [1, "a", True], "label": "no"}]})
+    scene.monkeypatch.setattr(DynamicForestClassifier, "digest", slow)
+    answers: list[tuple[int, Any]] = []
+    asking = threading.Thread(target=lambda: answers.append(scene.host.ask("POST", "/model/states")))
+    asking.start()
+    wait_until(lambda: any(hold.kind == "states" for hold in set(scene.host.service.holders._holds)))
+    receipt = scene.unlearn()
+    assert scene.host.ask("POST", "/snapshot")[0] == 201
+    assert scene.receipt(receipt)["status"] == "unlearned"
+    scene.gate.set()
+
+    def check() -> None:
+        asking.join(60)
+        assert [status for status, _ in answers] == [503]
+
+    return receipt, check
+
+
+def fingerprints(scene: Scene) -> tuple[str, Check]:
+    """Jobs have ended before whose results hold digests and scores."""
+    verified = scene.wait_for_job(scene.begin_job("/model/verify"))
+    fitted = scene.wait_for_job(scene.begin_job("/model/fit", {"parameters": {"n_estimators": 4}}))
+    digest = verified["result"]["live_digest"]
+    assert digest in texts_of(scene), "the search is blind"
+    assert fitted["result"]["score"] is not None
+
+    def check() -> None:
+        assert scene.job(verified["id"])["result"]["live_digest"] is None
+        assert scene.job(fitted["id"])["result"]["score"] is None
+        assert digest not in texts_of(scene)
+
+    return scene.unlearn(), check
+
+
+def events(scene: Scene) -> tuple[str, Check]:
+    """Somebody has listened, and does not any more."""
+    client = scene.host.connect()
+    client.sendall(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    assert client.recv(12) == b"HTTP/1.1 200"
+    wait_until(lambda: "digest" in str(scene.host.app.state.feeds.state._source._told))
+    digest = scene.host.ask("GET", "/snapshot")[1]["digest"]
+    assert digest in texts_of(scene), "the search is blind"
+    client.close()
+    wait_until(lambda: not scene.host.app.state.feeds.state.is_running)
+
+    def check() -> None:
+        assert digest not in texts_of(scene)
+
+    return scene.unlearn(), check
+
+
+def texts_of(scene: Scene) -> str:
+    """All text that can be reached from the server."""
+    return "\0".join(texts(scene.host.everything))
 
 
 def fit(scene: Scene) -> tuple[str, Check]:
@@ -399,7 +537,7 @@ def score(scene: Scene) -> tuple[str, Check]:
     def check() -> None:
         ended = scene.wait_for_job(job)
         assert ended["status"] == "succeeded"
-        assert ended["result"]["score"]["after"] is None
+        assert ended["result"]["score"] is None
 
     return scene.unlearn(), check
 
@@ -702,7 +840,11 @@ SITUATIONS: dict[str, tuple[Callable[[Scene], tuple[str, Check]], ...]] = {
     "rankings": (rankings, influence_ended_after),
     "bundles": (bundles, bundles_running, bundles_queued),
     "influence": (influence_running, influence_queued),
+    "set": (set_behind,),
     "verify": (verify,),
+    "states": (states,),
+    "fingerprints": (fingerprints,),
+    "events": (events,),
     "without": (without, without_ended_after),
     "comparisons": (comparisons,),
     "score": (score,),
@@ -747,9 +889,12 @@ def test_nothing_outlives_an_erasure(tmp_path, monkeypatch, situation, finish):
     directory = tmp_path / "data"
     with scene(directory, monkeypatch) as here:
         assert files_with([BIRD], directory), "the search is blind"
+        hashes = hashes_of(here)
+        assert len(hashes_left(here, hashes)) > 2, "the search is blind"
         receipt, check = situation(here)
         finish(here)
         wait_until(lambda: here.receipt(receipt)["status"] == "erased")
+        assert hashes_left(here, hashes) == []
         assert files_with([BIRD], directory) == []
         assert remains(here.host.everything, BIRD) == set()
         assert remains(here.host.everything, NEVER) == set()

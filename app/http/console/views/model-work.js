@@ -45,8 +45,8 @@ function verified(result) {
       ? `Version ${number(result.model_version)} is what it should be.`
       : `Version ${number(result.model_version)} is not what it should be: scrub it, and tell who runs the server.`),
     definitions([
-      ["Digest of the model", digest(result.live_digest, { label: "model's digest" })],
-      ["Digest of the fresh one", digest(result.fresh_digest, { label: "fresh model's digest" })],
+      result.live_digest === null ? null : ["Digest of the model", digest(result.live_digest, { label: "model's digest" })],
+      result.fresh_digest === null ? null : ["Digest of the fresh one", digest(result.fresh_digest, { label: "fresh model's digest" })],
       distance === undefined || distance === null ? null : ["Distance to a fresh fit", typeof distance === "number" ? number(distance) : JSON.stringify(distance)],
     ]));
 }

@@ -48,6 +48,7 @@ class Case(cases.Case):
         for name in ("id 61", "id 62", "id 70"):
             model.samples_.set_subject(name, "kept" if name == "id 70" else "keen")
         model.samples_.note_additions(["id 61", "id 70"], 9, "a request")
+        model.samples_.note_nonces(["id 3", "id 61", "id 70"], bytes(range(1, 49)))
         for subject in ("keen", "kept", "somebody"):
             model.samples_.set_retention(subject, 1000, 8)
         model.restrict(["id 70"], {"kept": Mark(7, True)})
@@ -154,4 +155,5 @@ OPERATIONS: dict[str, Callable[[Any, Case], Any]] = {
     "erase": lambda model, case: model.samples_.restricted.remove(["id 70"]),
     "addition": lambda model, case: model.samples_.note_additions(["id 5", "id 61"], 8, "another"),
     "origins": lambda model, case: model.samples_.set_origins(["id 5", "id 6"], 1),
+    "nonces": lambda model, case: model.samples_.note_nonces(["id 5", "id 61"], bytes(range(9, 41))),
 }

@@ -125,7 +125,9 @@ def _generates(name: str) -> bool:
 def _contents(model: Any) -> list[Any]:
     """Everything that is held of every sample."""
     store, restricted = model.samples_, model.samples_.restricted
-    held = [repr((store.get(name), store.origin(name), store.addition(name))) for name in store.ids()]
+    held = [
+        repr((store.get(name), store.origin(name), store.addition(name), store.nonce(name))) for name in store.ids()
+    ]
     others = restricted.samples
     held += [repr((restricted.get(name), others.belongings(name), restricted.marks)) for name in others.ids()]
     return sorted(held)

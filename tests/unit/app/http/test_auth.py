@@ -34,7 +34,6 @@ ASKED = [
     ("erase", "DELETE", "/samples/c1", None),
     ("erase", "DELETE", "/samples?id=c2", None),
     ("erase", "POST", "/samples/batch-delete", {"ids": ["c3"]}),
-    ("read", "GET", "/samples", None),
     ("read", "GET", "/samples/c9", None),
     ("read", "POST", "/samples/search", {"subject": "s1"}),
     ("read", "GET", "/snapshot", None),
@@ -57,6 +56,22 @@ def test_each_scope_allows_its_own_and_nothing_else(tmp_path):
                     assert problem["type"].endswith("scope-needed")
                     assert f"'{scope}'" in problem["detail"]
                     assert text not in response.text
+
+
+def test_openings_take_a_scope_of_their_own_and_absence_one_of_several(tmp_path):
+    keys = {scope: key(tmp_path, scope) for scope in SCOPES}
+    asked = [
+        ("GET", "/samples", None, {"read", "audit", "admin"}),
+        ("GET", "/samples?openings=false", None, {"read", "audit", "admin"}),
+        ("GET", "/samples?openings=true", None, {"audit", "admin"}),
+        ("GET", "/samples?openings=true&format=csv", None, {"audit", "admin"}),
+        ("POST", "/samples/absence-proofs", {"id": "nobody"}, {"erase", "read", "audit", "admin"}),
+    ]
+    with served(data_dir=tmp_path) as client:
+        for method, path, content, allowed in asked:
+            for given, text in keys.items():
+                status = client.request(method, path, json=content, headers={"X-API-Key": text}).status_code
+                assert status == (200 if given in allowed else 403), (path, given)
 
 
 @pytest.mark.parametrize("hot", [True, False])

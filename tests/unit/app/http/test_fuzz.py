@@ -25,7 +25,10 @@ from tests.unit.app.http.http_cases import SECRETS, Cases
 from tests.unit.app.support import make_service
 
 # Times and chance.
-_OWN = re.compile(rb'"(bytes|ledger_index|lazy_tags|memory_bytes)":\d+|"(created_at|erased_at|next)":"[^"]+"')
+_OWN = re.compile(
+    rb'"(bytes|ledger_index|lazy_tags|memory_bytes|end)":\d+'
+    rb'|"(created_at|erased_at|next|nonce|positions_key|root|position|last|depths|siblings)":"[^"]*"'
+)
 N_ORDINARY = 1500
 N_SLOW = int(os.environ.get("OUBLI_TEST_HTTP_CASES", "20000"))
 

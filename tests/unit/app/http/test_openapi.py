@@ -19,6 +19,7 @@ ROUTES = {
     "/samples": {"get", "post", "put", "delete"},
     "/samples/search": {"post"},
     "/samples/batch-delete": {"post"},
+    "/samples/absence-proofs": {"post"},
     "/samples/{id}": {"get", "put", "delete"},
     "/subjects/restrict": {"post"},
     "/subjects/release": {"post"},
@@ -45,6 +46,8 @@ ROUTES = {
     "/log/tile/{level}/{number}": {"get"},
     "/keys": {"get"},
     "/model": {"get"},
+    "/model/states": {"get", "post"},
+    "/model/states/{index}": {"get"},
     "/model/verify": {"post"},
     "/model/scrub": {"post"},
     "/model/fit": {"post"},
@@ -148,7 +151,9 @@ def test_parameters_are_described(page):
         return {(p["in"], p["name"]) for p in dict(operations(page))[operation]["parameters"] if "$ref" not in p}
 
     assert names("delete /samples") == {("query", "id"), ("query", "subject"), ("query", "ref")}
-    assert names("get /samples") == {("query", name) for name in ("id", "subject", "cursor", "limit", "format")}
+    assert names("get /samples") == {
+        ("query", name) for name in ("id", "subject", "cursor", "limit", "format", "openings")
+    }
     assert names("put /samples/{id}") == {("path", "id"), ("query", "ref"), ("header", "Idempotency-Key")}
 
 

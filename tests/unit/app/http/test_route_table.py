@@ -14,7 +14,7 @@ from oubli.app.http.correlation import ALONE
 from oubli.app.http.fastpath import FastPath
 from tests.unit.app.support import JSON, make_service, make_settings, served
 
-LITERALS = ("search", "batch-delete")
+LITERALS = ("search", "batch-delete", "absence-proofs")
 EVERY_METHOD = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
@@ -46,6 +46,7 @@ def test_no_path_without_a_parameter_fits_another_route(client: TestClient) -> N
         ("/samples/c1", "DELETE, GET, HEAD, PUT"),
         ("/samples/search", "POST"),
         ("/samples/batch-delete", "POST"),
+        ("/samples/absence-proofs", "POST"),
         ("/samples/search/x", "DELETE, GET, HEAD, PUT"),
         ("/samples/search%0A", "DELETE, GET, HEAD, POST, PUT"),
         ("/model", "GET, HEAD"),

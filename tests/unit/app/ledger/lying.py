@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from oubli.app.http.responses import result_content, sample_content
 from oubli.app.ledger.entries import Receipt, canonical
 from oubli.app.ledger.ledger import By
 from oubli.app.ledger.proofs import NotPublished, entry_proof, erasure_proof
+from oubli.app.ledger.set_leaves import commitment_of
 from oubli.app.ledger.signed_notes import Checkpoint, log_key
+from oubli.app.ledger.states import Opening, hash_digest
+from oubli.app.service.prediction_receipts import PredictionSigner
 from oubli.verifier import opening_of
 from oubli.verifier.notes import VerifierKey
+from oubli.verifier.sets import set_root
 from tests.unit.app.ledger.support import WholeLedger, make_ledger
+
+POSITIONS_KEY = bytes(range(32))
+SALT = "5a" * 32
+Content = dict[str, Any]
 
 
 @dataclass
@@ -48,6 +59,45 @@ class Log:
         assert isinstance(found, str), found
         return found
 
+    def state(self, model: Any, samples: Sequence[Content], version: int, **lies: Any) -> Content:
+        """What `GET /model/states/{index}` answers of a model and the samples that it is said to be made of.
+
+        Whatever the entry should say otherwise is given in `lies`, and `digest`.
+        """
+        schema, digest = canonical(model.schema_.to_dict()).decode(), lies.pop("digest", None) or model.digest()
+        fields = {
+            "model_version": version,
+            "n_samples": len(samples),
+            "set_root": set_root(list(samples), POSITIONS_KEY).hex(),
+            "positions_key": commitment_of(POSITIONS_KEY),
+            "kind": model.kind,
+            "guarantee": model.guarantee,
+            "parameters": json.dumps({**model.parameters_of_model(), "random_state": model.seed_}),
+            "schema_hash": hashlib.sha256(schema.encode()).hexdigest(),
+            "software": "1.0",
+            "digest_format": model.engine_.format,
+            "digest_hash": hash_digest(SALT, digest),
+            **lies,
+        }
+        entry, notes = self.ledger.auditor.model_state(fields, Opening(SALT, digest, schema))
+        self.ledger.record(notes)
+        self.publish()
+        beside = {"salt": SALT, "digest": digest, "schema": json.loads(schema), "positions_key": POSITIONS_KEY.hex()}
+        return {"proof": self.entry_proof(entry["index"]), **beside}
+
+    def prediction(self, model: Any, rows: list[Any], version: int, root: str) -> Content:
+        """The receipt of a prediction, with the answer, as whoever has asked keeps it."""
+        names = model.schema_.names
+        answer = result_content(
+            model.query([[row[name] for name in names] if isinstance(row, dict) else row for row in rows])
+        )
+        if "probabilities" in answer:
+            answer["probabilities"] = answer["probabilities"].tolist()
+        nobody: Any = None
+        signer = PredictionSigner(nobody, self.ledger.auditor, nobody, nobody)
+        receipt = asyncio.run(signer.sign(version, root, rows, answer))
+        return {"instances": rows, "answer": {**answer, "model_version": version, "receipt": receipt._asdict()}}
+
     def is_published(self, receipt: Receipt) -> bool:
         found = erasure_proof(self.ledger.store, receipt.id, self.ledger.is_overdue, durable=True)
         return not isinstance(found, NotPublished)
@@ -71,6 +121,13 @@ def begun(**more: Any) -> Log:
     ledger = make_ledger(**more)
     ledger.event("begin", **ledger.store.log.new_fields())
     return Log(ledger)
+
+
+def export_of(model: Any) -> list[Content]:
+    """The samples of a model as an export with openings has them."""
+    names = sorted(model.samples_.ids())
+    held = [sample_content(model.samples_.get(name), model.schema_) for name in names]
+    return [{**one, "nonce": hashlib.md5(one["id"].encode()).hexdigest()} for one in held]  # noqa: S324 - 16 bytes
 
 
 def extra_of(proof: str) -> dict[str, Any]:

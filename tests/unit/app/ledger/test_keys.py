@@ -31,7 +31,12 @@ def test_are_made_once_and_for_their_owner_only(tmp_path):
     assert again.signing.created_ms == START
     assert directory.stat().st_mode & 0o777 == 0o700
     files = sorted(directory.iterdir())
-    assert [file.name for file in files] == [f"hashing-{first.hashing[0].id}.key", f"signing-{first.signing.id}.pem"]
+    assert [file.name for file in files] == [
+        f"hashing-{first.hashing[0].id}.key",
+        f"positions-{first.positions.id}.key",
+        f"signing-{first.signing.id}.pem",
+    ]
+    assert again.positions == first.positions
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
     assert sign(first.signing, b"x") == sign(again.signing, b"x")
 
@@ -50,7 +55,7 @@ def test_files_and_directory_are_flushed_before_a_key_is_used(tmp_path, monkeypa
     open_keys(keys)
     # From the top down: that `tmp_path` is in its parent, `deep` in `tmp_path`, `keys` in `deep`.
     made = [str(tmp_path.parent), str(tmp_path), str(keys.parent)]
-    assert flushed == [*made, "file", str(keys), "file", str(keys)]
+    assert flushed == [*made, *["file", str(keys)] * 3]
     flushed.clear()
     open_keys(keys)
     assert flushed == [str(keys.parent)], "whoever made it may have been killed before it was flushed"

@@ -59,7 +59,7 @@ def test_the_form_on_disk() -> None:
     add = AddBody(["a", "7"], [[1.5, None], [2, "x"]], ["yes", "no"], ["s", None], None, 8, 1700000000000, "r-1")
     assert orjson.dumps(add) == (
         b'{"do":"add","ids":["a","7"],"rows":[[1.5,null],[2,"x"]],"labels":["yes","no"],'
-        b'"subjects":["s",null],"expires":null,"next_id":8,"at":1700000000000,"request":"r-1","retentions":null}'
+        b'"subjects":["s",null],"expires":null,"next_id":8,"at":1700000000000,"request":"r-1","retentions":null,"nonces":null}'
     )
     assert orjson.dumps(RestrictBody(["s"], 1700000000000, True)) == (
         b'{"do":"restrict","subjects":["s"],"at":1700000000000,"keep":true}'
@@ -67,12 +67,12 @@ def test_the_form_on_disk() -> None:
     assert orjson.dumps(ReleaseBody(["s"])) == b'{"do":"release","subjects":["s"]}'
     assert orjson.dumps(DeleteBody(["a"])) == b'{"do":"delete","ids":["a"]}'
     assert orjson.dumps(ReplaceBody("a", [1], 0, None, 1700000000000)) == (
-        b'{"do":"replace","id":"a","row":[1],"label":0,"subject":null,"expires":1700000000000}'
+        b'{"do":"replace","id":"a","row":[1],"label":0,"subject":null,"expires":1700000000000,"nonce":null}'
     )
     assert orjson.dumps(FitBody("forest", {"k": 2})) == b'{"do":"fit","kind":"forest","parameters":{"k":2}}'
 
 
-def test_additions_of_earlier_versions_say_neither_when_nor_by_which_request() -> None:
+def test_additions_of_earlier_versions_say_neither_when_nor_by_which_request_and_have_no_nonces() -> None:
     body = decode(b'{"do":"add","ids":["a"],"rows":[[1]],"labels":["x"],"subjects":null,"expires":null,"next_id":1}')
     assert body == AddBody(["a"], [[1]], ["x"], None, None, 1, 0, None)
 

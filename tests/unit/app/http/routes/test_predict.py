@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from oubli.app.http.schemas import PredictAnswer
+from oubli.verifier import FailedError, check_prediction, read_policy
 from tests.unit.app.support import NUMBERS, forest, make_service, rows, served
 
 
@@ -65,3 +66,61 @@ def test_an_empty_model_says_so_and_starts_again():
         assert (answer["predictions"], answer["classes"]) == (["maybe"], ["maybe"])
         assert client.delete("/samples/0").json()["unlearned"] == 1
         assert client.post("/predict", json={"instances": rows(1)}).status_code == 409
+
+
+def test_a_receipt_says_which_model_has_answered(client):
+    policy = read_policy(f"log {client.get('/keys').json()['keys'][0]['log_key']}\nquorum none\n".encode())
+    state = client.post("/model/states").json()
+    for instances in (rows(1), rows(20), [{"member": None, "age": 3.5, "job": "ä"}], rows(700)):
+        answer = client.post("/predict", json={"instances": instances, "receipt": True}).json()
+        PredictAnswer.model_validate(answer)
+        plain = client.post("/predict", json={"instances": instances}).json()
+        assert {name: answer[name] for name in plain} == plain
+        checked = check_prediction({"instances": instances, "answer": answer}, policy)
+        assert (checked.model_version, checked.set_root) == (1, state["set_root"])
+        with pytest.raises(FailedError):
+            check_prediction({"instances": instances, "answer": {**answer, "predictions": ["other"]}}, policy)
+
+
+def test_receipts_of_the_same_rows_have_nothing_in_common(client):
+    one, other = (
+        client.post("/predict", json={"instances": rows(1), "receipt": True}).json()["receipt"] for _ in range(2)
+    )
+    assert one["nonce"] != other["nonce"]
+    assert one["signature"] != other["signature"]
+
+
+def test_receipts_of_regression_are_signed_too():
+    with served(make_service(forest(60, NUMBERS))) as client:
+        policy = read_policy(f"log {client.get('/keys').json()['keys'][0]['log_key']}\nquorum none\n".encode())
+        answer = client.post("/predict", json={"instances": rows(5), "receipt": True}).json()
+    assert check_prediction({"instances": rows(5), "answer": answer}, policy).model_version == 1
+
+
+def test_whether_there_is_a_receipt_is_said_in_one_way(client):
+    answer = client.post("/predict", json={"instances": rows(1), "receipt": False})
+    assert (answer.status_code, "receipt" in answer.json()) == (200, False)
+    assert client.post("/predict", json={"instances": rows(1), "receipt": "yes"}).status_code == 422
+    as_csv = client.post("/predict", json={"instances": rows(1), "receipt": True}, headers={"Accept": "text/csv"})
+    assert (as_csv.status_code, as_csv.json()["errors"][0]["pointer"]) == (422, "/receipt")
+
+
+def test_version_and_root_of_a_receipt_belong_together_while_samples_come(monkeypatch):
+    """Each time the root is there, a change has come before the prediction: then they are made in one turn."""
+    service = make_service()
+    with served(service) as client:
+        root, n_asked = service.sample_set.root, 0
+
+        async def overtaken():
+            nonlocal n_asked
+            found = await root()
+            n_asked += 1
+            if n_asked <= 3:
+                await service.delete(ids=[f"c{n_asked}"])
+            return found
+
+        monkeypatch.setattr(service.sample_set, "root", overtaken)
+        answer = client.post("/predict", json={"instances": rows(1), "receipt": True}).json()
+        assert (answer["model_version"], n_asked) == (4, 4)
+        state = client.post("/model/states").json()
+        assert (state["model_version"], state["set_root"]) == (4, answer["receipt"]["set_root"])

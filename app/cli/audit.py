@@ -1,0 +1,274 @@
+"""`oubli audit`: compare an export with a state of the model that is in the log, and with a fit made afresh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oubli.app.cli.console import Bars, tell
+from oubli.app.cli.proofs import PolicyFile, checking, policy_in, proof_cli
+from oubli.app.errors import StartError
+
+if TYPE_CHECKING:
+    from oubli.client import Client
+    from oubli.core.model import Model
+    from oubli.verifier import CheckedPrediction, CheckedState, Policy
+
+_ATTEMPTS = 5  # of a download during which nothing may change
+
+Samples = list[dict[str, Any]]
+
+
+def audit(
+    export: Annotated[
+        Path, typer.Argument(metavar="EXPORT", help="Samples: pages of GET /samples?openings=true, one a line.")
+    ],
+    *,
+    state: Annotated[Path, typer.Option(metavar="FILE", help="State: answer of GET /model/states/INDEX.")],
+    policy: PolicyFile,
+    receipts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Receipts of predictions: a line each, an object of `instances` and `answer`."
+        ),
+    ] = None,
+) -> None:
+    """Check that the model is what training on the export gives: exit 0 when it is, 1 when not, 2 when it is not known.
+
+    `oubli proof fetch` downloads EXPORT and the state. Of a kind that is not exact only the set of samples is checked.
+    """
+    from oubli.app.ledger.downloads import read_lines, read_object
+    from oubli.verifier import check_state
+
+    with checking(), Bars() as progress:
+        trusted = policy_in(policy)
+        checked = check_state(read_object(state), trusted)
+        asked = [] if receipts is None else _receipts_of(read_lines(receipts), checked, trusted)
+        progress("making the root over the samples", 0, 1)
+        samples = samples_of(read_lines(export), checked)
+        check_set(samples, checked)
+        progress("making the root over the samples", 1, 1)
+        model = None
+        if checked.is_exact:
+            model = fit(samples, checked, lambda done, total: progress("fitting a model to compare with", done, total))
+            check_model(model, checked)
+            for one in asked:
+                check_answer(model, one)
+    entry, log = checked.entry, checked.checkpoint
+    typer.echo(f"log {log.origin}, {log.size} entries, cosigned by {', '.join(checked.cosigned) or 'nobody'}")
+    typer.echo(f"version {checked.model_version}, {entry['at']}: {entry['kind']}, {entry['guarantee']}")
+    typer.echo(f"set root {checked.set_root}: that of the {len(samples):,} samples in the export")
+    if model is None:
+        tell("Proved: the samples are those that the log has the root of. Not proved: that the model is made of them.")
+        return
+    typer.echo(f"digest {checked.digest}: that of a fit of these samples")
+    if receipts is not None:
+        typer.echo(f"{len(asked)} predictions: this model has made them")
+    tell(
+        "Proved: at this version the model was the one that training on exactly these samples gives. Not proved: that "
+        "the server keeps no copy of others elsewhere, and that it has answered with this model, but for the "
+        "predictions whose receipts were checked."
+    )
+
+
+def samples_of(pages: Iterator[Any], checked: CheckedState) -> Samples:
+    """Return the samples of an export that models learn from.
+
+    Raises
+    ------
+    FailedError
+        When it is of another version than the state.
+    UncheckableError
+        When it is no export.
+    """
+    from oubli.verifier import FailedError, UncheckableError
+
+    found: Samples = []
+    is_last = False
+    for page in pages:
+        if not isinstance(page, dict) or not isinstance(page.get("samples"), list):
+            raise UncheckableError("the export must hold pages of GET /samples?openings=true, one a line")
+        if page.get("model_version") != checked.model_version:
+            raise FailedError(
+                "version", f"the export is of version {page.get('model_version')}, the state of {checked.model_version}"
+            )
+        found += [one for one in page["samples"] if one.get("restricted_at") is None]
+        is_last = page.get("next") is None
+    if not is_last:
+        raise UncheckableError("the export ends before its last page: download it again")
+    return found
+
+
+def check_set(samples: Samples, checked: CheckedState) -> None:
+    """Check that samples are those that a state has the root of.
+
+    Raises
+    ------
+    FailedError
+        When they are not.
+    """
+    from oubli.verifier import FailedError
+    from oubli.verifier.sets import set_root
+
+    root = set_root(samples, checked.positions_key)
+    if root.hex() != checked.set_root or len(samples) != checked.entry.get("n_samples"):
+        raise FailedError("set-root", "the samples in the export are others than those that the log has the root of")
+
+
+def fit(samples: Samples, checked: CheckedState, progress: Any = None) -> Model:
+    """Fit a model on samples, with the parameters of a state.
+
+    Raises
+    ------
+    UncheckableError
+        When they cannot be fitted.
+    """
+    from oubli.app.service.compiling import compile_kernels
+    from oubli.app.service.fitting import estimator_of
+    from oubli.core.data.schema import Schema
+    from oubli.core.errors import OubliError
+    from oubli.verifier import UncheckableError
+
+    try:
+        schema = Schema.from_dict(checked.schema)
+        estimator = estimator_of(checked.entry["kind"], schema.task, checked.parameters)
+        if not samples:
+            empty: Model = estimator.start(schema)
+            return empty
+        compile_kernels(checked.entry["kind"], schema, parameters=estimator.get_params())
+        rows = [[one["features"][name] for name in schema.names] for one in samples]
+        labels, ids = [one["label"] for one in samples], [one["id"] for one in samples]
+        model: Model = estimator.fit(rows, labels, ids=ids, schema=schema, progress=progress)
+    except (OubliError, LookupError, TypeError, ValueError):
+        raise UncheckableError(
+            "this version of Oubli cannot fit the samples with the parameters in the log: use the version in 'software'"
+        ) from None
+    return model
+
+
+def check_model(model: Model, checked: CheckedState) -> None:
+    """Check that a model that was fitted afresh is the one that a state has the digest of.
+
+    Raises
+    ------
+    FailedError
+        When it is not.
+    UncheckableError
+        When nobody knows.
+    """
+    from oubli.verifier import FailedError, UncheckableError
+
+    if checked.digest is None:
+        raise UncheckableError("the digest was forgotten, because samples were erased since: ask for a new state")
+    if model.engine_.format != checked.entry["digest_format"]:
+        raise UncheckableError(
+            f"the server is of version {checked.entry['software']}, whose digests are others: use that version"
+        )
+    if model.digest() != checked.digest:
+        raise FailedError(
+            "digest", "the model is another than the one that training on these samples with these parameters gives"
+        )
+
+
+def check_answer(model: Model, prediction: CheckedPrediction) -> None:
+    """Check that a prediction is one of a model.
+
+    Raises
+    ------
+    FailedError
+        When it is not.
+    """
+    from oubli.app.http.responses import result_content
+    from oubli.core.errors import OubliError
+    from oubli.verifier import FailedError, same_answer
+
+    names = model.schema_.names
+    try:
+        rows = [row if isinstance(row, list) else [row[name] for name in names] for row in prediction.instances]
+        answer = result_content(model.query(rows))
+    except (OubliError, LookupError, TypeError):
+        answer = {}
+    if "probabilities" in answer:
+        answer["probabilities"] = answer["probabilities"].tolist()
+    if not same_answer(answer, prediction.answer):
+        raise FailedError("prediction", "a prediction is signed that this model does not make")
+
+
+def _receipts_of(lines: Iterator[Any], checked: CheckedState, policy: Policy) -> Sequence[CheckedPrediction]:
+    """Return the predictions of a version; those of others are told of and passed over."""
+    from oubli.verifier import FailedError, UncheckableError, check_prediction
+
+    if not checked.is_exact:
+        raise UncheckableError("predictions can be checked of exact kinds only: leave out --receipts")
+    found = [check_prediction(one if isinstance(one, dict) else {}, policy) for one in lines]
+    ours = [one for one in found if one.model_version == checked.model_version]
+    if not ours:
+        raise UncheckableError(f"no prediction is of version {checked.model_version}: audit the version that they name")
+    if any(one.set_root != checked.set_root for one in ours):
+        raise FailedError("prediction", "a prediction was signed with another root over the samples than the log has")
+    if len(found) > len(ours):
+        tell(f"{len(found) - len(ours)} predictions are of other versions: they are not compared with a model.")
+    return ours
+
+
+@proof_cli.command()
+def fetch(
+    export: Annotated[Path, typer.Argument(metavar="EXPORT", help="Where to write the samples, a page a line.")],
+    *,
+    state: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the state.")],
+    url: Annotated[str, typer.Option("--url", metavar="URL", help="Of the server.")] = "http://127.0.0.1:8000",
+    api_key_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File with a key of the scopes 'read' and 'audit'.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the files.")] = False,
+) -> None:
+    """Have the server tell its state, and download it with all samples and their openings, for `oubli audit`.
+
+    The export holds every sample: keep it as safe as the data, and erase it after the audit.
+    """
+    from oubli.app.cli.remote import asking
+
+    for path in (export, state):
+        if path.exists() and not force:
+            raise StartError(f"{path} is there: give another name, or --force")
+    with asking(url, api_key_file) as client:
+        for _ in range(_ATTEMPTS):
+            try:
+                told = _download(client, export, state)
+            except OSError as error:
+                raise StartError(f"{export} or {state} cannot be written: {error.strerror}") from None
+            if told is not None:
+                tell(f"Wrote {told} samples to {export}, and the state of that version to {state}.")
+                return
+    raise StartError("the model has changed during each download: try again while nothing is added and deleted")
+
+
+def _download(client: Client, export: Path, state: Path) -> int | None:
+    """Download a state and its samples; return how many, None when something has changed meanwhile."""
+    import orjson
+
+    from oubli.client.operations.requests import object_of, posting, reading
+
+    def ask(request: Any) -> dict[str, Any]:
+        return object_of(client.transport.run(client.session.ask(request)))
+
+    entry, n_samples = ask(posting("/model/states")), 0
+    cursor: str | None = None
+    with export.open("wb") as file:
+        while True:
+            page = ask(reading("/samples", openings="true", cursor=cursor))
+            if page.get("model_version") != entry["model_version"]:
+                return None
+            n_samples += len(page["samples"])
+            file.write(orjson.dumps(page) + b"\n")
+            cursor = page.get("next")
+            if cursor is None:
+                break
+    answer = ask(reading(f"/model/states/{entry['index']}"))
+    if answer["digest"] is None and entry["digest_hash"] is not None:
+        return None  # an erasure was finished meanwhile
+    state.write_bytes(orjson.dumps(answer) + b"\n")
+    return n_samples

@@ -1,0 +1,327 @@
+r"""A tree over a set whose root is a function of the set, whatever its history: a commitment that proves absence, too.
+
+    depth 0            root                     every leaf is at depth 48, at the place that its position says,
+                      /    \                    the first bit decides first
+    depth 1          a      b                   two children   SHA-256(0x01 | left | right)
+                    / \      \                  a left one     SHA-256(0x02 | child)
+    ...            c   d      e                 a right one    SHA-256(0x03 | child)
+    depth 48       leaf                         SHA-256(0x00 | content)
+
+No node is left out of the hashes: a leaf's sibling in a proof is the end of a chain, and tells nothing of who is there.
+In memory only leaves and nodes with two children are kept, as in a radix tree. Positions must be made with a secret
+key, so that the shape of a proof tells nothing either.
+
+A change is mostly hashing the chain above its leaf. So hashes are kept where they are needed next: that of a node below
+its parent, and that of a leaf at a middle depth, above which few of the chain are left.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import NamedTuple
+
+from oubli.core.slices import cut
+
+DEPTH = 48
+HASH_BYTES = 32
+EMPTY_ROOT = sha256().digest()
+_NONE = -(2**31)
+_LEAF = b"\x00"
+_BOTH = b"\x01"
+_ONE = (b"\x02", b"\x03")  # by the bit of the child
+_SPARE = 5  # levels of the kept part of a leaf's chain below where most parents are
+_FEWEST = 8
+_AT_ONCE = 64  # leaves between two rests for other threads
+
+
+class SetProof(NamedTuple):
+    """That a position is in the set, or that it is not.
+
+    Attributes
+    ----------
+    end
+        `DEPTH` when the position is in the set; otherwise the depth at which its way leaves the tree.
+    last
+        Hash of the leaf; otherwise of the other child of the node where the way ends. None: the set is empty.
+    siblings
+        By depth, the hashes of the other children on the way; where there are none the node has one child.
+    """
+
+    end: int
+    last: bytes | None
+    siblings: dict[int, bytes]
+
+
+class SetTree:
+    """A set of positions with a content of 32 bytes each.
+
+    Parameters
+    ----------
+    n_expected
+        Of how many positions, roughly: what is kept of chains depends on it, and the root does not.
+    """
+
+    def __init__(self, n_expected: int = 0) -> None:
+        self._root = _NONE  # a node from 0 on, or a leaf: the complement of its number
+        self._root_hash = EMPTY_ROOT
+        self._middle = min(max(n_expected.bit_length() + _SPARE, _FEWEST), DEPTH)
+        # Of nodes with two children: where they branch, their children, and their hash below their parent.
+        self._depths, self._left, self._right = bytearray(), array("i"), array("i")
+        self._hashes = bytearray()
+        # Of leaves: the position, the content, and the hash of the chain at the middle depth.
+        self._positions, self._contents, self._chains = array("Q"), bytearray(), bytearray()
+        self._free_nodes, self._free_leaves = array("i"), array("i")
+
+    def __len__(self) -> int:
+        return len(self._positions) - len(self._free_leaves)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        arrays = (self._left, self._right, self._positions, self._free_nodes, self._free_leaves)
+        texts = (self._depths, self._hashes, self._contents, self._chains)
+        return sum(len(one) * one.itemsize for one in arrays) + sum(map(len, texts))
+
+    def root(self) -> bytes:
+        """Return the root."""
+        return self._root_hash
+
+    def get(self, position: int) -> bytes | None:
+        """Return the content at a position; None when it is not in the set."""
+        _, place = self._way_to(position)
+        if place == _NONE or self._positions[~place] != position:
+            return None
+        return _at(self._contents, ~place)
+
+    def put(self, position: int, content: bytes) -> bool:
+        """Add a position, or give it another content; whether it was added."""
+        way, place = self._way_to(position)
+        if place == _NONE:
+            leaf = self._new_leaf(position, content)
+            self._root = ~leaf
+            self._root_hash = self._leaf_at(leaf, 0)
+            return True
+        other = self._positions[~place]
+        branch = DEPTH - (position ^ other).bit_length()
+        if branch == DEPTH:
+            self._fill_leaf(~place, position, content)
+            self._rehash(way, position, place)
+            return False
+        # Nodes that branch further down are below the new one.
+        while way and self._depths[way[-1]] > branch:
+            place = way.pop()
+        leaf = ~self._new_leaf(position, content)
+        if place >= 0:
+            # Its hash is kept below a parent that is not its own any more.
+            _put(self._hashes, place, _lifted(self._node_hash(place), other, self._depths[place], branch + 1))
+        node = self._new_node(branch, *((leaf, place) if _bit(position, branch) == 0 else (place, leaf)))
+        self._replace(way[-1] if way else None, position, node)
+        way.append(node)
+        self._rehash(way, position, leaf)
+        return True
+
+    def remove(self, position: int) -> bool:
+        """Remove a position, and overwrite what is kept of it; whether it was in the set."""
+        way, place = self._way_to(position)
+        if place == _NONE or self._positions[~place] != position:
+            return False
+        self._fill_leaf(~place, 0, None)
+        self._free_leaves.append(~place)
+        if not way:
+            self._root, self._root_hash = _NONE, EMPTY_ROOT
+            return True
+        node = way.pop()
+        depth = self._depths[node]
+        sibling = (self._right, self._left)[_bit(position, depth)][node]
+        top = self._depths[way[-1]] + 1 if way else 0
+        if sibling >= 0:
+            # What is above is the way to the position that goes, but for the last step.
+            turned = position ^ 1 << DEPTH - 1 - depth
+            _put(self._hashes, sibling, _lifted(_at(self._hashes, sibling), turned, depth + 1, top))
+        _put(self._hashes, node, bytes(HASH_BYTES))
+        self._left[node] = self._right[node] = self._depths[node] = 0
+        self._free_nodes.append(node)
+        self._replace(way[-1] if way else None, position, sibling)
+        self._rehash(way, position, sibling)
+        return True
+
+    def fill(self, positions: Sequence[int], contents: bytes | bytearray) -> None:
+        """Fill an empty tree, each node hashed once.
+
+        Parameters
+        ----------
+        positions
+            Ascending, each once.
+        contents
+            Of all of them, one behind the other.
+        """
+        open_nodes: list[int] = []  # that wait for their right child, downwards
+        place, last = _NONE, 0
+        for part in cut(len(positions), _AT_ONCE):
+            for row in range(part.start, part.stop):
+                position = int(positions[row])
+                leaf = ~self._new_leaf(position, bytes(contents[HASH_BYTES * row : HASH_BYTES * (row + 1)]))
+                if place != _NONE:
+                    branch = DEPTH - (position ^ last).bit_length()
+                    place = self._close(open_nodes, place, last, branch)
+                    if place >= 0:
+                        self._lift(place, last, branch + 1)
+                    open_nodes.append(self._new_node(branch, place, _NONE))
+                place, last = leaf, position
+        if place == _NONE:
+            return
+        self._root = root = self._close(open_nodes, place, last, -1)
+        if root >= 0:
+            self._lift(root, last, 0)
+        self._root_hash = self._below(root, 0)
+
+    def _close(self, open_nodes: list[int], place: int, position: int, branch: int) -> int:
+        """Give open nodes below a depth their right children; return the uppermost, with its hash at its own depth."""
+        while open_nodes and self._depths[open_nodes[-1]] > branch:
+            node = open_nodes.pop()
+            depth = self._depths[node]
+            self._right[node] = place
+            if place >= 0:
+                self._lift(place, position, depth + 1)
+            _put(self._hashes, node, self._node_hash(node))
+            place = node
+        return place
+
+    def prove(self, position: int) -> SetProof:
+        """Return a proof that a position is in the set, or that it is not."""
+        way, place = self._way_to(position)
+        if place == _NONE:
+            return SetProof(0, None, {})
+        other = self._positions[~place]
+        branch = DEPTH - (position ^ other).bit_length()
+        if branch == DEPTH:
+            last = sha256(_LEAF + _at(self._contents, ~place)).digest()
+        else:
+            while way and self._depths[way[-1]] > branch:
+                place = way.pop()
+            if place < 0:
+                last = self._leaf_at(~place, branch + 1)
+            else:
+                last = _lifted(self._node_hash(place), other, self._depths[place], branch + 1)
+        siblings = {}
+        for node in way:
+            depth = self._depths[node]
+            sibling = (self._right, self._left)[_bit(position, depth)][node]
+            siblings[depth] = self._below(sibling, depth + 1)
+        return SetProof(branch, last, siblings)
+
+    def shred(self) -> None:
+        """Overwrite all that is kept; the tree cannot be used any more."""
+        for kept in (self._depths, self._hashes, self._contents, self._chains):
+            kept[:] = bytes(len(kept))
+        for numbers in (self._left, self._right, self._positions):
+            numbers[:] = array(numbers.typecode, bytes(len(numbers) * numbers.itemsize))
+
+    def _way_to(self, position: int) -> tuple[list[int], int]:
+        """Return the nodes on the way to a position, and the leaf at its end, which may be another's."""
+        way: list[int] = []
+        place, depths, children = self._root, self._depths, (self._left, self._right)
+        while place >= 0:
+            way.append(place)
+            place = children[position >> DEPTH - 1 - depths[place] & 1][place]
+        return way, place
+
+    def _below(self, place: int, depth: int) -> bytes:
+        """Return the hash of a child at the depth below its parent."""
+        return self._leaf_at(~place, depth) if place < 0 else _at(self._hashes, place)
+
+    def _leaf_at(self, leaf: int, depth: int) -> bytes:
+        """Return the hash of a leaf's chain at a depth."""
+        position = self._positions[leaf]
+        if depth <= self._middle:
+            return _lifted(_at(self._chains, leaf), position, self._middle, depth)
+        return _lifted(sha256(_LEAF + _at(self._contents, leaf)).digest(), position, DEPTH, depth)
+
+    def _node_hash(self, node: int) -> bytes:
+        """Return the hash of a node with two children, at its own depth."""
+        below = self._depths[node] + 1
+        return sha256(_BOTH + self._below(self._left[node], below) + self._below(self._right[node], below)).digest()
+
+    def _lift(self, node: int, position: int, depth: int) -> None:
+        """Keep a node's hash, so far at its own depth, at one further up."""
+        _put(self._hashes, node, _lifted(_at(self._hashes, node), position, self._depths[node], depth))
+
+    def _rehash(self, way: list[int], position: int, place: int) -> None:
+        """Hash the nodes on the way to a position anew, upwards; `place` is below the last and has its hash."""
+        depths, left, right, hashes = self._depths, self._left, self._right, self._hashes
+        below = depths[way[-1]] + 1 if way else 0
+        found = self._below(place, below)
+        for index in range(len(way) - 1, -1, -1):
+            node = way[index]
+            depth = depths[node]
+            if position >> DEPTH - 1 - depth & 1:
+                found = sha256(_BOTH + self._below(left[node], depth + 1) + found).digest()
+            else:
+                found = sha256(_BOTH + found + self._below(right[node], depth + 1)).digest()
+            top = depths[way[index - 1]] + 1 if index else 0
+            if depth > top:
+                found = _lifted(found, position, depth, top)
+            hashes[node * HASH_BYTES : (node + 1) * HASH_BYTES] = found
+        self._root_hash = found
+
+    def _replace(self, parent: int | None, position: int, place: int) -> None:
+        if parent is None:
+            self._root = place
+        else:
+            (self._left, self._right)[_bit(position, self._depths[parent])][parent] = place
+
+    def _new_leaf(self, position: int, content: bytes) -> int:
+        if self._free_leaves:
+            leaf = self._free_leaves.pop()
+        else:
+            leaf = len(self._positions)
+            self._positions.append(0)
+            self._contents += bytes(HASH_BYTES)
+            self._chains += bytes(HASH_BYTES)
+        self._fill_leaf(leaf, position, content)
+        return leaf
+
+    def _fill_leaf(self, leaf: int, position: int, content: bytes | None) -> None:
+        """Say what a leaf holds; None overwrites it."""
+        self._positions[leaf] = position
+        _put(self._contents, leaf, content or bytes(HASH_BYTES))
+        chain = bytes(HASH_BYTES)
+        if content is not None:
+            chain = _lifted(sha256(_LEAF + content).digest(), position, DEPTH, self._middle)
+        _put(self._chains, leaf, chain)
+
+    def _new_node(self, depth: int, left: int, right: int) -> int:
+        if self._free_nodes:
+            node = self._free_nodes.pop()
+            self._depths[node], self._left[node], self._right[node] = depth, left, right
+        else:
+            node = len(self._depths)
+            self._depths.append(depth)
+            self._left.append(left)
+            self._right.append(right)
+            self._hashes += bytes(HASH_BYTES)
+        return node
+
+
+def _lifted(found: bytes, position: int, level: int, depth: int) -> bytes:
+    """Return the hash of a chain with one child a level, from a level up to a depth, on the way to a position."""
+    hashing, one = sha256, _ONE
+    ahead = position >> DEPTH - level
+    for _ in range(level - depth):
+        found = hashing(one[ahead & 1] + found).digest()
+        ahead >>= 1
+    return found
+
+
+def _at(hashes: bytearray, number: int) -> bytes:
+    return bytes(hashes[number * HASH_BYTES : (number + 1) * HASH_BYTES])
+
+
+def _put(hashes: bytearray, number: int, value: bytes) -> None:
+    hashes[number * HASH_BYTES : (number + 1) * HASH_BYTES] = value
+
+
+def _bit(position: int, depth: int) -> int:
+    return position >> DEPTH - 1 - depth & 1

@@ -1,0 +1,155 @@
+"""States of a model in a log: the set of samples that it was a function of at a version, and what it was made by.
+
+The entry of a state holds no digest, schema or key, only hashes of them. What they are hashes of is answered beside the
+proof, and to nobody but auditors:
+
+    positions_key    SHA-256("oubli positions key commitment" | 0x00 | key that gives samples their places in the set)
+    schema_hash      SHA-256(schema, JSON in the form of RFC 8785)
+    digest_hash      SHA-256(salt | digest of the model); null where the model is not a function of the set alone
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from oubli.verifier.canonical import canonical
+from oubli.verifier.checkpoints import Checkpoint
+from oubli.verifier.errors import FailedError, UncheckableError
+from oubli.verifier.policies import Policy
+from oubli.verifier.proofs import check_proof, original_of
+
+EXACT = "exact"
+_COMMITMENT = b"oubli positions key commitment\0"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedState:
+    """A state that is in a log.
+
+    Attributes
+    ----------
+    checkpoint, cosigned
+        Of the log, and the names of the witnesses that have cosigned it.
+    entry
+        What is in the log.
+    parameters
+        That the model was made by.
+    schema
+        Of the samples.
+    positions_key
+        By which the samples have their places in the set.
+    digest
+        Of the model, in hexadecimal; None where its salt was erased, or the model is not exact.
+    """
+
+    checkpoint: Checkpoint
+    cosigned: list[str]
+    entry: dict[str, Any]
+    parameters: dict[str, Any]
+    schema: dict[str, Any]
+    positions_key: bytes
+    digest: str | None
+
+    @property
+    def model_version(self) -> int:
+        """Of the model."""
+        return int(self.entry["model_version"])
+
+    @property
+    def set_root(self) -> str:
+        """Over the samples, in hexadecimal."""
+        return str(self.entry["set_root"])
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the model is a function of the samples, so that a fit of them has its digest."""
+        return bool(self.entry["guarantee"] == EXACT)
+
+
+def check_state(content: Mapping[str, Any], policy: Policy) -> CheckedState:
+    """Check that a state is in a log, and that what came beside it belongs to it.
+
+    Parameters
+    ----------
+    content
+        As `GET /model/states/{index}` answered it.
+    policy
+        Whom to trust.
+
+    Raises
+    ------
+    FailedError
+        When it does not hold.
+    UncheckableError
+        When something that is needed is not there.
+    """
+    proof = content.get("proof")
+    if not isinstance(proof, str):
+        raise FailedError("format", "the state comes without a proof")
+    checked = check_proof(proof, policy)
+    entry = original_of(checked.entry)
+    if entry.get("type") != "state":
+        raise FailedError("state", "the proof is of another entry than one of a state")
+    schema, parameters = _schema_of(content, entry), _parameters_of(entry)
+    key = _key_of(content, entry)
+    return CheckedState(
+        checked.checkpoint, checked.cosigned, entry, parameters, schema, key, _digest_of(content, entry)
+    )
+
+
+def _schema_of(content: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+    schema = content.get("schema")
+    if not isinstance(schema, dict):
+        raise UncheckableError("the state comes without the schema of its samples: ask for a new state")
+    try:
+        known = _hash(canonical(schema))
+    except ValueError:
+        known = None
+    if known != entry.get("schema_hash"):
+        raise FailedError("state", "the schema is another than the one that the log has the hash of")
+    return schema
+
+
+def _parameters_of(entry: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        parameters = json.loads(str(entry.get("parameters")))
+    except (ValueError, RecursionError):
+        parameters = None
+    if not isinstance(parameters, dict) or type(entry.get("model_version")) is not int:
+        raise FailedError("state", "the entry does not say what a state says")
+    return parameters
+
+
+def _key_of(content: Mapping[str, Any], entry: Mapping[str, Any]) -> bytes:
+    encoded = content.get("positions_key")
+    if encoded is None:
+        raise UncheckableError("the key is gone by which the samples had their places: ask for a new state")
+    key = _raw(encoded)
+    if key is None or _hash(_COMMITMENT + key) != entry.get("positions_key"):
+        raise FailedError("positions-key", "the places of samples are said to be made by another key than the log's")
+    return key
+
+
+def _digest_of(content: Mapping[str, Any], entry: Mapping[str, Any]) -> str | None:
+    """Return the digest; None where there is none."""
+    if entry.get("guarantee") != EXACT or content.get("salt") is None:
+        return None
+    salt, digest = _raw(content["salt"]), _raw(content.get("digest"))
+    if salt is None or digest is None or _hash(salt + digest) != entry.get("digest_hash"):
+        raise FailedError("salted-digest", "the digest is another than the one that the log has the salted hash of")
+    return digest.hex()
+
+
+def _raw(text: object) -> bytes | None:
+    try:
+        return bytes.fromhex(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

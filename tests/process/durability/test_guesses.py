@@ -1,0 +1,161 @@
+"""Who holds all other samples, all files, exports, answers and logs cannot test guesses about an erased sample.
+
+A digest is a function of all samples. Kept anywhere, in the clear or hashed without a secret, it confirms the one right
+guess among all that the missing sample could have been.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oubli.app.service.checkpoint import CheckpointPolicy
+from tests.reach import array_bytes, reachable
+from tests.unit.app.hosted import Hosted, hosted, wait_until
+from tests.unit.app.support import forest, make_service
+
+AGES, LABELS = range(17, 91), ("yes", "no")  # 148 guesses
+TRUTH = (33, "no")
+SALT_BYTES = 32
+_HEX = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+
+
+def model() -> Any:
+    """Enough trees to tell neighbouring ages apart."""
+    return forest(60, n_estimators=60)
+
+
+def victim(age: int, label: str) -> dict[str, Any]:
+    return {"id": "victim", "subject": "V", "features": [age, "b", True], "label": label}
+
+
+@cache
+def digests_of_guesses() -> dict[tuple[int, str], str]:
+    """The digest of the model that each guess would have given, with all other samples."""
+    others, found = model(), {}
+    for age, label in product(AGES, LABELS):
+        others.add([victim(age, label)["features"]], [label], ids=["victim"])
+        found[age, label] = others.digest()
+        others.delete(["victim"])
+    return found
+
+
+def forms(digest: str) -> Iterator[bytes]:
+    """A digest in the encodings and unkeyed hashes that it could be found by."""
+    raw = bytes.fromhex(digest)
+    for content in (raw, hashlib.sha256(raw).digest(), hashlib.sha256(digest.encode()).digest()):
+        yield content
+        yield content.hex().encode()
+        yield base64.b64encode(content).rstrip(b"=")[:-1]
+
+
+def salted_in(ledger: Iterable[dict[str, Any]]) -> set[str]:
+    """The salted hashes that the ledger tells."""
+    return {entry["digest_hash"] for entry in ledger if entry.get("digest_hash") is not None}
+
+
+def salts_in(texts: Iterable[bytes]) -> set[bytes]:
+    """All that could be a salt: 64 hexadecimal digits that stand alone."""
+    return {bytes.fromhex(found.decode()) for text in texts for found in _HEX.findall(text)}
+
+
+def confirmed(texts: list[bytes], ledger: list[dict[str, Any]]) -> set[tuple[int, str]]:
+    """The guesses that something in some texts confirms, or a salted hash in the ledger with a salt in them."""
+    everything, salted, salts = b"\0".join(texts), salted_in(ledger), salts_in(texts)
+    return {
+        guess
+        for guess, digest in digests_of_guesses().items()
+        if any(form in everything for form in forms(digest))
+        or any(hashlib.sha256(salt + bytes.fromhex(digest)).hexdigest() in salted for salt in salts)
+    }
+
+
+class Attacker:
+    """Holds the data directory but its keys, and everything that the server tells."""
+
+    def __init__(self, host: Hosted, directory: Path, logged: Callable[[], str]) -> None:
+        self._host = host
+        self._directory = directory
+        self._logged = logged
+
+    def holdings(self) -> list[bytes]:
+        paths = sorted(path for path in self._directory.rglob("*") if path.is_file())
+        texts = [path.read_bytes().rstrip(b"\0") for path in paths if "keys" not in path.parts]
+        texts.append(self._logged().encode())
+        asked = ["/jobs", "/erasures", "/ledger?limit=50", "/model/states?limit=50", "/snapshot", "/metrics"]
+        asked += [f"/model/states/{entry['index']}" for entry in self.ledger() if entry["type"] == "state"]
+        asked.append("/samples?limit=50&openings=true")
+        return [*texts, *(self._host.ask_bytes("GET", path)[1] for path in asked)]
+
+    def ledger(self) -> list[dict[str, Any]]:
+        return list(self._host.ask("GET", "/ledger?limit=50")[1]["entries"])
+
+
+def finished_job(host: Hosted, path: str) -> dict[str, Any]:
+    status, job = host.ask("POST", path, {})
+    assert status == 202
+    wait_until(lambda: host.ask("GET", f"/jobs/{job['id']}")[1]["status"] in ("succeeded", "failed"))
+    return dict(host.ask("GET", f"/jobs/{job['id']}")[1])
+
+
+@pytest.fixture
+def told(tmp_path, caplog):
+    """A server that has learned the victim and told its digest wherever it can; with the attacker, and the digest."""
+    caplog.set_level(logging.DEBUG)
+    directory = tmp_path / "data"
+    policy = CheckpointPolicy(erasure_deadline=600)
+    with hosted(make_service(model(), directory, policy=policy)) as host:
+        assert host.ask("POST", "/samples", {"samples": [victim(*TRUTH)]})[0] == 201
+        assert finished_job(host, "/model/fit")["status"] == "succeeded"
+        verified = finished_job(host, "/model/verify")["result"]
+        assert host.ask("POST", "/model/states")[0] == 200, "verify has told this version"
+        assert host.ask("POST", "/snapshot")[0] == 201
+        with host.connect() as listening:  # to what changes, for a moment
+            listening.sendall(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert listening.recv(12) == b"HTTP/1.1 200"
+        yield host, Attacker(host, directory, lambda: caplog.text), verified["live_digest"]
+
+
+def erase(host: Hosted) -> None:
+    status, receipt = host.ask("DELETE", "/samples/victim")
+    assert (status, receipt["unlearned"]) == (200, 1)
+    assert host.ask("POST", "/snapshot")[0] == 201
+    wait_until(lambda: host.ask("GET", f"/erasures/{receipt['id']}")[1]["status"] == "erased")
+
+
+def test_nothing_that_is_kept_confirms_a_guess_about_an_erased_sample(told):
+    host, attacker, digest = told
+    assert confirmed(attacker.holdings(), attacker.ledger()) == {TRUTH}, "the attack is blind"
+    erase(host)
+    holdings, ledger = attacker.holdings(), attacker.ledger()
+    assert salted_in(ledger), "no state was told"
+    assert confirmed(holdings, ledger) == set()
+    # The negative control: with the digest kept on purpose the attack finds one, and it is the truth.
+    assert confirmed([*holdings, json.dumps({"digest": digest}).encode()], ledger) == {TRUTH}
+
+
+def test_no_digest_and_no_salt_of_before_is_left_in_memory(told):
+    host, _, digest = told
+    (state,) = host.ask("GET", "/model/states")[1]["states"]
+    salt = host.ask("GET", f"/model/states/{state['index']}")[1]["salt"]
+    assert hashlib.sha256(bytes.fromhex(salt + digest)).hexdigest() == state["digest_hash"]
+    assert digest in memory(host), "the search is blind"
+    erase(host)
+    wait_until(lambda: digest not in memory(host) and salt not in memory(host))
+
+
+def memory(host: Hosted) -> str:
+    """All that can be reached from the server, as one text."""
+    values = reachable(host.everything)
+    texts = "\0".join(value for value in values if isinstance(value, str))
+    return texts + array_bytes(host.everything).decode("latin-1")

@@ -1,0 +1,305 @@
+"""Over HTTP: proofs of absence, lists with openings, and that both are of one set, whatever has happened before."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+import oubli.app.ledger.set_leaves as set_leaves
+import oubli.app.service.sample_leaves as sample_leaves
+from oubli.app.service.build import compose, open_directory
+from oubli.core import DynamicTreeClassifier
+from oubli.verifier import Policy, check_absence, set_root
+from oubli.verifier.sets import commitment_of
+from tests.closing import closed_at_the_end
+from tests.unit.app.hosted import wait_until
+from tests.unit.app.support import CLASSES, JSON, forest, make_service, rows, samples, served
+
+NOBODY = Policy((), {}, {}, "none")
+Listed = tuple[list[dict[str, Any]], bytes, int]
+
+
+def listed(client: TestClient) -> Listed:
+    """All samples with their openings, the key, and the version."""
+    found: list[dict[str, Any]] = []
+    cursor = ""
+    while True:
+        page = client.get(f"/samples?openings=true&limit=50{cursor}").json()
+        found += page["samples"]
+        if page["next"] is None:
+            return found, bytes.fromhex(page["positions_key"]), page["model_version"]
+        cursor = f"&cursor={page['next']}"
+
+
+def absence(client: TestClient, **name: Any) -> dict[str, Any]:
+    answer = client.post("/samples/absence-proofs", json=name or {"id": "nobody"})
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def check_set(client: TestClient) -> bytes:
+    """The root that is served is that of the list, and a proof leads to it; return it."""
+    while True:
+        proof, (held, key, version) = absence(client), listed(client)
+        if proof["model_version"] == version:  # nothing has expired in between
+            break
+    root = set_root(held, key)
+    assert proof["root"] == root.hex()
+    assert proof["n_samples"] == len([one for one in held if one["restricted_at"] is None])
+    assert proof["positions_key"] == commitment_of(key)
+    assert check_absence(json.dumps(proof), NOBODY, name="nobody", root=root, positions_key=key)
+    return root
+
+
+@pytest.fixture(scope="module")
+def client():
+    with served() as one:
+        yield one
+
+
+def test_what_is_not_held_is_proved_absent(client):
+    root = check_set(client)
+    for name in ({"id": "ä/?"}, {"id": 7}, {"subject": "nobody"}, {"subject": "c1"}, {"id": "s1"}):
+        proof = absence(client, **name)
+        ((kind, text),) = name.items()
+        assert (proof["by"], proof["name"]) == (f"{kind}s", str(text))
+        assert check_absence(json.dumps(proof), NOBODY, root=root, name=str(text))
+
+
+@pytest.mark.parametrize("name", [{"id": "c1"}, {"subject": "s1"}])
+def test_what_is_held_is_not(client, name):
+    answer = client.post("/samples/absence-proofs", json=name)
+    assert (answer.status_code, answer.json()["type"]) == (409, "urn:oubli:problem:still-held")
+
+
+@pytest.mark.parametrize("body", [{}, {"id": "a", "subject": "b"}, {"id": None}, {"id": ["a"]}, {"ids": ["a"]}])
+def test_a_question_about_no_name_is_refused(client, body):
+    assert client.post("/samples/absence-proofs", json=body).status_code == 422
+
+
+def test_its_name_is_no_id_in_a_path(client):
+    assert client.get("/samples/absence-proofs").status_code == 405
+
+
+@pytest.mark.parametrize("query", ["openings=1", "openings=true&openings=true", "openings=true&id=c1", "openings="])
+def test_openings_that_are_asked_for_wrongly_are_refused(client, query):
+    assert client.get(f"/samples?{query}").status_code == 422
+
+
+def test_openings_are_left_out_unless_they_are_asked_for(client):
+    for query in ("", "?openings=false", "?subject=s1"):
+        page = client.get(f"/samples{query}").json()
+        assert "positions_key" not in page
+        assert not any("nonce" in one for one in page["samples"])
+
+
+def test_openings_of_a_subject_and_as_csv(client):
+    by_id = {one["id"]: one["nonce"] for one in listed(client)[0]}
+    page = client.get("/samples?openings=true&subject=s1").json()
+    assert len(page["samples"]) > 5
+    assert all(by_id[one["id"]] == one["nonce"] for one in page["samples"])
+    lines = client.get("/samples?openings=true&subject=s1&format=csv").text.splitlines()
+    header = lines[0].split(",")
+    assert header[:5] == ["id", "subject", "expires_at", "restricted_at", "nonce"]
+    assert {line.split(",")[4] for line in lines[1:]} == {one["nonce"] for one in page["samples"]}
+
+
+class Player:
+    """Random changes of every kind."""
+
+    def __init__(self, client: TestClient, seed: int) -> None:
+        self.client = client
+        self.draw = random.Random(seed)
+        self.n = 0
+        self.older: bytes | None = None
+
+    def ask(self, method: str, path: str, content: Any = None) -> Any:
+        answer = self.client.request(method, path, json=content, headers=JSON)
+        assert answer.status_code in (200, 201, 202, 404, 409), answer.text
+        return answer.json()
+
+    def held(self) -> list[dict[str, Any]]:
+        return listed(self.client)[0]
+
+    def add(self) -> None:
+        n = self.draw.choice([1, 1, 3, 40])
+        subject = self.draw.choice([{}, {"subject": f"s{self.draw.randrange(9)}"}])
+        content = samples(n, f"n{self.n}-", **subject)
+        for one in content["samples"]:
+            one["features"][0] = self.draw.choice([self.draw.random(), 1e-7, 1e21, None, 2])
+        self.n += 1
+        self.ask("POST", "/samples", content)
+
+    def delete(self) -> None:
+        held = self.held()
+        names = [one["id"] for one in self.draw.sample(held, min(len(held), self.draw.choice([1, 1, 5, 30])))]
+        self.ask("POST", "/samples/batch-delete", {"ids": [*names, "nobody"]})
+
+    def delete_subject(self) -> None:
+        self.ask("POST", "/samples/batch-delete", {"subjects": [f"s{self.draw.randrange(9)}"]})
+
+    def replace(self) -> None:
+        one = self.draw.choice(self.held())
+        content: dict[str, Any] = {"features": rows(9)[self.draw.randrange(9)], "label": "yes"}
+        if self.draw.random() < 0.5:
+            content = {"features": one["features"], "label": one["label"]}
+            content["subject"] = f"s{self.draw.randrange(9)}"
+        self.ask("PUT", f"/samples/{one['id']}", content)
+
+    def restrict(self) -> None:
+        self.ask("POST", "/subjects/restrict", {"subjects": [f"s{self.draw.randrange(9)}"]})
+
+    def release(self) -> None:
+        self.ask("POST", "/subjects/release", {"subjects": [f"s{i}" for i in range(9)]})
+
+    def expire(self) -> None:
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 2))
+        self.ask("POST", "/samples", {"samples": [{**samples(1, f"e{self.n}-")["samples"][0], "expires_at": at}]})
+        self.n += 1
+
+    def is_expiring(self) -> bool:
+        is_paused = self.ask("GET", "/model")["expiry_paused"]
+        return not is_paused and any(one["expires_at"] for one in self.held())
+
+    def fit(self) -> None:
+        job = self.ask("POST", "/model/fit", {"parameters": {"n_estimators": self.draw.randrange(1, 4)}})
+        while self.ask("GET", f"/jobs/{job['id']}")["status"] in ("queued", "running"):
+            time.sleep(0.01)
+
+    def snapshot(self) -> None:
+        self.ask("POST", "/snapshot")
+        self.older = self.client.get("/snapshot/file").content
+
+    def restore(self) -> None:
+        if self.older is not None:
+            answer = self.client.put("/snapshot/file", content=self.older)
+            assert answer.status_code == 200, answer.text
+
+
+MOVES = ["add", "add", "delete", "delete_subject", "replace", "replace", "restrict", "release", "expire", "fit"]
+MOVES += ["snapshot", "restore"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_root_is_that_of_the_samples_after_any_history(tmp_path: Path, seed):
+    directory, draw = tmp_path / "data", random.Random(seed)
+    roots = set()
+    with served(make_service(forest(40, n_estimators=2), directory)) as client:
+        player = Player(client, seed)
+        player.snapshot()
+        for _ in range(14):
+            for name in draw.sample(MOVES, draw.choice([1, 3])):
+                getattr(player, name)()
+            roots.add(check_set(client))
+        wait_until(lambda: not player.is_expiring())
+        roots.add(check_set(client))
+        before = listed(client)[0]
+    opened = open_directory(directory)
+    closed_at_the_end(opened.database)
+    assert opened.snapshots is not None
+    again = compose(opened.recover(opened.snapshots.recover()))
+    with served(again) as client:
+        assert {one["id"]: one["nonce"] for one in listed(client)[0]} == {one["id"]: one["nonce"] for one in before}
+        assert check_set(client) in roots
+    assert len(roots) > 8
+
+
+def test_a_killed_server_finds_the_same_nonces(tmp_path: Path):
+    directory = tmp_path / "data"
+    with served(make_service(forest(20, n_estimators=2), directory)) as client:
+        client.post("/samples", json=samples(3))
+        client.put("/samples/c1", json={"features": rows(5)[4], "label": "no"})
+        client.put("/samples/c2", json={"features": rows(3)[2], "label": "yes", "subject": "other"})
+        client.post("/subjects/restrict", json={"subjects": ["s3"]})
+        client.put("/samples/c3", json={"features": rows(5)[4], "label": "no"})
+        client.post("/subjects/release", json={"subjects": ["s3"]})
+        root, before = check_set(client), listed(client)[0]
+        copy = tmp_path / "copy"
+        copy.mkdir(mode=0o700)
+        for path in directory.rglob("*"):
+            if path.is_file() and path.name != "lock":
+                other = copy / path.relative_to(directory)
+                other.parent.mkdir(exist_ok=True, mode=0o700)
+                other.write_bytes(path.read_bytes())
+                other.chmod(0o600)
+    opened = open_directory(copy)
+    closed_at_the_end(opened.database)
+    assert opened.snapshots is not None
+    start = opened.recover(opened.snapshots.recover())
+    assert start.n_records == 6, "nothing was replayed"
+    with served(compose(start)) as client:
+        assert check_set(client) == root
+        assert sorted(listed(client)[0], key=str) == sorted(before, key=str)
+
+
+def test_a_window_that_slides_takes_samples_out_of_the_set():
+    model = DynamicTreeClassifier(window=20, epsilon=0.5, random_state=0)
+    model.fit(rows(20), ["yes" if i % 3 else "no" for i in range(20)], ids=[f"c{i}" for i in range(20)], schema=CLASSES)
+    for i in range(20):
+        model.samples_.set_subject(f"c{i}", f"s{i % 5}")
+    with served(make_service(model)) as client:
+        roots = {check_set(client)}
+        for i in range(6):
+            client.post("/samples", json=samples(i, f"w{i}-", subject="w"))
+            roots.add(check_set(client))
+        assert len(roots) == 6
+        assert absence(client, id="c0")
+
+
+def test_what_is_restricted_is_in_no_set_and_is_not_said_to_be_absent(tmp_path: Path):
+    with served(make_service(forest(20, n_estimators=2), tmp_path / "data")) as client:
+        before = check_set(client)
+        client.post("/subjects/restrict", json={"subjects": ["s1"]})
+        assert check_set(client) != before
+        for name in ({"id": "c1"}, {"subject": "s1"}):
+            answer = client.post("/samples/absence-proofs", json=name)
+            assert (answer.status_code, "restricted" in answer.json()["detail"]) == (409, True)
+        assert {one["nonce"] for one in listed(client)[0] if one["restricted_at"]} == {None}
+        client.post("/subjects/release", json={"subjects": ["s1"]})
+        assert check_set(client) == before
+
+
+def test_two_names_with_one_position_have_one_leaf(monkeypatch):
+    """It does not happen by chance; then the tree is made anew, and the verifier comes to the same root."""
+    place, n_builds = set_leaves.position_of, []
+
+    def crowded(secret: bytes, name: tuple[str, str]) -> int:
+        found = place(secret, name)
+        if name[1] in ("c1", "c2", "n1", "s3", "s4"):
+            return found >> 47 << 47 | 5
+        return found
+
+    build = sample_leaves.Building.finished
+
+    def counted(one: Any) -> Any:
+        n_builds.append(1)
+        return build(one)
+
+    def crowded_too(key: bytes, by: str, name: str) -> int:
+        return crowded(key, ("id" if by == "ids" else "subject", name))
+
+    monkeypatch.setattr(sample_leaves, "position_of", crowded)
+    monkeypatch.setattr(sample_leaves.Building, "finished", counted)
+    monkeypatch.setattr("oubli.verifier.sets.position_of", crowded_too)
+    with served() as client:
+        roots = [check_set(client)]
+        for change in (
+            lambda: client.post("/samples", json=samples(3)),
+            lambda: client.delete("/samples/c1"),
+            lambda: client.delete("/samples?subject=s4"),
+            lambda: client.delete("/samples/c3"),
+            lambda: client.delete("/samples/n1"),
+            lambda: client.delete("/samples/n2"),
+            lambda: client.post("/samples", json=samples(3, readd=True)),
+            lambda: client.delete("/samples?subject=s3"),
+        ):
+            assert change().status_code in (200, 201)
+            roots.append(check_set(client))
+        assert len(set(roots)) == len(roots)
+        assert len(n_builds) > 3

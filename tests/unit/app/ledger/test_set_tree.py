@@ -1,0 +1,227 @@
+"""The root of a set is that of a fresh tree after any history; presence and absence are proved, and lies are not."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from array import array
+from collections.abc import Callable
+
+import pytest
+
+from oubli.app.ledger.set_leaves import position_of
+from oubli.app.ledger.set_tree import DEPTH, EMPTY_ROOT, HASH_BYTES, SetTree
+from oubli.verifier.merkle import ProofError
+from oubli.verifier.sets import check_way
+from tests.oracles.set_tree import root
+
+# All over the place; close together, so that ways part at the last bits; and the edges.
+PLACES = {
+    "anywhere": lambda draw: draw.getrandbits(DEPTH),
+    "close": lambda draw: draw.getrandbits(5),
+    "edges": lambda draw: draw.choice([0, 1, 2**47, 2**48 - 1, 2**47 - 1, 2**46]) ^ draw.getrandbits(2),
+}
+
+
+def leaf(draw: random.Random) -> bytes:
+    return draw.randbytes(HASH_BYTES)
+
+
+def filled(held: dict[int, bytes]) -> SetTree:
+    tree, places = SetTree(len(held)), sorted(held)
+    tree.fill(places, b"".join(held[place] for place in places))
+    return tree
+
+
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("n_expected", [0, 1000, 10**9])
+def test_the_root_after_any_history_is_that_of_the_definition(n_expected, where):
+    draw, held, tree = random.Random(f"{where} {n_expected}"), {}, SetTree(n_expected)
+    assert tree.root() == EMPTY_ROOT == root({})
+    for _ in range(80):
+        position = PLACES[where](draw)
+        if held and draw.random() < 0.45:
+            position = draw.choice(sorted(held))
+            del held[position]
+            assert tree.remove(position)
+        else:
+            is_new = position not in held
+            held[position] = leaf(draw)
+            assert tree.put(position, held[position]) is is_new
+        assert len(tree) == len(held)
+        assert tree.root() == root(held)
+    for position in sorted(held, key=lambda _: draw.random()):
+        tree.remove(position)
+    assert (len(tree), tree.root()) == (0, EMPTY_ROOT)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_does_not_matter(seed):
+    draw = random.Random(seed)
+    held = {draw.getrandbits(DEPTH): leaf(draw) for _ in range(120)}
+    roots = set()
+    for _ in range(3):
+        tree = SetTree()
+        for position in sorted(held, key=lambda _: draw.random()):
+            tree.put(position, held[position])
+        roots.add(tree.root())
+    roots.add(filled(held).root())
+    assert roots == {root(held)}
+
+
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 20, 90])
+def test_a_tree_that_was_filled_at_once_goes_on_like_any_other(n, where):
+    draw = random.Random(f"{where} {n}")
+    held = {PLACES[where](draw): leaf(draw) for _ in range(n)}
+    tree = filled(held)
+    assert (tree.root(), len(tree)) == (root(held), len(held))
+    for _ in range(20):
+        position = PLACES[where](draw)
+        held[position] = leaf(draw)
+        tree.put(position, held[position])
+        assert tree.root() == root(held)
+        gone = draw.choice(sorted(held))
+        assert tree.get(gone) == held.pop(gone)
+        tree.remove(gone)
+        assert tree.get(gone) is None
+        assert tree.root() == root(held)
+
+
+@pytest.mark.parametrize("where", PLACES)
+def test_presence_and_absence_are_proved(where):
+    draw, tree = random.Random(where), SetTree()
+    held = {PLACES[where](draw): leaf(draw) for _ in range(40)}
+    for position, one in held.items():
+        tree.put(position, one)
+    for position in [*held, *(PLACES[where](draw) for _ in range(200)), *(one ^ 1 for one in held)]:
+        proof = tree.prove(position)
+        assert check_way(tree.root(), position, *proof) is (position in held)
+        if position in held:
+            assert proof.last == hashlib.sha256(b"\x00" + held[position]).digest()
+
+
+def test_an_empty_set_holds_nothing():
+    tree = SetTree()
+    assert check_way(EMPTY_ROOT, 7, *tree.prove(7)) is False
+    with pytest.raises(ProofError):
+        check_way(bytes(HASH_BYTES), 7, *tree.prove(7))
+
+
+def test_removing_what_is_not_there_changes_nothing():
+    tree = SetTree()
+    assert not tree.remove(1)
+    tree.put(1, bytes(HASH_BYTES))
+    before = tree.root()
+    for position in (0, 2, 2**47):
+        assert not tree.remove(position)
+    assert tree.root() == before
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_proof_that_is_altered_is_refused(seed):
+    draw, tree = random.Random(seed), SetTree()
+    held = {draw.getrandbits(DEPTH): leaf(draw) for _ in range(60)}
+    for position, one in held.items():
+        tree.put(position, one)
+    present, absent = draw.choice(sorted(held)), draw.getrandbits(DEPTH)
+    for position in (present, absent):
+        end, last, siblings = tree.prove(position)
+        depth = draw.choice(sorted(siblings))
+        bit = draw.randrange(8 * HASH_BYTES)
+        flipped = bytearray(siblings[depth])
+        flipped[bit // 8] ^= 1 << bit % 8
+        wrong = [
+            (tree.root(), position ^ 1 << 47 - depth, end, last, siblings),
+            (tree.root(), position, end, last, {**siblings, depth: bytes(flipped)}),
+            (tree.root(), position, end, last, {at: one for at, one in siblings.items() if at != depth}),
+            (tree.root(), position, end, last, {**siblings, max(siblings) + 1: leaf(draw)}),
+            (tree.root(), position, end, bytes(HASH_BYTES), siblings),
+            (tree.root(), position, end - 1, last, siblings),
+            (tree.root(), position, DEPTH + 1, last, siblings),
+            (tree.root(), position, end, None, siblings),
+            (tree.root(), position, end, last[:-1], siblings),
+            (root({**held, absent: leaf(draw)}), position, end, last, siblings),
+        ]
+        for case in wrong:
+            with pytest.raises(ProofError):
+                check_way(*case)
+
+
+def test_a_position_in_the_set_has_no_proof_of_absence():
+    """Whatever depth a liar says that the way ends at: the hashes that the root is made of do not fit."""
+    draw, tree = random.Random(5), SetTree()
+    for _ in range(50):
+        tree.put(draw.getrandbits(DEPTH), leaf(draw))
+    position = 3
+    tree.put(position, leaf(draw))
+    proof, root_ = tree.prove(position), tree.root()
+    for end in range(DEPTH):
+        siblings = {depth: one for depth, one in proof.siblings.items() if depth < end}
+        for last in (proof.last, proof.siblings.get(end, bytes(HASH_BYTES)), tree.prove(position ^ 1 << 47 - end).last):
+            with pytest.raises(ProofError):
+                check_way(root_, position, end, last, siblings)
+
+
+def test_what_was_removed_is_overwritten_and_room_is_used_again():
+    draw, tree = random.Random(9), SetTree()
+    secret, place = leaf(draw), 0x1234_5678_9ABC
+    for _ in range(100):
+        tree.put(draw.getrandbits(DEPTH), leaf(draw))
+    tree.put(place, secret)
+    size = tree.nbytes
+    tree.remove(place)
+    secrets = [secret, hashlib.sha256(b"\x00" + secret).digest(), place.to_bytes(8, "little")]
+    arrays = [bytes(one) for one in vars(tree).values() if isinstance(one, bytearray)]
+    arrays += [one.tobytes() for one in vars(tree).values() if isinstance(one, array)]
+    assert not [one for one in secrets for kept in arrays if one in kept]
+    tree.put(place, secret)
+    assert tree.nbytes <= size + 8
+    assert size / 101 < 120
+
+
+def test_shredding_leaves_nothing():
+    draw = random.Random(11)
+    tree = filled({draw.getrandbits(DEPTH): leaf(draw) for _ in range(50)})
+    tree.shred()
+    kept = [bytes(one) for one in vars(tree).values() if isinstance(one, bytearray | array)]
+    assert sum(map(len, kept)) > 50 * 100
+    assert not [one for one in kept if any(one)]
+
+
+def test_the_shape_of_a_proof_names_no_member():
+    """Where a way has another child, a name is held whose position parts from it there.
+
+    Who can compute positions, and knows all names that may be held, twice as many as are, finds the only one that it
+    can be. With a key nobody can: what an adversary concludes from hashes of names is right by chance alone.
+    """
+    key = b"k" * 32
+    told = {True: _named(lambda name: position_of(key, ("id", name))), False: _named(_public)}
+    right, wrong = told[False]
+    assert right > 30, "the attack is blind"
+    assert wrong == 0
+    right, wrong = told[True]
+    assert 0.35 < right / (right + wrong) < 0.65
+
+
+def _public(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "big")
+
+
+def _named(place: Callable[[str], int]) -> tuple[int, int]:
+    """Of how many names an adversary is sure that they are held: rightly, and wrongly."""
+    found = []
+    for trial in range(100):
+        draw = random.Random(trial)
+        names = [f"{trial} {number}" for number in range(200)]
+        held = set(draw.sample(names, 100))
+        tree = SetTree()
+        for name in names:
+            if name in held:
+                tree.put(place(name), leaf(draw))
+        proof = tree.prove(place("absent"))
+        for depth in (*proof.siblings, proof.end):
+            possible = [name for name in names if DEPTH - (_public(name) ^ _public("absent")).bit_length() == depth]
+            if len(possible) == 1:
+                found.append(possible[0] in held)
+    return sum(found), len(found) - sum(found)

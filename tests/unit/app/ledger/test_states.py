@@ -1,0 +1,120 @@
+"""Entries of states: what is hashed and what is beside them, and that salt and digest go with a finished erasure."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import orjson
+import pytest
+
+from oubli.app.ledger.database import LedgerDatabase
+from oubli.app.ledger.states import Opening, hash_digest
+from tests.unit.app.ledger.support import WholeLedger, as_objects, make_ledger, write_lines
+
+SALT, DIGEST = "5a" * 32, "d1" * 32
+SCHEMA = '{"columns":[]}'
+
+
+def tell(ledger: WholeLedger, version: int, salt: str = SALT, digest: str = DIGEST, **more: Any) -> dict[str, Any]:
+    """Write a state of a version."""
+    ledger.now += 10
+    fields = {"model_version": version, "set_root": "00" * 32, "digest_hash": hash_digest(salt, digest), **more}
+    entry, notes = ledger.auditor.model_state(fields, Opening(salt, digest, SCHEMA))
+    ledger.record(notes)
+    return entry
+
+
+def opening_of(ledger: WholeLedger, index: int) -> Opening:
+    found = ledger.store.state_at(index)
+    assert found is not None
+    return found[1]
+
+
+def test_an_entry_holds_the_salted_hash_and_nothing_of_what_is_beside_it():
+    ledger = make_ledger()
+    entry = tell(ledger, 3)
+    (found,) = ledger.store.states_page(0, 10)
+    assert found == {name: value for name, value in entry.items() if name != "opening"}
+    assert found["digest_hash"] == hashlib.sha256(bytes.fromhex(SALT + DIGEST)).hexdigest()
+    assert opening_of(ledger, entry["index"]) == (SALT, DIGEST, SCHEMA)
+    listed = orjson.dumps(ledger.entries())
+    assert SALT.encode() not in listed
+    assert DIGEST.encode() not in listed
+
+
+def test_states_are_listed_in_pages_and_found_by_version():
+    ledger = make_ledger()
+    indexes = [tell(ledger, version)["index"] for version in (1, 2, 2, 3)]
+    ledger.event("begin", model_version=3)
+    assert [one["index"] for one in ledger.store.states_page(0, 3)] == indexes[:3]
+    assert [one["index"] for one in ledger.store.states_page(indexes[2], 3)] == indexes[3:]
+    assert [entry["index"] for entry, _ in ledger.store.states_of(2)] == [indexes[2], indexes[1]]
+    assert ledger.store.states_of(9) == []
+    assert ledger.store.state_at(ledger.store.head().index) is None
+
+
+def test_a_finished_erasure_takes_salt_and_digest_of_earlier_versions_away():
+    ledger = make_ledger()
+    ledger.version = 4
+    first, second = tell(ledger, 3), tell(ledger, 4)
+    receipt = ledger.unlearned("a")  # version 5
+    third, fourth = tell(ledger, 5), tell(ledger, 6)
+    assert opening_of(ledger, first["index"]).salt == SALT
+    ledger.erased(receipt)
+    for entry in (first, second):
+        assert opening_of(ledger, entry["index"]) == (None, None, SCHEMA)
+    for entry in (third, fourth):
+        assert opening_of(ledger, entry["index"]) == (SALT, DIGEST, SCHEMA)
+
+
+def test_what_is_forgotten_is_in_no_file_after_a_flush(tmp_path):
+    ledger = make_ledger(tmp_path)
+    kept = tell(ledger, 7, "7b" * 32, "e2" * 32)
+    tell(ledger, 6)
+
+    def files() -> bytes:
+        return b"".join(path.read_bytes() for path in sorted(tmp_path.iterdir()) if path.is_file())
+
+    ledger.store.flush()
+    assert SALT.encode() in files(), "the search is blind"
+    ledger.store.forget_states(7)
+    ledger.store.flush()
+    content = files()
+    assert SALT.encode() not in content
+    assert DIGEST.encode() not in content
+    ledger.reopen()  # all checksums are compared
+    assert opening_of(ledger, kept["index"]) == ("7b" * 32, "e2" * 32, SCHEMA)
+
+
+def test_what_is_forgotten_does_not_come_back_from_the_journal(tmp_path):
+    """Killed behind any record, the rest is taken in again."""
+    ledger = make_ledger(tmp_path)
+    tell(ledger, 6)
+    ledger.store.forget_states(7)
+    ledger.reopen()
+    entry, notes = ledger.auditor.model_state(
+        {"model_version": 7, "set_root": "00" * 32}, Opening("7b" * 32, "e2" * 32)
+    )
+    ledger.record(notes, fold=False)
+    ledger.reopen()
+    for _ in range(2):
+        ledger.store.fold_many(ledger.records)
+        assert opening_of(ledger, 2).salt is None
+        assert opening_of(ledger, entry["index"]).salt == "7b" * 32
+
+
+def test_a_downloaded_ledger_has_states_without_what_was_beside_them(tmp_path):
+    ledger = make_ledger()
+    ledger.event("begin", **ledger.store.log.new_fields())
+    entry = tell(ledger, 3)
+    path = write_lines(tmp_path / "ledger.jsonl", as_objects(ledger.entries()))
+    other = LedgerDatabase(None, ledger.keys)
+    other.adopt(path)
+    assert other.state_at(entry["index"]) == (ledger.store.states_page(0, 1)[0], Opening())
+    other.close()
+
+
+def test_an_event_cannot_pass_for_a_state():
+    with pytest.raises(ValueError, match="a type of its own"):
+        make_ledger().event("state", model_version=1)

@@ -1,0 +1,229 @@
+"""States of the model in the ledger: when they are written, what they say, and when their digest is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from oubli.app.errors import JournalFullError
+from oubli.app.http.state_schemas import StateAnswer, StateEntry, StatesAnswer
+from oubli.app.service.checkpoint import CheckpointPolicy
+from oubli.app.service.model_service import ModelService
+from oubli.core import OnlineBoostingClassifier
+from oubli.verifier import check_state, read_policy
+from oubli.verifier.sets import set_root
+from tests.unit.app.hosted import wait_until
+from tests.unit.app.support import CLASSES, forest, make_service, rows, samples, served, served_here
+
+LATER = CheckpointPolicy(erasure_deadline=600)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> ModelService:
+    return make_service(forest(60), tmp_path / "data", policy=LATER)
+
+
+@pytest.fixture
+def client(service: ModelService) -> Iterator[TestClient]:
+    with served(service) as client:
+        yield client
+
+
+def listed(client: Any) -> list[dict[str, Any]]:
+    answer = client.get("/model/states?limit=50").json()
+    StatesAnswer.model_validate(answer)
+    return list(answer["states"])
+
+
+def told(client: Any, index: int) -> dict[str, Any]:
+    answer = client.get(f"/model/states/{index}").json()
+    StateAnswer.model_validate(answer)
+    return dict(answer)
+
+
+def finished(client: Any, path: str) -> dict[str, Any]:
+    job = client.post(path, json={}).json()
+    wait_until(lambda: client.get(f"/jobs/{job['id']}").json()["status"] in ("succeeded", "failed"))
+    return dict(client.get(f"/jobs/{job['id']}").json())
+
+
+def erase(client: Any, name: str) -> None:
+    receipt = client.delete(f"/samples/{name}").json()
+    assert client.post("/snapshot").status_code == 201
+    wait_until(lambda: client.get(f"/erasures/{receipt['id']}").json()["status"] == "erased")
+
+
+def test_a_state_says_what_the_model_is_and_proves_it(client, service):
+    answer = client.post("/model/states")
+    assert answer.status_code == 201
+    StateEntry.model_validate(answer.json())
+    policy = read_policy(f"log {client.get('/keys').json()['keys'][0]['log_key']}\nquorum none\n".encode())
+    state = check_state(told(client, answer.json()["index"]), policy)
+    model = service.state.model
+    assert (state.model_version, state.entry["n_samples"], state.is_exact) == (1, 60, True)
+    assert state.digest == model.digest()
+    assert state.parameters == {**model.parameters_of_model(), "random_state": model.seed_}
+    assert state.schema == model.schema_.to_dict()
+    export, cursor = [], ""
+    while cursor is not None:
+        page = client.get(f"/samples?openings=true&limit=50{cursor and '&cursor=' + cursor}").json()
+        export, cursor = export + page["samples"], page["next"]
+    assert set_root(export, state.positions_key).hex() == state.set_root
+
+
+def test_a_version_is_told_once(client):
+    first, again = client.post("/model/states"), client.post("/model/states")
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json() == again.json()
+    assert client.post("/snapshot").status_code == 201
+    assert finished(client, "/model/verify")["result"]["ok"]
+    assert [one["index"] for one in listed(client)] == [first.json()["index"]]
+    client.post("/samples", json=samples(1))
+    later = client.post("/model/states")
+    assert (later.status_code, later.json()["model_version"]) == (201, 2)
+    assert later.json()["set_root"] != first.json()["set_root"]
+
+
+def test_snapshots_checks_and_finished_erasures_tell_a_state(client):
+    client.post("/samples", json=samples(1))
+    digest = client.post("/snapshot").json()["digest"]
+    client.post("/samples", json=samples(1, "m"))
+    live = finished(client, "/model/verify")["result"]["live_digest"]
+    erase(client, "c1")
+    states = listed(client)
+    assert [one["model_version"] for one in states] == [2, 3, 4]
+    opened = [told(client, one["index"])["digest"] for one in states]
+    assert digest != live
+    assert opened == [None, None, client.get("/snapshot").json()["digest"]], "an erasure forgets what was before it"
+
+
+def test_a_restore_tells_a_state_of_the_new_version(client):
+    client.post("/snapshot")
+    older = client.get("/snapshot/file").content
+    client.delete("/samples/c1")
+    restored = client.put("/snapshot/file", content=older)
+    assert restored.status_code == 200, restored.text
+    version = restored.json()["model_version"]
+    wait_until(lambda: [one["model_version"] for one in listed(client)][-1] == version)
+    (*_, last) = listed(client)
+    assert (last["n_samples"], told(client, last["index"])["digest"]) == (59, client.get("/snapshot").json()["digest"])
+
+
+def test_no_snapshot_is_written_for_the_state_that_a_snapshot_told(client, service):
+    client.post("/samples", json=samples(1))
+    before = client.post("/snapshot").json()["id"]
+    assert service.storage.is_current(service.state.seq)
+    assert service.measure().snapshot_lag == 0
+    client.post("/samples", json=samples(1, "m"))
+    assert not service.storage.is_current(service.state.seq)
+    assert client.post("/snapshot").json()["id"] > before
+
+
+def test_a_kind_that_is_not_exact_tells_the_set_only(tmp_path):
+    model = OnlineBoostingClassifier(n_estimators=2, random_state=0)
+    labels = ["yes" if i % 4 else "no" for i in range(60)]
+    model.fit(rows(60), labels, ids=[f"c{i}" for i in range(60)], schema=CLASSES)
+    with served(make_service(model, tmp_path / "data", policy=LATER)) as client:
+        client.post("/snapshot")
+        (entry,) = listed(client)
+        assert (entry["guarantee"], entry["digest_hash"], entry["digest_format"]) == ("approximate", None, None)
+        answer = told(client, entry["index"])
+        assert (answer["salt"], answer["digest"]) == (None, None)
+        assert client.post("/model/states").status_code == 200
+
+
+def test_what_an_erasure_is_finished_with_survives_it_and_a_restart(tmp_path):
+    directory = tmp_path / "data"
+    with served(make_service(forest(60), directory, policy=LATER)) as client:
+        client.post("/snapshot")
+        erase(client, "c1")
+        first, last = listed(client)
+        digest = client.get("/snapshot").json()["digest"]
+    from oubli.app.service.build import compose, open_directory
+
+    opened = open_directory(directory)
+    with served(compose(opened.recover(opened.snapshots.recover()), idle_resolve=False)) as client:  # type: ignore[union-attr]
+        assert told(client, first["index"])["salt"] is None
+        assert told(client, last["index"])["digest"] == digest
+        assert client.post("/model/states").status_code == 200
+
+
+def test_of_a_version_before_an_erasure_that_is_being_finished_nothing_is_told(service):
+    """It is asked for before, and its digest comes after: in the journal it would outlive the erasure."""
+
+    async def run() -> None:
+        async with served_here(service) as client:
+            await client.post("/samples", json=samples(1))
+            model = type(service.state.model)
+            digest, entered, gate = model.digest, asyncio.Event(), asyncio.Event()
+            loop = asyncio.get_running_loop()
+
+            def slow(copy: Any) -> str:
+                if copy is not service.state.model and not gate.is_set():
+                    loop.call_soon_threadsafe(entered.set)
+                    asyncio.run_coroutine_threadsafe(gate.wait(), loop).result()
+                return digest(copy)
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(model, "digest", slow)
+                asked = asyncio.create_task(client.post("/model/states"))
+                await entered.wait()
+                await client.delete("/samples/n0")
+                gate.set()
+                patch.setattr(model, "digest", digest)
+                service.states.close_before(service.state.version)
+                answer = await asked
+            assert (answer.status_code, answer.json()["type"]) == (503, "urn:oubli:problem:superseded")
+            assert (await client.get("/model/states")).json()["states"] == []
+
+    asyncio.run(run())
+
+
+def test_a_disk_without_room_keeps_no_snapshot_from_being_written(client, service, monkeypatch, caplog):
+    append = service.storage.journal.append
+
+    def full(records: Any, **more: Any) -> None:
+        if b'"type":"state"' in records[0].notes:
+            raise JournalFullError("no room on the disk")
+        append(records, **more)
+
+    monkeypatch.setattr(service.storage.journal, "append", full)
+    assert client.post("/snapshot").status_code == 201
+    assert listed(client) == []
+    assert "a state of the model could not be written" in caplog.text
+    answer = client.post("/model/states")
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:oubli:problem:storage")
+
+
+def test_a_root_that_cannot_be_told_keeps_no_erasure_from_being_finished(client, service, monkeypatch, caplog):
+    async def failing() -> Any:
+        raise RuntimeError("Ada")
+
+    monkeypatch.setattr(service.sample_set, "root", failing)
+    erase(client, "c1")
+    assert listed(client) == []
+    assert "the state of the model could not be told (RuntimeError)" in caplog.text
+    assert "Ada" not in caplog.text
+
+
+def test_states_that_there_are_not(client):
+    for path in ("/model/states/1", "/model/states/0", "/model/states/x", "/model/states/99999999999999999"):
+        answer = client.get(path)
+        assert (answer.status_code, answer.json()["type"]) == (404, "urn:oubli:problem:not-logged"), path
+    assert client.get("/model/states?cursor=x").status_code == 422
+
+
+def test_nothing_of_a_state_but_hashes_is_in_the_ledger(client):
+    client.post("/snapshot")
+    (entry,) = listed(client)
+    answer = told(client, entry["index"])
+    ledger = json.dumps(client.get("/ledger?limit=50").json())
+    assert entry["digest_hash"] in ledger
+    for secret in ("salt", "digest", "positions_key"):
+        assert answer[secret] not in ledger

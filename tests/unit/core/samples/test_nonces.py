@@ -1,0 +1,124 @@
+"""Nonces of samples come and go with them, and cost nothing where there are none."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oubli
+from oubli.core.errors import FileError, InputError, UnknownIdError
+from oubli.core.samples.nonces import NONCE_BYTES, NonceIndex
+from oubli.core.samples.restricted import Mark
+from oubli.core.samples.store import SampleStore
+from tests.unit.app.support import CLASSES, forest
+
+
+def nonces(n: int, first: int = 1) -> bytes:
+    return b"".join(bytes([number]) * NONCE_BYTES for number in range(first, first + n))
+
+
+def model_with(n: int = 12) -> Any:
+    model = forest(n)
+    model.samples_.note_nonces([f"c{i}" for i in range(n)], nonces(n))
+    return model
+
+
+def test_a_library_without_them_has_none():
+    store = forest(20).samples_
+    assert len(store.nonces) == store.nonces.nbytes == 0
+    assert store.nonce("c3") is None
+    assert "samples.nonces" not in store.state()
+    store.remove(store.find(["c3"]))
+    assert len(store.copy().nonces) == 0
+
+
+def test_they_are_noted_and_overwritten():
+    model = model_with()
+    store = model.samples_
+    assert store.nonce("c3") == bytes([4]) * NONCE_BYTES
+    (slot,) = store.find(["c3"]).tolist()
+    model.delete("c3")
+    assert not store.nonces.rows[slot].any()
+    model.delete(["c4", "c5"])
+    assert len(store.nonces.slots()) == 9
+    model.check_invariants()
+    with pytest.raises(UnknownIdError):
+        store.note_nonces(["c3"], nonces(1))
+    with pytest.raises(InputError, match="16 bytes"):
+        store.note_nonces(["c0"], b"short")
+    store.note_nonces([], b"")
+    model.add([[1, "a", True]], ["yes"], ids=["c3"])
+    assert store.nonce("c3") is None, "it is another sample"
+
+
+def test_one_that_is_rectified_needs_another():
+    model = model_with()
+    model.replace("c3", [1, "a", True], "no")
+    assert model.samples_.nonce("c3") is None
+    assert model.samples_.nonce("c2") is not None
+
+
+def test_they_stay_with_restricted_samples():
+    model = model_with()
+    store, before = model.samples_, model.samples_.nonce("c3")
+    model.restrict(["c3", "c8"], {"s3": Mark(7, True)})
+    assert store.restricted.samples.nonce("c3") == before
+    assert len(store.nonces.slots()) == 10
+    model.release(["c3", "c8"])
+    assert store.nonce("c3") == before
+    assert not len(store.restricted.samples.nonces.slots())
+    model.restrict(["c3", "c8"], {"s3": Mark(7, True)})
+    store.restricted.replace("c3", [1, "a", True], "no")
+    assert store.restricted.samples.nonce("c3") is None
+    model.check_invariants()
+
+
+def test_they_are_in_copies_pickles_and_files(tmp_path: Path):
+    model = model_with()
+    model.restrict(["c3", "c8"], {"s3": Mark(7, True)})
+    path = tmp_path / "model"
+    model.save(path)
+    for other in (model.copy(), copy.deepcopy(model), oubli.load(path)):
+        assert other.samples_.nonce("c5") == bytes([6]) * NONCE_BYTES
+        assert other.samples_.restricted.samples.nonce("c3") == bytes([4]) * NONCE_BYTES
+        other.check_invariants()
+    other = model.copy()
+    other.shred()
+    assert model.samples_.nonce("c5") is not None
+
+
+def test_they_are_no_part_of_the_digest():
+    assert model_with().digest() == forest(12).digest()
+
+
+def test_room_is_made_for_them_and_what_was_there_is_overwritten():
+    index = NonceIndex()
+    index.note([1], nonces(1))
+    old = index.rows
+    index.note(np.array([9]), nonces(1, 5))
+    assert not old.any()
+    assert index.get(1) == bytes([1]) * NONCE_BYTES
+    assert index.get(500) is None
+    assert index.slots().tolist() == [1, 9]
+    with pytest.raises(AssertionError, match="a free slot has a nonce"):
+        index.check_invariants(np.zeros(20, np.bool_))
+
+
+@pytest.mark.parametrize("wrong", ["short", "foreign", "twice", "type"])
+def test_files_with_wrong_ones_are_refused(wrong):
+    arrays = dict(model_with().samples_.state())
+    slots, held = arrays["samples.nonce_slots"].copy(), arrays["samples.nonces"]
+    if wrong == "short":
+        held = held[:-1]
+    elif wrong == "foreign":
+        slots[0] = 999
+    elif wrong == "twice":
+        slots[0] = slots[1]
+    else:
+        held = held.astype(np.uint16)
+    with pytest.raises(FileError, match="nonces do not fit"):
+        SampleStore.from_state(CLASSES, {**arrays, "samples.nonce_slots": slots, "samples.nonces": held})

@@ -1,0 +1,200 @@
+"""Proofs of absence and roots of sets: what holds is taken, and every alteration is refused."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+from typing import Any
+
+import pytest
+
+from oubli.app.http.absence import absence_content
+from oubli.app.ledger.set_leaves import commitment_of, position_of
+from oubli.app.ledger.set_tree import SetTree
+from oubli.app.service.sample_set import NameProof, SetRoot
+from oubli.verifier import FailedError, Policy, UncheckableError, check_absence, set_root
+from oubli.verifier.sets import DEPTH
+from tests.oracles import set_tree
+
+KEY = bytes(range(32))
+NOBODY = Policy((), {}, {}, "none")
+
+
+def sample(number: int, **more: Any) -> dict[str, Any]:
+    draw = random.Random(number)
+    return {
+        "id": f"r-{number}",
+        "subject": f"s-{number % 7}" if number % 2 else None,
+        "features": {"age": number, "b": draw.random(), "ä": None, "a": "text"},
+        "label": "yes" if number % 3 else "no",
+        "expires_at": None,
+        "restricted_at": None,
+        "nonce": draw.randbytes(16).hex(),
+        **more,
+    }
+
+
+def tree_of(n: int) -> SetTree:
+    draw, tree = random.Random(n), SetTree(n)
+    for number in range(n):
+        tree.put(position_of(KEY, ("id", f"r-{number}")), draw.randbytes(32))
+    return tree
+
+
+def proof_of(tree: SetTree, name: str = "nobody", by: str = "ids") -> dict[str, Any]:
+    position = position_of(KEY, ("id" if by == "ids" else "subject", name))
+    state = SetRoot(7, tree.root(), len(tree))
+    return absence_content(NameProof(by, name, state, position, tree.prove(position)), commitment_of(KEY))  # type: ignore[arg-type]
+
+
+def check(proof: dict[str, Any], root: bytes, **more: Any) -> Any:
+    return check_absence(json.dumps(proof), NOBODY, root=root, **more)
+
+
+@pytest.mark.parametrize("by", ["ids", "subjects"])
+@pytest.mark.parametrize("n", [0, 1, 2, 200])
+def test_absence_is_proved(n, by):
+    tree = tree_of(n)
+    proof = proof_of(tree, by=by)
+    found = check(proof, tree.root(), name="nobody", positions_key=KEY)
+    assert (found.by, found.name, found.n_samples, found.root) == (by, "nobody", n, tree.root())
+    assert len(json.dumps(proof, separators=(",", ":"))) < 1000
+
+
+def refused(proof: dict[str, Any], root: bytes, **more: Any) -> str:
+    with pytest.raises(FailedError) as caught:
+        check(proof, root, **more)
+    return caught.value.rule
+
+
+def flipped(text: str, bit: int) -> str:
+    """A text with one bit of what it says in hexadecimal or base64 turned, or of the text itself."""
+    raw = bytearray(text.encode())
+    raw[bit // 8 % len(raw)] ^= 1 << bit % 8
+    return raw.decode("latin-1")
+
+
+@pytest.mark.parametrize("n", [1, 60])
+def test_every_bit_of_every_field_counts(n):
+    """But for other numbers as version and number of samples: these are compared with the entry in the log."""
+    tree = tree_of(n)
+    proof, root = proof_of(tree), tree.root()
+    n_refused = 0
+    for field, value in proof.items():
+        wrong: list[Any] = [None if value is not None else "", [], 1.5]
+        if isinstance(value, str):
+            wrong += [flipped(value, bit) for bit in range(8 * len(value))] + [value + "A", value[:-1]]
+        elif isinstance(value, int):
+            wrong += [-1, 2**60, str(value)]
+            if field == "end":
+                wrong += [value ^ 1 << bit for bit in range(6)]
+        for other in wrong:
+            if other == value:  # the last of no letters
+                continue
+            altered = {**proof, field: other}
+            assert refused(altered, root, name="nobody", positions_key=KEY), (field, other)
+            n_refused += 1
+        assert refused({name: one for name, one in proof.items() if name != field}, root) == "format"
+    assert refused({**proof, "more": 1}, root) == "format"
+    assert n_refused > 1000
+    assert check(proof, root, name="nobody", positions_key=KEY)
+
+
+@pytest.mark.parametrize("what", ["last", "siblings"])
+def test_every_bit_of_every_hash_counts(what):
+    tree = tree_of(100)
+    proof, root = proof_of(tree), tree.root()
+    raw = base64.b64decode(proof[what])
+    for bit in range(8 * len(raw)):
+        altered = bytearray(raw)
+        altered[bit // 8] ^= 1 << bit % 8
+        assert refused({**proof, what: base64.b64encode(altered).decode()}, root) == "absence"
+
+
+@pytest.mark.parametrize("what", ["position", "depths", "root", "positions_key"])
+def test_every_bit_of_a_number_counts(what):
+    tree = tree_of(100)
+    proof, root = proof_of(tree), tree.root()
+    for bit in range(4 * len(proof[what])):
+        altered = f"{int(proof[what], 16) ^ 1 << bit:0{len(proof[what])}x}"
+        assert refused({**proof, what: altered}, root, positions_key=KEY)
+
+
+def test_rules_are_named():
+    tree = tree_of(50)
+    proof, root = proof_of(tree), tree.root()
+    assert refused(proof, root, name="another") == "name"
+    assert refused(proof, tree_of(49).root()) == "state"
+    assert refused(proof, root, positions_key=bytes(32)) == "position"
+    assert refused({**proof, "name": "r-7"}, root, positions_key=KEY) == "position"
+    assert refused({**proof, "by": "subjects"}, root) == "position"
+    assert refused({**proof, "root": tree_of(49).root().hex()}, root) == "absence"
+    assert refused({**proof, "state": "c2sp.org/tlog-proof@v1\n"}, root) == "format"
+    with pytest.raises(UncheckableError, match="--root"):
+        check_absence(json.dumps(proof), NOBODY)
+    with pytest.raises(FailedError, match="not JSON"):
+        check_absence("{", NOBODY, root=root)
+
+
+def test_nothing_that_is_in_the_set_is_absent():
+    tree = tree_of(50)
+    held = proof_of(tree, "r-7")
+    assert held["end"] == DEPTH
+    assert refused(held, tree.root(), positions_key=KEY) == "absence"
+    for end in range(DEPTH):
+        assert refused({**held, "end": end}, tree.root()) in ("absence", "format")
+
+
+def expected_root(samples: list[dict[str, Any]]) -> bytes:
+    """By the definition."""
+    from oubli.verifier.sets import hash_of_sample
+
+    contents: dict[int, bytes] = {}
+    subjects: dict[str, list[bytes]] = {}
+    for one in samples:
+        contents[position_of(KEY, ("id", one["id"]))] = hash_of_sample(one)
+        if one["subject"] is not None:
+            subjects.setdefault(one["subject"], []).append(hash_of_sample(one))
+    for subject, hashes in subjects.items():
+        contents[position_of(KEY, ("subject", subject))] = set_tree.together(hashes)
+    return set_tree.root(contents)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 90])
+def test_the_root_of_a_list_is_that_of_the_definition(n):
+    samples = [sample(number) for number in range(n)]
+    expected = expected_root(samples)
+    random.Random(n).shuffle(samples)
+    assert set_root(samples, KEY) == expected
+    assert set_root([*samples, sample(999, restricted_at="2026-01-01T00:00:00Z", nonce=None)], KEY) == expected
+
+
+def test_whatever_changes_in_a_sample_changes_the_root():
+    samples = [sample(number) for number in range(9)]
+    known = {set_root(samples, KEY), set_root(samples, bytes(32)), set_root(samples[1:], KEY)}
+    changes: list[dict[str, Any]] = [
+        {"id": "r-0"},
+        {"subject": "another"},
+        {"subject": None},
+        {"features": {**samples[1]["features"], "age": 2}},
+        {"features": {**samples[1]["features"], "b": 0.25}},
+        {"label": "maybe"},
+        {"nonce": "00" * 16},
+    ]
+    for change in changes[1:]:
+        known.add(set_root([samples[0], {**samples[1], **change}, *samples[2:]], KEY))
+    assert len(known) == 3 + len(changes) - 1
+    with pytest.raises(FailedError, match="same one"):
+        set_root([samples[0], {**samples[1], **changes[0]}], KEY)
+
+
+@pytest.mark.parametrize("change", [{"nonce": None}, {"nonce": "g" * 32}, {"features": 1j}, {"id": 5}, {"subject": 5}])
+def test_a_list_of_something_else_is_refused(change):
+    with pytest.raises(FailedError) as caught:
+        set_root([{**sample(1), **change}], KEY)
+    assert caught.value.rule == "set"
+    lacking = sample(1)
+    del lacking["label"]
+    with pytest.raises(FailedError):
+        set_root([lacking], KEY)
