@@ -1,6 +1,6 @@
 """Measure what open consoles cost: predictions on a server whose streams of events many read, and nobody, in turn.
 
-    python -m benchmarks.bench_console [--quick] [--tabs 20] [--rounds 7] [--write-results]
+    python -m benchmarks.bench_console [--quick] [--tabs 20] [--rounds 11] [--write-results]
 
 A tab reads `GET /events` and `GET /metrics/events`. The server runs on one core, the client on another, with the tabs
 in a process beside it. Meanwhile samples are deleted, so that there is something to tell. In each round the same server
@@ -171,13 +171,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run, print the table, and write it when asked."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--tabs", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--quick", action="store_true", help="two short rounds: whether it works")
     parser.add_argument("--write-results", action="store_true")
     options = parser.parse_args(arguments)
-    sizes = Sizes(options.tabs, options.rounds, 15.0, 10.0)
+    sizes = Sizes(options.tabs, options.rounds, 6.0, 2.0)
     if options.quick:
-        sizes = Sizes(options.tabs, 2, 3.0, 10.0)
+        sizes = Sizes(options.tabs, 2, 3.0, 2.0)
     write_report(run(sizes), write=options.write_results)
 
 
