@@ -20,7 +20,7 @@ _LENGTH = 2000
 _KINDS = ("forest", "forest", "forest", "incremental-boosting", "forest", "forest", "forest", "tree", "online-boosting")
 _NEEDED = (
     *("restricted samples", "released samples", "erased while restricted", "expired while restricted"),
-    *("restored restricted", "rectified: (True, True)", "rectified: (True, False)"),
+    *("restored restricted", "rectified: (True, True)"),
     *("refused: RestrictedError", "refused: ErasedLatelyError", "searches of files"),
     *("kill", "stop", "restore", "fit", "export", "digests", "request_erasure", "bundles", "redelivered", "all told"),
     *("told: overdue", "told: cancelled", "refused: 410", "refused: 500"),
