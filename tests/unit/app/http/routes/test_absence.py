@@ -232,7 +232,7 @@ def test_a_killed_server_finds_the_same_nonces(tmp_path: Path):
     closed_at_the_end(opened.database)
     assert opened.snapshots is not None
     start = opened.recover(opened.snapshots.recover())
-    assert start.n_records == 6, "nothing was replayed"
+    assert start.n_records == 7, "nothing was replayed"
     with served(compose(start)) as client:
         assert check_set(client) == root
         assert sorted(listed(client)[0], key=str) == sorted(before, key=str)
