@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("oubli.service")
 
 By = Literal["ids", "subjects"]
-_AT_ONCE = 64  # names that are read in one step of the loop
+_AT_ONCE = 32  # names that are read in one step of the loop
 _FEW = 8  # names whose leaves may be made on the loop, when an erasure waits for that
 _MOST = 2000  # names that may wait for a moment in which nobody asks anything
 _WAIT = 0.02  # seconds between two looks whether nobody asks anything
