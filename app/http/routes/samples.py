@@ -188,7 +188,7 @@ async def batch_delete_samples(request: Request) -> Response:
     _ABSENCE,
     summary="Proof that a sample or subject is not in the model",
     response_model=AbsenceProof,
-    responses=problems("broken-json", "body-too-large", "invalid-input", "still-held", "superseded"),
+    responses=problems("broken-json", "body-too-large", "invalid-input", "still-held", "superseded", "changes-stopped"),
     openapi_extra=body(AbsenceRequest),
 )
 async def prove_absence(request: Request) -> Response:
