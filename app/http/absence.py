@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from oubli.app.service.sample_set import NameProof
 
 
-def absence_content(found: NameProof, commitment: str) -> dict[str, Any]:
+def absence_content(found: NameProof, commitment: str, told: str | None) -> dict[str, Any]:
     """Return a proof that a name is not in the set; `oubli proof check` reads it.
 
     Parameters
@@ -20,6 +20,8 @@ def absence_content(found: NameProof, commitment: str) -> dict[str, Any]:
         The proof.
     commitment
         To the key that positions are made with.
+    told
+        Proof that the log tells of this state; None where it does not.
     """
     state, proof = found.state, found.proof
     depths = sorted(proof.siblings)
@@ -36,8 +38,7 @@ def absence_content(found: NameProof, commitment: str) -> dict[str, Any]:
         "last": None if proof.last is None else _base64(proof.last),
         "depths": _bits_text(sum(1 << DEPTH - 1 - depth for depth in depths)),
         "siblings": _base64(b"".join(proof.siblings[depth] for depth in depths)),
-        # The entry of the log that tells of this state.
-        "state": None,
+        "state": told,
     }
 
 

@@ -351,7 +351,7 @@ class OpenedSamplesAnswer(Shape):
     samples: list[OpenedSample]
     next: NextCursor
     model_version: Version
-    positions_key: Hash
+    positions_key: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     """Says where names are in the set tree. Do not hand it on."""
 
 

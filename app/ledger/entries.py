@@ -638,3 +638,9 @@ def read_notes(notes: bytes) -> ReadNotes:
         None if deliveries is None else DeliveryNotes(**deliveries),
         None if request is None else SubjectRequest(**request),
     )
+
+
+def tells_state_only(notes: bytes) -> bool:
+    """Whether notes hold the entry of a state of the model, and nothing else."""
+    content = orjson.loads(notes) if notes else {}
+    return content.keys() == {"entries"} and [entry["type"] for entry in content["entries"]] == [STATE]

@@ -17,7 +17,7 @@ import stat
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
@@ -94,7 +94,7 @@ class HashingKey:
     retired_ms: int | None
     secret: bytes
 
-    def retired(self, at_ms: int) -> "HashingKey":
+    def retired(self, at_ms: int) -> Self:
         """Return the key as one that only finds old hashes again."""
         return replace(self, retired_ms=at_ms)
 

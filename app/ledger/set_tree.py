@@ -20,6 +20,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from hashlib import sha256
+from sys import getsizeof
 from typing import NamedTuple
 
 from oubli.core.slices import cut
@@ -79,10 +80,10 @@ class SetTree:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        arrays = (self._left, self._right, self._positions, self._free_nodes, self._free_leaves)
-        texts = (self._depths, self._hashes, self._contents, self._chains)
-        return sum(len(one) * one.itemsize for one in arrays) + sum(map(len, texts))
+        """Bytes of all arrays, unused capacity included."""
+        numbers = (self._left, self._right, self._positions, self._free_nodes, self._free_leaves)
+        hashes = (self._depths, self._hashes, self._contents, self._chains)
+        return sum(map(getsizeof, (*numbers, *hashes)))
 
     def root(self) -> bytes:
         """Return the root."""

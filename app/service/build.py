@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 from oubli.app.errors import FlushFailedError, JournalError, StartError, StopReason, StorageError
 from oubli.app.ledger.database import LEDGER_NAME, LOG_NAME, LedgerDatabase
-from oubli.app.ledger.entries import ACCEPTED
+from oubli.app.ledger.entries import ACCEPTED, tells_state_only
 from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
 from oubli.app.ledger.ledger import Field, Ledger, LedgerWorker, Tombstones
 from oubli.app.privacy.addresses import AddressRules, parse_endpoint
@@ -170,6 +171,9 @@ class OpenDirectory:
         state, ledger, n_records, notes = recover(recovered, self.storage, self.database, self.keys, clock, choice)
         clock.witness(self.database.highest_ms() or 0)  # the journal may have held later entries
         self.notes += notes
+        after = list(islice(self.storage.journal.records(recovered.snapshot.facts.seq), 2))
+        if len(after) == 1 and not after[0].body and tells_state_only(after[0].notes):
+            self.storage.follow(state.seq)
         if give_nonces(state.model.samples_) or recovered.regrown:
             # The next start is to find the same nonces. It need not grow trees again, nor rely on files whose trees are
             # not sound.

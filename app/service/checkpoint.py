@@ -274,10 +274,8 @@ class Checkpointer:
 
     def _is_journal_long(self) -> bool:
         journal, policy = self._storage.journal, self._policy
-        if not journal.n_records:
+        if not journal.n_records or self._storage.is_current(self._state.seq):
             self._oldest = None
-            return False
-        if self._storage.is_current(self._state.seq):
             return False
         return (
             journal.n_records >= policy.snapshot_mutations

@@ -24,6 +24,7 @@ from oubli.app.errors import (
     EphemeralError,
     JournalError,
     NotHeldError,
+    NotLoggedError,
     ServiceError,
     StaleCursorError,
     StopReason,
@@ -82,7 +83,7 @@ if TYPE_CHECKING:
     from oubli.app.service.rebuild import Rebuilder
     from oubli.app.service.receipts import Receipts
     from oubli.app.service.retention import Retention
-    from oubli.app.service.sample_set import SampleSet
+    from oubli.app.service.sample_set import NameProof, SampleSet
     from oubli.app.service.scoring import Scorer
     from oubli.app.service.state import ModelState
     from oubli.app.service.state_entries import StateEntries
@@ -100,6 +101,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("oubli.service")
 
 _RESTRICTED_FROM = 2**40  # in lists, the places of restricted samples: behind all slots of the others
+_ATTEMPTS = 3
 _NO_SLOTS = np.zeros(0, np.int64)
 
 
@@ -678,6 +680,24 @@ class ModelService:
         """
         self._require_changeable()
         return await self.threads.finish(self.states.write_now())
+
+    async def prove_absence(self, by: By, name: str) -> tuple[NameProof, str | None]:
+        """Prove that a name is not in the set of samples, and that the log tells of this set.
+
+        The second proof is None where nothing can be written or signed, or changes come too fast.
+
+        Raises
+        ------
+        StillHeldError
+            When the name is in the set.
+        """
+        for _ in range(_ATTEMPTS):
+            found = await self.sample_set.prove_absence(by, name)
+            with suppress(JournalError, NotLoggedError, StorageError):
+                index = await self.threads.finish(self.states.tell_set(found.state))
+                if index is not None:
+                    return found, await self.publisher.entry_proof(index)
+        return found, None
 
     # --- jobs
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from oubli.app.ledger.set_leaves import as_written, content_of, hash_of_sample, in_order, position_of
 from oubli.app.ledger.set_tree import HASH_BYTES, SetTree
 from oubli.app.service.held_values import values_as_held
+from oubli.core.slices import cut, lists
 
 if TYPE_CHECKING:
     from oubli.core.data.schema import Schema
@@ -162,7 +164,7 @@ class Building:
         """Return the tree."""
         leaves = Leaves(self._secret, SetTree(self._n_expected + len(self._rows)))
         positions, contents = array("Q"), bytearray()
-        order = np.argsort(np.frombuffer(self._positions, np.uint64), kind="stable") if self._names else ()
+        order = np.argsort(np.array(self._positions, np.uint64))
         last: list[int] = []
 
         def end() -> None:
@@ -174,16 +176,17 @@ class Building:
                 if len(last) > 1:
                     leaves.shared[positions[-1]] = {self._names[row]: self._hash(row) for row in last}
 
-        for row in map(int, order):
-            if last and self._positions[row] != self._positions[last[0]]:
-                end()
-                last = []
-            last.append(row)
+        for part in cut(len(order)):
+            for row in map(int, order[part]):
+                if last and self._positions[row] != self._positions[last[0]]:
+                    end()
+                    last.clear()
+                last.append(row)
         end()
         subjects: dict[int, list[str]] = {}
-        for subject in self._rows:
+        for subject in chain.from_iterable(lists(self._rows)):
             subjects.setdefault(position_of(self._secret, ("subject", subject)), []).append(subject)
-        for position in sorted(subjects):
+        for position in chain.from_iterable(lists(sorted(subjects))):
             rows = [row for subject in subjects[position] for row in self._rows[subject]]
             positions.append(position)
             contents += content_of([self._hash(row) for row in rows])

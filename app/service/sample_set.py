@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("oubli.service")
 
 By = Literal["ids", "subjects"]
-_AT_ONCE = 128  # names that are read in one step of the loop
+_AT_ONCE = 32  # names that are read in one step of the loop
 _FEW = 8  # names whose leaves may be made on the loop, when an erasure waits for that
 _MOST = 2000  # names that may wait for a moment in which nobody asks anything
 _WAIT = 0.02  # seconds between two looks whether nobody asks anything
@@ -280,7 +280,8 @@ class SampleSet:
 
     def _settle(self, number: int, now: SetRoot) -> None:
         """Note that everything up to a change has been taken in."""
-        self.n_taken_in, self._is_urgent = number, False
+        self.n_taken_in = number
+        self._is_urgent = self._is_urgent and number < self._n_touched
         self._now = now._replace(root=self._leaves.tree.root())
 
     async def _build(self) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from oubli.app.service.copies import ModelCopier
     from oubli.app.service.holders import Hold, Holders
     from oubli.app.service.lock import ModelLock
-    from oubli.app.service.sample_set import SampleSet
+    from oubli.app.service.sample_set import SampleSet, SetRoot
     from oubli.app.service.state import ModelState
     from oubli.app.service.writer import Writer
     from oubli.app.storage.storage import Storage
@@ -171,7 +171,7 @@ class StateEntries:
         captured
             What it says.
         digest
-            Of the model as it was then; of one that is not exact nothing is written down of it.
+            Of the model as it was then; None tells of its samples only, as is done where the model is not exact.
 
         Raises
         ------
@@ -233,6 +233,27 @@ class StateEntries:
         if copy is not None:
             digest = await self._threads.finish(self._digest_of(copy, hold))
         return await self.write(captured, digest), True
+
+    async def tell_set(self, found: SetRoot) -> int | None:
+        """Return the entry that tells of a set of samples; without a digest, where one has to be written.
+
+        None when the model is another by now, or nothing is changed any more.
+
+        Raises
+        ------
+        JournalError
+            When it cannot be written.
+        """
+        root = found.root.hex()
+        known = await self._database.read(lambda database: database.states_of(found.model_version))
+        for entry, _ in known:
+            if entry["set_root"] == root:
+                return int(entry["index"])
+        if self._state.failed:
+            return None
+        async with self._lock.mutation():
+            captured = await self.capture()
+        return int((await self.write(captured, None))["index"]) if captured.root == root else None
 
     async def _digest_of(self, copy: Model, hold: Hold) -> str:
         with hold:

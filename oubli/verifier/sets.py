@@ -119,7 +119,7 @@ def check_absence(
     name
         The id or subject that the proof must be about; None: whichever it names.
     root
-        Of the set, from where it is trusted; None: the state in the proof must be in the log.
+        Of the set, from where it is trusted, whatever the log says; None: the state in the proof must be in the log.
     positions_key
         Of the server: the position must be that of the name. Without it the server's word is taken for that.
 
@@ -150,7 +150,7 @@ def check_absence(
     if root is not None and root != found_root:
         raise FailedError("state", "the proof is of another set than the one with this root")
     entry = None
-    if proof["state"] is not None:
+    if root is None and proof["state"] is not None:
         entry = _check_state(proof, policy)
     elif root is None:
         raise UncheckableError(

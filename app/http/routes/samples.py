@@ -188,19 +188,20 @@ async def batch_delete_samples(request: Request) -> Response:
     _ABSENCE,
     summary="Proof that a sample or subject is not in the model",
     response_model=AbsenceProof,
-    responses=problems("broken-json", "body-too-large", "invalid-input", "still-held", "superseded"),
+    responses=problems("broken-json", "body-too-large", "invalid-input", "still-held", "superseded", "changes-stopped"),
     openapi_extra=body(AbsenceRequest),
 )
 async def prove_absence(request: Request) -> Response:
     """Prove that no sample that the model has learned has this id, or is of this subject.
 
     The proof leads from where the name would be to the root of a tree over all samples held. It names no other sample.
-    `oubli proof check` checks it without the server.
+    `oubli proof check` checks it without the server. The log tells of this root: where it has no state of the version,
+    one without a digest is written.
     """
     context = context_of(request)
-    sample_set = context.service.sample_set
-    found = await sample_set.prove_absence(*context.reader().absent_name(await request.body()))
-    return json_answer(absence_content(found, commitment_of(sample_set.key.secret)))
+    service = context.service
+    found, told = await service.prove_absence(*context.reader().absent_name(await request.body()))
+    return json_answer(absence_content(found, commitment_of(service.sample_set.key.secret), told))
 
 
 @router.get(

@@ -15,6 +15,7 @@ from tests.process.durability.evidence import check_evidence
 from tests.process.durability.model_of_truth import Differences, Operation, Truth
 from tests.process.durability.people import flags, people, write_csv
 from tests.process.durability.reading import finish, fresh_digest, live_digest, read_held, read_schema
+from tests.process.durability.sets import check_set
 from tests.serving import Running, serving
 
 _LEAST_ACKNOWLEDGED = 20  # of the operations of a life, before the kill
@@ -134,6 +135,7 @@ class Lives:
         self.figures.receipts += len(receipts)
         self._receipts += receipts
         self._repeat(server, version, {name for name, content in held.items() if content.is_restricted})
+        check_set(server)
         by_snapshot = self._random.random() < 0.5
         if self._kind in EXACT:
             fresh = fresh_digest(read_schema(server), held, self._kind)

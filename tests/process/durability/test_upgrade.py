@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.process.durability.sets import check_set
 from tests.serving import ROOT, Running, run_cli, serving
 
 DIRECTORIES = sorted((ROOT / "tests" / "golden" / "directories").glob("*.tar.xz"))
@@ -88,6 +89,7 @@ def test_an_earlier_data_directory_opens_is_served_and_changed(name: str, tmp_pa
             for field in ("predictions", "classes", "probabilities"):
                 assert answered.get(field) == notes["answered"].get(field)
         check_everything_is_there(server, notes)
+        nonces = check_set(server)
         assert verify(server)["ok"]
         status, receipt = server.ask("DELETE", "/samples/sample-20")
         assert (status, receipt["unlearned"]) == (200, 1)
@@ -102,6 +104,7 @@ def test_an_earlier_data_directory_opens_is_served_and_changed(name: str, tmp_pa
         assert server.get("/model")[1]["n_samples"] == len(notes["samples"]) - 1
         assert server.get(f"/erasures/{receipt['id']}")[1]["status"] == "erased"
         assert all_of(server, "/ledger", "entries")[: len(before)] == before
+        assert check_set(server) == {sample: one for sample, one in nonces.items() if sample != "sample-20"}
         assert verify(server)["ok"]
 
 

@@ -201,7 +201,8 @@ def test_a_first_start_that_was_cut_short_has_named_its_keys(tmp_path, monkeypat
         with pytest.raises(KeyboardInterrupt):
             opened.begin(forest())
     opened.close()
-    keys = sorted((tmp_path / "data" / "keys").iterdir())
+    # Of the key of positions nothing depends that is kept.
+    keys = sorted(path for path in (tmp_path / "data" / "keys").iterdir() if "positions-" not in path.name)
     for path in keys:
         content = path.read_bytes()
         path.unlink()

@@ -16,7 +16,7 @@ from oubli.app.http.state_schemas import StateAnswer, StateEntry, StatesAnswer
 from oubli.app.service.checkpoint import CheckpointPolicy
 from oubli.app.service.model_service import ModelService
 from oubli.core import OnlineBoostingClassifier
-from oubli.verifier import check_state, read_policy
+from oubli.verifier import FailedError, check_absence, check_state, read_policy
 from oubli.verifier.sets import set_root
 from tests.unit.app.hosted import wait_until
 from tests.unit.app.support import CLASSES, forest, make_service, rows, samples, served, served_here
@@ -210,6 +210,43 @@ def test_a_root_that_cannot_be_told_keeps_no_erasure_from_being_finished(client,
     assert listed(client) == []
     assert "the state of the model could not be told (RuntimeError)" in caplog.text
     assert "Ada" not in caplog.text
+
+
+def absence(client: Any, subject: str) -> dict[str, Any]:
+    answer = client.post("/samples/absence-proofs", json={"subject": subject})
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def test_a_proof_of_absence_is_over_a_root_that_the_log_tells_of(client):
+    policy = read_policy(f"log {client.get('/keys').json()['keys'][0]['log_key']}\nquorum none\n".encode())
+    first = absence(client, "nobody")
+    (entry,) = listed(client)
+    assert check_absence(json.dumps(first), policy, name="nobody").entry == entry["index"]
+    assert entry["digest_hash"] is None
+    assert check_absence(json.dumps(absence(client, "somebody")), policy).entry == entry["index"], "it is told once"
+    for name in client.get("/samples?subject=s1&limit=50").json()["samples"]:
+        client.delete(f"/samples/{name['id']}")
+    later = absence(client, "s1")
+    check_absence(json.dumps(later), policy, name="s1")
+    # Against the root from before, in which the subject was.
+    for lie in ({"state": first["state"]}, {"root": first["root"], "state": first["state"]}):
+        with pytest.raises(FailedError):
+            check_absence(json.dumps({**later, **lie}), policy, name="s1")
+
+
+def test_a_state_with_a_digest_is_told_beside_one_without(client):
+    absence(client, "nobody")
+    assert client.post("/model/states").status_code == 201
+    assert [told(client, one["index"])["digest"] is None for one in listed(client)] == [True, False]
+
+
+def test_where_nothing_can_be_written_absence_is_proved_over_a_root_alone(client, service, monkeypatch):
+    def full(*_: Any, **__: Any) -> None:
+        raise JournalFullError("no room on the disk")
+
+    monkeypatch.setattr(service.storage.journal, "append", full)
+    assert absence(client, "nobody")["state"] is None
 
 
 def test_states_that_there_are_not(client):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from starlette.testclient import TestClient
 
 import oubli.app.ledger.set_leaves as set_leaves
 import oubli.app.service.sample_leaves as sample_leaves
+import oubli.app.service.sample_set as sample_set
+from oubli.app.ledger.set_tree import SetTree
 from oubli.app.service.build import compose, open_directory
 from oubli.core import DynamicTreeClassifier
 from oubli.verifier import Policy, check_absence, set_root
@@ -232,10 +235,65 @@ def test_a_killed_server_finds_the_same_nonces(tmp_path: Path):
     closed_at_the_end(opened.database)
     assert opened.snapshots is not None
     start = opened.recover(opened.snapshots.recover())
-    assert start.n_records == 6, "nothing was replayed"
+    assert start.n_records == 7, "nothing was replayed"
     with served(compose(start)) as client:
         assert check_set(client) == root
         assert sorted(listed(client)[0], key=str) == sorted(before, key=str)
+
+
+def test_changes_while_the_tree_is_made_are_in_it(monkeypatch):
+    """Half of the samples are read when others come, leave, change and are restricted."""
+    monkeypatch.setattr(sample_set, "_AT_ONCE", 8)
+    take_in, is_half, goes_on = sample_leaves.Building.take_in, threading.Event(), threading.Event()
+    n_read = 0
+
+    def slow(building: Any, batch: Any) -> None:
+        nonlocal n_read
+        n_read += 1
+        if n_read == 10:
+            is_half.set()
+            assert goes_on.wait(60)
+        take_in(building, batch)
+
+    monkeypatch.setattr(sample_leaves.Building, "take_in", slow)
+    with served(make_service(forest(160, n_estimators=2))) as client:
+        wait_until(is_half.is_set)
+        for number in (0, 1, 80, 150, 151):
+            assert client.delete(f"/samples/c{number}").json()["unlearned"] == 1
+        client.post("/samples", json=samples(20))
+        client.post("/samples", json=samples(20, "q", subject="s3"))
+        for number in (5, 90, 155):
+            client.put(f"/samples/c{number}", json={"features": rows(9)[8], "label": "no"})
+        client.post("/subjects/restrict", json={"subjects": ["s2"]})
+        goes_on.set()
+        check_set(client)
+        client.post("/subjects/release", json={"subjects": ["s2"]})
+        check_set(client)
+
+
+@pytest.mark.parametrize(
+    ("name", "nth"),
+    [("put", 1), ("put", 9), ("remove", 1), ("get", 3), ("_rehash", 5), ("_rehash", 14), ("_new_node", 2)],
+)
+def test_a_tree_that_was_left_half_changed_is_made_anew(monkeypatch, name, nth):
+    """Memory that ends anywhere in the tree."""
+    work, n_calls = getattr(SetTree, name), 0
+
+    def fails(tree: SetTree, *arguments: Any) -> Any:
+        nonlocal n_calls
+        n_calls += 1
+        if n_calls == nth:
+            raise MemoryError
+        return work(tree, *arguments)
+
+    with served(make_service(forest(30, n_estimators=2))) as client:
+        check_set(client)
+        monkeypatch.setattr(SetTree, name, fails)
+        for i in range(4):
+            client.post("/samples", json=samples(3, f"f{i}-", subject=f"s{i}"))
+            client.delete(f"/samples/c{i}")
+            check_set(client)
+        assert n_calls >= nth
 
 
 def test_a_window_that_slides_takes_samples_out_of_the_set():

@@ -1,0 +1,149 @@
+"""`oubli proof check` with proofs of absence, and servers that lie about them: each lie is found and named."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from oubli.app.cli.main import cli
+from oubli.app.errors import StartError
+from oubli.app.http.absence import absence_content
+from oubli.app.ledger.set_leaves import commitment_of, position_of
+from oubli.app.ledger.set_tree import SetTree
+from oubli.app.service.sample_set import NameProof, SetRoot
+from tests.unit.app.ledger.lying import begun
+
+KEY = bytes(range(32))
+VERSION = 7
+
+
+def tree_of(*names: str) -> SetTree:
+    tree = SetTree()
+    for number, name in enumerate(names):
+        tree.put(position_of(KEY, ("id", name)), bytes([number + 1]) * 32)
+    return tree
+
+
+HELD = tree_of("a", "b", "c", "d")
+ROOT = HELD.root().hex()
+
+
+def absence(name: str = "gone", tree: SetTree = HELD, key: bytes = KEY) -> dict[str, Any]:
+    position = position_of(key, ("id", name))
+    found = NameProof("ids", name, SetRoot(VERSION, tree.root(), len(tree)), position, tree.prove(position))
+    return absence_content(found, commitment_of(key))
+
+
+@pytest.fixture
+def check(tmp_path, monkeypatch, capsys):
+    """Check a proof against the policy of a log; return exit code, stdout and what was told."""
+    monkeypatch.chdir(tmp_path)
+
+    def check(proof: dict[str, Any], *more: str, policy: str = "quorum none\n") -> tuple[int, str, str]:
+        (tmp_path / "absence.json").write_text(json.dumps(proof))
+        (tmp_path / "policy").write_text(policy)
+        result = CliRunner().invoke(cli, ["proof", "check", "absence.json", "--policy", "policy", *more])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result.exit_code, result.stdout, " ".join((capsys.readouterr().err + result.stderr).split())
+
+    return check
+
+
+@pytest.fixture(scope="module")
+def policy() -> str:
+    return begun().policy()
+
+
+def refused(done: tuple[int, str, str], rule: str) -> None:
+    code, out, told = done
+    assert (code, out) == (1, ""), told
+    assert f"(rule: {rule})" in told
+
+
+def test_a_name_that_is_not_in_a_set_that_is_trusted(check, policy):
+    for more in ((), ("--name", "gone"), ("--name", "gone", "--positions-key", KEY.hex())):
+        code, out, told = check(absence(), "--root", ROOT, *more, policy=policy)
+        assert code == 0, told
+        assert out.splitlines() == [
+            f"set {ROOT}: 4 samples, model version {VERSION}",
+            "the id is not in the set, in a state that you trust",
+        ]
+        assert "Not proved" in told
+        assert ("as far as the server" in told) == (len(more) < 4)
+
+
+def test_a_root_that_nobody_has_signed_proves_nothing(check, policy):
+    with pytest.raises(StartError, match="give the root of a state"):
+        check(absence(), policy=policy)
+
+
+def told_state(proof: dict[str, Any], **lies: Any) -> tuple[dict[str, Any], str]:
+    """The proof with that of an entry of the log that tells of its state, and the policy."""
+    log = begun()
+    fields = {
+        "model_version": proof["model_version"],
+        "n_samples": proof["n_samples"],
+        "set_root": proof["root"],
+        "positions_key": proof["positions_key"],
+    }
+    log.ledger.event("state", **{**fields, **lies})
+    log.publish()
+    index = log.ledger.store.head().index
+    return {**proof, "state": log.entry_proof(index)}, log.policy()
+
+
+def test_a_state_that_the_log_tells_of(check):
+    proof, policy = told_state(absence())
+    code, out, told = check(proof, "--name", "gone", policy=policy)
+    assert code == 0, told
+    assert out.splitlines()[-1] == "the id is not in the set, in the state that entry 3 tells of"
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"set_root": tree_of("a").root().hex()},
+        {"model_version": VERSION + 1},
+        {"n_samples": 5},
+        {"positions_key": commitment_of(bytes(32))},
+    ],
+)
+def test_the_state_of_another_version_is_refused(check, lie):
+    proof, policy = told_state(absence(), **lie)
+    refused(check(proof, policy=policy), "state")
+
+
+def test_an_entry_of_another_kind_is_no_state(check):
+    log = begun()
+    log.publish()
+    refused(check({**absence(), "state": log.entry_proof(2)}, policy=log.policy()), "state")
+
+
+def test_a_state_of_a_log_that_is_not_trusted_is_refused(check, policy):
+    proof, _ = told_state(absence())
+    refused(check(proof, policy=policy), "log")
+
+
+def test_lies(check, policy):
+    def asked(proof: dict[str, Any], *more: str) -> tuple[int, str, str]:
+        return check(proof, "--root", ROOT, *more, policy=policy)
+
+    refused(asked(absence("another"), "--name", "gone"), "name")
+    refused(asked({**absence("another"), "name": "gone"}, "--positions-key", KEY.hex()), "position")
+    refused(asked(absence(key=bytes(32)), "--positions-key", KEY.hex()), "position")
+    refused(asked(absence(tree=tree_of("a", "b"))), "state")  # against an older root
+    refused(asked(absence("a")), "absence")  # it is back again
+    refused(asked({**absence(), "end": absence()["end"] + 1}), "absence")
+    refused(asked({**absence(), "siblings": ""}), "format")
+
+
+@pytest.mark.parametrize("option", ["--opening", "--receipt"])
+def test_options_of_other_proofs_are_refused(check, policy, option):
+    with pytest.raises(StartError, match="this is one of absence"):
+        check(absence(), option, "00" * 32, policy=policy)
+    with pytest.raises(StartError, match="64 hexadecimal"):
+        check(absence(), "--root", "beef", policy=policy)
