@@ -171,7 +171,8 @@ class OpenDirectory:
         state, ledger, n_records, notes = recover(recovered, self.storage, self.database, self.keys, clock, choice)
         clock.witness(self.database.highest_ms() or 0)  # the journal may have held later entries
         self.notes += notes
-        after = list(islice(self.storage.journal.records(recovered.snapshot.facts.seq), 2))
+        snapshot = self.storage.snapshots.newest  # perhaps one that was written just now
+        after = list(islice(self.storage.journal.records(snapshot.facts.seq), 2))
         if len(after) == 1 and not after[0].body and tells_state_only(after[0].notes):
             self.storage.follow(state.seq)
         if give_nonces(state.model.samples_) or recovered.regrown:

@@ -21,7 +21,7 @@ from tests.unit.app.support import make_service, make_settings
         ("DELETE", "/samples/a/b", {"erase"}),
         ("DELETE", "/samples", {"erase"}),
         ("POST", "/samples/batch-delete", {"erase"}),
-        ("GET", "/samples", {"read"}),
+        ("GET", "/samples", {"read", "audit"}),
         ("GET", "/samples/c1", {"read"}),
         ("HEAD", "/samples/c1", {"read"}),
         ("GET", "/samples/batch-delete", {"read"}),
