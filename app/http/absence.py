@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from oubli.app.service.sample_set import NameProof
 
 
-def absence_content(found: NameProof, commitment: str, told: str | None) -> dict[str, Any]:
+def absence_content(found: NameProof, commitment: str, told: str | None = None) -> dict[str, Any]:
     """Return a proof that a name is not in the set; `oubli proof check` reads it.
 
     Parameters
