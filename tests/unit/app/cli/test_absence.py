@@ -13,6 +13,7 @@ from oubli.app.errors import StartError
 from oubli.app.http.absence import absence_content
 from oubli.app.ledger.set_leaves import commitment_of, position_of
 from oubli.app.ledger.set_tree import SetTree
+from oubli.app.ledger.states import Opening
 from oubli.app.service.sample_set import NameProof, SetRoot
 from tests.unit.app.ledger.lying import begun
 
@@ -90,7 +91,7 @@ def told_state(proof: dict[str, Any], **lies: Any) -> tuple[dict[str, Any], str]
         "set_root": proof["root"],
         "positions_key": proof["positions_key"],
     }
-    log.ledger.event("state", **{**fields, **lies})
+    log.ledger.record(log.ledger.auditor.model_state({**fields, **lies}, Opening())[1])
     log.publish()
     index = log.ledger.store.head().index
     return {**proof, "state": log.entry_proof(index)}, log.policy()
