@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
@@ -257,7 +259,7 @@ def _download(client: Client, export: Path, state: Path) -> int | None:
 
     entry, n_samples = ask(posting("/model/states")), 0
     cursor: str | None = None
-    with export.open("wb") as file:
+    with _written(export) as file:
         while True:
             page = ask(reading("/samples", openings="true", cursor=cursor))
             if page.get("model_version") != entry["model_version"]:
@@ -270,5 +272,11 @@ def _download(client: Client, export: Path, state: Path) -> int | None:
     answer = ask(reading(f"/model/states/{entry['index']}"))
     if answer["digest"] is None and entry["digest_hash"] is not None:
         return None  # an erasure was finished meanwhile
-    state.write_bytes(orjson.dumps(answer) + b"\n")
+    with _written(state) as file:
+        file.write(orjson.dumps(answer) + b"\n")
     return n_samples
+
+
+def _written(path: Path) -> BinaryIO:
+    """Open a file that only its owner may read."""
+    return open(path, "wb", opener=partial(os.open, mode=0o600))
