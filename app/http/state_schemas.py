@@ -7,6 +7,8 @@ from pydantic import Field
 
 from oubli.app.http.schemas import Hash, NextCursor, Shape, Version
 
+Secret = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="32 bytes in hexadecimal.")]
+
 
 class StateEntry(Shape):
     """What the model was at a version, as the ledger has it. There is no personal data in it."""
@@ -49,10 +51,10 @@ class StateAnswer(Shape):
     state: StateEntry
     proof: str
     """That the entry is in the log (c2sp.org/tlog-proof)."""
-    salt: Hash | None
+    salt: Secret | None
     """Null, as `digest`, once an erasure was finished after it, and where the model is not exact."""
     digest: Hash | None
     schema_: Annotated[dict[str, Any] | None, Field(alias="schema")]
     """Of the samples; null in a ledger that was downloaded."""
-    positions_key: Hash | None
+    positions_key: Secret | None
     """Null when it is another by now."""

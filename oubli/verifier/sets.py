@@ -150,8 +150,12 @@ def check_absence(
     if root is not None and root != found_root:
         raise FailedError("state", "the proof is of another set than the one with this root")
     entry = None
-    if root is None and proof["state"] is not None:
-        entry = _check_state(proof, policy)
+    if proof["state"] is not None:
+        try:
+            entry = _check_state(proof, policy)
+        except UncheckableError:
+            if root is None:  # else it is trusted, whatever the log says
+                raise
     elif root is None:
         raise UncheckableError(
             "the proof is over a root that nobody has signed: give the root of a state that you trust (--root)"
