@@ -2,6 +2,7 @@
 
 import json
 import math
+from json.encoder import encode_basestring
 from typing import Any
 
 
@@ -47,13 +48,17 @@ def _check(value: Any) -> None:
 def _text(value: Any) -> str:
     if isinstance(value, dict):
         names = sorted(value, key=lambda name: name.encode("utf-16-be"))
-        return "{" + ",".join(f"{json.dumps(name, ensure_ascii=False)}:{_text(value[name])}" for name in names) + "}"
+        return "{" + ",".join(f"{encode_basestring(name)}:{_text(value[name])}" for name in names) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(_text, value)) + "]"
     if isinstance(value, float):
         return _number(value)
-    if value is None or isinstance(value, str | int):
-        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return encode_basestring(value)
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
     raise ValueError
 
 
