@@ -14,7 +14,7 @@ import logging
 import os
 import re
 import uuid
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -417,32 +417,49 @@ class Tombstones:
         self._period_ms = period_ms
         self._hashes = hashes
         self._now_ms = now_ms
-        self._times: dict[str, int] = {}
-        self._order: deque[tuple[int, str]] = deque()
+        # Many are kept: half of a hash names an id as well, and places in order need no times of their own.
+        self._times: dict[bytes, int] = {}
+        self._order: deque[bytes] = deque()
+        self._n_stale: Counter[bytes] = Counter()  # places in order of what was erased again since
         for known, at in erased:
             self._remember(known, at)
 
     def add(self, hashes: Iterable[str], at_ms: int) -> None:
         """Note that ids were erased, by their hashes under the current key."""
         if self._period_ms:
+            self._forget()
             for known in hashes:
                 self._remember(known, at_ms)
 
     def holds(self, sample_id: str) -> bool:
         """Whether an id was erased within the period."""
         self._forget()
-        return bool(self._times) and any(known in self._times for known in self._hashes(sample_id))
+        return bool(self._times) and any(_half(known) in self._times for known in self._hashes(sample_id))
 
     def _remember(self, known: str, at_ms: int) -> None:
-        self._times[known] = at_ms
-        self._order.append((at_ms, known))
+        half = _half(known)
+        if half in self._times:
+            self._n_stale[half] += 1
+        self._times[half] = at_ms
+        self._order.append(half)
 
     def _forget(self) -> None:
         end = self._now_ms() - self._period_ms
-        while self._order and self._order[0][0] <= end:
-            at, known = self._order.popleft()
-            if self._times.get(known) == at:  # it may have been erased again since
-                del self._times[known]
+        while self._order:
+            half = self._order[0]
+            if half in self._n_stale:
+                self._n_stale[half] -= 1
+                if not self._n_stale[half]:
+                    del self._n_stale[half]
+            elif self._times[half] > end:
+                return
+            else:
+                del self._times[half]
+            self._order.popleft()
+
+
+def _half(known: str) -> bytes:
+    return bytes.fromhex(known[:32])
 
 
 # --- its database

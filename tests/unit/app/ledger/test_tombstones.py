@@ -1,16 +1,24 @@
 from __future__ import annotations
 
+from hashlib import sha256
+from sys import getsizeof
+
 from oubli.app.ledger.ledger import Tombstones
 
 
+def code(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
 def make(period: int, now: list[int], erased=()):
-    return Tombstones(period, lambda name: [f"new-{name}", f"old-{name}"], lambda: now[0], erased)
+    known = [(code(text), at) for text, at in erased]
+    return Tombstones(period, lambda name: [code(f"new-{name}"), code(f"old-{name}")], lambda: now[0], known)
 
 
 def test_an_id_is_known_for_a_period():
     now = [1000]
     grace = make(50, now)
-    grace.add(["new-a", "new-b"], 1000)
+    grace.add([code("new-a"), code("new-b")], 1000)
     assert grace.holds("a")
     assert not grace.holds("c")
     now[0] = 1049
@@ -23,12 +31,36 @@ def test_an_id_is_known_for_a_period():
 def test_an_id_that_is_erased_again_is_known_again():
     now = [0]
     grace = make(50, now)
-    grace.add(["new-a"], 0)
-    grace.add(["new-a"], 40)
+    grace.add([code("new-a")], 0)
+    grace.add([code("new-a")], 40)
     now[0] = 60
     assert grace.holds("a")
     now[0] = 90
     assert not grace.holds("a")
+    assert not [*grace._times, *grace._order, *grace._n_stale], "nothing is kept longer"
+
+
+def test_what_is_erased_again_keeps_nothing_else():
+    now = [0]
+    grace = make(50, now)
+    grace.add([code("new-a"), code("new-b")], 0)
+    grace.add([code("new-a")], 49)
+    now[0] = 50
+    assert not grace.holds("b")
+    grace.add([code("new-a"), code("new-a")], 51)
+    now[0] = 100
+    assert grace.holds("a")
+    now[0] = 101
+    assert not grace.holds("a")
+    assert not [*grace._times, *grace._order, *grace._n_stale]
+
+
+def test_a_million_ids_take_little():
+    n = 20_000
+    grace = make(50, [0])
+    grace.add([code(str(i)) for i in range(n)], 0)
+    kept = getsizeof(grace._times) + getsizeof(grace._order) + sum(map(getsizeof, grace._order))
+    assert kept / n < 170
 
 
 def test_what_was_erased_before_a_start_is_known_under_any_key():
@@ -38,6 +70,6 @@ def test_what_was_erased_before_a_start_is_known_under_any_key():
 
 def test_without_a_period_nothing_is_kept():
     grace = make(0, [0])
-    grace.add(["new-a"], 0)
+    grace.add([code("new-a")], 0)
     assert not grace.holds("a")
     assert not grace._times
