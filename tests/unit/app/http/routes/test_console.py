@@ -54,7 +54,7 @@ def test_the_page_and_its_files_need_no_key_and_may_be_kept_until_they_change(ke
 
 
 def test_the_banner_knows_every_reason_for_which_changes_are_stopped() -> None:
-    banner = read_file("/console/elements/banner.js").decode()
+    banner = read_file("/console/elements/banner.js").content.decode()
     assert set(re.findall(r'^  "([a-z-]+)":', banner, re.MULTILINE)) == {str(reason) for reason in StopReason}
 
 
