@@ -115,7 +115,7 @@ def section(bench: Audits, title: str, new: Callable[[Problem], Any]) -> Section
     parts = [median(getattr(one, name) for one in audits[1:]) for name in ("read", "fit", "digest")]
     cells = (title, f"{len(problem.y):,}", *map(shown, (fit_seconds, *parts, total)))
     row = Row(cells, total / fit_seconds, at_most(2.0))
-    return Section(f"Audit of a {title}", TEXT.format(pages=n_pages, rounds=bench.rounds), HEAD, [row])
+    return Section(f"Audit: {title}", TEXT.format(pages=n_pages, rounds=bench.rounds), HEAD, [row])
 
 
 def forest(bench: Audits) -> Section:
