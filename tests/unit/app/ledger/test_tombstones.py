@@ -55,7 +55,7 @@ def test_what_is_erased_again_keeps_nothing_else():
     assert not [*grace._times, *grace._order, *grace._n_stale]
 
 
-def test_a_million_ids_take_little():
+def test_an_id_takes_less_than_170_bytes():
     n = 20_000
     grace = make(50, [0])
     grace.add([code(str(i)) for i in range(n)], 0)
