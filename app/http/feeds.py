@@ -2,7 +2,8 @@
 
     Source     makes events: looks at something now and then
     Feed       one task that has the source look while anyone listens, and none when nobody does
-    listener   a short queue of bytes that all share; who does not read them in time is dropped
+    listener   where bytes that all share are written at once; while its client does not read, they wait in a short
+               queue, and who does not read in time is dropped
 
 `events.py` and `metrics_events.py` are the two sources.
 """
@@ -18,7 +19,9 @@ from typing import Protocol
 
 import orjson
 from starlette.responses import StreamingResponse
+from starlette.types import Scope
 
+from oubli.app.http.stream_state import PUSH
 from oubli.app.logs import place_of
 
 log = logging.getLogger("oubli.http")
@@ -28,6 +31,8 @@ HEARTBEAT = 15.0  # seconds without an event after which a comment is sent
 MOST_WAITING = 64  # pieces that a listener may leave lying
 COMMENT = b":\n\n"
 BYE = b"event: bye\ndata: {}\n\n"
+Push = Callable[[bytes], bool]
+"""Writes a chunk; see `PUSH`."""
 
 
 class EventStream(StreamingResponse):
@@ -55,22 +60,37 @@ class Source(Protocol):
 
 
 class _Listener:
-    """What is told and not yet sent."""
+    """What is told and not yet sent.
 
-    __slots__ = ("is_late", "is_over", "waiting", "woken")
+    Parameters
+    ----------
+    push
+        Writes a chunk past the layers of the application, which see only the first one: they would cost more than all
+        the rest of telling. None where that cannot be done.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_push", "has_begun", "is_late", "is_over", "waiting", "woken")
+
+    def __init__(self, push: Push | None) -> None:
+        self._push = push
+        self.has_begun = False
         self.waiting: deque[bytes] = deque()
         self.woken = asyncio.Event()
         self.is_late = False
         self.is_over = False
 
-    def tell(self, piece: bytes) -> None:
+    def tell(self, piece: bytes, chunk: bytes) -> None:
+        if self._push is not None and self.has_begun and not self.waiting and self._push(chunk):
+            return
         if len(self.waiting) >= MOST_WAITING:
             self.is_late = True
             self.waiting.clear()
         elif not self.is_late:
             self.waiting.append(piece)
+        self.woken.set()
+
+    def end(self) -> None:
+        self.is_over = True
         self.woken.set()
 
     def take(self) -> bytes:
@@ -107,8 +127,15 @@ class Feed:
         """Whether anything is looked at."""
         return self._task is not None
 
-    async def listen(self, last_id: str | None = None) -> AsyncIterator[bytes]:
-        """Yield events, several of them at once when that is faster, until the server stops.
+    async def listen(self, last_id: str | None = None, push: Push | None = None) -> AsyncIterator[bytes]:
+        """Yield events that were not pushed, several of them at once when that is faster, until the server stops.
+
+        Parameters
+        ----------
+        last_id
+            See `Source`.
+        push
+            Writes a chunk of the answer, once it has begun; false when it cannot at the moment.
 
         Raises
         ------
@@ -116,12 +143,13 @@ class Feed:
             When too many were not taken in: the listener is dropped.
         """
         self._tell(self._source.look())
-        listener, first = _Listener(), self._source.hello(last_id)
+        listener, first = _Listener(push), self._source.hello(last_id)
         self._listeners.add(listener)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
         try:
             yield first
+            listener.has_begun = True
             while True:
                 await listener.woken.wait()
                 if listener.is_late:
@@ -152,12 +180,13 @@ class Feed:
             self._task = None
             self._tell(BYE)
             for listener in self._listeners:
-                listener.is_over = True
+                listener.end()
 
     def _tell(self, told: bytes) -> None:
         if told:
+            chunk = b"%x\r\n%b\r\n" % (len(told), told)
             for listener in self._listeners:
-                listener.tell(told)
+                listener.tell(told, chunk)
 
 
 def encode_event(name: str, content: object, event_id: str | None = None) -> bytes:
@@ -166,8 +195,8 @@ def encode_event(name: str, content: object, event_id: str | None = None) -> byt
     return b"%sdata: %s\n\n" % (head.encode("ascii"), orjson.dumps(content, option=orjson.OPT_UTC_Z))
 
 
-def stream_of(feed: Feed, last_id: str | None = None) -> EventStream:
+def stream_of(feed: Feed, scope: Scope, last_id: str | None = None) -> EventStream:
     """Return the answer to who listens."""
     # A proxy that collects an answer before it passes it on would keep events back.
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return EventStream(feed.listen(last_id), headers=headers)
+    return EventStream(feed.listen(last_id, scope.get(PUSH)), headers=headers)

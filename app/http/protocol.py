@@ -12,6 +12,7 @@ while one is on the ordinary path, or waits for the disk, those behind it go to 
 """
 
 import time
+from functools import partial
 from http import HTTPStatus
 from typing import Any, ClassVar, Final, cast
 
@@ -24,7 +25,7 @@ from oubli.app.http.exchanges import Exchanges
 from oubli.app.http.fastpath import LATER, Answer, Awaited, Batch, FastPath, Handler, KnownHead, Occasion
 from oubli.app.http.observer import OTHER_METHOD, UNKNOWN_ROUTE
 from oubli.app.http.problems import ProblemError
-from oubli.app.http.stream_state import UNSENT
+from oubli.app.http.stream_state import PUSH, UNSENT
 
 MOST_HEAD_BYTES = 64 * 1024
 MOST_FIELDS = 100
@@ -371,14 +372,23 @@ class OubliProtocol(HttpToolsProtocol):
         """Let uvicorn see the head of the request."""
         url, headers, expects = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
-        cast("dict[str, Any]", self.scope)[UNSENT] = self._n_unsent
+        scope = cast("dict[str, Any]", self.scope)
+        scope[UNSENT] = self._n_unsent
         self.url, self.expect_100_continue = url, expects
         self.headers.extend(headers)  # the scope holds this list
         super().on_headers_complete()
+        scope[PUSH] = partial(self._push, self.cycle)
 
     def _n_unsent(self) -> int:
         """Return how many bytes the client has yet to take in."""
         return 0 if self.transport.is_closing() else self.transport.get_write_buffer_size()
+
+    def _push(self, cycle: Any, chunk: bytes) -> bool:
+        """Write a chunk of an answer that is sent in chunks; false, and nothing is written, when it cannot be now."""
+        if self.flow.write_paused or cycle.disconnected or cycle.response_complete or not cycle.chunked_encoding:
+            return False
+        self.transport.write(chunk)
+        return True
 
     def _take_in(self, answer: Answer, request_id: bytes) -> None:
         """Write an answer, now or together with those of other connections."""

@@ -6,6 +6,8 @@ STREAM = "oubli.stream"
 """Key of a `Stream`; requests that are answered in pieces while their body comes in have one."""
 UNSENT = "oubli.unsent"
 """Key of a function that returns how many bytes were written and not taken in by the client."""
+PUSH = "oubli.push"
+"""Key of a function that writes a chunk, its length before it, of an answer that has begun; false when it cannot."""
 
 
 @dataclass(slots=True)

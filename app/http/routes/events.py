@@ -33,7 +33,7 @@ async def watch_state(request: Request) -> Response:
     stream ends with `bye` when the server stops, and is cut off when it is not read in time: ask again then, with
     `Last-Event-ID`; `hello` comes in any case.
     """
-    return stream_of(feeds_of(request).state, request.headers.get("last-event-id"))
+    return stream_of(feeds_of(request).state, request.scope, request.headers.get("last-event-id"))
 
 
 @router.get(
@@ -47,4 +47,4 @@ async def watch_metrics(request: Request) -> Response:
 
     Rates are over the time since the line before. The stream ends as that of `GET /events` does.
     """
-    return stream_of(feeds_of(request).metrics)
+    return stream_of(feeds_of(request).metrics, request.scope)

@@ -100,6 +100,55 @@ def test_who_does_not_read_is_dropped_and_holds_little() -> None:
     run(test)
 
 
+class Client:
+    """Takes chunks in, or does not."""
+
+    def __init__(self) -> None:
+        self.read: list[bytes] = []
+        self.is_paused = False
+
+    def push(self, chunk: bytes) -> bool:
+        if self.is_paused:
+            return False
+        size, _, rest = chunk.partition(b"\r\n")
+        assert len(rest) == int(size, 16) + 2
+        assert rest.endswith(b"\r\n")
+        self.read.append(rest[:-2])
+        return True
+
+
+def test_chunks_are_pushed_once_the_answer_has_begun_and_wait_while_they_cannot_be() -> None:
+    async def test() -> None:
+        client, source, is_ending = Client(), Numbers(), False
+        feed = Feed(source, lambda: is_ending)
+        yielded: list[bytes] = []
+
+        async def send() -> None:
+            async with aclosing(feed.listen(push=client.push)) as stream:
+                async for piece in stream:
+                    yielded.append(piece)  # noqa: PERF401 - as they come
+
+        sending = asyncio.create_task(send())
+        while len(client.read) < 5:  # noqa: ASYNC110 - asked as anyone would
+            await asyncio.sleep(0.001)
+        n_yielded, client.is_paused = len(yielded), True
+        while len(yielded) == n_yielded:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        n_read, client.is_paused = len(client.read), False
+        while len(client.read) < n_read + 5:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        is_ending = True
+        await sending
+        assert yielded[0] == b"hello None;"
+        assert client.read[-1] == BYE
+        told = b"".join([*yielded[1:], *client.read[:-1]])
+        assert sorted(int(number) for number in told.split(b";") if number) == list(range(2, source.n_looks + 1))
+        pushed = [int(number) for number in b"".join(client.read[:-1]).split(b";") if number]
+        assert pushed == sorted(pushed)
+
+    run(test)
+
+
 def test_streams_end_with_a_word_when_the_server_stops() -> None:
     async def test() -> None:
         is_ending = False
