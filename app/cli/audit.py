@@ -49,13 +49,10 @@ def audit(
         trusted = policy_in(policy)
         checked = check_state(read_object(state), trusted)
         asked = [] if receipts is None else _receipts_of(read_lines(receipts), checked, trusted)
-        progress("making the root over the samples", 0, 1)
-        samples = samples_of(read_lines(export), checked)
-        check_set(samples, checked)
-        progress("making the root over the samples", 1, 1)
-        model = None
-        if checked.is_exact:
-            model = fit(samples, checked, lambda done, total: progress("fitting a model to compare with", done, total))
+        samples, model = check_samples(
+            export, checked, lambda done, total: progress("fitting a model to compare with", done, total)
+        )
+        if model is not None:
             check_model(model, checked)
             for one in asked:
                 check_answer(model, one)
@@ -104,18 +101,44 @@ def samples_of(pages: Iterator[Any], checked: CheckedState) -> Samples:
     return found
 
 
-def check_set(samples: Samples, checked: CheckedState) -> None:
-    """Check that samples are those that a state has the root of.
+def check_samples(export: Path, checked: CheckedState, progress: Any = None) -> tuple[Samples, Model | None]:
+    """Check that the samples in an export are those that a state has the root of; return them, and a fit of them.
+
+    The root is made in a process of its own while this one fits. There is no model where that is not exact.
 
     Raises
     ------
     FailedError
         When they are not.
+    UncheckableError
+        When the export is none, or its samples cannot be fitted.
     """
-    from oubli.verifier import FailedError
-    from oubli.verifier.sets import set_root
+    from oubli.app.cli.set_process import SetProcess
+    from oubli.app.ledger.downloads import parse_lines
+    from oubli.app.service.memory import without_collector
 
-    root = set_root(samples, checked.positions_key)
+    try:
+        content = export.read_bytes()
+    except OSError as error:
+        raise StartError(f"{export} cannot be read: {error.strerror}") from None
+    with SetProcess(content, checked.positions_key) as process:
+        with without_collector():  # which would look through all samples again and again
+            samples = samples_of(parse_lines(export, content.splitlines()), checked)
+        model, failure = None, None
+        if checked.is_exact:
+            try:
+                model = fit(samples, checked, progress)
+            except Exception as error:
+                failure = error
+        _check_root(process.root(), samples, checked)
+    if failure is not None:
+        raise failure
+    return samples, model
+
+
+def _check_root(root: bytes, samples: Samples, checked: CheckedState) -> None:
+    from oubli.verifier import FailedError
+
     if root.hex() != checked.set_root or len(samples) != checked.entry.get("n_samples"):
         raise FailedError("set-root", "the samples in the export are others than those that the log has the root of")
 

@@ -165,7 +165,8 @@ def _check_absence(text: str, policy: Path, name: str | None, root: str | None, 
             root=None if root is None else hex_in(root, "--root"),
             positions_key=None if positions_key is None else hex_in(positions_key, "--positions-key"),
         )
-    typer.echo(f"set {checked.root.hex()}: {checked.n_samples} samples, model version {checked.model_version}")
+    of = "" if checked.n_samples is None else f" of {checked.n_samples} samples"
+    typer.echo(f"set root {checked.root.hex()}{of}, model version {checked.model_version}")
     kind = "id" if checked.by == "ids" else "subject"
     told = "in a state that you trust" if checked.entry is None else f"in the state that entry {checked.entry} tells of"
     typer.echo(f"the {kind} is not in the set, {told}")

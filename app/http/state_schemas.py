@@ -22,8 +22,8 @@ class StateEntry(Shape):
     """How many the model was a function of."""
     set_root: Hash
     """Over these samples; it is a function of them alone."""
-    positions_key: Hash
-    """A hash of the key by which samples have their places below the root."""
+    positions_key_hash: Hash
+    """Of the key by which samples have their places below the root."""
     kind: str
     guarantee: str
     parameters: str

@@ -21,7 +21,6 @@ from array import array
 from collections.abc import Sequence
 from hashlib import sha256
 from sys import getsizeof
-from typing import NamedTuple
 
 from oubli.core.slices import cut
 
@@ -30,29 +29,12 @@ HASH_BYTES = 32
 EMPTY_ROOT = sha256().digest()
 _NONE = -(2**31)
 _LEAF = b"\x00"
-_BOTH = b"\x01"
-_ONE = (b"\x02", b"\x03")  # by the bit of the child
+# Nodes are hashed by copies of these: beginning a hash takes longer than copying one that has begun.
+_BOTH = sha256(b"\x01")
+_ONE = (sha256(b"\x02"), sha256(b"\x03"))  # by the bit of the child
 _SPARE = 5  # levels of the kept part of a leaf's chain below where most parents are
 _FEWEST = 8
 _AT_ONCE = 64  # leaves between two rests for other threads
-
-
-class SetProof(NamedTuple):
-    """That a position is in the set, or that it is not.
-
-    Attributes
-    ----------
-    end
-        `DEPTH` when the position is in the set; otherwise the depth at which its way leaves the tree.
-    last
-        Hash of the leaf; otherwise of the other child of the node where the way ends. None: the set is empty.
-    siblings
-        By depth, the hashes of the other children on the way; where there are none the node has one child.
-    """
-
-    end: int
-    last: bytes | None
-    siblings: dict[int, bytes]
 
 
 class SetTree:
@@ -190,28 +172,30 @@ class SetTree:
             place = node
         return place
 
-    def prove(self, position: int) -> SetProof:
-        """Return a proof that a position is in the set, or that it is not."""
+    def prove_absence(self, position: int) -> dict[int, bytes] | None:
+        """Return a proof that a position is not in the set; None when it is.
+
+        By depth, downwards, the hashes of the other children on the way to the position. The last is that of the node
+        at which the way leaves the tree, which has no other child. There is none in an empty set.
+        """
         way, place = self._way_to(position)
         if place == _NONE:
-            return SetProof(0, None, {})
+            return {}
         other = self._positions[~place]
         branch = DEPTH - (position ^ other).bit_length()
         if branch == DEPTH:
-            last = sha256(_LEAF + _at(self._contents, ~place)).digest()
-        else:
-            while way and self._depths[way[-1]] > branch:
-                place = way.pop()
-            if place < 0:
-                last = self._leaf_at(~place, branch + 1)
-            else:
-                last = _lifted(self._node_hash(place), other, self._depths[place], branch + 1)
-        siblings = {}
+            return None
+        while way and self._depths[way[-1]] > branch:
+            place = way.pop()
+        others = {}
         for node in way:
             depth = self._depths[node]
-            sibling = (self._right, self._left)[_bit(position, depth)][node]
-            siblings[depth] = self._below(sibling, depth + 1)
-        return SetProof(branch, last, siblings)
+            others[depth] = self._below((self._right, self._left)[_bit(position, depth)][node], depth + 1)
+        if place < 0:
+            others[branch] = self._leaf_at(~place, branch + 1)
+        else:
+            others[branch] = _lifted(self._node_hash(place), other, self._depths[place], branch + 1)
+        return others
 
     def shred(self) -> None:
         """Overwrite all that is kept; the tree cannot be used any more."""
@@ -243,7 +227,7 @@ class SetTree:
     def _node_hash(self, node: int) -> bytes:
         """Return the hash of a node with two children, at its own depth."""
         below = self._depths[node] + 1
-        return sha256(_BOTH + self._below(self._left[node], below) + self._below(self._right[node], below)).digest()
+        return _hash_of(self._below(self._left[node], below), self._below(self._right[node], below))
 
     def _lift(self, node: int, position: int, depth: int) -> None:
         """Keep a node's hash, so far at its own depth, at one further up."""
@@ -252,19 +236,22 @@ class SetTree:
     def _rehash(self, way: list[int], position: int, place: int) -> None:
         """Hash the nodes on the way to a position anew, upwards; `place` is below the last and has its hash."""
         depths, left, right, hashes = self._depths, self._left, self._right, self._hashes
-        below = depths[way[-1]] + 1 if way else 0
-        found = self._below(place, below)
+        depth = depths[way[-1]] if way else -1
+        found = self._below(place, depth + 1)
         for index in range(len(way) - 1, -1, -1):
             node = way[index]
-            depth = depths[node]
-            if position >> DEPTH - 1 - depth & 1:
-                found = sha256(_BOTH + self._below(left[node], depth + 1) + found).digest()
+            is_right = position >> DEPTH - 1 - depth & 1
+            other = left[node] if is_right else right[node]
+            if other >= 0:
+                beside: bytes | bytearray = hashes[other * HASH_BYTES : (other + 1) * HASH_BYTES]
             else:
-                found = sha256(_BOTH + found + self._below(right[node], depth + 1)).digest()
-            top = depths[way[index - 1]] + 1 if index else 0
-            if depth > top:
-                found = _lifted(found, position, depth, top)
+                beside = self._leaf_at(~other, depth + 1)
+            found = _hash_of(beside, found) if is_right else _hash_of(found, beside)
+            above = depths[way[index - 1]] if index else -1
+            if depth > above + 1:
+                found = _lifted(found, position, depth, above + 1)
             hashes[node * HASH_BYTES : (node + 1) * HASH_BYTES] = found
+            depth = above
         self._root_hash = found
 
     def _replace(self, parent: int | None, position: int, place: int) -> None:
@@ -308,12 +295,20 @@ class SetTree:
 
 def _lifted(found: bytes, position: int, level: int, depth: int) -> bytes:
     """Return the hash of a chain with one child a level, from a level up to a depth, on the way to a position."""
-    hashing, one = sha256, _ONE
-    ahead = position >> DEPTH - level
+    one, ahead = _ONE, position >> DEPTH - level
     for _ in range(level - depth):
-        found = hashing(one[ahead & 1] + found).digest()
+        node = one[ahead & 1].copy()
+        node.update(found)
+        found = node.digest()
         ahead >>= 1
     return found
+
+
+def _hash_of(left: bytes | bytearray, right: bytes | bytearray) -> bytes:
+    """Return the hash of a node with two children."""
+    node = _BOTH.copy()
+    node.update(left + right)
+    return node.digest()
 
 
 def _at(hashes: bytearray, number: int) -> bytes:

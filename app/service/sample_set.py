@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from oubli.app.errors import StillHeldError, SupersededError, UnavailableError
 from oubli.app.ledger.set_leaves import position_of
-from oubli.app.ledger.set_tree import DEPTH, SetProof
 from oubli.app.service.sample_leaves import Batch, Building, Leaves, SharedPlaceError
 from oubli.core.slices import ITEMS
 
@@ -63,8 +62,8 @@ class SetRoot(NamedTuple):
     n_samples: int
 
 
-class NameProof(NamedTuple):
-    """What is proved of a name.
+class AbsenceProof(NamedTuple):
+    """That a name is not in the set.
 
     Attributes
     ----------
@@ -74,15 +73,15 @@ class NameProof(NamedTuple):
         Of which state.
     position
         Of the name.
-    proof
-        The way to it.
+    others
+        By depth, the hashes of the other children on its way, downwards; see `SetTree.prove_absence`.
     """
 
     by: By
     name: str
     state: SetRoot
     position: int
-    proof: SetProof
+    others: dict[int, bytes]
 
 
 @dataclass(slots=True)
@@ -181,8 +180,8 @@ class SampleSet:
         is_taken_in = self._is_built and self.n_taken_in == self._n_touched and not self._turn.locked()
         return is_taken_in and self._now.model_version == self._state.version
 
-    async def prove(self, by: By, name: str) -> NameProof:
-        """Prove that a name is in the set, or that it is not.
+    async def prove_absence(self, by: By, name: str) -> AbsenceProof:
+        """Prove that a name is not in the set.
 
         Parameters
         ----------
@@ -191,27 +190,18 @@ class SampleSet:
 
         Raises
         ------
+        StillHeldError
+            When it is, or what it names is restricted: that is in no set, and is kept.
         UnavailableError, SupersededError
             See `root`.
         """
-        position = position_of(self.key.secret, ("id" if by == "ids" else "subject", name))
-        state, proof = await self._threads.finish(self._caught_up(position))
-        return NameProof(by, name, state, position, proof)
-
-    async def prove_absence(self, by: By, name: str) -> NameProof:
-        """Prove that a name is not in the set; see `prove`.
-
-        Raises
-        ------
-        StillHeldError
-            When it is, or what it names is restricted: that is in no set, and is kept.
-        """
         self._require_gone(by, name)
-        found = await self.prove(by, name)
+        position = position_of(self.key.secret, ("id" if by == "ids" else "subject", name))
+        state, others = await self._threads.finish(self._caught_up(position))
         self._require_gone(by, name)  # it may have come, or have been restricted, meanwhile
-        if found.proof.end == DEPTH:
+        if others is None:
             raise StillHeldError(is_restricted=False)
-        return found
+        return AbsenceProof(by, name, state, position, others)
 
     def _require_gone(self, by: By, name: str) -> None:
         store = self._state.model.samples_
@@ -239,13 +229,13 @@ class SampleSet:
 
     # --- catching up
 
-    async def _caught_up(self, position: int = 0) -> tuple[SetRoot, SetProof]:
-        """Take in everything; return the state, and what the tree proves of a position then."""
+    async def _caught_up(self, position: int = 0) -> tuple[SetRoot, dict[int, bytes] | None]:
+        """Take in everything; return the state, and the tree's proof that a position is not in it then."""
         async with self._turn:
             for attempt in range(_ATTEMPTS):
                 try:
                     if await self._catch_up():
-                        return self._now, self._leaves.tree.prove(position)
+                        return self._now, self._leaves.tree.prove_absence(position)
                     # Two names have one position, or another model has come meanwhile.
                     self._is_built = False
                 except BaseException as error:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from oubli.app.errors import JournalFullError, SupersededError
+from oubli.app.errors import DeposedError, JournalFullError, SupersededError
 from oubli.app.ledger.entries import canonical
 from oubli.app.ledger.set_leaves import commitment_of
 from oubli.app.ledger.states import SALT_BYTES, Opening, hash_digest
@@ -122,7 +122,7 @@ class StateEntries:
             "model_version": state.version,
             "n_samples": found.n_samples,
             "set_root": found.root.hex(),
-            "positions_key": commitment_of(self.positions_key),
+            "positions_key_hash": commitment_of(self.positions_key),
             "kind": model.kind,
             "guarantee": model.guarantee,
             # As text: the ledger holds no fractions, whose form differs between implementations.
@@ -207,8 +207,8 @@ class StateEntries:
             await self.write(captured, digest)
         except JournalFullError:
             log.warning("a state of the model could not be written to the ledger: there is no room on the disk")
-        except SupersededError:
-            pass  # the snapshot that finishes the erasure tells a later one
+        except (SupersededError, DeposedError):
+            pass  # the snapshot that finishes the erasure tells a later one; or the node that leads tells its own
 
     async def write_now(self) -> tuple[Entry, bool]:
         """Return the entry of the live model's version, and whether it is a new one.

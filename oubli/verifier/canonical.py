@@ -5,6 +5,15 @@ import math
 from json.encoder import encode_basestring
 from typing import Any
 
+_WRITTEN_ALIKE = frozenset({str, int, bool, type(None)})
+# Fractions between these are written by Python as by ECMAScript.
+_SMALL, _LARGE = 1e-4, 1e16
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
+
+
+class _UnusualError(Exception):
+    """Python's encoder may write a value in another form."""
+
 
 def canonical(value: Any) -> bytes:
     """Return the one form of what ledgers and receipts hold: no fractions, and keys of objects in ASCII.
@@ -27,9 +36,29 @@ def canonical_sample(value: Any) -> bytes:
     Whole numbers are written with all their digits, however large they are.
     """
     try:
-        return _text(value).encode("utf-8")
+        try:
+            text = _encode(_usual(value))
+        except _UnusualError:
+            text = _text(value)
     except RecursionError:
         raise ValueError from None
+    return text.encode("utf-8")
+
+
+def _usual(value: Any) -> Any:
+    """Return a value that Python's encoder writes in the one form, which is some times as fast as `_text`."""
+    if isinstance(value, dict):
+        if not all(map(str.isascii, value)):  # else the order of keys may be another
+            raise _UnusualError
+        return {name: one if type(one) in _WRITTEN_ALIKE else _usual(one) for name, one in value.items()}
+    if type(value) is float:
+        if value.is_integer() and abs(value) < _LARGE:
+            return int(value)
+        if _SMALL <= abs(value) < _LARGE:
+            return value
+    elif type(value) in _WRITTEN_ALIKE:
+        return value
+    raise _UnusualError
 
 
 def _check(value: Any) -> None:

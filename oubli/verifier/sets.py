@@ -1,7 +1,14 @@
 """The set of samples that a model has learned: proofs that a name is not in it, and its root from a list of all.
 
 The set is a tree of 48 levels. A name has one place in it, which a key of the server's says; its way from the root down
-is the 48 bits of its position. A proof shows the hashes along the way, up to the node at which it leaves the tree.
+is the 48 bits of its position. A proof shows the hashes along the way, up to the node at which it leaves the tree:
+
+    way           position    6 bytes
+                  depths      6 bytes, a bit for each depth at which there is another child, the first one for the root;
+                              the last of them is that at which the way leaves the tree
+                  hashes      32 bytes for each of these children, from the root down
+
+The root is what they lead to. So a proof of absence cannot be of a name that is in the set.
 
     two children  SHA-256(0x01 | left | right)        a left one alone   SHA-256(0x02 | child)
     leaf          SHA-256(0x00 | content)             a right one alone  SHA-256(0x03 | child)
@@ -25,7 +32,7 @@ from typing import Any
 
 from oubli.verifier.canonical import canonical_sample
 from oubli.verifier.errors import FailedError, UncheckableError
-from oubli.verifier.merkle import EMPTY_ROOT, HASH_BYTES, ProofError
+from oubli.verifier.merkle import EMPTY_ROOT, HASH_BYTES
 from oubli.verifier.notes import decode_or_fail
 from oubli.verifier.policies import Policy
 from oubli.verifier.proofs import By, check_proof
@@ -33,29 +40,16 @@ from oubli.verifier.proofs import By, check_proof
 FORMAT = "oubli-absence-proof@v1"
 DEPTH = 48
 _HALF = 1 << DEPTH - 1
+_POSITION_BYTES = DEPTH // 8
+_HEAD = 2 * _POSITION_BYTES
 _NAMESPACES: dict[By, bytes] = {"ids": b"id", "subjects": b"subject"}
 _COMMITMENT = b"oubli positions key commitment\0"
-_HASH = re.compile(r"[0-9a-f]{64}")
-_PLACE = re.compile(r"[0-9a-f]{12}")
 _NONCE = re.compile(r"[0-9a-f]{32}")
 _MOST = 2**53
-_FIELDS = frozenset(
-    {
-        "format",
-        "by",
-        "name",
-        "model_version",
-        "n_samples",
-        "root",
-        "positions_key",
-        "position",
-        "end",
-        "last",
-        "depths",
-        "siblings",
-        "state",
-    }
-)
+_FIELDS = frozenset({"format", "by", "name", "model_version", "way", "state"})
+# Nodes are hashed by copies of these: beginning a hash takes longer than copying one that has begun.
+_TWO = sha256(b"\x01")
+_ONE = (sha256(b"\x02"), sha256(b"\x03"))  # by the bit of the child
 _OF_SAMPLES = ("features", "id", "label", "subject")
 
 
@@ -67,21 +61,23 @@ class CheckedAbsence:
     ----------
     by, name
         What is not in the set: an id or a subject.
-    model_version, n_samples, root
-        The state of the model in which it is not, how many samples that has learned, and the root of their set.
+    model_version
+        Of the model, in the state in which it is not in the set.
+    root
+        Of the set.
     position
         Of the name, as the server says it.
-    entry
-        Of the ledger, which tells of that state; None when the root was given.
+    entry, n_samples
+        Index of the entry in the log that tells of that state, and of how many samples; None when the root was given.
     """
 
     by: By
     name: str
     model_version: int
-    n_samples: int
     root: bytes
     position: int
     entry: int | None
+    n_samples: int | None
 
 
 def is_absence_proof(text: str) -> bool:
@@ -97,7 +93,7 @@ def commitment_of(positions_key: bytes) -> str:
 def position_of(positions_key: bytes, by: By, name: str) -> int:
     """Return the position of a name."""
     code = hmac.digest(positions_key, _NAMESPACES[by] + b"\0" + name.encode("utf-8"), hashlib.sha256)
-    return int.from_bytes(code[: DEPTH // 8], "big") % _HALF + (_HALF if by == "subjects" else 0)
+    return int.from_bytes(code[:_POSITION_BYTES], "big") % _HALF + (_HALF if by == "subjects" else 0)
 
 
 def check_absence(
@@ -133,26 +129,18 @@ def check_absence(
     proof = _read(text)
     if name is not None and name != proof["name"]:
         raise FailedError("name", "the proof is about another name")
-    position, found_root = int(proof["position"], 16), bytes.fromhex(proof["root"])
-    if positions_key is not None:
-        if commitment_of(positions_key) != proof["positions_key"]:
-            raise FailedError("position", "the proof was made with another key of positions")
-        if position != position_of(positions_key, proof["by"], proof["name"]):
-            raise FailedError("position", "the proof is about the position of another name")
+    position, others = _way_of(proof["way"])
+    if positions_key is not None and position != position_of(positions_key, proof["by"], proof["name"]):
+        raise FailedError("position", "the proof is about the position of another name, or was made with another key")
     if position >> DEPTH - 1 != (proof["by"] == "subjects"):
         raise FailedError("position", "the position is not one of such names")
-    last = None if proof["last"] is None else decode_or_fail(proof["last"], "the last hash")
-    try:
-        if check_way(found_root, position, proof["end"], last, _siblings(proof)):
-            raise FailedError("absence", "the proof shows that the name is in the set")
-    except ProofError:
-        raise FailedError("absence", "the hashes do not lead from the end of the way to the root of the set") from None
+    found_root = root_of_way(position, others)
     if root is not None and root != found_root:
-        raise FailedError("state", "the proof is of another set than the one with this root")
-    entry = None
+        raise FailedError("absence", "the hashes do not lead from the end of the way to this root")
+    told: tuple[int, int] | tuple[None, None] = (None, None)
     if proof["state"] is not None:
         try:
-            entry = _check_state(proof, policy)
+            told = _check_state(proof, found_root, positions_key, policy)
         except UncheckableError:
             if root is None:  # else it is trusted, whatever the log says
                 raise
@@ -160,53 +148,30 @@ def check_absence(
         raise UncheckableError(
             "the proof is over a root that nobody has signed: give the root of a state that you trust (--root)"
         )
-    return CheckedAbsence(
-        proof["by"], proof["name"], proof["model_version"], proof["n_samples"], found_root, position, entry
-    )
+    return CheckedAbsence(proof["by"], proof["name"], proof["model_version"], found_root, position, *told)
 
 
-def check_way(root: bytes, position: int, end: int, last: bytes | None, siblings: Mapping[int, bytes]) -> bool:
-    """Check the way to a position; return whether the position is in the set.
+def root_of_way(position: int, others: Mapping[int, bytes]) -> bytes:
+    """Return the root of a set in which a position is not.
 
     Parameters
     ----------
-    root
-        Of the set.
     position
         48 bits.
-    end
-        `DEPTH`: the position is in the set. A smaller depth: there the way leaves the tree.
-    last
-        Hash of the leaf, or of the other child where the way ends; None says that the set is empty.
-    siblings
-        By depth, the hashes of the other children on the way.
-
-    Raises
-    ------
-    ProofError
-        When the way does not lead to the root.
+    others
+        By depth, the hashes of the other children on its way. Below the last of them nothing is on its way.
     """
-    if last is None:
-        if root != EMPTY_ROOT or siblings or end != 0:
-            raise ProofError
-        return False
-    if not 0 <= end <= DEPTH or not all(0 <= depth < end for depth in siblings):
-        raise ProofError
-    if any(len(one) != HASH_BYTES for one in (last, *siblings.values())):
-        raise ProofError
-    found = last
-    if end < DEPTH:  # a node with the other child alone
-        found = _one(1 - _bit(position, end), last)
+    if not others:
+        return EMPTY_ROOT
+    end = max(others)
+    found = _one(1 - _bit(position, end), others[end])
     for depth in reversed(range(end)):
-        bit = _bit(position, depth)
-        other = siblings.get(depth)
+        bit, other = _bit(position, depth), others.get(depth)
         if other is None:
             found = _one(bit, found)
         else:
-            found = sha256(b"\x01" + (found + other if bit == 0 else other + found)).digest()
-    if found != root:
-        raise ProofError
-    return end == DEPTH
+            found = _two(found, other) if bit == 0 else _two(other, found)
+    return found
 
 
 def hash_of_sample(sample: Mapping[str, Any]) -> bytes:
@@ -261,22 +226,43 @@ def set_root(samples: Iterable[Mapping[str, Any]], positions_key: bytes) -> byte
         places.setdefault(position_of(positions_key, "subjects", subject), []).extend(ones)
     leaves |= {place: _together(ones) for place, ones in places.items()}
     ordered = sorted((place, sha256(b"\x00" + content).digest()) for place, content in leaves.items())
-    return _root(ordered, 0) if ordered else EMPTY_ROOT
+    return _root(ordered)
 
 
-def _root(leaves: list[tuple[int, bytes]], depth: int) -> bytes:
-    """Return the hash of the node at a depth that some leaves, in order, are below."""
-    (first, found), (last, _) = leaves[0], leaves[-1]
-    branch = DEPTH - (first ^ last).bit_length()
-    if branch < DEPTH:
-        turn = (last >> DEPTH - 1 - branch) << DEPTH - 1 - branch  # the first position on the right
-        low, high = 0, len(leaves)
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (middle + 1, high) if leaves[middle][0] < turn else (low, middle)
-        found = sha256(b"\x01" + _root(leaves[:low], branch + 1) + _root(leaves[low:], branch + 1)).digest()
-    for level in reversed(range(depth, branch)):
-        found = _one(_bit(first, level), found)
+def _root(leaves: list[tuple[int, bytes]]) -> bytes:
+    """Return the root of leaves, positions ascending."""
+    if not leaves:
+        return EMPTY_ROOT
+    waiting: list[tuple[int, bytes]] = []  # nodes that have their left child's hash, downwards, with their depths
+    last, found, depth = *leaves[0], DEPTH  # the hash of the node at a depth on the way to the last leaf
+    for position, leaf in leaves[1:]:
+        branch = DEPTH - (last ^ position).bit_length()
+        found, depth = _closed(waiting, branch, last, found, depth)
+        waiting.append((branch, _lifted(found, last, depth, branch + 1)))
+        last, found, depth = position, leaf, DEPTH
+    found, depth = _closed(waiting, -1, last, found, depth)
+    return _lifted(found, last, depth, 0)
+
+
+def _closed(
+    waiting: list[tuple[int, bytes]], branch: int, position: int, found: bytes, depth: int
+) -> tuple[bytes, int]:
+    """Give the nodes below a depth their right children; return the hash of the uppermost, and its depth."""
+    while waiting and waiting[-1][0] > branch:
+        above, left = waiting.pop()
+        found = _two(left, _lifted(found, position, depth, above + 1))
+        depth = above
+    return found, depth
+
+
+def _lifted(found: bytes, position: int, depth: int, top: int) -> bytes:
+    """Return the hash of the node at `top` on the way to a position, from that at `depth`: each has one child."""
+    one, ahead = _ONE, position >> DEPTH - depth
+    for _ in range(depth - top):
+        node = one[ahead & 1].copy()
+        node.update(found)
+        found = node.digest()
+        ahead >>= 1
     return found
 
 
@@ -295,12 +281,9 @@ def _read(text: str) -> dict[str, Any]:
     is_sound = (
         proof["by"] in ("ids", "subjects")
         and isinstance(proof["name"], str)
-        and all(_is_number(proof[name], _MOST) for name in ("model_version", "n_samples"))
-        and _is_number(proof["end"], DEPTH)
-        and all(_is_text(proof[name], _HASH) for name in ("root", "positions_key"))
-        and all(_is_text(proof[name], _PLACE) for name in ("position", "depths"))
-        and isinstance(proof["siblings"], str)
-        and isinstance(proof["last"], str | None)
+        and type(proof["model_version"]) is int
+        and 0 <= proof["model_version"] <= _MOST
+        and isinstance(proof["way"], str)
         and isinstance(proof["state"], str | None)
     )
     if not is_sound:
@@ -308,37 +291,42 @@ def _read(text: str) -> dict[str, Any]:
     return proof
 
 
-def _is_number(value: Any, most: int) -> bool:
-    return type(value) is int and 0 <= value <= most
+def _way_of(text: str) -> tuple[int, dict[int, bytes]]:
+    """Return the position and, by depth, the hashes of the other children on its way."""
+    raw = decode_or_fail(text, "the way")
+    position, marked, hashes = raw[:_POSITION_BYTES], raw[_POSITION_BYTES:_HEAD], raw[_HEAD:]
+    depths = [depth for depth in range(DEPTH) if _bit(int.from_bytes(marked, "big"), depth)]
+    if len(raw) < _HEAD or len(hashes) != HASH_BYTES * len(depths):
+        raise FailedError("format", "the way has not one hash for each depth")
+    others = {depth: hashes[HASH_BYTES * i : HASH_BYTES * (i + 1)] for i, depth in enumerate(depths)}
+    return int.from_bytes(position, "big"), others
 
 
-def _is_text(value: Any, pattern: re.Pattern[str]) -> bool:
-    return isinstance(value, str) and pattern.fullmatch(value) is not None
-
-
-def _siblings(proof: Mapping[str, Any]) -> dict[int, bytes]:
-    """Return the siblings by depth: `depths` has a bit for each depth, the first one for the root."""
-    raw, marked = decode_or_fail(proof["siblings"], "the list of hashes"), int(proof["depths"], 16)
-    depths = [depth for depth in range(DEPTH) if _bit(marked, depth)]
-    if len(raw) != HASH_BYTES * len(depths):
-        raise FailedError("format", "there is not one hash for each depth")
-    return {depth: raw[HASH_BYTES * i : HASH_BYTES * (i + 1)] for i, depth in enumerate(depths)}
-
-
-def _check_state(proof: Mapping[str, Any], policy: Policy) -> int:
-    """Check that the log has an entry of the state that the proof is of; return its index."""
+def _check_state(proof: Mapping[str, Any], root: bytes, positions_key: bytes | None, policy: Policy) -> tuple[int, int]:
+    """Check that the log has an entry of the state that the proof is of; return its index, and how many samples."""
     entry = check_proof(proof["state"], policy).entry
-    told = {"type": "state", "set_root": proof["root"]}
-    told |= {name: proof[name] for name in ("model_version", "n_samples", "positions_key")}
-    wrong = [name for name, value in told.items() if entry.get(name) != value]
-    if wrong:
-        raise FailedError("state", f"the entry in the log has another '{wrong[0]}' than the proof")
-    index: int = entry["index"]
-    return index
+    n_samples = entry.get("n_samples")
+    if entry.get("type") != "state" or entry.get("model_version") != proof["model_version"]:
+        raise FailedError("state", "the entry in the log is not that of the state that the proof is of")
+    if type(n_samples) is not int:
+        raise FailedError("state", "the entry does not say what a state says")
+    if entry.get("set_root") != root.hex():
+        raise FailedError("absence", "the hashes do not lead from the end of the way to the root in the log")
+    if positions_key is not None and commitment_of(positions_key) != entry.get("positions_key_hash"):
+        raise FailedError("position", "the log tells of another key of positions than this one")
+    return entry["index"], n_samples
+
+
+def _two(left: bytes, right: bytes) -> bytes:
+    node = _TWO.copy()
+    node.update(left + right)
+    return node.digest()
 
 
 def _one(bit: int, child: bytes) -> bytes:
-    return sha256((b"\x02", b"\x03")[bit] + child).digest()
+    node = _ONE[bit].copy()
+    node.update(child)
+    return node.digest()
 
 
 def _bit(position: int, depth: int) -> int:

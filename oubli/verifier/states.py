@@ -3,9 +3,9 @@
 The entry of a state holds no digest, schema or key, only hashes of them. What they are hashes of is answered beside the
 proof, and to nobody but auditors:
 
-    positions_key    SHA-256("oubli positions key commitment" | 0x00 | key that gives samples their places in the set)
-    schema_hash      SHA-256(schema, JSON in the form of RFC 8785)
-    digest_hash      SHA-256(salt | digest of the model); null where the model is not a function of the set alone
+    positions_key_hash   SHA-256("oubli positions key commitment" | 0x00 | key that says where names are)
+    schema_hash          SHA-256(schema, JSON in the form of RFC 8785)
+    digest_hash          SHA-256(salt | digest of the model); null where the model is not a function of the set alone
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _key_of(content: Mapping[str, Any], entry: Mapping[str, Any]) -> bytes:
     if encoded is None:
         raise UncheckableError("the key is gone by which the samples had their places: ask for a new state")
     key = _raw(encoded)
-    if key is None or _hash(_COMMITMENT + key) != entry.get("positions_key"):
+    if key is None or _hash(_COMMITMENT + key) != entry.get("positions_key_hash"):
         raise FailedError("positions-key", "the places of samples are said to be made by another key than the log's")
     return key
 

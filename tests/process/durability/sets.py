@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from oubli.verifier import set_root
+from oubli.verifier import Policy, check_absence, set_root
 from tests.serving import Running
+
+NOBODY = Policy((), {}, {}, "none")
 
 
 def check_set(server: Running) -> dict[str, str | None]:
@@ -20,6 +23,8 @@ def check_set(server: Running) -> dict[str, str | None]:
             samples += page["samples"]
         if page["model_version"] == proof["model_version"]:  # nothing has expired in between
             break
-    assert proof["root"] == set_root(samples, bytes.fromhex(page["positions_key"])).hex()
+    key = bytes.fromhex(page["positions_key"])
+    root = set_root(samples, key)
+    assert check_absence(json.dumps(proof), NOBODY, root=root, positions_key=key).root == root
     assert all(one["nonce"] or one["restricted_at"] for one in samples)
     return {one["id"]: one["nonce"] for one in samples}

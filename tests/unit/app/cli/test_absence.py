@@ -14,7 +14,7 @@ from oubli.app.http.absence import absence_content
 from oubli.app.ledger.set_leaves import commitment_of, position_of
 from oubli.app.ledger.set_tree import SetTree
 from oubli.app.ledger.states import Opening
-from oubli.app.service.sample_set import NameProof, SetRoot
+from oubli.app.service.sample_set import AbsenceProof, SetRoot
 from tests.unit.app.ledger.lying import begun
 
 KEY = bytes(range(32))
@@ -34,8 +34,9 @@ ROOT = HELD.root().hex()
 
 def absence(name: str = "gone", tree: SetTree = HELD, key: bytes = KEY) -> dict[str, Any]:
     position = position_of(key, ("id", name))
-    found = NameProof("ids", name, SetRoot(VERSION, tree.root(), len(tree)), position, tree.prove(position))
-    return absence_content(found, commitment_of(key))
+    others = tree.prove_absence(position)
+    assert others is not None
+    return absence_content(AbsenceProof("ids", name, SetRoot(VERSION, tree.root(), len(tree)), position, others))
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_a_name_that_is_not_in_a_set_that_is_trusted(check, policy):
         code, out, told = check(absence(), "--root", ROOT, *more, policy=policy)
         assert code == 0, told
         assert out.splitlines() == [
-            f"set {ROOT}: 4 samples, model version {VERSION}",
+            f"set root {ROOT}, model version {VERSION}",
             "the id is not in the set, in a state that you trust",
         ]
         assert "Not proved" in told
@@ -87,9 +88,9 @@ def told_state(proof: dict[str, Any], **lies: Any) -> tuple[dict[str, Any], str]
     log = begun()
     fields = {
         "model_version": proof["model_version"],
-        "n_samples": proof["n_samples"],
-        "set_root": proof["root"],
-        "positions_key": proof["positions_key"],
+        "n_samples": 4,
+        "set_root": ROOT,
+        "positions_key_hash": commitment_of(KEY),
     }
     log.ledger.record(log.ledger.auditor.model_state({**fields, **lies}, Opening())[1])
     log.publish()
@@ -99,23 +100,27 @@ def told_state(proof: dict[str, Any], **lies: Any) -> tuple[dict[str, Any], str]
 
 def test_a_state_that_the_log_tells_of(check):
     proof, policy = told_state(absence())
-    code, out, told = check(proof, "--name", "gone", policy=policy)
-    assert code == 0, told
-    assert out.splitlines()[-1] == "the id is not in the set, in the state that entry 3 tells of"
+    for more in ((), ("--positions-key", KEY.hex())):
+        code, out, told = check(proof, "--name", "gone", *more, policy=policy)
+        assert code == 0, told
+        assert out.splitlines() == [
+            f"set root {ROOT} of 4 samples, model version {VERSION}",
+            "the id is not in the set, in the state that entry 3 tells of",
+        ]
 
 
 @pytest.mark.parametrize(
-    "lie",
+    ("lie", "rule"),
     [
-        {"set_root": tree_of("a").root().hex()},
-        {"model_version": VERSION + 1},
-        {"n_samples": 5},
-        {"positions_key": commitment_of(bytes(32))},
+        ({"set_root": tree_of("a").root().hex()}, "absence"),
+        ({"model_version": VERSION + 1}, "state"),
+        ({"n_samples": None}, "state"),
+        ({"positions_key_hash": commitment_of(bytes(32))}, "position"),
     ],
 )
-def test_the_state_of_another_version_is_refused(check, lie):
+def test_the_state_of_another_version_is_refused(check, lie, rule):
     proof, policy = told_state(absence(), **lie)
-    refused(check(proof, policy=policy), "state")
+    refused(check(proof, "--positions-key", KEY.hex(), policy=policy), rule)
 
 
 def test_an_entry_of_another_kind_is_no_state(check):
@@ -136,10 +141,9 @@ def test_lies(check, policy):
     refused(asked(absence("another"), "--name", "gone"), "name")
     refused(asked({**absence("another"), "name": "gone"}, "--positions-key", KEY.hex()), "position")
     refused(asked(absence(key=bytes(32)), "--positions-key", KEY.hex()), "position")
-    refused(asked(absence(tree=tree_of("a", "b"))), "state")  # against an older root
-    refused(asked(absence("a")), "absence")  # it is back again
-    refused(asked({**absence(), "end": absence()["end"] + 1}), "absence")
-    refused(asked({**absence(), "siblings": ""}), "format")
+    refused(asked(absence(tree=tree_of("a", "b"))), "absence")  # against an older root
+    refused(asked(absence("a", tree_of("b", "c", "d"))), "absence")  # it is back again
+    refused(asked({**absence(), "way": absence()["way"][:16]}), "format")
 
 
 @pytest.mark.parametrize("option", ["--opening", "--receipt"])

@@ -202,7 +202,7 @@ def test_an_older_root_beside_the_version_of_today(case):
 def test_a_root_of_positions_under_another_key(case):
     honest = case.state()
     refused(case.audit({**honest, "positions_key": bytes(32).hex()}), "positions-key")
-    lie = case.state(positions_key=commitment_of(bytes(32)))
+    lie = case.state(positions_key_hash=commitment_of(bytes(32)))
     refused(case.audit({**lie, "positions_key": bytes(32).hex()}), "set-root")
 
 

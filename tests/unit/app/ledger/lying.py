@@ -69,7 +69,7 @@ class Log:
             "model_version": version,
             "n_samples": len(samples),
             "set_root": set_root(list(samples), POSITIONS_KEY).hex(),
-            "positions_key": commitment_of(POSITIONS_KEY),
+            "positions_key_hash": commitment_of(POSITIONS_KEY),
             "kind": model.kind,
             "guarantee": model.guarantee,
             "parameters": json.dumps({**model.parameters_of_model(), "random_state": model.seed_}),
@@ -94,7 +94,7 @@ class Log:
         if "probabilities" in answer:
             answer["probabilities"] = answer["probabilities"].tolist()
         nobody: Any = None
-        signer = PredictionSigner(nobody, self.ledger.auditor, nobody, nobody)
+        signer = PredictionSigner(nobody, self.ledger.auditor, nobody, nobody, lambda: None)
         receipt = asyncio.run(signer.sign(version, root, rows, answer))
         return {"instances": rows, "answer": {**answer, "model_version": version, "receipt": receipt._asdict()}}
 
