@@ -11,7 +11,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from oubli.app.errors import JournalError, JournalFullError, ServiceError, StopReason, SupersededError, UnavailableError
+from oubli.app.errors import (
+    DeposedError,
+    JournalError,
+    JournalFullError,
+    ServiceError,
+    StopReason,
+    SupersededError,
+    UnavailableError,
+)
 from oubli.app.ledger.entries import RESTRICTED, with_idempotency
 from oubli.app.service.bodies import FitBody
 from oubli.app.service.commands import Command, Fit, Restore, apply_held
@@ -192,8 +200,9 @@ class Rebuilder:
         try:
             await erasures.write_journal(partial(storage.journal.rotate, facts.seq))
             await self._writer.record(lambda: notes, command)
-        except JournalFullError:
-            # Nothing is in the journal, which goes on: a snapshot of what did not happen must not be found.
+        except (JournalFullError, DeposedError):
+            # Nothing is in the journal, which goes on, perhaps by another node: a snapshot of what did not happen must
+            # not be found.
             self._ledger.rewind(head)
             if take_back is not None:
                 with erasures.halting():
@@ -251,15 +260,16 @@ class Rebuilder:
                     self._writer.unfollow(meanwhile)
                     raise
                 hold = self._holders.hold("fit", is_served_next=True)
+            made: Model | None = None
             try:
                 report(0.05)
                 # Nothing of the live model is read after this: a restore may let go of it meanwhile.
                 kind, schema = kind or state.model.kind, state.model.schema_
-                estimator = another_estimator(kind, parameters, state.model)
-                chosen = estimator.parameters_of_model()
+                made = another_estimator(kind, parameters, state.model)
+                chosen = made.parameters_of_model()
                 # Also what changes and predictions will need: nothing may be compiled once the new model is served.
                 await self._threads.compile(partial(prepare_kernels, kind, schema, chosen))
-                model = await self._threads.build(partial(refit, estimator, copy, _within(report, 0.1, 0.9)))
+                model = await self._threads.build(partial(refit, made, copy, _within(report, 0.1, 0.9)))
                 report(0.9)
                 while len(meanwhile) > _FEW_CHANGES:
                     self._require_same(epoch)
@@ -269,10 +279,20 @@ class Rebuilder:
                 # From here on it must not be cut: what is in the journal must be in the model.
                 swap = self._swap(Fit(model, FitBody(kind, chosen), key), meanwhile, epoch)
                 version = await self._threads.finish(swap)
+            except BaseException:
+                # Behind whatever a thread still does with them: it cannot be called back.
+                await self._threads.finish(self._let_go_unless_served(made, copy))
+                raise
             finally:
                 self._writer.unfollow(meanwhile)
                 hold.let_go()
             return version, traceless
+
+    async def _let_go_unless_served(self, made: Model | None, copy: SampleStore) -> None:
+        """Overwrite what a fit that has failed has made, and the samples that it has begun with."""
+        async with self._lock.mutation(refusable=False):  # a swap that goes on has come to its end then
+            if made is not self._state.model:
+                await self._threads.build(partial(_shred, made, copy))
 
     async def _swap(self, command: Fit, meanwhile: list[Command[Any]], epoch: int) -> int:
         """Apply the last changes to a fitted model, and put it in place of the live one; return its version.
@@ -346,6 +366,7 @@ class Rebuilder:
             raise SupersededError("a restore replaced the samples meanwhile: begin again")
 
     def _require_sound(self) -> None:
+        self._state.require_leading()
         if self._state.failed:
             raise UnavailableError("failed")
 
@@ -364,6 +385,12 @@ def _wiped_samples(model: Model) -> SampleStore:
     """Overwrite what the model keeps of samples that have left, then copy those that it holds."""
     model.wipe()
     return model.samples_.copy()
+
+
+def _shred(made: Model | None, copy: SampleStore) -> None:
+    if made is not None:
+        let_go_of(made)
+    let_go_of(copy)  # is that of the model, unless the fit has failed
 
 
 def _checked(loaded: Loaded) -> str:

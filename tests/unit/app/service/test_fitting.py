@@ -1,8 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import threading
 from typing import Any
 
+import pytest
+
+import oubli.app.service.rebuild as rebuild
+from oubli.app.errors import JournalFullError
 from oubli.app.service.build import compose, open_directory
 from oubli.app.service.model_service import ModelService
 from tests.unit.app.support import JSON, make_service, samples, served_here
@@ -62,6 +68,57 @@ def test_a_fit_that_is_asked_for_again_is_the_first(tmp_path, held_up):
     after = asyncio.run(work(compose(start, idle_resolve=False)))
     assert after["id"] == before["id"]
     assert after["result"] == {"model_version": 2, "n_samples": 60}
+
+
+def is_overwritten(store: Any) -> bool:
+    return not any(array.any() for array in (store.cells, store.id_hashes, store.nonces.rows, store.held))
+
+
+@pytest.mark.parametrize("how", ["superseded", "half way", "not begun", "not written"])
+def test_a_fit_that_comes_to_nothing_is_overwritten(tmp_path, monkeypatch, how):
+    """Its samples and its trees are in nobody's memory any more when it is no holder any more."""
+    refit, gate, fits = rebuild.refit, threading.Event(), list[tuple[Any, Any]]()
+
+    def watched(estimator: Any, store: Any, progress: Any) -> Any:
+        fits.append((estimator, store))
+        assert store.cells.any()
+        assert store.nonces.rows.any()
+        if how == "half way":
+            return refit(estimator, store, lambda done, total: 1 // 0)
+        if how == "not begun":
+            raise MemoryError
+        model = refit(estimator, store, progress)
+        engines.append(model.engine_)
+        assert gate.wait(30)
+        return model
+
+    engines: list[Any] = []
+    monkeypatch.setattr(rebuild, "refit", watched)
+
+    async def work() -> None:
+        service = make_service(directory=tmp_path / "data")
+        async with served_here(service) as client:
+            snapshot = (await client.get("/snapshot/file")).content
+            job = await begin_fit(client, n_estimators=3)
+            while not fits:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+            if how == "superseded":
+                assert (await client.put("/snapshot/file", content=snapshot)).status_code == 200
+            elif how == "not written":
+                monkeypatch.setattr(service.storage.journal, "append", full)
+            gate.set()
+            assert (await finished(client, job))["status"] == "failed"
+            ((estimator, store),) = fits
+            assert is_overwritten(store)
+            assert not hasattr(estimator, "samples_")
+            assert not any(any(array.tobytes()) for engine in engines for array in engine.trees)
+            assert service.state.model.samples_.cells.any()
+            assert service.holders.delayed_from == math.inf
+
+    def full(*_: Any, **__: Any) -> None:
+        raise JournalFullError("no room on the disk")
+
+    asyncio.run(work())
 
 
 def test_a_restore_during_a_fit_wins(tmp_path, held_up):
